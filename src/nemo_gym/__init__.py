@@ -1,0 +1,7 @@
+"""`gym`: evaluations of language models that outlive one allocation."""
+
+from __future__ import annotations
+
+__all__ = ["__version__"]
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Agents: how a task is put to the policy model."""

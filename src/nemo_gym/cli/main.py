@@ -1,0 +1,108 @@
+"""The program `gym`: groups, and the one place where an error becomes a sentence and an exit status."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from nemo_gym import __version__, errors
+from nemo_gym.cli.lazy import LazyGroup
+
+_EVAL = {
+    "run": ("nemo_gym.cli.eval_run:run", "Collect rollouts of one benchmark on this machine."),
+    "prepare": ("nemo_gym.cli.eval_prepare:prepare", "Make or download a benchmark's data."),
+    "submit": ("nemo_gym.cli.eval_submit:submit", "Turn one YAML file into jobs, one a benchmark."),
+    "reverify": ("nemo_gym.cli.eval_reverify:reverify", "Grade stored answers again, without new answers."),
+    "compare": ("nemo_gym.cli.eval_compare:compare", "Paired differences between two runs."),
+}
+_JOB = {
+    "list": ("nemo_gym.cli.job_list:list_jobs", "Your submissions from this machine, newest first."),
+    "results": ("nemo_gym.cli.job_results:results", "Scores of submissions, one row a benchmark."),
+}
+_LIST = {
+    "benchmarks": ("nemo_gym.cli.list_benchmarks:list_benchmarks", "Benchmarks that can be run by name."),
+}
+_STEP = {
+    "health": ("nemo_gym.cli.step:health", "Wait until a service answers with the right model."),
+    "port": ("nemo_gym.cli.step:port", "Choose a free port, or check that a fixed one is free."),
+}
+
+_CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@click.group(
+    cls=LazyGroup,
+    lazy={"serve": ("nemo_gym.cli.serve:serve", "Serve a small model on this machine, OpenAI-compatible.")},
+    context_settings=_CONTEXT,
+)
+@click.version_option(__version__, prog_name="gym")
+@click.option("-v", "--verbose", is_flag=True, help="Say more on stderr.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document on stdout and nothing else.")
+@click.pass_context
+def gym(ctx: click.Context, verbose: bool, as_json: bool) -> None:
+    """Evaluate language models in runs that outlive one allocation."""
+    ctx.obj = {"verbose": verbose, "json": as_json}
+
+
+gym.add_command(LazyGroup("eval", lazy=_EVAL, help="Prepare, run, submit, grade again and compare evaluations."))
+gym.add_command(LazyGroup("job", lazy=_JOB, help="Find submissions and their results."))
+gym.add_command(LazyGroup("list", lazy=_LIST, help="List what is there."))
+gym.add_command(LazyGroup("step", lazy=_STEP, hidden=True, help="Steps that job scripts run."))
+
+
+def main() -> NoReturn:
+    """Run `gym` and leave with its documented exit status; no traceback reaches the user."""
+    sys.exit(_status(sys.argv[1:]))
+
+
+def _status(args: list[str]) -> int:
+    try:
+        status = gym.main(args=args, prog_name="gym", standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
+        return errors.EXIT_USAGE
+    except click.UsageError as error:
+        where = error.ctx.command_path if error.ctx else "gym"
+        return _say(f"{error.format_message().rstrip('.')}. See '{where} --help'.", errors.EXIT_USAGE)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return _say("interrupted.", errors.EXIT_INTERRUPTED)
+    except BrokenPipeError:
+        _close_stdout()
+        return errors.EXIT_ERROR
+    except Exception as error:  # noqa: BLE001 - the outermost edge: a person gets a sentence, never a traceback
+        return _say_error(error)
+    return status if isinstance(status, int) else errors.EXIT_DONE
+
+
+def _say_error(error: Exception) -> int:
+    if os.environ.get("NEMO_GYM_DEBUG"):
+        import traceback
+
+        traceback.print_exception(error)
+    from nemo_runs.errors import RunsError
+
+    if isinstance(error, errors.GymError):
+        return _say(str(error), error.exit_status)
+    if isinstance(error, RunsError):
+        return _say(str(error), errors.EXIT_ERROR)
+    if isinstance(error, OSError) and error.strerror:
+        where = f" ({error.filename})" if error.filename else ""
+        return _say(f"{error.strerror}{where}.", errors.EXIT_ERROR)
+    name = type(error).__name__
+    return _say(f"unexpected {name}: {error}. Set NEMO_GYM_DEBUG=1 to see where.", errors.EXIT_ERROR)
+
+
+def _say(message: str, status: int) -> int:
+    try:
+        click.echo(f"gym: {message}", err=True)
+    except BrokenPipeError:
+        pass
+    return status
+
+
+def _close_stdout() -> None:
+    """Point stdout at the null device, so that the interpreter's own last flush cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

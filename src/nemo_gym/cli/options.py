@@ -1,0 +1,33 @@
+"""What several commands share: `--json` before or after the command, and override tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--json``; the command gets ``as_json``, true also when it stood before the command."""
+    return click.option(
+        "--json",
+        "as_json",
+        is_flag=True,
+        callback=lambda ctx, _param, value: value or bool((ctx.obj or {}).get("json")),
+        help="Print one JSON document on stdout and nothing else.",
+    )(command)
+
+
+def overrides_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the trailing override tokens ``key=value``, ``+key=value``, ``++key=value`` as ``overrides``."""
+    return click.argument("overrides", nargs=-1, type=click.UNPROCESSED, callback=_checked)(command)
+
+
+def _checked(_ctx: click.Context, _param: click.Parameter, tokens: tuple[str, ...]) -> tuple[str, ...]:
+    for token in tokens:
+        key, equals, _ = token.lstrip("+").partition("=")
+        if not equals or not key:
+            message = f"'{token}' is no override: an override looks like key=value, +key=value or ++key=value"
+            raise click.UsageError(message)
+    return tokens

@@ -1,0 +1,196 @@
+"""The only place that knows file names: of a submission's run directory and of a collector's output."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutPaths:
+    """The files around one output file ``<folder>/<stem>.jsonl`` (``rollouts.jsonl`` unless asked otherwise)."""
+
+    output: Path
+
+    def _beside(self, suffix: str) -> Path:
+        return self.output.with_name(f"{self.output.stem}{suffix}")
+
+    @property
+    def materialized_inputs(self) -> Path:
+        """Every planned rollout, one row each, written once before the first request."""
+        return self._beside("_materialized_inputs.jsonl")
+
+    @property
+    def failures(self) -> Path:
+        """One row a failed attempt."""
+        return self._beside("_failures.jsonl")
+
+    @property
+    def aggregate_metrics(self) -> Path:
+        """Metrics over all rows of the output: a JSON list with one entry a benchmark."""
+        return self._beside("_aggregate_metrics.json")
+
+    @property
+    def manifest(self) -> Path:
+        """What the rows belong to: digests, model, counts."""
+        return self._beside("_manifest.json")
+
+    @property
+    def coverage(self) -> Path:
+        """How the expected rollouts add up: measured, failed, missing."""
+        return self._beside("_coverage.json")
+
+    @property
+    def lock(self) -> Path:
+        """Folder of numbered ownership claims; the highest number owns the output."""
+        return self._beside(".lock")
+
+    @property
+    def progress(self) -> Path:
+        """Replaced as a whole about once a second while a collector runs."""
+        name = "progress.json" if self.output.stem == "rollouts" else f"{self.output.stem}_progress.json"
+        return self.output.with_name(name)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkPaths:
+    """One run of one job: ``links/<job id>.<restart count>/``, claimed by mkdir, one value a file."""
+
+    folder: Path
+
+    @property
+    def drain(self) -> Path:
+        """Exists once the job was asked to stop starting work; holds who asked."""
+        return self.folder / "drain"
+
+    @property
+    def started(self) -> Path:
+        """UTC seconds at which the job script began."""
+        return self.folder / "started"
+
+    @property
+    def end(self) -> Path:
+        """The job script's own last word: outcome, exit status and which signal asked."""
+        return self.folder / "end"
+
+    @property
+    def service_died(self) -> Path:
+        """Name and status of a service that ended while the driver still ran."""
+        return self.folder / "service_died"
+
+    @property
+    def exit(self) -> Path:
+        """What the supervisor saw: state, exit status, times (JSON)."""
+        return self.folder / "exit.json"
+
+    @property
+    def supervisor(self) -> Path:
+        """Identity of the supervising process (JSON)."""
+        return self.folder / "supervisor.json"
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaths:
+    """The folder of one benchmark inside a run directory."""
+
+    job_dir: Path
+
+    @property
+    def script(self) -> Path:
+        """The job script, 0600: the only file that holds secret values."""
+        return self.job_dir / "job.sh"
+
+    @property
+    def shell(self) -> Path:
+        """The static shell files that the job script sources, as they were at submit."""
+        return self.job_dir / "shell"
+
+    @property
+    def config(self) -> Path:
+        """Copies of every configuration file that was found for this benchmark."""
+        return self.job_dir / "config"
+
+    @property
+    def run_config(self) -> Path:
+        """What `gym eval run` is given, includes merged and paths absolute; `host:VAR` stays `host:VAR`."""
+        return self.job_dir / "run.yaml"
+
+    @property
+    def logs(self) -> Path:
+        """Logs, one file a step and job id."""
+        return self.job_dir / "logs"
+
+    def log(self, step: str, job_id: str) -> Path:
+        """The log of a step (a service's name, ``driver``, ``prepare`` or ``otel_collector``) in one job."""
+        return self.logs / f"{step}-{job_id}.log"
+
+    def output(self, job_id: str) -> Path:
+        """Standard output and error of the job script itself."""
+        return self.job_dir / (f"slurm-{job_id}.out" if job_id.isdigit() else f"{job_id}.out")
+
+    @property
+    def artifacts(self) -> Path:
+        """Where rollouts and results are."""
+        return self.job_dir / "artifacts"
+
+    @property
+    def rollouts(self) -> RolloutPaths:
+        """The collector's files."""
+        return RolloutPaths(self.artifacts / "rollouts.jsonl")
+
+    @property
+    def events(self) -> Path:
+        """The story of this benchmark, one JSON object a line."""
+        return self.job_dir / ".gym_events.jsonl"
+
+    def link(self, job_id: str, restart: int = 0) -> LinkPaths:
+        """The folder of one run of one job."""
+        return LinkPaths(self.job_dir / "links" / f"{job_id}.{restart}")
+
+    @property
+    def otel(self) -> Path:
+        """The collector's configuration and file exports."""
+        return self.job_dir / "otel"
+
+
+@dataclass(frozen=True, slots=True)
+class RunPaths:
+    """A submission's run directory, ``<output_path>/<gym_job_id>/``."""
+
+    run_dir: Path
+
+    @property
+    def record(self) -> Path:
+        """The durable copy of the job record."""
+        return self.run_dir / "gym-job.json"
+
+    @property
+    def resolved_config(self) -> Path:
+        """The config exactly as submitted."""
+        return self.run_dir / "resolved-config.yaml"
+
+    def job(self, benchmark: str) -> JobPaths:
+        """The folder of one benchmark."""
+        return JobPaths(self.run_dir / benchmark)
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    """A base folder of the XDG specification; a relative value is invalid there and counts as unset."""
+    value = os.environ.get(variable, "")
+    return Path(value) if value.startswith("/") else Path.home() / fallback
+
+
+def job_index() -> Path:
+    """The folder of this user's own submissions on this machine (a cache; records stay in run directories)."""
+    return _xdg("XDG_CACHE_HOME", ".cache") / "nemo-gym" / "jobs"
+
+
+def prepared_data(benchmark: str) -> Path:
+    """Where prepared data goes when the benchmark's own folder cannot be written."""
+    return _xdg("XDG_DATA_HOME", ".local/share") / "nemo-gym" / benchmark
+
+
+def local_jobs() -> Path:
+    """The folder in which job ids of the `local` executor are claimed, one folder a job."""
+    return _xdg("XDG_STATE_HOME", ".local/state") / "nemo-gym" / "local-jobs"

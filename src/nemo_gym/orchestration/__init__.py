@@ -1,0 +1,1 @@
+"""From one submit file to jobs, and the records they leave."""

@@ -1,0 +1,1 @@
+"""Executors: where the jobs of a submission run."""

@@ -1,0 +1,1 @@
+"""Collecting rollouts, keeping them, grading them and summing them up."""

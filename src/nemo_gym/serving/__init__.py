@@ -1,0 +1,1 @@
+"""A small OpenAI-compatible server for models on this machine."""

@@ -1,0 +1,137 @@
+"""Values and protocols that agents, verifiers and the collector share.
+
+An agent puts one task to the policy model, possibly over many turns, and returns an episode. A verifier turns
+task and episode into a verdict. Both are async, so that tool loops and judge models fit: an agent may call
+``policy.respond`` as often as it likes, and a verifier is built with the models that its options name.
+Outsiders add their own through the entry-point groups ``nemo_gym.agents`` and ``nemo_gym.verifiers``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+Row = dict[str, Any]
+"""One JSON object of a dataset, of the materialized inputs or of the results."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One planned rollout."""
+
+    task_index: int
+    """Number of the row in the dataset, from 0."""
+    rollout_index: int
+    """Which repeat of the task this is, from 0."""
+    row: Row
+    """The materialized row, ``responses_create_params`` filled in."""
+
+
+@dataclass(slots=True)
+class Episode:
+    """What came out of one rollout before it was graded."""
+
+    response: Row
+    """The last answer as an object of the OpenAI Responses API (``output``, ``usage``, ``incomplete_details``, …)."""
+    turns: int = 1
+    """How many answers the policy model gave."""
+    tool_calls: int = 0
+    fields: Row = field(default_factory=dict)
+    """Further fields for the result row (a trajectory, say)."""
+
+    @property
+    def text(self) -> str:
+        """All output text of the last answer, joined."""
+        return output_text(self.response)
+
+    @property
+    def truncated(self) -> bool:
+        """Whether the last answer stopped at the token limit."""
+        return is_truncated(self.response)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A grade."""
+
+    reward: float
+    """In [0, 1]."""
+    extracted_answer: str | None = None
+    """What was understood as the answer; ``None`` when nothing could be."""
+    fields: Row = field(default_factory=dict)
+    """Further fields for the result row."""
+
+
+class Policy(Protocol):
+    """A model that answers."""
+
+    async def respond(self, params: Mapping[str, Any]) -> Row:
+        """Answer one request.
+
+        ``params`` are those of the OpenAI Responses API (``input``, ``temperature``, ``top_p``,
+        ``max_output_tokens``, …); the answer is a Responses object whatever API the server speaks.
+        Raises `nemo_gym.rollouts.policy.PolicyError` when no answer could be had within its bounds.
+        """
+        ...
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """How a task is put to the policy model. Built as ``AgentClass(options)``."""
+
+    Options: ClassVar[type[BaseModel]]
+    """Schema of the agent's own options in the config, ``type`` left out."""
+
+    async def run(self, task: Task, policy: Policy) -> Episode:
+        """Play one rollout. Raise `nemo_gym.types.RolloutFailedError` for a failure the agent understands."""
+        ...
+
+
+@runtime_checkable
+class Verifier(Protocol):
+    """How an answer becomes a reward. Built as ``VerifierClass(options, models)``.
+
+    ``models`` maps a name to a `Policy`; it is empty unless the config names judge models.
+    """
+
+    Options: ClassVar[type[BaseModel]]
+    """Schema of the verifier's own options in the config, ``type`` left out."""
+
+    def check_row(self, row: Row) -> str | None:
+        """Say what a dataset row lacks, as a short phrase, or ``None``; asked before the first request."""
+        ...
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Grade one episode."""
+        ...
+
+
+class RolloutFailedError(Exception):
+    """A rollout that failed for a known reason; it goes to the failures file with its class."""
+
+    def __init__(self, failure_class: str, message: str, *, terminal: bool = False) -> None:
+        super().__init__(message)
+        self.failure_class = failure_class
+        self.terminal = terminal
+        """A terminal failure is never retried."""
+
+
+def output_text(response: Mapping[str, Any]) -> str:
+    """The text of all ``output_text`` parts of a Responses object, in order, joined."""
+    parts = [
+        part.get("text") or ""
+        for item in response.get("output") or ()
+        if item.get("type") == "message"
+        for part in item.get("content") or ()
+        if part.get("type") == "output_text"
+    ]
+    return parts[0] if len(parts) == 1 else "".join(parts)
+
+
+def is_truncated(response: Mapping[str, Any]) -> bool:
+    """Whether the answer stopped because of ``max_output_tokens``."""
+    details = response.get("incomplete_details")
+    return bool(details) and details.get("reason") == "max_output_tokens"

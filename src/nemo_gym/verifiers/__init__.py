@@ -1,0 +1,1 @@
+"""Verifiers: how an answer becomes a reward in [0, 1]."""

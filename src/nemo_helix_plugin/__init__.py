@@ -1,0 +1,1 @@
+"""The `nemo` program, the Python SDK and the types that travel between client and service."""

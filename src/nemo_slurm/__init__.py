@@ -1,0 +1,1 @@
+"""Slurm from Python: states, commands, scripts and hosts. Standard library only."""
