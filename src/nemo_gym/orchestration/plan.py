@@ -1,0 +1,100 @@
+"""What a submission is made of, as values: everything an executor and the job script's text need, decided.
+
+Nothing here is read from the environment or the file system again: whoever renders or queues a job takes
+these values as they are. A plan holds secrets (`JobPlan.secrets`), each wrapped so that printing shows ``***``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.config import SubmitConfig
+    from nemo_runs.secret_refs import Reference, SecretText
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan:
+    """One model server that runs beside the driver of a benchmark."""
+
+    name: str
+    """As in the config; also the log's name."""
+    kind: Literal["command", "vllm"]
+    argv: list[str] | None
+    """The program and its arguments (``vllm``), or ``None``. ``{port}`` is replaced when the job runs."""
+    shell: str | None
+    """The shell text (``command``), or ``None``. ``{port}`` is replaced when the job runs."""
+    port: int | None
+    """A fixed port, or ``None``: a free one is chosen when the job runs."""
+    model_name: str
+    """The name that ``/v1/models`` must show before the driver starts, and that requests carry."""
+    health_path: str
+    health_port: int | None = None
+    """Where the health check asks when that is not the service's own port."""
+    health_timeout: int
+    """Seconds that the service may take until it is healthy."""
+    env: dict[str, Reference] = field(default_factory=dict)
+    pre_command: str = ""
+    """Shell statements that run in the same shell before the service."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtelPlan:
+    """The telemetry collector beside the services."""
+
+    binary: str
+    endpoint: str
+    service_name: str
+    token_env: str
+    """The variable that holds the ingest token. Its value is inherited through the environment, never written."""
+    config: dict[str, Any]
+    """The collector's own configuration, holding ``${env:<token_env>}`` in place of the token."""
+    health_check_timeout_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """One benchmark's job."""
+
+    gym_job_id: str
+    benchmark: str
+    job_dir: Path
+    services: list[ServicePlan]
+    policy: str | None
+    """The service that answers as the policy model, or ``None`` (then ``run`` names an endpoint itself)."""
+    policy_host: str
+    """Host part of the policy's address, as the driver sees it."""
+    run: dict[str, Any] | None
+    """Content of ``run.yaml``: includes merged, paths absolute, ``host:VAR`` as written. ``None`` with `command`."""
+    prepare: dict[str, Any] | None
+    """Overrides for ``gym eval prepare`` before the run, or ``None``."""
+    command: str | None
+    """Shell text that runs instead of ``gym eval run``."""
+    env: dict[str, Reference] = field(default_factory=dict)
+    """Environment of the driver."""
+    secrets: Mapping[str, SecretText] = field(default_factory=dict)
+    """Variable of the submitting shell -> its value, for every ``host:VAR`` anywhere in this job."""
+    gym: Path
+    """The `gym` program that runs in the job."""
+    walltime: int | None
+    """Seconds, or ``None`` for no limit."""
+    otel: OtelPlan | None = None
+    config_files: list[Path] = field(default_factory=list)
+    """Configuration files that were found for this benchmark; copied into the job's folder."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """All jobs of one ``gym eval submit``."""
+
+    gym_job_id: str
+    run_dir: Path
+    cluster: str
+    """The name of the compute entry."""
+    jobs: list[JobPlan]
+    max_parallel: int
+    """How many of the jobs may run at once."""
+    config: SubmitConfig
