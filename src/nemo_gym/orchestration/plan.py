@@ -1,7 +1,8 @@
 """What a submission is made of, as values: everything an executor and the job script's text need, decided.
 
 Nothing here is read from the environment or the file system again: whoever renders or queues a job takes
-these values as they are. A plan holds secrets (`JobPlan.secrets`), each wrapped so that printing shows ``***``.
+these values as they are. A plan holds secrets (`JobPlan.secrets`), each wrapped so that printing it shows
+``***``.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from nemo_gym.orchestration.config import SubmitConfig
     from nemo_runs.secret_refs import Reference, SecretText
+
+    from nemo_gym.orchestration.config import SubmitConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +51,7 @@ class OtelPlan:
     endpoint: str
     service_name: str
     token_env: str
-    """The variable that holds the ingest token. Its value is inherited through the environment, never written."""
+    """Variable that holds the ingest token; its value is inherited through the environment, never written."""
     config: dict[str, Any]
     """The collector's own configuration, holding ``${env:<token_env>}`` in place of the token."""
     health_check_timeout_seconds: int
@@ -68,7 +70,7 @@ class JobPlan:
     policy_host: str
     """Host part of the policy's address, as the driver sees it."""
     run: dict[str, Any] | None
-    """Content of ``run.yaml``: includes merged, paths absolute, ``host:VAR`` as written. ``None`` with `command`."""
+    """Content of ``run.yaml``: merged, paths absolute, ``host:VAR`` as written; ``None`` with `command`."""
     prepare: dict[str, Any] | None
     """Overrides for ``gym eval prepare`` before the run, or ``None``."""
     command: str | None
