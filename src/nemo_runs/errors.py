@@ -5,3 +5,19 @@ from __future__ import annotations
 
 class RunsError(Exception):
     """Something about a run's files or processes is not as it must be."""
+
+
+class DiskFullError(RunsError):
+    """A write did not fit (disk full, quota or file size limit); what was there before is still whole."""
+
+
+class ProcessGoneError(RunsError):
+    """No process with this number exists."""
+
+
+class DurationError(RunsError):
+    """A value is not a duration; the message begins with where it stands."""
+
+
+class SecretReferenceError(RunsError):
+    """A reference to a variable is malformed or names a variable that is not set; never holds a value."""

@@ -1,0 +1,110 @@
+"""Writing to disk so that it lasts: temporary names, durable copies, and a full disk said as one sentence."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from nemo_runs.errors import DiskFullError
+
+CHUNK = 1 << 20
+"""Bytes to read or copy at once."""
+
+NO_HARD_LINKS = frozenset(
+    {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV},
+)
+"""What ``link`` says where a file system has no hard links, or gives none to other users' files."""
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_FOLDER_SYNC = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.EBADF})
+
+
+def sync_folder(folder: Path) -> None:
+    """Make creations, renames and removals inside ``folder`` durable, where the file system can."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def temporary_beside(path: Path) -> Iterator[Path]:
+    """Offer an unused name in the folder of ``path``, short however long its own name is, and clean it up."""
+    temporary = path.with_name(f".tmp-{os.getpid()}-{secrets.token_hex(6)}")
+    try:
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an error means that a write did not fit."""
+    return error.errno in _FULL
+
+
+def full_disk(path: Path, reason: str) -> DiskFullError:
+    """The error for a write to ``path`` that did not fit."""
+    return DiskFullError(f"{path}: could not be written ({reason}); free some space and start again")
+
+
+@contextlib.contextmanager
+def full_disk_named(path: Path) -> Iterator[None]:
+    """Turn "no space", "quota" and "too large" into `DiskFullError`; other errors pass."""
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+        raise full_disk(path, error.strerror or "no space") from error
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write everything, in several steps if it must be; not for files that others append to."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def write_new(path: Path, data: bytes, mode: int) -> None:
+    """Create or overwrite a file that nobody else reads yet, durably; the mode is set exactly."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    with full_disk_named(path):
+        descriptor = os.open(path, flags, 0o600)
+        try:
+            write_all(descriptor, data)
+            os.fchmod(descriptor, mode)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def copy_range(source: int, start: int, end: int, target: Path) -> None:
+    """Copy bytes of an open file to ``target``, durably and with the same mode."""
+    with full_disk_named(target):
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            while start < end and (block := os.pread(source, min(CHUNK, end - start), start)):
+                write_all(descriptor, block)
+                start += len(block)
+            os.fchmod(descriptor, stat.S_IMODE(os.fstat(source).st_mode))
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def claim(path: Path) -> bool:
+    """Create an empty file; false when the name is taken."""
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        return False
+    return True
