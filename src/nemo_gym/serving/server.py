@@ -1,0 +1,113 @@
+"""Serve one GGUF model over the OpenAI-compatible HTTP API of llama.cpp, inside this process.
+
+The package ``xllamacpp`` brings llama.cpp and its server as one prebuilt library. This module starts it with
+the model's own chat template, says where it listens, and ends it quickly when it is asked to.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from nemo_gym import errors
+
+_STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+_SPARE_HTTP_THREADS = 64
+"""A kept-alive connection holds one HTTP thread: without spare ones health checks would wait for clients."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """What is served, and how."""
+
+    model: Path
+    model_name: str
+    host: str
+    port: int
+    """0 lets the system choose one."""
+    api_key: str | None = None
+    context: int = 2048
+    """Tokens that one request may use, its answer included."""
+    parallel: int = 4
+    """Requests that are computed at the same time; more wait their turn."""
+    threads: int | None = None
+    """CPU threads; ``None`` takes the cores this process may use."""
+    verbose: bool = False
+
+
+def serve(options: ServeOptions, announce: Callable[[str], None]) -> NoReturn:
+    """Serve until SIGTERM or SIGINT; the process ends then, with exit status 0.
+
+    ``announce`` gets the address, ``http://HOST:PORT``, once the model answers there.
+    Raises `ConfigError` when the library is missing or the model cannot be loaded.
+    """
+    # The library holds the interpreter while it loads: only the system's own action ends the process then.
+    for number in _STOP_SIGNALS:
+        signal.signal(number, signal.SIG_DFL)
+    server = _start(options)
+    for number in _STOP_SIGNALS:
+        signal.signal(number, _leave)
+    announce(str(server.listening_address))
+    while True:
+        signal.pause()
+
+
+def _leave(_number: int, _frame: FrameType | None) -> NoReturn:
+    """End at once: the library's own way waits for requests in flight, and nothing here needs to be saved."""
+    os._exit(errors.EXIT_DONE)
+
+
+def _start(options: ServeOptions) -> Any:
+    try:
+        import xllamacpp
+    except ImportError as error:
+        message = (
+            f"xllamacpp, which serves models, cannot be imported ({error}); pip install 'nemo-baton[serve]'"
+        )
+        raise errors.ConfigError(message) from error
+    try:
+        return xllamacpp.Server(_parameters(xllamacpp, options))
+    except RuntimeError as error:
+        where = f"{options.model} on {options.host}:{options.port}"
+        message = f"llama.cpp could not serve {where}; the lines above say why"
+        raise errors.ConfigError(message) from error
+
+
+def _parameters(xllamacpp: Any, options: ServeOptions) -> Any:
+    threads = options.threads or _cores()
+    settings = {
+        "hostnames": [options.host],
+        "port": options.port,
+        "model_alias": {options.model_name},
+        "api_keys": [options.api_key] if options.api_key else [],
+        "use_jinja": True,  # the chat template of the model itself
+        "n_ctx": options.context * options.parallel,  # the library divides it among the parallel requests
+        "n_parallel": options.parallel,
+        "n_threads_http": options.parallel + _SPARE_HTTP_THREADS,
+        "fit_params": False,  # what was asked for, or an error: never a silently smaller context
+        "cache_ram_mib": 0,  # no store of old prompts beside the context
+        "warmup": False,
+        "offline": True,
+        "ui": False,
+        "endpoint_slots": False,  # would show other clients' prompts
+        "cors_origins": "",
+        "verbosity": 3 if options.verbose else 1,
+    }
+    parameters = xllamacpp.CommonParams()
+    for name, value in settings.items():
+        setattr(parameters, name, value)
+    parameters.model.path = str(options.model)
+    parameters.cpuparams.n_threads = threads
+    parameters.cpuparams_batch.n_threads = threads
+    return parameters
+
+
+def _cores() -> int:
+    """Cores that this process may use; all of the machine's where the system does not say."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

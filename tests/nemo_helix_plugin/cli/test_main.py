@@ -1,0 +1,127 @@
+"""`nemo`: commands come from installed packages, errors become sentences."""
+
+import click
+import pytest
+
+from nemo_helix_plugin import errors
+from nemo_helix_plugin.cli import commands, main
+
+
+@pytest.fixture
+def packages(tmp_path, monkeypatch):
+    """A folder that stands for site-packages; `install` puts a command package into it."""
+
+    class Packages:
+        folder = tmp_path / "site"
+
+        def install(self, distribution, module, source, entry_points):
+            (self.folder / f"{module}.py").write_text(source)
+            metadata = self.folder / f"{distribution}-1.0.dist-info"
+            metadata.mkdir()
+            (metadata / "entry_points.txt").write_text(entry_points)
+
+    made = Packages()
+    made.folder.mkdir()
+    monkeypatch.syspath_prepend(made.folder)
+    found = commands.installed_commands
+    monkeypatch.setattr(commands, "installed_commands", lambda: found([str(made.folder)]))
+    return made
+
+
+TOY = """
+import click
+{first}
+
+@click.command()
+@click.option("--fail")
+def toy(fail):
+    "A toy."
+    if fail == "bug":
+        raise ValueError("sad")
+    if fail == "file":
+        open("/nowhere/at/all")
+    if fail == "known":
+        from nemo_helix_plugin.errors import NemoError
+        raise NemoError("the toy is broken")
+    click.echo("played")
+    return 75 if fail == "pause" else None
+"""
+
+
+def test_without_command_packages_help_says_so(packages, capsys):
+    assert main._status(["--help"]) == errors.EXIT_DONE
+    assert main.NOTHING_INSTALLED in capsys.readouterr().out
+
+
+def test_without_command_packages_a_command_is_a_usage_error_that_says_so(packages, capsys):
+    assert main._status(["jobs"]) == errors.EXIT_USAGE
+    assert f"No such command 'jobs'. {main.NOTHING_INSTALLED[:-1]}" in capsys.readouterr().err
+
+
+def test_an_installed_command_is_listed_without_being_imported(packages, capsys):
+    packages.install(
+        "toy_pkg", "toy_unimported", "raise SystemError", "[nemo.commands]\ntoy = toy_unimported:toy\n"
+    )
+    assert main._status(["--help"]) == errors.EXIT_DONE
+    assert "toy  from toy-pkg" in capsys.readouterr().out
+
+
+def test_an_installed_command_runs_and_its_number_is_the_exit_status(packages, capsys):
+    packages.install("toy_pkg", "toy_runs", TOY.format(first=""), "[nemo.commands]\ntoy = toy_runs:toy\n")
+    assert main._status(["toy"]) == errors.EXIT_DONE
+    assert main._status(["toy", "--fail", "pause"]) == errors.EXIT_PAUSED
+    assert capsys.readouterr().out == "played\nplayed\n"
+
+
+@pytest.mark.parametrize(
+    ("failure", "status", "sentence"),
+    [
+        ("known", errors.EXIT_LOCAL, "nemo: the toy is broken\n"),
+        ("bug", errors.EXIT_LOCAL, "nemo: unexpected ValueError: sad. Set NEMO_DEBUG=1 to see where.\n"),
+        ("file", errors.EXIT_LOCAL, "nemo: No such file or directory (/nowhere/at/all).\n"),
+    ],
+)
+def test_an_error_of_a_command_is_one_sentence(packages, capsys, failure, status, sentence):
+    packages.install("toy_pkg", "toy_fails", TOY.format(first=""), "[nemo.commands]\ntoy = toy_fails:toy\n")
+    assert main._status(["toy", "--fail", failure]) == status
+    assert capsys.readouterr().err == sentence
+
+
+def test_a_broken_package_breaks_only_its_own_command(packages, capsys):
+    packages.install("toy_pkg", "toy_whole", TOY.format(first=""), "[nemo.commands]\ntoy = toy_whole:toy\n")
+    packages.install(
+        "sad_pkg", "sad", "import no_such_module_anywhere", "[nemo.commands]\nsad = sad:command\n"
+    )
+    assert main._status(["toy"]) == errors.EXIT_DONE
+    assert main._status(["sad"]) == errors.EXIT_LOCAL
+    assert "'sad' of the package sad-pkg cannot be loaded (No module named" in capsys.readouterr().err
+
+
+def test_an_entry_point_that_is_no_command_is_refused(packages):
+    packages.install("odd_pkg", "odd", "thing = 3", "[nemo.commands]\nodd = odd:thing\n")
+    with pytest.raises(errors.CommandLoadError, match=r"odd:thing is a int"):
+        commands.load(commands.installed_commands()["odd"])
+
+
+def test_only_our_section_is_read(packages):
+    packages.install(
+        "mixed",
+        "mixed",
+        "",
+        "[console_scripts]\nother = mixed:main\n\n[nemo.commands]\n# no = not:one\nours = mixed:x [extra]\n",
+    )
+    assert commands.installed_commands() == {"ours": commands.InstalledCommand("ours", "mixed:x", "mixed")}
+
+
+def test_an_interrupt_ends_with_its_own_status(monkeypatch, capsys):
+    def interrupt(**_kwargs):
+        raise click.exceptions.Abort
+
+    monkeypatch.setattr(main.nemo, "main", interrupt)
+    assert main._status([]) == errors.EXIT_INTERRUPTED
+    assert capsys.readouterr().err == "nemo: interrupted.\n"
+
+
+def test_no_command_at_all_prints_help_as_a_usage_error(packages, capsys):
+    assert main._status([]) == errors.EXIT_USAGE
+    assert capsys.readouterr().err.startswith("Usage: nemo")
