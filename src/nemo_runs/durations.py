@@ -1,0 +1,78 @@
+"""Durations as people write them in job files: the forms of Slurm's ``--time``."""
+
+from __future__ import annotations
+
+import re
+
+from nemo_runs.errors import DurationError
+
+__all__ = ["DurationError", "format_duration", "parse_duration"]
+
+_FORMS = "MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
+_CLOCK = re.compile(r"(?:(?:([0-9]{1,9}):)?([0-9]{1,9}):)?([0-9]{1,9})")
+_DAYS = re.compile(r"([0-9]{1,6})-([0-9]{1,6})(?::([0-9]{1,2}))?(?::([0-9]{1,2}))?")
+_YAML_SECONDS = 3600
+
+
+def parse_duration(value: object, *, where: str) -> int:
+    """Read a duration and return seconds; ``where`` is the dotted path that a message begins with.
+
+    A string is ``MM``, ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM`` or ``D-HH:MM:SS``; an integer below 3600
+    is minutes. An integer of 3600 or more is what YAML makes of an unquoted ``48:00:00`` and is refused, as are
+    zero, negative numbers, booleans and everything else, with `DurationError`.
+    """
+    if isinstance(value, str):
+        seconds = _parse_text(value.strip(), where)
+    elif isinstance(value, int) and not isinstance(value, bool):
+        seconds = _from_integer(value, where)
+    else:
+        raise DurationError(
+            f'{where}: {value!r} is not a duration; write {_FORMS} in quotes, such as "04:00:00"'
+        )
+    if seconds == 0:
+        raise DurationError(f"{where}: a duration of zero; it must be longer")
+    return seconds
+
+
+def format_duration(seconds: int) -> str:
+    """Write seconds as ``HH:MM:SS``, from one day on as ``D-HH:MM:SS``; `parse_duration` reads both."""
+    if seconds < 0:
+        raise DurationError(f"a duration of {seconds} s; it cannot be negative")
+    days, rest = divmod(seconds, 86_400)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    return f"{days}-{clock}" if days else clock
+
+
+def _from_integer(value: int, where: str) -> int:
+    if value < 0:
+        raise DurationError(
+            f"{where}: {value} is negative; a duration is a positive number of minutes, or {_FORMS}"
+        )
+    if value >= _YAML_SECONDS:
+        meant = f"{value // 3600:02}:{value // 60 % 60:02}:{value % 60:02}"
+        raise DurationError(
+            f'{where}: {value} is how YAML reads an unquoted {meant}; quote it: "{meant}" '
+            f'(or, if {value} minutes are meant, "{value}")'
+        )
+    return value * 60
+
+
+def _parse_text(text: str, where: str) -> int:
+    if match := _DAYS.fullmatch(text):
+        days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    elif match := _CLOCK.fullmatch(text):
+        days = 0
+        hours, minutes, seconds = _clock_parts(*match.groups())
+    else:
+        raise DurationError(f"{where}: {text!r} is not a duration; write {_FORMS}")
+    has_seconds_or_minutes = ":" in text
+    if has_seconds_or_minutes and (seconds > 59 or ("-" in text or text.count(":") == 2) and minutes > 59):
+        raise DurationError(f"{where}: {text!r} has more than 59 after a colon; write {_FORMS}")
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _clock_parts(first: str | None, second: str | None, last: str) -> tuple[int, int, int]:
+    """Hours, minutes, seconds: one number alone is minutes, two are minutes and seconds."""
+    if second is None:
+        return 0, int(last), 0
+    return int(first or 0), int(second), int(last)
