@@ -1,0 +1,190 @@
+"""The keys that a configuration may have, taken from its pydantic model; errors that name the nearest one."""
+
+from __future__ import annotations
+
+import difflib
+import types
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_gym.errors import ConfigError
+
+Model = TypeVar("Model", bound=BaseModel)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKeys:
+    """A tree of keys."""
+
+    names: Mapping[str, KnownKeys] = field(default_factory=dict)
+    """Keys that the schema names."""
+    values: KnownKeys | None = None
+    """What stands under keys that the user names (``services.<name>``)."""
+    free: bool = False
+    """Anything may stand here."""
+
+    @classmethod
+    def of(cls, model: type[BaseModel]) -> KnownKeys:
+        """The keys of a model, nested models, unions and mappings included."""
+        return cls({name: _of_type(info.annotation) for name, info in model.model_fields.items()})
+
+    @classmethod
+    def anything(cls) -> KnownKeys:
+        """The keys of something without a schema."""
+        return cls(free=True)
+
+    def has(self, parts: Sequence[str], config: Any) -> bool:
+        """Whether the schema names this path; keys that the user names must be in ``config``."""
+        if not parts:
+            return True
+        first, rest = parts[0], parts[1:]
+        below = config.get(first) if isinstance(config, Mapping) else None
+        if first in self.names:
+            return self.names[first].has(rest, below)
+        if self.values is not None and isinstance(config, Mapping) and first in config:
+            return self.values.has(rest, below)
+        return False
+
+    def is_free(self, parts: Sequence[str]) -> bool:
+        """Whether the path is one that a user may add, since somewhere on the way anything may stand."""
+        if self.free or not parts:
+            return self.free
+        node = self.names.get(parts[0], self.values)
+        if node is self.values and node is not None and len(parts) == 1:
+            return True
+        return node is not None and node.is_free(parts[1:])
+
+    def paths(self, config: Any, prefix: str = "") -> Iterator[str]:
+        """Every valid dotted path, names that the user chose taken from ``config``."""
+        present = config if isinstance(config, Mapping) else {}
+        keys: dict[str, KnownKeys] = dict(self.names)
+        if self.values is not None:
+            keys |= {name: self.values for name in present if name not in keys}
+        if self.free:
+            keys |= {name: KnownKeys.anything() for name in present if name not in keys}
+        for name, below in keys.items():
+            yield prefix + name
+            yield from below.paths(present.get(name), f"{prefix}{name}.")
+
+    def suggestion(self, parts: Sequence[str], config: Mapping[str, Any]) -> str:
+        """The rest of a sentence about an unknown path: the nearest valid one, or what is known there."""
+        valid = [path for path in self.paths(config) if not path.startswith("_")]
+        path = nearest_path(".".join(parts), [p for p in valid if parts[: p.count(".") + 1] != p.split(".")])
+        if path is not None:
+            return f"; did you mean {path}"
+        for depth in range(len(parts) - 1, -1, -1):
+            prefix = ".".join([*parts[:depth], ""]) if depth else ""
+            here = [p[len(prefix) :] for p in valid if p.startswith(prefix) and "." not in p[len(prefix) :]]
+            if here:
+                return f"; known there: {', '.join(here[:30])}"
+        return ""
+
+
+def _of_type(annotation: Any) -> KnownKeys:
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _of_type(args[0])
+    if origin is Union or origin is types.UnionType:
+        return _union([_of_type(arm) for arm in args])
+    if origin is dict or origin is Mapping or annotation is dict:
+        return _of_mapping(args)
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return KnownKeys.of(annotation)
+    return KnownKeys(free=annotation is Any)
+
+
+def _of_mapping(args: tuple[Any, ...]) -> KnownKeys:
+    if len(args) != 2:
+        return KnownKeys.anything()
+    below = _of_type(args[1])
+    if get_origin(args[0]) is Literal:
+        return KnownKeys({str(name): below for name in get_args(args[0])})
+    return KnownKeys.anything() if args[1] is Any else KnownKeys(values=below)
+
+
+def _union(arms: list[KnownKeys]) -> KnownKeys:
+    names: dict[str, KnownKeys] = {}
+    for arm in arms:
+        for name, below in arm.names.items():
+            names[name] = _union([names[name], below]) if name in names else below
+    values = [arm.values for arm in arms if arm.values is not None]
+    return KnownKeys(names, _union(values) if values else None, any(arm.free for arm in arms))
+
+
+def nearest(name: str, candidates: Iterable[str]) -> str | None:
+    """The candidate that looks most like ``name``, or ``None`` if none does."""
+    by_text = {candidate.lower().replace("-", "_"): candidate for candidate in candidates}
+    found = difflib.get_close_matches(name.lower().replace("-", "_"), by_text, n=1, cutoff=0.6)
+    return by_text[found[0]] if found else None
+
+
+def nearest_path(path: str, candidates: Sequence[str]) -> str | None:
+    """The dotted path most likely meant: a sibling, the same key elsewhere, or a similar path."""
+    parent, _, key = path.rpartition(".")
+    siblings = {c.rpartition(".")[2]: c for c in candidates if c.rpartition(".")[0] == parent}
+    if (sibling := nearest(key, siblings)) is not None:
+        return siblings[sibling]
+    for cutoff in (1.0, 0.8):
+        keys = difflib.get_close_matches(key, {c.rpartition(".")[2] for c in candidates}, n=1, cutoff=cutoff)
+        elsewhere = [c for c in candidates if keys and c.rpartition(".")[2] == keys[0]]
+        if elsewhere:
+            return max(elsewhere, key=lambda c: difflib.SequenceMatcher(None, path, c).ratio())
+    return nearest(path, candidates)
+
+
+def check_model(model: type[Model], config: Mapping[str, Any], *, where: str) -> Model:
+    """Build ``model`` from ``config``; `ConfigError` in one line: missing keys first, then ``path (reason)``.
+
+    Values are never quoted in the message: one of them may be a secret.
+    """
+    try:
+        return model.model_validate(config)
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_explain(error, model, config)}.") from None
+
+
+def _explain(error: ValidationError, model: type[BaseModel], config: Mapping[str, Any]) -> str:
+    known = KnownKeys.of(model)
+    missing: list[str] = []
+    unknown: list[str] = []
+    reasons: dict[str, list[str]] = {}
+    for detail in error.errors(include_url=False, include_input=False):
+        parts = _located(detail["loc"], config)
+        path = ".".join(parts) or "the whole"
+        if detail["type"] == "missing":
+            missing.append(path)
+        elif detail["type"] == "extra_forbidden":
+            unknown.append(f"unknown key {path}{known.suggestion(parts, config)}")
+        else:
+            reasons.setdefault(path, []).append(_reason(detail["type"], detail["msg"]))
+    found = [f"missing {', '.join(dict.fromkeys(missing))}"] if missing else []
+    found += [f"{path} ({' or '.join(dict.fromkeys(why))})" for path, why in reasons.items()]
+    return "; ".join(found + unknown)
+
+
+def _reason(kind: str, message: str) -> str:
+    if kind in ("value_error", "assertion_error"):
+        message = message.partition(", ")[2]
+    return message[:1].lower() + message[1:]
+
+
+def _located(location: Sequence[int | str], config: Any) -> list[str]:
+    """The path of a pydantic error in the user's terms: tags of unions and marks of mapping keys left out."""
+    parts: list[str] = []
+    node = config
+    for position, part in enumerate(location):
+        if part == "[key]":
+            break
+        if isinstance(node, Mapping):
+            if part not in node and position < len(location) - 1:
+                continue
+            node = node.get(part)
+        elif isinstance(node, list | tuple) and isinstance(part, int):
+            node = node[part]
+        else:
+            break
+        parts.append(str(part))
+    return parts

@@ -1,0 +1,126 @@
+"""YAML files as configuration: mappings with text keys, errors with file and line, no surprises.
+
+Unlike plain YAML 1.1: duplicate keys are refused, ``1e-3`` is a number, dates stay text, and an unquoted
+``48:00:00`` (which YAML reads as the integer 172800) is refused with the remedy.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nemo_gym.errors import ConfigError
+
+_INT, _FLOAT, _TIME = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
+_SEXAGESIMAL = "!sexagesimal"
+
+
+class TextLoader(yaml.SafeLoader):
+    """Reads values of the command line: ``48:00:00`` is text there."""
+
+
+class FileLoader(TextLoader):
+    """Reads files: ``48:00:00`` must be quoted there."""
+
+
+TextLoader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in rules if tag not in (_INT, _FLOAT, _TIME)]
+    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+TextLoader.add_implicit_resolver(
+    _INT, re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$"), list("-+0123456789")
+)
+TextLoader.add_implicit_resolver(
+    _FLOAT,
+    re.compile(
+        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
+        r"|\.(?:inf|Inf|INF))$|\.(?:nan|NaN|NAN)$"
+    ),
+    list("-+0123456789."),
+)
+TextLoader.add_implicit_resolver(
+    _SEXAGESIMAL, re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$"), list("-+0123456789")
+)
+
+
+def _line(path: str, mark: yaml.Mark | None) -> str:
+    return path if mark is None else f"{path}:{mark.line + 1}"
+
+
+def _refuse_sexagesimal(loader: FileLoader, node: yaml.ScalarNode) -> str:
+    raise ConfigError(
+        f"{_line(loader.name, node.start_mark)}: YAML reads an unquoted {node.value} as a number; "
+        f'quote it: "{node.value}".'
+    )
+
+
+def _mapping(loader: TextLoader, node: yaml.MappingNode) -> dict[str, Any]:
+    seen: dict[str, int] = {}
+    for key, _ in node.value:
+        if key.tag == "tag:yaml.org,2002:merge":
+            continue
+        where = _line(loader.name, key.start_mark)
+        if key.tag != "tag:yaml.org,2002:str":
+            text = getattr(key, "value", "")
+            raise ConfigError(f'{where}: a key must be text; quote it: "{text}".')
+        if key.value in seen:
+            raise ConfigError(
+                f"{where}: the key {key.value} stands here a second time (first in line {seen[key.value]})."
+            )
+        seen[key.value] = key.start_mark.line + 1
+    loader.flatten_mapping(node)
+    return {str(key.value): loader.construct_object(value, deep=True) for key, value in node.value}
+
+
+TextLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
+TextLoader.add_constructor(_SEXAGESIMAL, lambda _loader, node: node.value)
+FileLoader.add_constructor(_SEXAGESIMAL, _refuse_sexagesimal)
+
+
+def read_scalar(text: str) -> Any:
+    """What YAML makes of a plain scalar: a number, a truth value, null, or the text itself."""
+    loader = TextLoader("")
+    try:
+        tag = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
+        return loader.construct_object(yaml.ScalarNode(tag, text), deep=True)
+    except yaml.YAMLError:
+        return text
+    finally:
+        loader.dispose()
+
+
+def load_yaml(path: Path) -> dict[str, Any]:
+    """Read one configuration file; an empty one is an empty mapping.
+
+    `ConfigError` with file and line for whatever is wrong: a missing file, a folder, an encoding other than
+    UTF-8, bad YAML, several documents, anything but a mapping, duplicate keys, unquoted durations.
+    """
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: there is no such file.") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: this is a folder; give the YAML file in it.") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8.") from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
+    loader = FileLoader(text)
+    loader.name = str(path)
+    try:
+        content = loader.get_single_data()
+    except yaml.MarkedYAMLError as error:
+        problem = " ".join(part for part in (error.context, error.problem) if part)
+        raise ConfigError(f"{_line(str(path), error.problem_mark)}: no valid YAML: {problem}.") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: no valid YAML: {' '.join(str(error).split())}.") from error
+    finally:
+        loader.dispose()
+    if content is None:
+        return {}
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path}: must hold a mapping of keys to values, not a {type(content).__name__}.")
+    return content
