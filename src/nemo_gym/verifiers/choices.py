@@ -1,0 +1,209 @@
+"""Finding the chosen letter in a text: the four grading modes of multiple choice. Pure, linear time."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal
+
+GradingMode = Literal[
+    "strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"
+]
+
+Choices = Mapping[str, str]
+"""Option text by capital letter."""
+
+_BOXED = "\\boxed{"
+_TEXT = re.compile(r"\\text\s?\{([^{}]*)\}")
+_STRICT = re.compile(r"([A-Z])(?:[:).-]|\Z)")
+_ANSWER = re.compile(r"answer:[ \t]*([^\n]*)", re.IGNORECASE)
+_EMPHASIS = re.compile(r"[*_`$]+")
+_ANSWER_MD = re.compile(r"answer[ \t]?:[ \t]*([^\n]*)", re.IGNORECASE)
+_LEADING = re.compile(r"[(\[{\s]*(?:([A-Z])(?![\w'’])|([a-z])[)\]}.:,\s]*\Z)")  # noqa: RUF001 - a real apostrophe
+_STANDALONE = re.compile(r"(?<![\w'’])([A-Z])(?![\w'’])")  # noqa: RUF001 - the same
+_LIST = re.compile(
+    r"[(\[{\s]*(?:both |either )?\(?([A-Z])\)?"
+    r"[ \t]*(?:,|/|;|&|\+|\||and\b|or\b)+[ \t]*(?:and |or )?\(?([A-Z])\)?(?!\w)",
+    re.IGNORECASE,
+)
+_SEPARATED = re.compile(r"[ \t]*(?:,|/|;|&|\+|\||\band\b|\bor\b)[ \t,]*(?:and |or )?\(?([A-Z])\)?(?!\w)")
+_FOREIGN = {
+    **dict(zip("أبجدهوزحطي", "ABCDEFGHIJ", strict=True)),  # Arabic, in the order of numbering
+    "\u0627": "A",  # alef without its hamza
+    **dict(zip("অবডঢ", "ABCD", strict=True)),  # Bengali, by sound
+    **dict(zip("কখগঘঙচ", "ABCDEF", strict=True)),  # Bengali, in alphabetical order
+}
+
+
+def choices_of(options: Any) -> dict[str, str]:
+    """Letter to text of a row's ``options`` (a list of one-key maps, or one map); null texts are no options."""
+    maps = options if isinstance(options, list) else [options]
+    return {
+        str(letter).strip().upper(): str(text)
+        for entry in maps
+        if isinstance(entry, Mapping)
+        for letter, text in entry.items()
+        if text is not None
+    }
+
+
+def chosen(mode: GradingMode, text: str, choices: Choices, answer_prefix: str | None = None) -> str | None:
+    """The letter that a text chooses under a grading mode, or ``None``."""
+    if mode == "lenient_answer_colon_md":
+        return _answer_colon_md(text, choices, answer_prefix)
+    return _RULES[mode](text, choices)
+
+
+def last_boxed(text: str) -> str | None:
+    r"""Content of the last complete ``\boxed{…}``, braces matched; one cut off at the end is passed over."""
+    start = text.rfind(_BOXED)
+    while start >= 0:
+        content = _braced(text, start + len(_BOXED))
+        if content is not None:
+            return content
+        start = text.rfind(_BOXED, 0, start)
+    return None
+
+
+def letter_of_text(text: str, choices: Choices) -> str | None:
+    """The one option whose text is exactly this, spaces and case aside."""
+    wanted = _normal(text)
+    found = [letter for letter, option in choices.items() if _normal(option) == wanted]
+    return found[0] if wanted and len(found) == 1 else None
+
+
+def _braced(text: str, start: int) -> str | None:
+    depth = 1
+    for match in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, start):
+        if match.group() == "{":
+            depth += 1
+        elif match.group() == "}":
+            depth -= 1
+            if depth == 0:
+                return text[start : match.start()]
+    return None
+
+
+def _boxed_content(text: str) -> str | None:
+    content = last_boxed(text)
+    return None if content is None else _without_text(content)
+
+
+def _without_text(content: str) -> str:
+    r"""``\text{A}`` becomes ``A``, however deeply nested (to a bound)."""
+    for _ in range(5):
+        plain = _TEXT.sub(r"\1", content)
+        if plain == content:
+            break
+        content = plain
+    return content.strip()
+
+
+def _strict_boxed(text: str, choices: Choices) -> str | None:
+    content = _boxed_content(text)
+    found = _STRICT.match(content) if content else None
+    return found[1] if found and found[1] in choices else None
+
+
+def _lenient_boxed(text: str, choices: Choices) -> str | None:
+    letter = _strict_boxed(text, choices)
+    content = _boxed_content(text)
+    if letter is not None or not content:
+        return letter
+    within = _normal(content)
+    found = [letter for letter, option in choices.items() if _contains(within, _normal(option))]
+    return found[0] if len(found) == 1 else None
+
+
+def _answer_colon(text: str, choices: Choices) -> str | None:
+    found = _ANSWER.search(text)
+    if found is None:
+        return None
+    payload = _without_text(found[1])
+    if len(payload) == 1 and payload.upper() in choices:
+        return payload.upper()
+    return letter_of_text(payload, choices)
+
+
+def _answer_colon_md(text: str, choices: Choices, answer_prefix: str | None) -> str | None:
+    plain = _plain_letters(unicodedata.normalize("NFKC", text))
+    bare = _EMPHASIS.sub("", plain)
+    letter = _last_letter(_ANSWER_MD.findall(bare), choices)
+    if letter is None and answer_prefix and answer_prefix.strip():
+        label = _EMPHASIS.sub("", unicodedata.normalize("NFKC", answer_prefix)).strip()
+        payloads = re.findall(re.escape(label) + r"[ \t]*:?[ \t]*([^\n]*)", bare, re.IGNORECASE)
+        letter = _last_letter(payloads, choices)
+    return letter if letter is not None else _strict_boxed(plain, choices)
+
+
+def _last_letter(payloads: list[str], choices: Collection[str]) -> str | None:
+    for payload in reversed(payloads):
+        letter = _payload_letter(payload, choices)
+        if letter is not None:
+            return letter
+    return None
+
+
+def _payload_letter(payload: str, choices: Collection[str]) -> str | None:
+    r"""Nothing for a list of distinct letters; else a leading letter, else the last standalone capital."""
+    payload = _without_text(payload)
+    if payload.startswith(_BOXED):
+        payload = last_boxed(payload) or payload
+    listed = _listed(payload)
+    if len(listed) > 1:
+        return None
+    leading = _LEADING.match(payload)
+    letter = (leading[1] or leading[2]).upper() if leading else None
+    if letter in choices:
+        return letter
+    standalone = [found for found in _STANDALONE.findall(payload) if found in choices]
+    return standalone[-1] if standalone else None
+
+
+def _listed(payload: str) -> set[str]:
+    """The distinct letters of a list such as ``A, B and C`` that the payload begins with."""
+    first = _LIST.match(payload)
+    if first is None or not (first[1] + first[2]).isupper():
+        return set()
+    letters = {first[1], first[2]}
+    position = first.end()
+    while following := _SEPARATED.match(payload, position):
+        letters.add(following[1])
+        position = following.end()
+    return letters
+
+
+def _plain_letters(text: str) -> str:
+    """Standalone letters of other scripts as the Latin letters that they number like."""
+    if text.isascii():
+        return text
+
+    def latin(match: re.Match[str]) -> str:
+        before, after = text[match.start() - 1 : match.start()], text[match.end() : match.end() + 1]
+        return match.group() if _joins(before) or _joins(after) else _FOREIGN[match.group()]
+
+    return re.sub(f"[{''.join(_FOREIGN)}]", latin, text)
+
+
+def _joins(char: str) -> bool:
+    return bool(char) and unicodedata.category(char)[0] in "LMN"
+
+
+def _contains(text: str, option: str) -> bool:
+    if not option:
+        return False
+    left = r"(?<!\w)" if re.match(r"\w", option) else ""
+    right = r"(?!\w)" if re.search(r"\w\Z", option) else ""
+    return re.search(f"{left}{re.escape(option)}{right}", text) is not None
+
+
+def _normal(text: str) -> str:
+    return " ".join(_without_text(text).casefold().split())
+
+
+_RULES: dict[str, Callable[[str, Choices], str | None]] = {
+    "strict_single_letter_boxed": _strict_boxed,
+    "lenient_boxed": _lenient_boxed,
+    "lenient_answer_colon": _answer_colon,
+}

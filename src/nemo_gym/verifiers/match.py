@@ -1,0 +1,126 @@
+"""The verifier for answers that can be compared: exact text, text found by a pattern, or a number."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any, ClassVar, Literal, Self, cast
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.types import Episode, Policy, Row, Task, Verdict
+from nemo_gym.verifiers.numbers import pick_number, read_number
+from nemo_gym.verifiers.patterns import Which, safe_pattern
+
+
+class MatchOptions(BaseModel):
+    """Options of the match verifier."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    mode: Literal["exact", "regex", "numeric"] = "exact"
+    """``exact``: the whole text; ``regex``: what ``pattern`` finds in it; ``numeric``: a number in it."""
+    answer_field: str = "expected_answer"
+    """Field of the dataset row that holds the right answer, or a list of right answers."""
+    pattern: str | None = None
+    """Regular expression; its group 1 (the whole match without one) is the answer. Required for ``regex``,
+    allowed for ``numeric``, where the number is then looked for within what was found."""
+    which: Which = "last"
+    """Which match, and which number of a text with several, is the answer."""
+    ignore_case: bool = False
+    """Applies to the pattern and to comparing text."""
+    strip: bool = True
+    """Leave out white space around both texts before comparing."""
+    abs_tolerance: float = Field(0.0, ge=0, allow_inf_nan=False)
+    """Numbers may differ by this much, or …"""
+    rel_tolerance: float = Field(0.0, ge=0, lt=1, allow_inf_nan=False)
+    """… by this share of the right answer, whichever allows more."""
+
+    @field_validator("pattern")
+    @classmethod
+    def _safe(cls, value: str | None) -> str | None:
+        if value is not None:
+            try:
+                safe_pattern(value)
+            except ConfigError as error:
+                raise ValueError(str(error)) from error
+        return value
+
+    @model_validator(mode="after")
+    def _fits_mode(self) -> Self:
+        if self.mode == "regex" and self.pattern is None:
+            raise ValueError("mode regex needs a pattern")
+        if self.mode == "exact" and self.pattern is not None:
+            raise ValueError("a pattern is for the modes regex and numeric")
+        if self.mode != "numeric" and (self.abs_tolerance or self.rel_tolerance):
+            raise ValueError("a tolerance is for the mode numeric")
+        return self
+
+
+class MatchVerifier:
+    """Reward 1 when the answer is (one of) the expected, else 0."""
+
+    Options: ClassVar[type[BaseModel]] = MatchOptions
+
+    def __init__(self, options: BaseModel, _models: dict[str, Policy] | None = None) -> None:
+        self.options = cast("MatchOptions", options)
+        pattern = self.options.pattern
+        self._pattern = (
+            None if pattern is None else safe_pattern(pattern, ignore_case=self.options.ignore_case)
+        )
+        self._abs = Fraction(repr(self.options.abs_tolerance))
+        self._rel = Fraction(repr(self.options.rel_tolerance))
+
+    def check_row(self, row: Row) -> str | None:
+        """The row needs an expected answer; for ``numeric`` it must be a number."""
+        field = self.options.answer_field
+        if row.get(field) is None or row[field] == []:
+            return f"no '{field}'"
+        for answer in _alternatives(row[field]):
+            if self.options.mode == "numeric" and read_number(answer) is None:
+                return f"'{field}' is not one number: {_short(answer)}"
+            if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+                return f"'{field}' is neither text nor a number: {_short(answer)}"
+        return None
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Compare the answer's text with the row's expected answer."""
+        return self.grade(episode.text, task.row[self.options.answer_field])
+
+    def grade(self, text: str, expected: Any) -> Verdict:
+        """Compare one text with one expected answer (or a list of them)."""
+        found = self._extract(text)
+        if found is None:
+            return Verdict(0.0)
+        if self.options.mode != "numeric":
+            right = any(self._plain(str(answer)) == self._plain(found) for answer in _alternatives(expected))
+            return Verdict(float(right), extracted_answer=found)
+        number = pick_number(found, self.options.which)
+        if number is None:
+            return Verdict(0.0)
+        right = any(self._near(number[1], read_number(answer)) for answer in _alternatives(expected))
+        return Verdict(float(right), extracted_answer=number[0])
+
+    def _extract(self, text: str) -> str | None:
+        found = text if self._pattern is None else self._pattern.find(text, self.options.which)
+        if found is None or not found.strip():
+            return None
+        return found.strip() if self.options.strip else found
+
+    def _plain(self, text: str) -> str:
+        text = text.strip() if self.options.strip else text
+        return text.casefold() if self.options.ignore_case else text
+
+    def _near(self, number: Fraction, expected: Fraction | None) -> bool:
+        if expected is None:
+            return False
+        return abs(number - expected) <= max(self._abs, self._rel * abs(expected))
+
+
+def _alternatives(expected: Any) -> list[Any]:
+    return expected if isinstance(expected, list) else [expected]
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,100 @@
+"""The verifier of multiple-choice benchmarks: four ways of understanding which letter was chosen."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, cast, get_args
+
+from pydantic import BaseModel, ConfigDict
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.types import Episode, Policy, Row, Task, Verdict
+from nemo_gym.verifiers.choices import Choices, GradingMode, choices_of, chosen, letter_of_text
+from nemo_gym.verifiers.patterns import safe_pattern
+
+DEFAULT_MODE: GradingMode = "strict_single_letter_boxed"
+
+
+class MultipleChoiceOptions(BaseModel):
+    """Options of the multiple-choice verifier."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    grading_mode: GradingMode | None = None
+    """When unset, the row's own ``grading_mode`` counts, else ``strict_single_letter_boxed``."""
+
+
+class MultipleChoiceVerifier:
+    """Reward 1 when the chosen letter is the row's ``expected_answer``, else 0.
+
+    A row's ``template_metadata.output_regex`` (a pattern or a list of them, any case, last match, first
+    pattern that yields something) goes before the mode; a letter that it finds is trusted even if it is no
+    option.
+    """
+
+    Options: ClassVar[type[BaseModel]] = MultipleChoiceOptions
+
+    def __init__(self, options: BaseModel, _models: dict[str, Policy] | None = None) -> None:
+        self.options = cast("MultipleChoiceOptions", options)
+
+    def check_row(self, row: Row) -> str | None:
+        """The row needs options, an expected letter among them, and whatever else it names must be usable."""
+        choices = choices_of(row.get("options"))
+        patterns = _patterns(row)
+        if not choices and not patterns:
+            return 'no \'options\' (a list like [{"A": "…"}, {"B": "…"}])'
+        expected = row.get("expected_answer")
+        if not isinstance(expected, str) or not expected.strip():
+            return "no 'expected_answer' (a letter)"
+        if not patterns and expected.strip().upper() not in choices:
+            return f"'expected_answer' {expected!r} is none of the options {', '.join(choices)}"
+        mode = row.get("grading_mode")
+        if mode is not None and mode not in get_args(GradingMode):
+            return f"'grading_mode' {mode!r} is none of {', '.join(get_args(GradingMode))}"
+        return _unusable(patterns)
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Find the chosen letter in the answer's text."""
+        return self.grade(episode.text, task.row)
+
+    def grade(self, text: str, row: Row) -> Verdict:
+        """Find the chosen letter in one text."""
+        if not text.strip():
+            return Verdict(0.0)
+        choices = choices_of(row.get("options"))
+        letter = _by_pattern(text, _patterns(row), choices)
+        if letter is None:
+            mode = self.options.grading_mode or row.get("grading_mode") or DEFAULT_MODE
+            letter = chosen(mode, text, choices, row.get("answer_prefix"))
+        if letter is None:
+            return Verdict(0.0)
+        return Verdict(float(letter == row["expected_answer"].strip().upper()), extracted_answer=letter)
+
+
+def _patterns(row: Row) -> list[Any]:
+    metadata = row.get("template_metadata")
+    found = metadata.get("output_regex") if isinstance(metadata, dict) else None
+    if not found:
+        return []
+    return found if isinstance(found, list) else [found]
+
+
+def _unusable(patterns: list[Any]) -> str | None:
+    for pattern in patterns:
+        if not isinstance(pattern, str):
+            return f"'template_metadata.output_regex' holds {pattern!r}, which is no text"
+        try:
+            safe_pattern(pattern, ignore_case=True)
+        except ConfigError as error:
+            return f"'template_metadata.output_regex': {error}"
+    return None
+
+
+def _by_pattern(text: str, patterns: list[Any], choices: Choices) -> str | None:
+    for pattern in patterns:
+        found = (safe_pattern(pattern, ignore_case=True).find(text) or "").strip()
+        if len(found) == 1 and found.isalpha():
+            return found.upper()
+        letter = letter_of_text(found, choices)
+        if letter is not None:
+            return letter
+    return None

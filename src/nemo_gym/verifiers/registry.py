@@ -1,0 +1,44 @@
+"""Verifiers by type: the built-in ones, and whatever the entry-point group ``nemo_gym.verifiers`` offers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from nemo_gym import plugins
+from nemo_gym.types import Policy, Verifier
+
+VERIFIERS = plugins.PluginKind(
+    noun="verifier",
+    group="nemo_gym.verifiers",
+    built_in={
+        "match": "nemo_gym.verifiers.match:MatchVerifier",
+        "multiple_choice": "nemo_gym.verifiers.multiple_choice:MultipleChoiceVerifier",
+    },
+)
+
+
+def load_verifier(
+    spec: Mapping[str, Any], models: Mapping[str, Policy] | None = None, *, where: str = "benchmark.verifier"
+) -> Verifier:
+    """Build the verifier that ``spec`` describes: its ``type`` and its own options.
+
+    ``models`` are the judge models by name; most verifiers need none. Raises `nemo_gym.errors.ConfigError`,
+    naming the dotted path below ``where``.
+    """
+    cls = plugins.load_class(VERIFIERS, spec, where=where)
+    options = plugins.check_options(cls.Options, spec, where=where)
+    return cast("Verifier", plugins.construct(cls, Verifier, (options, models or {}), where=where))
+
+
+def verifier_types() -> list[str]:
+    """All verifier types that can be asked for here."""
+    return plugins.known_types(VERIFIERS)
+
+
+def grades_stored_answers(verifier: Verifier) -> bool:
+    """Whether the verifier needs nothing but task and stored episode, so that answers can be graded again.
+
+    True unless the class says ``grades_stored_answers = False``, as one that asks a live environment must.
+    """
+    return bool(getattr(verifier, "grades_stored_answers", True))
