@@ -17,18 +17,16 @@ _YAML_SECONDS = 3600
 def parse_duration(value: object, *, where: str) -> int:
     """Read a duration and return seconds; ``where`` is the dotted path that a message begins with.
 
-    A string is ``MM``, ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM`` or ``D-HH:MM:SS``; an integer below 3600
-    is minutes. An integer of 3600 or more is what YAML makes of an unquoted ``48:00:00`` and is refused, as are
-    zero, negative numbers, booleans and everything else, with `DurationError`.
+    A string is ``MM``, ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM`` or ``D-HH:MM:SS``; an integer below
+    3600 is minutes. An integer of 3600 or more is what YAML makes of an unquoted ``48:00:00`` and is refused,
+    as are zero, negative numbers, booleans and everything else, with `DurationError`.
     """
     if isinstance(value, str):
         seconds = _parse_text(value.strip(), where)
     elif isinstance(value, int) and not isinstance(value, bool):
         seconds = _from_integer(value, where)
     else:
-        raise DurationError(
-            f'{where}: {value!r} is not a duration; write {_FORMS} in quotes, such as "04:00:00"'
-        )
+        raise DurationError(f'{where}: {value!r} is not a duration; write {_FORMS} in quotes: "04:00:00"')
     if seconds == 0:
         raise DurationError(f"{where}: a duration of zero; it must be longer")
     return seconds
@@ -45,9 +43,7 @@ def format_duration(seconds: int) -> str:
 
 def _from_integer(value: int, where: str) -> int:
     if value < 0:
-        raise DurationError(
-            f"{where}: {value} is negative; a duration is a positive number of minutes, or {_FORMS}"
-        )
+        raise DurationError(f"{where}: {value} is negative; write minutes, or {_FORMS}")
     if value >= _YAML_SECONDS:
         meant = f"{value // 3600:02}:{value // 60 % 60:02}:{value % 60:02}"
         raise DurationError(
@@ -65,8 +61,8 @@ def _parse_text(text: str, where: str) -> int:
         hours, minutes, seconds = _clock_parts(*match.groups())
     else:
         raise DurationError(f"{where}: {text!r} is not a duration; write {_FORMS}")
-    has_seconds_or_minutes = ":" in text
-    if has_seconds_or_minutes and (seconds > 59 or ("-" in text or text.count(":") == 2) and minutes > 59):
+    has_hours = "-" in text or text.count(":") == 2
+    if ":" in text and (seconds > 59 or (has_hours and minutes > 59)):
         raise DurationError(f"{where}: {text!r} has more than 59 after a colon; write {_FORMS}")
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 

@@ -96,7 +96,8 @@ class RowAppender:
     """The one writer of a file of rows: each row is one ``write``, whole or taken back.
 
     The file is created when it is missing; its tail must be whole (see `repair_tail`). An `append` makes all
-    rows durable when ``sync_every`` seconds have passed since that was last done; `sync` and `close` always do.
+    rows durable when ``sync_every`` seconds have passed since that was last done; `sync` and `close` always
+    do.
     """
 
     def __init__(

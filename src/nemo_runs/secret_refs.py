@@ -1,7 +1,8 @@
 """References to environment variables in configs, and keeping the values behind them out of sight.
 
-A value says where it comes from by a prefix: ``host:VAR`` is read on the submitting machine, ``runtime:VAR`` in
-the job, ``lit:TEXT`` is TEXT. Anything else is a literal, colons and all. A resolved value is never parsed again.
+A value says where it comes from by a prefix: ``host:VAR`` is read on the submitting machine, ``runtime:VAR``
+in the job, ``lit:TEXT`` is TEXT. Anything else is a literal, colons and all. A resolved value is never parsed
+again.
 """
 
 from __future__ import annotations
@@ -91,9 +92,7 @@ def parse_reference(value: str, *, where: str) -> Reference:
     if prefix not in {"host", "runtime"}:
         return Reference("lit", value)
     if not re.fullmatch(VARIABLE, rest):
-        found = (
-            f"{_shortened(rest)!r} is not the name of an environment variable" if rest else "no name follows"
-        )
+        found = f"{_shortened(rest)!r} is not such a name" if rest else "no name follows"
         raise SecretReferenceError(
             f"{where}: {prefix}: takes a variable's name (letters, digits, _), but {found}; "
             f"for a value that begins like this write lit:{prefix}:…"
@@ -108,7 +107,7 @@ def resolve_host(ref: Reference, environ: Mapping[str, str], *, where: str) -> S
     value = environ.get(ref.text)
     if value is None:
         raise SecretReferenceError(
-            f"{where}: the environment variable {ref.text} is not set; export it and try again"
+            f"{where}: the environment variable {ref.text} is not set; export it first"
         )
     return SecretText(value)
 
