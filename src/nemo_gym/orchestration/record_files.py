@@ -1,0 +1,143 @@
+"""Where records are written, in which order, and how they are found again.
+
+The local index comes first because it cannot fail the submit: a failure is told and passed over. Then come
+the resolved config and the record in the run directory; by then the jobs are queued, so a failure there is an
+error that names every queued job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from nemo_gym import job_paths
+from nemo_gym.errors import DataError, GymError, SubmitError
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_runs.errors import RunsError
+from nemo_runs.files import create_file
+
+SHARED = 0o644
+"""Mode of everything that is safe to share; secrets are never in these files."""
+
+Say = Callable[[str], None]
+"""Takes one sentence for stderr."""
+
+
+def write_records(record: SubmissionRecord, resolved_config: str, *, say: Say) -> None:
+    """Write all three locations; `SubmitError` names every queued job when the run directory fails."""
+    _write_index(record, say)
+    paths = job_paths.RunPaths(Path(record.run_dir))
+    failures = [
+        failure
+        for path, data in (
+            (paths.resolved_config, resolved_config.encode()),
+            (paths.record, record.dumps()),
+        )
+        if (failure := _write(path, data)) is not None
+    ]
+    if failures:
+        raise SubmitError(_not_recorded(record, failures))
+
+
+def _write(path: Path, data: bytes) -> str | None:
+    try:
+        create_file(path, data, mode=SHARED)
+    except (OSError, RunsError) as error:
+        return f"{path} ({getattr(error, 'strerror', None) or error})"
+    return None
+
+
+def _not_recorded(record: SubmissionRecord, failures: list[str]) -> str:
+    queued = [f"{entry.benchmark}={entry.job_id}" for entry in record.benchmarks if entry.job_id is not None]
+    jobs = ", ".join(queued) if queued else "none"
+    return f"could not write {' and '.join(failures)}; these jobs are queued, note them down: {jobs}."
+
+
+def _write_index(record: SubmissionRecord, say: Say) -> None:
+    folder = job_paths.job_index()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        create_file(folder / f"{record.gym_job_id}.json", record.dumps(), mode=SHARED)
+    except (OSError, RunsError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        say(f"the local index {folder} could not be written ({reason}); the submission is not affected.")
+
+
+def is_indexed(gym_job_id: str) -> bool:
+    """Whether this user has a submission of that id already."""
+    return (job_paths.job_index() / f"{gym_job_id}.json").exists()
+
+
+def indexed(*, say: Say) -> Iterator[SubmissionRecord]:
+    """Every readable record of the local index, newest first; an unreadable one is told and passed over."""
+    folder = job_paths.job_index()
+    try:
+        names = sorted((name for name in os.listdir(folder) if _is_record(name)), reverse=True)
+    except FileNotFoundError:
+        return
+    for name in names:
+        try:
+            yield read_record(folder / name)
+        except (GymError, OSError) as error:
+            say(f"passed over {folder / name}: {error}")
+
+
+def _is_record(name: str) -> bool:
+    return name.endswith(".json") and not name.startswith(".")
+
+
+def read_record(path: Path) -> SubmissionRecord:
+    """Read one record file. Raises `DataError` naming the file when it cannot be read as a record."""
+    try:
+        return SubmissionRecord.load(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise DataError(f"{path} is no JSON document ({error}).") from None
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from None
+
+
+def newest(*, limit: int | None, labels: Mapping[str, str], say: Say) -> list[SubmissionRecord]:
+    """The newest records of the local index that carry all ``labels``, at most ``limit``."""
+    found: list[SubmissionRecord] = []
+    for record in indexed(say=say):
+        if limit is not None and len(found) >= limit:
+            break
+        if all(record.labels.get(key) == value for key, value in labels.items()):
+            found.append(record)
+    return found
+
+
+def find(name: str, *, say: Say) -> SubmissionRecord:
+    """The record of a full id, a unique prefix of one, ``latest``, or a run directory."""
+    record = job_paths.RunPaths(Path(name)).record
+    if record.is_file():
+        return read_record(record)
+    exact = job_paths.job_index() / f"{name}.json"
+    if "/" not in name and not name.startswith(".") and exact.is_file():
+        return read_record(exact)
+    if name == "latest":
+        return _latest(say)
+    ids = _ids_with_prefix(name)
+    if len(ids) == 1:
+        return read_record(job_paths.job_index() / f"{ids[0]}.json")
+    if ids:
+        shown = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
+        raise GymError(f"'{name}' begins the ids of {len(ids)} submissions ({shown}): give more of it.")
+    raise GymError(f"no submission '{name}' in {job_paths.job_index()}; `gym job list` shows what is there.")
+
+
+def _latest(say: Say) -> SubmissionRecord:
+    for record in indexed(say=say):
+        return record
+    raise GymError(f"there is no submission in {job_paths.job_index()} yet.")
+
+
+def _ids_with_prefix(prefix: str) -> list[str]:
+    """Ids that begin with the text, with or without the leading ``gym-job-``."""
+    try:
+        names = [name.removesuffix(".json") for name in os.listdir(job_paths.job_index()) if _is_record(name)]
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in names if name.startswith((prefix, f"gym-job-{prefix}")))
