@@ -1,0 +1,238 @@
+"""Opening an output: what is there, whether it belongs to what is asked, and making it sound.
+
+The order matters. The claim comes first, so that nobody else works on the files. What was recorded is
+compared with what is asked before anything is changed. New files appear in the order inputs, manifest,
+results: a crash between two of them leaves either nothing recorded (a fresh start) or something that can be
+resumed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import nemo_gym
+from nemo_gym import identity
+from nemo_gym.errors import DataError, GymError, ResumeRefusedError
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts import census as census_
+from nemo_gym.rollouts import inputs
+from nemo_gym.rollouts.lock import Ownership
+from nemo_gym.rollouts.manifest import Manifest, load_manifest, utc
+from nemo_runs import files
+
+if TYPE_CHECKING:
+    from nemo_gym.clock import Clock
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the caller wants to collect."""
+
+    identity: identity.Identity
+    rows: Callable[[], Iterator[bytes]]
+    num_tasks: int
+    num_repeats: int
+    resume: bool
+    allow_unsafe: bool
+    link: Mapping[str, Any]
+
+    @property
+    def expected(self) -> int:
+        """How many rollouts are planned."""
+        return self.num_tasks * self.num_repeats
+
+
+@dataclass(slots=True)
+class Opening:
+    """The steps of one opening; `run` takes them in order."""
+
+    paths: RolloutPaths
+    asked: Asked
+    claim: Ownership
+    clock: Clock
+    census: census_.Census = field(init=False)
+    said: list[str] = field(default_factory=list)
+    """Sentences for stderr about what was repaired."""
+    known: Manifest | None = None
+    manifest: Manifest = field(init=False)
+    _changes: list[str] = field(default_factory=list)
+    _beaten_at: float = 0.0
+
+    def run(self) -> None:
+        """Make the output ready to be added to, or raise and leave what was recorded as it was."""
+        self.census = census_.Census(self.asked.num_tasks, self.asked.num_repeats)
+        if self.claim.proven:
+            self._repair_tails()
+        recorded = _has_lines(self.paths.output) or _has_lines(self.paths.failures)
+        if recorded and not self.asked.resume:
+            raise GymError(
+                f"{self.paths.output}: it holds rollouts already; add --resume to go on with them, "
+                "or choose another --output."
+            )
+        self.known = self._load_known(recorded)
+        if recorded:
+            self._compare()
+        self._take(self.paths.output, census_.take_results, results=True)
+        self._take(self.paths.failures, census_.take_failures, results=False)
+        self._write_inputs_and_manifest(recorded)
+        self.claim.fence()
+
+    def beat(self) -> None:
+        """Keep the claim fresh while a long step runs."""
+        now = self.clock.monotonic()
+        if now - self._beaten_at >= 1.0:
+            self._beaten_at = now
+            self.claim.beat()
+
+    def _repair_tails(self) -> None:
+        for path in (self.paths.output, self.paths.failures):
+            tail = files.repair_tail(path)
+            if tail:
+                self.said.append(
+                    f"{path}: its last {tail.size} bytes were no whole row; set aside in {tail.aside.name}, "
+                    "what is missing is collected again."
+                )
+
+    def _load_known(self, recorded: bool) -> Manifest | None:
+        try:
+            return load_manifest(self.paths.manifest)
+        except DataError:
+            if recorded and not self.asked.allow_unsafe:
+                raise
+            return None
+
+    def _compare(self) -> None:
+        """Refuse rows that belong to something else, unless that is explicitly allowed."""
+        self._changes, remedy = _changes(self.known, self.asked)
+        if self._changes and not self.asked.allow_unsafe:
+            listed = "\n  ".join(self._changes)
+            raise ResumeRefusedError(
+                f"{self.paths.output}: the recorded rollouts belong to something else than what is asked now:"
+                f"\n  {listed}\n{remedy}"
+            )
+
+    def _take(self, path: Path, judge: Callable[..., Callable[[bytes], bool]], *, results: bool) -> None:
+        """Read one file; copy it anew if somebody may still write to it or a line of it is not wanted."""
+        label = f"{self.claim.number:06d}"
+        if self.claim.proven or self._changes:
+            tally = census_.Tally()
+            census_.survey(path, judge(self.census, tally), self.beat)
+            if results and tally.strays and not tally.kept:
+                raise ResumeRefusedError(
+                    f"{path}: none of its {tally.lines} rows is of a rollout that is planned now, so nothing "
+                    "could be reused; choose another --output."
+                )
+            if self.claim.proven and tally.clean:
+                return
+            self.census.reset(results=results)
+        tally = census_.Tally()
+        adopted = files.adopt_rows(path, self._beating(judge(self.census, tally)), label=label)
+        aside = path.with_name(f"{path.name}.damaged-{label}")
+        self.said += tally.sentences(path, aside)
+        if adopted.superseded and not self.claim.proven:
+            self.said.append(
+                f"{path}: its last writer cannot be seen from here, so its {adopted.kept} rows were copied "
+                f"to a new file; the old one is kept as {adopted.superseded.name}."
+            )
+
+    def _beating(self, wanted: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
+        lines = 0
+
+        def judged(line: bytes) -> bool:
+            nonlocal lines
+            lines += 1
+            if not lines % census_.BEAT_EVERY:
+                self.beat()
+            return wanted(line)
+
+        return judged
+
+    def _write_inputs_and_manifest(self, recorded: bool) -> None:
+        """Keep inputs that are sound and belong to what is asked, else make them again."""
+        known = self.known
+        same = known is not None and not (self._changes or _changes(known, self.asked)[0])
+        path = self.paths.materialized_inputs
+        if known and same and inputs.inputs_intact(path, known.materialized, self.beat):
+            described = known.materialized
+        else:
+            binding = known if known and same and recorded and not self.asked.allow_unsafe else None
+            if recorded and not same and path.exists():
+                path.rename(path.with_name(f"{path.name}.superseded-{self.claim.number:06d}"))
+            described = inputs.write_inputs(
+                path,
+                self.asked.rows(),
+                expected=self.asked.expected,
+                sha256=binding.materialized.get("sha256") if binding else None,
+                beat=self.beat,
+            )
+        self.manifest = self._next_manifest(described, kept=known if recorded or same else None)
+        self.manifest.save(self.paths.manifest)
+
+    def _next_manifest(self, described: dict[str, Any], kept: Manifest | None) -> Manifest:
+        now = utc(self.clock.now())
+        version = str(self.asked.link.get("gym_version") or nemo_gym.__version__)
+        commit = self.asked.link.get("gym_commit")
+        process = self.claim.claim.claimant.process
+        entry = {"at": now, "claim": self.claim.number, "host": process.host, "pid": process.pid}
+        entry |= {"recorded": self.census.recorded, **self.asked.link}
+        wanted = self.asked.identity
+        base = kept or Manifest(
+            run_id=uuid.uuid4().hex,
+            created_at=now,
+            gym_version=version,
+            gym_commit=commit if commit is None else str(commit),
+            generation=wanted.generation,
+            scoring=wanted.scoring,
+            model=wanted.model,
+            num_tasks=self.asked.num_tasks,
+            num_repeats=self.asked.num_repeats,
+            materialized=described,
+        )
+        unsafe = {"at": now, "differences": self._changes, "recorded": self.census.recorded}
+        return replace(
+            base,
+            generation=wanted.generation
+            if self._changes
+            else _with_model(wanted.generation, base.generation),
+            scoring=wanted.scoring,
+            model=wanted.model or base.model,
+            num_tasks=self.asked.num_tasks,
+            num_repeats=self.asked.num_repeats,
+            materialized=described,
+            unsafe_resumes=[*base.unsafe_resumes, *([unsafe] if self._changes else [])],
+            links=[*base.links, entry],
+        )
+
+
+def _changes(known: Manifest | None, asked: Asked) -> tuple[list[str], str]:
+    """What differs between the recorded rows and what is asked, and what a person can do about it."""
+    unsafe = "add +allow_unsafe_resume=true to use the recorded rollouts all the same."
+    if known is None:
+        missing = ["there is no manifest, so nobody can tell what they were collected with"]
+        return missing, f"Choose another --output, or {unsafe}"
+    changed = identity.differences(known.generation, asked.identity.generation)
+    for name in ("num_tasks", "num_repeats"):
+        before, after = getattr(known, name), getattr(asked, name)
+        if before != after and not any(line.startswith(f"{name}:") for line in changed):
+            changed.append(f"{name}: {before} → {after}")
+    graded = identity.differences(known.scoring, asked.identity.scoring)
+    if graded and not changed:
+        return graded, "Only the grading changed: `gym eval reverify` grades the recorded answers again."
+    return changed + graded, f"Undo the change, choose another --output, or {unsafe}"
+
+
+def _with_model(wanted: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Keep what an earlier run learnt about the model where this one was not told."""
+    model = {**before.get("model", {}), **wanted.get("model", {})}
+    return {**wanted, "model": model} if model else wanted
+
+
+def _has_lines(path: Path) -> bool:
+    try:
+        return next(files.read_lines(path), None) is not None
+    except FileNotFoundError:
+        return False

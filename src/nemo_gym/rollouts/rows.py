@@ -1,0 +1,119 @@
+"""One row of the results, of the failures or of a foreign collector: how it is written and how it is checked.
+
+A row begins with its identity and ends with a checksum over every byte before it::
+
+    {"_ng_task_index":12,"_ng_rollout_index":3, … ,"_ng_crc32":"0a1b2c3d"}
+
+So a reader knows whose row it is, and that no byte of it is missing or wrong, without parsing JSON. Rows
+without the checksum (written by another collector) are parsed instead.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any, Final, TypeGuard
+from zlib import crc32
+
+import orjson
+
+from nemo_gym.errors import DataError
+from nemo_gym.types import Row
+
+TASK_INDEX: Final = "_ng_task_index"
+ROLLOUT_INDEX: Final = "_ng_rollout_index"
+CHECKSUM: Final = "_ng_crc32"
+
+_BEFORE_SUM: Final = b',"_ng_crc32":"'
+_SUFFIX: Final = len(_BEFORE_SUM) + 8 + len(b'"}')
+_SUM_AT: Final = _SUFFIX - len(_BEFORE_SUM)
+_IDENTITY: Final = re.compile(rb'\{"_ng_task_index":(\d{1,15}),"_ng_rollout_index":(\d{1,15})[,}]').match
+_LARGEST: Final = 2**64 - 1
+_SMALLEST: Final = -(2**63)
+
+
+def encode_row(task_index: int, rollout_index: int, fields: Mapping[str, Any]) -> bytes:
+    """Write one row, identity first and checksum last, without a newline at its end.
+
+    What JSON cannot say is written as the nearest thing that it can: infinite numbers as ``null``, half a
+    surrogate pair as ``?``, integers beyond 64 bits and unknown objects as text. So no answer of a model can
+    keep its own row from being written.
+    """
+    row: Row = {TASK_INDEX: task_index, ROLLOUT_INDEX: rollout_index}
+    row.update(fields)
+    row[TASK_INDEX] = task_index
+    row[ROLLOUT_INDEX] = rollout_index
+    row.pop(CHECKSUM, None)
+    try:
+        body = orjson.dumps(row)[:-1]
+    except TypeError:
+        body = _encode_oddity(row)[:-1]
+    return b'%b%b%08x"}' % (body, _BEFORE_SUM, crc32(body))
+
+
+def check_line(line: bytes) -> tuple[int, int] | None:
+    """Say whose row a line is, as (task index, rollout index), or ``None`` if the line is damaged."""
+    match = _IDENTITY(line)
+    if match is not None and line[-_SUFFIX:-_SUM_AT] == _BEFORE_SUM:
+        if b"%08x" % crc32(line[:-_SUFFIX]) != line[-_SUM_AT:-2] or not line.endswith(b'"}'):
+            return None
+        return int(match[1]), int(match[2])
+    return _check_foreign(line)
+
+
+def decode_row(line: bytes) -> Row:
+    """Read one row; the checksum is left out.
+
+    Raises `DataError` for a line that is not a JSON object; the caller adds file and line.
+    """
+    try:
+        row = orjson.loads(line)
+    except ValueError as error:
+        raise DataError(f"not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise DataError(f"not a JSON object but {type(row).__name__}")
+    row.pop(CHECKSUM, None)
+    return row
+
+
+def _check_foreign(line: bytes) -> tuple[int, int] | None:
+    """The slow path: a row without a checksum counts as whole when it parses and names its identity."""
+    try:
+        row = orjson.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(row, dict) or CHECKSUM in row:
+        return None
+    task_index, rollout_index = row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)
+    if _is_index(task_index) and _is_index(rollout_index):
+        return task_index, rollout_index
+    return None
+
+
+def _is_index(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _encode_oddity(row: Row) -> bytes:
+    try:
+        return orjson.dumps(_sayable(row))
+    except (RecursionError, TypeError) as error:
+        raise DataError(f"a row cannot be written as JSON: {error}") from error
+
+
+def _sayable(value: Any) -> Any:
+    match value:
+        case None | bool():
+            said: Any = value
+        case int():
+            said = int(value) if _SMALLEST <= value <= _LARGEST else str(value)
+        case float():
+            said = float(value) if math.isfinite(value) else None
+        case Mapping():
+            said = {_sayable(str(key)): _sayable(item) for key, item in value.items()}
+        case list() | tuple() | set() | frozenset():
+            said = [_sayable(item) for item in value]
+        case _:
+            said = str(value).encode("utf-8", "replace").decode()
+    return said

@@ -1,0 +1,279 @@
+"""The durable files of one output: planned rollouts come out, results and failures go in, one whole row each.
+
+A result that `Store.record` returned from survives the end of this process in any way, and the end of the
+machine once `Store.tick` has returned after it. There is one writer at a time: an output is claimed when it
+is opened, and whoever was taken over from learns it at its next `Store.tick`, while its late rows land in a
+file that nobody reads (see `nemo_gym.rollouts.lock`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.identity import Identity
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts import inputs, lock
+from nemo_gym.rollouts.census import TERMINAL, Census
+from nemo_gym.rollouts.lock import SupersededError
+from nemo_gym.rollouts.manifest import Manifest
+from nemo_gym.rollouts.opening import Asked, Opening
+from nemo_gym.rollouts.rows import encode_row
+from nemo_gym.types import Task
+from nemo_runs.errors import RunsError
+from nemo_runs.files import RowAppender
+
+if TYPE_CHECKING:
+    from nemo_gym.clock import Clock
+
+__all__ = ["Opened", "Store", "SupersededError"]
+
+BODY_KEPT: Final = 2000
+"""Characters of a failed response's body that go into its failure row."""
+
+_BEAT: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What an output held when it was opened."""
+
+    manifest: Manifest
+    pending: int
+    """Rollouts that are to be run."""
+    recorded: int
+    """Rollouts that have a result."""
+    exhausted: int
+    """Rollouts without a result that may not be tried again."""
+    fresh: bool
+    """Whether nothing was recorded yet, neither result nor failure."""
+    repaired: list[str] = field(repr=False)
+    """Sentences for stderr: what was damaged, where it is now."""
+    attempts: bytearray = field(repr=False)
+    """Counted failed attempts, one byte a rollout, kept up to date; 255 where another one would be useless.
+    """
+    done: bytearray = field(repr=False)
+    """1 where a result is recorded, one byte a rollout, kept up to date."""
+
+
+class Store:
+    """All files of one output, claimed by this process. Made by `open`, let go by `close`; for one thread."""
+
+    def __init__(self, paths: RolloutPaths, opening: Opening, *, max_attempts: int, clock: Clock) -> None:
+        self.paths = paths
+        self.manifest = opening.manifest
+        self.new = 0
+        """Results recorded by this process."""
+        self.failed = 0
+        """Failed attempts recorded by this process, counted or not."""
+        self.exhausted = opening.census.exhausted(max_attempts)
+        """Rollouts without a result that may not be tried again."""
+        self._census: Census = opening.census
+        self._claim = opening.claim
+        self._max_attempts = max_attempts
+        self._clock = clock
+        self._beaten_at = clock.monotonic()
+        self._closed = False
+        self._results = RowAppender(paths.output, clock=clock.monotonic)
+        self._failures = RowAppender(paths.failures, clock=clock.monotonic)
+        self.opened = Opened(
+            manifest=self.manifest,
+            pending=self.remaining,
+            recorded=self.recorded,
+            exhausted=self.exhausted,
+            fresh=not self.recorded and not any(self._census.failed),
+            repaired=opening.said,
+            attempts=self._census.attempts,
+            done=self._census.done,
+        )
+
+    @classmethod
+    def open(
+        cls,
+        paths: RolloutPaths,
+        *,
+        identity: Identity,
+        rows: Callable[[], Iterator[bytes]],
+        num_tasks: int,
+        num_repeats: int,
+        max_attempts: int,
+        resume: bool,
+        allow_unsafe: bool,
+        link: Mapping[str, Any],
+        clock: Clock,
+    ) -> Self:
+        """Claim an output and make it ready to be added to.
+
+        ``rows`` gives the materialized inputs in order (line number = ``task_index * num_repeats +
+        rollout_index``) and is called only when they have to be written. ``link`` goes into the manifest's
+        list of starts; of it ``job_id``, ``restart``, ``chain``, ``gym_version`` and ``gym_commit`` are
+        understood, the first three taken from ``NEMO_GYM_JOB_ID``, ``NEMO_GYM_RESTART`` and
+        ``NEMO_GYM_CHAIN`` where they are absent.
+
+        Raises `BusyError` when somebody else is at work on the output, `GymError` when it holds rollouts and
+        ``resume`` is false, and `ResumeRefusedError` when they belong to something else and ``allow_unsafe``
+        is false; what was recorded is left as it was.
+        """
+        if not 0 < max_attempts < TERMINAL:
+            raise ConfigError(f"max_rollout_attempts: from 1 to {TERMINAL - 1}, found {max_attempts}.")
+        paths.output.parent.mkdir(parents=True, exist_ok=True)
+        claimant = lock.Claimant.of(link, os.environ)
+        claim = lock.acquire(paths.lock, claimant, output=paths.output)
+        try:
+            lock.sweep(paths.output.parent, claim.path)
+            asked = Asked(identity, rows, num_tasks, num_repeats, resume, allow_unsafe, link)
+            opening = Opening(paths, asked, claim, clock)
+            opening.run()
+            store = cls(paths, opening, max_attempts=max_attempts, clock=clock)
+        except BaseException:
+            with contextlib.suppress(OSError, RunsError):
+                claim.release()
+            raise
+        store.refuse_if_superseded()
+        return store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def expected(self) -> int:
+        """Rollouts that make the output complete."""
+        return self.manifest.expected
+
+    @property
+    def recorded(self) -> int:
+        """Rollouts that have a result, those of earlier runs among them."""
+        return self._census.recorded
+
+    @property
+    def remaining(self) -> int:
+        """Rollouts without a result that may still be tried."""
+        return self.expected - self.recorded - self.exhausted
+
+    def pending(self) -> Iterator[Task]:
+        """Stream the rollouts to run, in order: all that have no result and are not exhausted."""
+        return self._stream(lambda index: self._census.open(index, self._max_attempts))
+
+    def retryable(self) -> Iterator[Task]:
+        """Stream, in order, the rollouts that failed, have no result and may be tried again."""
+        census, most = self._census, self._max_attempts
+        return self._stream(lambda index: bool(census.failed[index]) and census.open(index, most))
+
+    def record(self, task: Task, fields: Mapping[str, Any]) -> None:
+        """Record a result. A second one for the same rollout is dropped: the first wins.
+
+        Rollouts that had failed before carry the number of their failed attempts as ``_ng_attempt_index``.
+        Raises `nemo_runs.errors.DiskFullError` when the row does not fit; the file then ends with a whole
+        row.
+        """
+        index = self._index(task)
+        census = self._census
+        if census.done[index]:
+            return
+        attempts = census.attempts[index]
+        if attempts:
+            fields = {"_ng_attempt_index": attempts, **fields}
+        self._results.append(encode_row(task.task_index, task.rollout_index, fields))
+        census.done[index] = 1
+        census.recorded += 1
+        self.new += 1
+        if attempts >= self._max_attempts:
+            self.exhausted -= 1
+
+    def fail(
+        self,
+        task: Task,
+        *,
+        failure_class: str,
+        failure_type: str,
+        message: str,
+        http_status: int | None = None,
+        response_body: str | None = None,
+        terminal: bool = False,
+        counted: bool = True,
+    ) -> None:
+        """Record a failed attempt. One that is ``terminal`` is the last; one not ``counted`` costs no
+        attempt.
+
+        Raises `nemo_runs.errors.DiskFullError` when the row does not fit; the file then ends with a whole
+        row.
+        """
+        index = self._index(task)
+        fields: dict[str, Any] = {
+            "_ng_failure_class": failure_class,
+            "_ng_failure_type": failure_type,
+            "_ng_failure_message": message,
+            "_ng_failure_http_status": http_status,
+            "_ng_failure_response_body": response_body[:BODY_KEPT] if response_body is not None else None,
+        }
+        if terminal:
+            fields["_ng_failure_terminal"] = True
+        if not counted:
+            fields["_ng_failure_counted"] = False
+        self._failures.append(encode_row(task.task_index, task.rollout_index, fields))
+        was_open = self._census.open(index, self._max_attempts)
+        self._census.add_failure(index, terminal=terminal, counted=counted)
+        self.failed += 1
+        if was_open and not self._census.open(index, self._max_attempts):
+            self.exhausted += 1
+
+    def tick(self) -> None:
+        """Make rows durable and show that this process lives; to be called about once a second.
+
+        Raises `SupersededError` when another collector has taken the output over: nothing that this process
+        still does is counted, so it should end.
+        """
+        self._results.sync()
+        self._failures.sync()
+        self.refuse_if_superseded()
+        now = self._clock.monotonic()
+        if now - self._beaten_at >= _BEAT:
+            self._beaten_at = now
+            self._claim.beat()
+
+    def refuse_if_superseded(self) -> None:
+        """Raise `SupersededError` if another collector owns the output now."""
+        if self._claim.lost() or self._results.superseded() or self._failures.superseded():
+            raise SupersededError(
+                f"{self.paths.output}: another collector has taken this output over, so this one ends; "
+                "rows that it had in flight are collected there."
+            )
+
+    def close(self) -> None:
+        """Make rows durable and let the output go; may be called again."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self._results.close()
+        finally:
+            try:
+                self._failures.close()
+            finally:
+                with contextlib.suppress(
+                    OSError, RunsError
+                ):  # the claim of a dead process is succeeded anyhow
+                    self._claim.release()
+
+    def _stream(self, wanted: Callable[[int], bool]) -> Iterator[Task]:
+        if not self.remaining:
+            return iter(())
+        path = self.paths.materialized_inputs
+        return inputs.read_tasks(path, self.manifest.num_repeats, self.expected, wanted)
+
+    def _index(self, task: Task) -> int:
+        index = self._census.index(task.task_index, task.rollout_index)
+        if index is None:
+            message = f"task {task.task_index}, rollout {task.rollout_index} is not planned here"
+            raise IndexError(message)
+        return index
