@@ -1,0 +1,51 @@
+# Everything a person or an automatic run needs. Each target can be run again at any time.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+.PHONY: help setup system-packages lint types check test demo bench clean requirements
+
+BIN := .venv/bin
+# Two workers: the machines this is sized for have two cores.
+PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
+SHELL_FILES = $(wildcard scripts/*.sh src/nemo_gym/shell/*.sh) .ci/run
+
+help:
+	@echo "make setup    every pinned package and the project into .venv; programs in .venv/bin"
+	@echo "make check    format, lint, types, layering, shell files, fast tests (under a minute)"
+	@echo "make test     everything that check does, and the tests with real programs and the real small model"
+	@echo "make demo     submit a real evaluation of a real small model and follow it to its scores"
+	@echo "make bench    measurements, each a ratio in one run"
+	@echo "make clean    remove what the others made, .venv and runs/ excepted"
+
+system-packages:
+	@scripts/system-packages.sh
+
+setup: system-packages
+	@scripts/setup.sh
+
+lint: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(if $(shell command -v shellcheck),shellcheck $(SHELL_FILES),@echo "shellcheck is not installed: the shell files were not checked" >&2)
+
+types: setup
+	$(BIN)/mypy
+
+check: lint types
+	$(PYTEST) -m "not e2e and not slow"
+
+# Budget: 6 minutes on two cores, installing aside.
+test: lint types
+	$(PYTEST)
+
+demo: setup
+	@scripts/demo.sh
+
+bench: setup
+	@scripts/bench.sh
+
+requirements: setup
+	scripts/compile-requirements.sh
+
+clean:
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests bench benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

