@@ -75,6 +75,8 @@ class KnownKeys:
         path = nearest_path(".".join(parts), [p for p in valid if parts[: p.count(".") + 1] != p.split(".")])
         if path is not None:
             return f"; did you mean {path}"
+        if self.is_free(parts):
+            return ""
         for depth in range(len(parts) - 1, -1, -1):
             prefix = ".".join([*parts[:depth], ""]) if depth else ""
             here = [p[len(prefix) :] for p in valid if p.startswith(prefix) and "." not in p[len(prefix) :]]

@@ -180,7 +180,7 @@ class RunConfig(Strict):
         return self
 
     def to_plain(self) -> dict[str, Any]:
-        """As plain values for YAML or JSON; loaded again it is the same configuration."""
+        """As plain values for YAML or JSON; loaded again (``${`` escaped) it is the same configuration."""
         return self.model_dump(mode="json")
 
 

@@ -1,0 +1,171 @@
+"""Dataset rows: read one at a time, checked before anything else happens, turned into planned rollouts."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from nemo_gym.errors import DataError
+from nemo_gym.rollouts.prompts import check_template, fill
+from nemo_gym.types import Row, Verifier
+
+if TYPE_CHECKING:
+    from nemo_gym.rollouts.config import PromptConfig, RunConfig
+
+_BOM = b"\xef\xbb\xbf"
+_OURS = ("agent_ref", "task_source")
+
+
+@dataclass(frozen=True, slots=True)
+class DatasetFacts:
+    """What one pass over a dataset found."""
+
+    path: Path
+    num_tasks: int
+    """Rows that the run uses: all, or ``limit``."""
+    sha256: str
+    """Of the lines of these rows, line ends and blank lines left out."""
+
+
+def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Line numbers (from 1) and lines, cut at line feeds alone; blank lines, CR and a BOM are left out."""
+    try:
+        with path.open("rb") as stream:
+            for number, line in enumerate(stream, 1):
+                text = line.removeprefix(_BOM).strip() if number == 1 else line.strip()
+                if text:
+                    yield number, text
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file.") from None
+    except IsADirectoryError:
+        raise DataError(f"{path}: this is a folder; give the JSONL file in it.") from None
+
+
+def _row(path: Path, number: int, line: bytes) -> Row:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError as error:
+        raise DataError(f"{path}:{number}: no valid JSON: {error.msg} at column {error.colno}.") from None
+    if not isinstance(row, dict):
+        raise DataError(f"{path}:{number}: must be one JSON object a line, found a {type(row).__name__}.")
+    return row
+
+
+def read_rows(path: Path, *, limit: int | None = None) -> Iterator[Row]:
+    """The first ``limit`` rows of a dataset (all by default), one at a time.
+
+    `DataError` names file and line of what is no JSON object.
+    """
+    for number, line in islice(_lines(path), limit):
+        yield _row(path, number, line)
+
+
+def check_rows(config: RunConfig, path: Path, verifier: Verifier | None) -> DatasetFacts:
+    """Read the rows that the run uses, make the prompt of each and ask the verifier whether it can grade it.
+
+    `DataError` with file and line for the first row that cannot be used, and for a file without rows.
+    Without a verifier rows are only counted and digested, not read: for data that was checked before.
+    """
+    digest = hashlib.sha256()
+    fill_in = _filler(config)
+    count = 0
+    for number, line in islice(_lines(path), config.limit):
+        digest.update(line)
+        digest.update(b"\n")
+        count += 1
+        if verifier is None:
+            continue
+        row = _row(path, number, line)
+        problem = _problem(row, fill_in) or verifier.check_row(row)
+        if problem:
+            raise DataError(f"{path}:{number}: {problem.rstrip('.')}.")
+    if not count:
+        raise DataError(f"{path}: holds no rows.")
+    return DatasetFacts(path, count, digest.hexdigest())
+
+
+def _problem(row: Row, fill_in: Callable[[Row], dict[str, Any]]) -> str | None:
+    try:
+        fill_in(row)
+    except DataError as error:
+        return str(error)
+    return None
+
+
+def materialize(config: RunConfig, rows: Iterable[Row]) -> Iterator[bytes]:
+    """Planned rollouts as JSON lines without line feeds, all repeats of a task in a row.
+
+    The line number, from 0, is ``task index * repeats + rollout index``; both indices stand first in each
+    line. ``rows`` are those of `read_rows`, already cut to the run's limit.
+    """
+    fill_in = _filler(config)
+    agent = {"name": config.benchmark.agent["type"]}
+    source = config.benchmark.name
+    for task_index, row in enumerate(rows):
+        try:
+            params = fill_in(row)
+        except DataError as error:
+            raise DataError(f"row {task_index}: {error}.") from None
+        fields = {key: value for key, value in row.items() if key not in _OURS}
+        fields |= {"responses_create_params": params, "agent_ref": agent, "task_source": source}
+        head = b'{"_ng_task_index":%d,"_ng_rollout_index":' % task_index
+        seed = params.get("seed") or 0
+        body = orjson.dumps(fields)
+        for rollout_index in range(config.repeats):
+            if config.num_repeats_add_seed:
+                params["seed"] = seed + rollout_index
+                body = orjson.dumps(fields)
+            yield b"%b%d,%b" % (head, rollout_index, body[1:])
+
+
+def _filler(config: RunConfig) -> Callable[[Row], dict[str, Any]]:
+    """Make the function that gives a row's request parameters: input and sampling."""
+    messages = _message_maker(config.benchmark.prompt)
+    sampling = config.responses_create_params.given()
+
+    def fill_in(row: Row) -> dict[str, Any]:
+        if any(key.startswith("_ng_") for key in row):
+            raise DataError(
+                "has a key that begins with _ng_, so it is no dataset row but a planned or finished rollout"
+            )
+        own = row.get("responses_create_params") or {}
+        if not isinstance(own, dict):
+            raise DataError("responses_create_params must be an object")
+        return {**own, "input": messages(row, own), **sampling}
+
+    return fill_in
+
+
+def _message_maker(prompt: PromptConfig | None) -> Callable[[Row, Mapping[str, Any]], Any]:
+    if prompt is None:
+        return _own_input
+    templates = [("system", prompt.system)] if prompt.system is not None else []
+    segments = [(role, check_template(text)) for role, text in [*templates, ("user", prompt.user)]]
+
+    def from_prompt(row: Row, own: Mapping[str, Any]) -> Any:
+        if "input" in own:
+            raise DataError(
+                "has its own responses_create_params.input, but the benchmark has a prompt; drop one"
+            )
+        try:
+            return [{"role": role, "content": fill(parts, row)} for role, parts in segments]
+        except KeyError as error:
+            raise DataError(f"the prompt needs the field {error.args[0]}, which this row lacks") from None
+
+    return from_prompt
+
+
+def _own_input(_row: Row, own: Mapping[str, Any]) -> Any:
+    messages = own.get("input")
+    is_list = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
+    if not messages or not (isinstance(messages, str) or is_list):
+        raise DataError(
+            "lacks responses_create_params.input (text or messages), and the benchmark has no prompt"
+        )
+    return messages
