@@ -1,8 +1,8 @@
 """Processes beyond their numbers: an identity that outlives reuse of the number, and ending a whole tree.
 
 A pid alone names a stranger as soon as its process is gone; identity is host, boot, pid namespace, pid and
-start time together. Processes that leave the tree (setsid, double fork) are found by their session, by a marker
-in their environment, or because a subreaper adopted them.
+start time together. Processes that leave the tree (setsid, double fork) are found by their session, by a
+marker in their environment, or because a subreaper adopted them.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ def end_tree(
     SIGTERM goes to ``root``, its descendants, its session when it leads one, and to processes with the
     environment variable ``marker``; SIGKILL to what is left ``grace`` seconds later, until nothing is. With
     ``adopted`` all children of the calling process (a subreaper without other children) belong to the tree
-    too. This process and its ancestors are never touched. What SIGKILL does not end within half a minute (stuck
-    in the kernel) is given up.
+    too. This process and its ancestors are never touched. What SIGKILL does not end within half a minute
+    (stuck in the kernel) is given up.
     """
     tree = _Tree(root, marker, adopted=adopted)
     started = clock()
