@@ -1,0 +1,257 @@
+"""The collector: N workers that pull planned rollouts from one iterator, and a tick about twice a second.
+
+There is no task object a rollout and no queue: memory does not grow with the number of rollouts. One failing
+rollout never ends a run. After the main pass come retry passes over what failed and may be tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nemo_gym.rollouts.drain import POLL_SECONDS, Drain, StopReason
+from nemo_gym.rollouts.failures import Failure, Stage, checked_reward, describe
+from nemo_gym.rollouts.progress import Snapshot
+from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verdict, Verifier
+
+STORE_TICK_SECONDS = 1.0
+BREAKER_AT_LEAST = 16
+"""The breaker never opens before this many failures in a row, however low the concurrency."""
+_IDENTITY = frozenset({"_ng_task_index", "_ng_rollout_index"})
+
+
+class RolloutStore(Protocol):
+    """What the collector needs of `nemo_gym.rollouts.store.Store`."""
+
+    def pending(self) -> Iterator[Task]:
+        """What has neither a result nor used up its attempts, in order."""
+        ...
+
+    def retryable(self) -> Iterator[Task]:
+        """What failed and may be tried again."""
+        ...
+
+    def record(self, task: Task, fields: Mapping[str, Any]) -> None:
+        """Append one result row. Raises ``TypeError`` before anything is written if it is no JSON."""
+        ...
+
+    def fail(
+        self,
+        task: Task,
+        *,
+        failure_class: str,
+        failure_type: str,
+        message: str,
+        http_status: int | None = None,
+        response_body: str | None = None,
+        terminal: bool = False,
+        counted: bool = True,
+    ) -> None:
+        """Append one failure row; an uncounted one uses up no attempt."""
+        ...
+
+    def tick(self) -> None:
+        """Sync, show a sign of life, raise if the output now belongs to somebody else."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much at once and for how long; times in seconds."""
+
+    concurrency: int
+    drain_margin: float = 10.0
+    """What rollouts in flight get once a stop was asked for."""
+    dispatch_budget: float | None = None
+    """From the start of collecting; nothing is started in its last ``drain_margin``."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What this run did so far."""
+
+    new: int = 0
+    failed: int = 0
+    endpoint_failures: int = 0
+    reward_sum: float = 0.0
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+class Collector:
+    """Collects rollouts into a store until none is left, or until it is asked to stop."""
+
+    def __init__(
+        self,
+        store: RolloutStore,
+        *,
+        agent: Agent,
+        verifier: Verifier,
+        policy: Policy,
+        drain: Drain,
+        bounds: Bounds,
+        own_service: bool = False,
+        on_tick: Callable[[Tally], None] = lambda _tally: None,
+        say: Callable[[str], None] = lambda _message: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._store = store
+        self._agent = agent
+        self._verifier = verifier
+        self._policy = policy
+        self._drain = drain
+        self._bounds = bounds
+        self._own_service = own_service
+        self._on_tick = on_tick
+        self._say = say
+        self._monotonic = monotonic
+        self._breaker = max(bounds.concurrency, BREAKER_AT_LEAST)
+        self._streak = 0
+        self._started = self._store_ticked = monotonic()
+        self._stop_seen: float | None = None
+        self.tally = Tally()
+
+    async def collect(self) -> Tally:
+        """Main pass, then retry passes. Raises what the store raises; rollouts in flight are then dropped."""
+        self._started = self._store_ticked = self._monotonic()
+        again = await self._pass(self._store.pending())
+        while again and self._drain.reason is None:
+            again = await self._pass(self._store.retryable())
+        return self.tally
+
+    async def _pass(self, tasks: Iterator[Task]) -> bool:
+        """Run all of ``tasks``; whether trying the failed ones again makes sense.
+
+        It does not after a pass in which the endpoint alone failed and nothing succeeded: waiting helps, and
+        that is the caller's to decide.
+        """
+        new, failed, of_endpoint = self.tally.new, self.tally.failed, self.tally.endpoint_failures
+        self._tick()
+        if self._drain.reason is None:
+            await self._run_workers(tasks)
+        failures = self.tally.failed - failed
+        hopeless = self.tally.new == new and self.tally.endpoint_failures - of_endpoint == failures
+        return failures > 0 and not hopeless
+
+    async def _run_workers(self, tasks: Iterator[Task]) -> None:
+        workers = [asyncio.create_task(self._work(tasks)) for _ in range(self._bounds.concurrency)]
+        everyone = asyncio.gather(*workers)
+        try:
+            while not everyone.done() and not self._overdue():
+                await asyncio.wait({everyone}, timeout=POLL_SECONDS)
+                self._tick()
+            if everyone.done():
+                everyone.result()  # a worker only raises what ends the run
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, everyone, return_exceptions=True)
+
+    async def _work(self, tasks: Iterator[Task]) -> None:
+        for task in tasks:
+            await self._roll(task)
+            if self._drain.reason is not None:
+                return
+
+    async def _roll(self, task: Task) -> None:
+        stage: Stage = "agent"
+        started = time.perf_counter()
+        try:
+            episode = await self._agent.run(task, self._policy)
+            stage = "verifier"
+            verdict = await self._verifier.verify(task, episode)
+            reward = checked_reward(verdict.reward)
+        except Exception as error:  # noqa: BLE001 - the edge of one rollout: no plug-in's error ends the run
+            self._failed(task, describe(error, stage))
+            return
+        latency = time.perf_counter() - started
+        fields = result_fields(task, episode, verdict, reward=reward, latency_ms=1000 * latency)
+        try:
+            self._store.record(task, fields)
+        except TypeError as error:
+            message = f"the result is no JSON: {error}"
+            self._failed(task, Failure("persistence_failed", type(error).__name__, message))
+            return
+        self._streak = 0
+        self.tally.new += 1
+        self.tally.reward_sum += reward
+        self.tally.input_tokens += fields["ng_perf"]["prompt_tokens"]
+        self.tally.output_tokens += fields["ng_perf"]["completion_tokens"]
+
+    def _failed(self, task: Task, failure: Failure) -> None:
+        stopped = self._drain.reason not in {None, StopReason.ENDPOINT}
+        ours = stopped or (self._own_service and failure.unreachable)
+        self._store.fail(
+            task,
+            failure_class=failure.failure_class,
+            failure_type=failure.failure_type,
+            message=failure.message,
+            http_status=failure.http_status,
+            response_body=failure.response_body,
+            terminal=failure.terminal,
+            counted=not ours,
+        )
+        self.tally.failed += 1
+        if self.tally.failed == 1:
+            self._say(f"a rollout failed ({failure.failure_type}): {failure.message} Others are counted.")
+        self.tally.endpoint_failures += failure.of_endpoint
+        self._streak = self._streak + 1 if failure.of_endpoint else 0
+        if self._streak >= self._breaker and self._drain.reason is None:
+            self._drain.ask(StopReason.ENDPOINT, failure.failure_type)
+            self._say(
+                f"{self._streak:,} rollouts in a row failed at the endpoint: no further ones are started."
+            )
+
+    def _tick(self) -> None:
+        now = self._monotonic()
+        budget = self._bounds.dispatch_budget
+        if budget is not None and now - self._started >= budget - self._bounds.drain_margin:
+            self._drain.ask(StopReason.BUDGET)
+        if self._drain.poll() and self._stop_seen is None:
+            self._stop_seen = now
+            self._say(
+                f"stopping ({self._drain.reason}): rollouts in flight get {self._bounds.drain_margin:g} s."
+            )
+        if now - self._store_ticked >= STORE_TICK_SECONDS:
+            self._store_ticked = now
+            self._store.tick()
+        self._on_tick(self.tally)
+
+    def _overdue(self) -> bool:
+        """Whether rollouts in flight have had their time after a stop."""
+        if self._drain.at_once:
+            return True
+        if self._stop_seen is None or self._drain.reason is StopReason.ENDPOINT:
+            return False  # the breaker only stops starting; each request is bounded
+        return self._monotonic() - self._stop_seen >= self._bounds.drain_margin
+
+    def snapshot(self, expected: int, recorded_before: int) -> Snapshot:
+        """The tally as progress shows it."""
+        tally = self.tally
+        state = "running" if self._drain.reason is None else "draining"
+        return Snapshot(
+            expected, recorded_before + tally.new, tally.new, tally.failed, tally.reward_sum, state
+        )
+
+
+def result_fields(task: Task, episode: Episode, verdict: Verdict, *, reward: float, latency_ms: float) -> Row:
+    """The result row: the materialized row, then what the agent and the verifier added. Own names win."""
+    response = episode.response
+    usage = response.get("usage") or {}
+    fields = {key: value for key, value in task.row.items() if key not in _IDENTITY}
+    fields.update(episode.fields)
+    fields.update(verdict.fields)
+    fields["response"] = response
+    fields["reward"] = reward
+    fields["extracted_answer"] = verdict.extracted_answer
+    fields["ng_perf"] = {
+        "num_turns": episode.turns,
+        "num_tool_calls": episode.tool_calls,
+        "prompt_tokens": usage.get("input_tokens") or 0,
+        "completion_tokens": usage.get("output_tokens") or 0,
+        "total_latency_ms": round(latency_ms, 3),
+    }
+    return fields

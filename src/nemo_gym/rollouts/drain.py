@@ -1,0 +1,144 @@
+"""Who asked this collector to stop, and how far that has gone.
+
+A *drain file* is the truth and a signal only a nudge: the job that runs the collector writes the file (its
+text says who asked) and then signals. SIGTERM and SIGUSR1 drain; the first SIGINT drains, the second drops
+what is in flight, the third leaves at once. Before there is anything to drain, SIGINT is a plain interrupt and
+the others raise `StoppedEarly`. Light imports only: `Drain.install` is called before heavy ones.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
+
+DRAIN_FILE_VARIABLE = "NEMO_GYM_DRAIN_FILE"
+POLL_SECONDS = 0.5
+"""How often the drain file is looked for."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+
+
+class StopReason(StrEnum):
+    """Why no further rollout is started."""
+
+    INTERRUPT = "interrupt"
+    """Ctrl-C."""
+    SIGNAL = "signal"
+    """SIGTERM or SIGUSR1."""
+    FILE = "drain file"
+    BUDGET = "dispatch budget"
+    """``dispatch_budget_s`` is spent."""
+    ENDPOINT = "endpoint"
+    """The endpoint failed again and again without one success."""
+
+
+class StoppedEarly(BaseException):
+    """SIGTERM, SIGUSR1 or the drain file came before there was anything to drain."""
+
+
+class Drain:
+    """The wish to stop. The first reason stays; asking again never takes it back."""
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        self.reason: StopReason | None = None
+        self.asked_by = ""
+        """Whose wish it was: a signal's name, or the text of the drain file."""
+        self.at_once = False
+        """Drop what is in flight as well."""
+        path = environ.get(DRAIN_FILE_VARIABLE)
+        self._file = Path(path) if path else None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._event: asyncio.Event | None = None
+        self._interrupts = 0
+        self._previous: dict[signal.Signals, object] = {}
+
+    def install(self) -> None:
+        """Take over the signals (main thread only; elsewhere only the drain file counts)."""
+        if threading.current_thread() is threading.main_thread():
+            for number in _SIGNALS:
+                self._previous[number] = signal.signal(number, self._on_signal)
+
+    def restore(self) -> None:
+        """Give the signals back to whoever had them."""
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
+        self._previous.clear()
+
+    def attach(self, loop: asyncio.AbstractEventLoop) -> None:
+        """From now on a signal asks the running loop to drain instead of raising."""
+        import asyncio
+
+        self._event = asyncio.Event()
+        self._loop = loop
+        if self.reason is not None:
+            self._event.set()
+
+    def detach(self) -> None:
+        """The loop is done; SIGINT interrupts again, the other signals find nothing left to stop."""
+        self._loop = None
+
+    def ask(self, reason: StopReason, asked_by: str = "") -> None:
+        """Stop starting rollouts."""
+        if self.reason is None:
+            self.reason, self.asked_by = reason, asked_by
+        if self._event is not None:
+            self._event.set()
+
+    def poll(self) -> bool:
+        """Look for the drain file; whether a stop has been asked for, by whomever."""
+        if self.reason is None and self._file is not None and self._file.exists():
+            self.ask(StopReason.FILE, _text(self._file))
+        return self.reason is not None
+
+    async def pause(self, seconds: float) -> bool:
+        """Sleep, or return ``True`` early because a stop was asked for."""
+        import asyncio
+
+        assert self._event is not None, "attach() comes first"
+        try:
+            async with asyncio.timeout(seconds):
+                await self._event.wait()
+        except TimeoutError:
+            return self.reason is not None
+        return True
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        self._signalled(number, leave=os._exit)
+
+    def _signalled(self, number: int, *, leave: Callable[[int], object]) -> None:
+        name = signal.Signals(number).name
+        if number == signal.SIGINT:
+            self._interrupts += 1
+            if self._loop is None:
+                raise KeyboardInterrupt
+            if self._interrupts > 2:
+                leave(130)
+            self.at_once = self._interrupts == 2
+        elif self._loop is None:
+            if self._event is None:
+                raise StoppedEarly(name)
+            return
+        reason = StopReason.INTERRUPT if number == signal.SIGINT else StopReason.SIGNAL
+        if self.at_once:
+            self.reason, self.asked_by = reason, name  # whoever asked before: the user wants out now
+        self._loop.call_soon_threadsafe(self.ask, reason, name)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()[:100]
+    except OSError as error:
+        print(
+            f"gym: the drain file cannot be read ({error.strerror}); draining all the same.", file=sys.stderr
+        )
+        return ""

@@ -1,0 +1,74 @@
+"""How a collector's run ends: from counts and how it stopped to an exit status and a sentence. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nemo_gym import errors
+from nemo_gym.rollouts.drain import StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rollouts of one output, by what is known about them."""
+
+    expected: int
+    recorded: int
+    """With a result row, those of earlier runs included."""
+    new: int
+    """Result rows that this run added."""
+    exhausted: int
+    """Without a result, and never tried again: attempts used up, or a failure that is final."""
+
+    @property
+    def left(self) -> int:
+        """Without a result, and still worth a try."""
+        return max(0, self.expected - self.recorded - self.exhausted)
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The last word of a run."""
+
+    status: int
+    """Exit status: 0, 1, 75, 76 or 130."""
+    state: str
+    """``complete``, ``incomplete``, ``exhausted``, ``drained``, ``interrupted`` or ``failed``."""
+    sentence: str
+
+
+def decide_end(
+    counts: Counts, stop: StopReason | None, *, asked_by: str = "", require_complete: bool = True
+) -> End:
+    """Decide in this order: complete, stopped by somebody, exhausted, incomplete with or without progress.
+
+    ``require_complete=False`` turns an incomplete end into 0, but not one that somebody asked for, and not
+    one without a single result.
+    """
+    have = f"{counts.recorded:,} of {counts.expected:,} rollouts have a result"
+    if counts.recorded >= counts.expected:
+        return End(errors.EXIT_DONE, "complete", f"complete: all {counts.expected:,} rollouts have a result.")
+    if stop is StopReason.INTERRUPT:
+        return End(
+            errors.EXIT_INTERRUPTED, "interrupted", f"interrupted: {have}; --resume goes on from there."
+        )
+    if stop in {StopReason.SIGNAL, StopReason.FILE, StopReason.BUDGET}:
+        by = f" ({stop}{f': {asked_by}' if asked_by else ''})"
+        return End(errors.EXIT_INCOMPLETE, "drained", f"drained{by}: {have}; --resume goes on from there.")
+    end = _incomplete(counts, stop, have)
+    if require_complete or not counts.recorded:
+        return end
+    return End(errors.EXIT_DONE, end.state, f"{end.sentence} That is accepted: require_complete is false.")
+
+
+def _incomplete(counts: Counts, stop: StopReason | None, have: str) -> End:
+    if counts.left == 0:
+        gone = f"exhausted: {have}, {counts.exhausted:,} failed for good and are not tried again"
+        return End(errors.EXIT_EXHAUSTED, "exhausted", f"{gone}; the failures file says why.")
+    why = "the endpoint kept failing" if stop is StopReason.ENDPOINT else f"{counts.left:,} failed"
+    remedy = "--resume tries the others again"
+    if counts.new:
+        return End(errors.EXIT_INCOMPLETE, "incomplete", f"incomplete ({why}): {have}; {remedy}.")
+    return End(
+        errors.EXIT_ERROR, "failed", f"not one new result ({why}): {have}; {remedy} once the cause is gone."
+    )

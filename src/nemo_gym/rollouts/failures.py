@@ -1,0 +1,59 @@
+"""What goes into the failures file about one failed rollout. Pure."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from nemo_gym.rollouts.policy_errors import PolicyError
+from nemo_gym.types import RolloutFailedError
+
+Stage = Literal["agent", "verifier"]
+MESSAGE_LIMIT = 2000
+_CLASS_OF_STAGE = {"agent": "agent_run_error", "verifier": "verifier_error"}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """One failed attempt at one rollout."""
+
+    failure_class: str
+    failure_type: str
+    """The kind of a `PolicyError`, or the name of the exception."""
+    message: str
+    http_status: int | None = None
+    response_body: str | None = None
+    terminal: bool = False
+    of_endpoint: bool = False
+    """Whether others would have failed there too."""
+    unreachable: bool = False
+    """Whether no connection could be made at all."""
+
+
+def describe(error: Exception, stage: Stage) -> Failure:
+    """Sort an exception of an agent or a verifier into its class."""
+    if isinstance(error, PolicyError):
+        return Failure(
+            error.failure_class if stage == "agent" else "judge_failed",
+            error.kind,
+            str(error)[:MESSAGE_LIMIT],
+            http_status=error.http_status,
+            response_body=error.body,
+            of_endpoint=error.of_endpoint and stage == "agent",
+            unreachable=error.kind == "transport_unreachable" and stage == "agent",
+        )
+    message = str(error)[:MESSAGE_LIMIT]
+    if isinstance(error, RolloutFailedError):
+        terminal = error.terminal or error.failure_class == "skipped"
+        return Failure(error.failure_class, type(error).__name__, message, terminal=terminal)
+    return Failure(_CLASS_OF_STAGE[stage], type(error).__name__, message or f"a bare {type(error).__name__}")
+
+
+def checked_reward(value: object) -> float:
+    """The reward as a number in [0, 1]; raises `RolloutFailedError` for anything else."""
+    if isinstance(value, int | float) and math.isfinite(value) and 0.0 <= value <= 1.0:
+        return float(value)
+    raise RolloutFailedError(
+        "verifier_error", f"the verifier's reward is {value!r}, not a number from 0 to 1"
+    )

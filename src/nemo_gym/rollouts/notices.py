@@ -1,0 +1,35 @@
+"""What is said once and then only counted: retries of requests."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+
+class Retries:
+    """Tells the first retry of each kind in full and counts the others, so that no retry is silent."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self.counts: Counter[str] = Counter()
+        """Retried requests by failure kind."""
+
+    def note(self, kind: str, message: str, delay: float) -> None:
+        """Note one retry that follows after ``delay`` seconds."""
+        self.counts[kind] += 1
+        if self.counts[kind] == 1:
+            self._say(
+                f"retrying in {delay:.1f} s ({kind}): {message} Further retries of this kind are counted."
+            )
+
+    @property
+    def total(self) -> int:
+        """All retried requests."""
+        return self.counts.total()
+
+    def sentence(self) -> str | None:
+        """All retries in one sentence, most frequent first; ``None`` when there were none."""
+        if not self.counts:
+            return None
+        kinds = ", ".join(f"{kind} {count:,}" for kind, count in self.counts.most_common())
+        return f"{self.total:,} requests were sent again ({kinds})."

@@ -1,0 +1,154 @@
+"""The policy model behind an OpenAI-compatible server: bounded, retried, never silent.
+
+aiohttp is used for its cost: about 0.15 ms of CPU a request at 256 in flight. It does not repeat a POST on a
+keep-alive connection that the server had closed, so `HttpPolicy` does that itself, once and at no cost.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+import urllib.request
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import orjson
+import yarl
+
+from nemo_gym.rollouts import policy_apis, policy_errors
+from nemo_gym.rollouts.backoff import RequestLimits, delay_before_retry
+from nemo_gym.rollouts.notices import Retries
+from nemo_gym.rollouts.policy_errors import PolicyError
+from nemo_gym.types import Row
+from nemo_runs.secret_refs import SecretText, redact
+
+__all__ = ["Endpoint", "HttpPolicy", "PolicyError", "open_session", "proxy_for"]
+
+_CONNECT_TIMEOUT = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An OpenAI-compatible server and the model that is asked for there."""
+
+    base_url: str
+    """Up to and including ``/v1``."""
+    model: str
+    api: policy_apis.Api = "chat"
+    api_key: SecretText | None = field(default=None, repr=False)
+
+    def url(self, path: str) -> yarl.URL:
+        """The address of ``path`` below the base URL."""
+        return yarl.URL(self.base_url.rstrip("/") + path)
+
+    @property
+    def shown(self) -> str:
+        """The base URL as it may be printed: without credentials and query."""
+        return str(yarl.URL(self.base_url).with_user(None).with_query(None))
+
+    def without_key(self, text: str) -> str:
+        """The text with the API key blotted out: servers like to repeat it."""
+        return redact(text, [self.api_key.reveal()]) if self.api_key else text
+
+
+def open_session(endpoint: Endpoint, limits: RequestLimits) -> aiohttp.ClientSession:
+    """A client session for the endpoint. Concurrency is bounded by the callers, so the pool is not."""
+    headers = {"content-type": "application/json", "accept": "application/json"}
+    if endpoint.api_key:
+        headers["authorization"] = f"Bearer {endpoint.api_key.reveal()}"
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
+        cookie_jar=aiohttp.DummyCookieJar(),
+        headers=headers,
+        timeout=aiohttp.ClientTimeout(
+            total=limits.timeout, sock_connect=min(_CONNECT_TIMEOUT, limits.timeout)
+        ),
+        proxy=proxy_for(endpoint.base_url),
+    )
+
+
+def proxy_for(url: str) -> str | None:
+    """The proxy that the environment names for this address, looked up once and not for every request."""
+    parsed = yarl.URL(url)
+    if not parsed.host or urllib.request.proxy_bypass(parsed.host):
+        return None
+    return urllib.request.getproxies().get(parsed.scheme)
+
+
+class HttpPolicy:
+    """A `nemo_gym.types.Policy` over HTTP.
+
+    ``pause(seconds)`` waits between tries and returns ``True`` if the wait was cut short because the run is
+    being drained: then the last error is raised rather than another request started.
+    """
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        endpoint: Endpoint,
+        limits: RequestLimits,
+        *,
+        retries: Retries,
+        pause: Callable[[float], Awaitable[bool]],
+        uniform: Callable[[float, float], float] = random.uniform,
+    ) -> None:
+        self._session = session
+        self._endpoint = endpoint
+        self._limits = limits
+        self._retries = retries
+        self._pause = pause
+        self._uniform = uniform
+        self._url = endpoint.url(policy_apis.PATHS[endpoint.api])
+        self._where = endpoint.shown.rstrip("/") + policy_apis.PATHS[endpoint.api]
+
+    async def respond(self, params: Mapping[str, Any]) -> Row:
+        """Answer one request; see `nemo_gym.types.Policy`. Raises `PolicyError`."""
+        body = orjson.dumps(policy_apis.request_body(self._endpoint.api, self._endpoint.model, params))
+        attempt = timeouts = drops = 0
+        while True:
+            attempt += 1
+            try:
+                return await self._send(body)
+            except PolicyError as error:
+                timeouts += error.kind == "transport_timeout"
+                drops += error.kind == "transport_peer_drop"
+                if drops == 1 and error.kind == "transport_peer_drop":
+                    attempt -= 1  # most likely a keep-alive connection that the server had just closed
+                    self._retries.note(error.kind, str(error), 0.0)
+                    continue
+                delay = delay_before_retry(
+                    error, attempt=attempt, timeouts=timeouts, limits=self._limits, uniform=self._uniform
+                )
+                if delay is None:
+                    raise
+                self._retries.note(error.kind, str(error), delay)
+                if await self._pause(delay):
+                    raise
+
+    async def _send(self, body: bytes) -> Row:
+        try:
+            async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
+                content = await answer.read()
+                if answer.status != 200:
+                    raise self._refused(answer, content)
+        except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
+            raise policy_errors.of_exception(self._where, error, timeout=self._limits.timeout) from error
+        return self._parsed(content)
+
+    def _refused(self, answer: aiohttp.ClientResponse, content: bytes) -> PolicyError:
+        text = self._endpoint.without_key(content.decode(errors="replace"))
+        retry_after = answer.headers.get("retry-after")
+        return policy_errors.of_status(self._where, answer.status, text, retry_after, now=time.time())
+
+    def _parsed(self, content: bytes) -> Row:
+        try:
+            return policy_apis.to_response(self._endpoint.api, orjson.loads(content))
+        except (orjson.JSONDecodeError, policy_apis.MalformedAnswerError) as error:
+            reason = "no JSON" if isinstance(error, orjson.JSONDecodeError) else str(error)
+            body = self._endpoint.without_key(content[:8000].decode(errors="replace"))
+            message = f"{self._where} sent a malformed answer: {reason}."
+            raise PolicyError(
+                "agent_request_failed", message, http_status=200, body=body[: policy_errors.BODY_LIMIT]
+            ) from error

@@ -1,0 +1,232 @@
+"""Three OpenAI-compatible APIs seen as one: Responses parameters in, a Responses object out. Pure.
+
+A request is described by parameters of the Responses API. `request_body` turns them into what the server's
+API takes, `to_response` turns that API's answer into a Responses object. Whatever a server sends that is
+none, `MalformedAnswerError` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Literal
+
+from nemo_gym.types import Row
+
+Api = Literal["chat", "completions", "responses"]
+
+PATHS: dict[str, str] = {
+    "chat": "/chat/completions",
+    "completions": "/completions",
+    "responses": "/responses",
+}
+"""Where each API is, below the base URL."""
+
+_SAME_NAME = (
+    "temperature",
+    "top_p",
+    "seed",
+    "stop",
+    "frequency_penalty",
+    "presence_penalty",
+    "parallel_tool_calls",
+    "metadata",
+)
+_EMPTY_USAGE: Mapping[str, Any] = {}
+
+
+class MalformedAnswerError(Exception):
+    """The server answered with something that is no answer of its API."""
+
+
+def request_body(api: Api, model: str, params: Mapping[str, Any]) -> Row:
+    """The body to post, from Responses parameters.
+
+    ``extra_body`` is laid over the body last: it reaches parameters that only one server knows. Parameters
+    that are ``None`` are left out, so that the server's own defaults hold.
+    """
+    if api == "responses":
+        body = {"model": model}
+        body.update((k, v) for k, v in params.items() if v is not None and k != "extra_body")
+    else:
+        body = _older_body(api, model, params)
+    extra = params.get("extra_body")
+    if extra:
+        body.update(extra)
+    return body
+
+
+def to_response(api: Api, answer: Any) -> Row:
+    """A Responses object from the server's parsed answer; raises `MalformedAnswerError`."""
+    if not isinstance(answer, dict):
+        raise MalformedAnswerError(f"the answer is a JSON {type(answer).__name__}, not an object")
+    if api == "responses":
+        if not isinstance(answer.get("output"), list):
+            raise MalformedAnswerError("the answer has no list 'output'")
+        return answer
+    choices = answer.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise MalformedAnswerError("the answer has no 'choices'")
+    return _response_of_choice(answer, choices[0])
+
+
+def messages_of(params: Mapping[str, Any]) -> list[Row]:
+    """Chat messages from ``instructions`` and ``input``, tool calls and their results included."""
+    messages: list[Row] = []
+    if params.get("instructions"):
+        messages.append({"role": "system", "content": params["instructions"]})
+    given = params.get("input")
+    if isinstance(given, str):
+        messages.append({"role": "user", "content": given})
+        return messages
+    for item in given or ():
+        kind = item.get("type", "message")
+        if kind == "message":
+            messages.append({"role": item.get("role", "user"), "content": _chat_content(item.get("content"))})
+        elif kind == "function_call":
+            _add_tool_call(messages, item)
+        elif kind == "function_call_output":
+            output = {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
+            messages.append(output)
+    return messages
+
+
+def _older_body(api: Api, model: str, params: Mapping[str, Any]) -> Row:
+    messages = messages_of(params)
+    body: Row = {"model": model}
+    if api == "chat":
+        body["messages"] = messages
+        _add_tools(body, params)
+    else:
+        body["prompt"] = "\n\n".join(_plain_text(message["content"]) for message in messages)
+    for name in _SAME_NAME:
+        value = params.get(name)
+        if value is not None:
+            body[name] = value
+    limit = params.get("max_output_tokens")
+    if limit is not None:
+        body["max_tokens"] = limit
+    reasoning = params.get("reasoning")
+    if reasoning and reasoning.get("effort") is not None:
+        body["reasoning_effort"] = reasoning["effort"]
+    return body
+
+
+def _add_tools(body: Row, params: Mapping[str, Any]) -> None:
+    tools = params.get("tools")
+    if not tools:
+        return
+    body["tools"] = [
+        {"type": "function", "function": {k: v for k, v in tool.items() if k not in {"type", "strict"}}}
+        if tool.get("type") == "function"
+        else tool
+        for tool in tools
+    ]
+    choice = params.get("tool_choice")
+    if isinstance(choice, dict) and "name" in choice:
+        choice = {"type": "function", "function": {"name": choice["name"]}}
+    if choice is not None:
+        body["tool_choice"] = choice
+
+
+def _add_tool_call(messages: list[Row], item: Mapping[str, Any]) -> None:
+    call = {
+        "id": item.get("call_id"),
+        "type": "function",
+        "function": {"name": item.get("name"), "arguments": item.get("arguments", "")},
+    }
+    if messages and messages[-1]["role"] == "assistant":
+        messages[-1].setdefault("tool_calls", []).append(call)
+    else:
+        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+
+
+def _chat_content(content: Any) -> Any:
+    """Content parts of the Responses API in the chat API's words; text alone becomes one string."""
+    if not isinstance(content, list):
+        return content
+    if all(part.get("type") in {"input_text", "output_text", "text"} for part in content):
+        return "".join(part.get("text", "") for part in content)
+    return [_chat_part(part) for part in content]
+
+
+def _chat_part(part: Mapping[str, Any]) -> Row:
+    if part.get("type") == "input_image":
+        return {"type": "image_url", "image_url": {"url": part.get("image_url")}}
+    if part.get("type") in {"input_text", "output_text"}:
+        return {"type": "text", "text": part.get("text", "")}
+    return dict(part)
+
+
+def _plain_text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    parts: Iterable[Mapping[str, Any]] = content or ()
+    return "".join(part.get("text", "") for part in parts)
+
+
+def _response_of_choice(answer: Row, choice: Row) -> Row:
+    message = choice.get("message")
+    if message is None:
+        message = {"content": choice["text"]} if "text" in choice else {}
+    if not isinstance(message, dict):
+        raise MalformedAnswerError("the first choice holds no message")
+    output = _output_items(answer.get("id"), message)
+    if not output:
+        raise MalformedAnswerError("the first choice holds neither text nor tool calls")
+    truncated = choice.get("finish_reason") == "length"
+    return {
+        "id": answer.get("id"),
+        "object": "response",
+        "created_at": answer.get("created"),
+        "model": answer.get("model"),
+        "status": "incomplete" if truncated else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if truncated else None,
+        "output": output,
+        "usage": _usage(answer.get("usage")),
+    }
+
+
+def _output_items(answer_id: Any, message: Row) -> list[Row]:
+    items: list[Row] = []
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if isinstance(reasoning, str):
+        summary = [{"type": "summary_text", "text": reasoning}]
+        items.append({"type": "reasoning", "id": f"rs_{answer_id}", "summary": summary})
+    text = message.get("content")
+    calls = message.get("tool_calls") or ()
+    if text is not None and not isinstance(text, str):
+        raise MalformedAnswerError(f"the text of the first choice is a JSON {type(text).__name__}")
+    if text is None and not calls and {"content", "refusal"} & message.keys():
+        text = message.get("refusal") or ""  # a null answer is an empty one
+    if text is not None:
+        content: list[Row] = [{"type": "output_text", "text": text, "annotations": []}]
+        items.append({"type": "message", "role": "assistant", "status": "completed", "content": content})
+    items.extend(_function_call(call) for call in calls)
+    return items
+
+
+def _function_call(call: Any) -> Row:
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(function, dict):
+        raise MalformedAnswerError("a tool call of the first choice names no function")
+    return {
+        "type": "function_call",
+        "call_id": call.get("id"),
+        "name": function.get("name"),
+        "arguments": function.get("arguments", ""),
+    }
+
+
+def _usage(usage: Any) -> Row | None:
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
+    cached = (usage.get("prompt_tokens_details") or _EMPTY_USAGE).get("cached_tokens") or 0
+    reasoning = (usage.get("completion_tokens_details") or _EMPTY_USAGE).get("reasoning_tokens") or 0
+    return {
+        "input_tokens": prompt,
+        "input_tokens_details": {"cached_tokens": cached},
+        "output_tokens": completion,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": prompt + completion,
+    }

@@ -1,0 +1,129 @@
+"""Why a model gave no answer: a closed set of kinds, and the way from HTTP and transport errors to it."""
+
+from __future__ import annotations
+
+import email.utils
+from typing import Literal
+
+import aiohttp
+
+Kind = Literal[
+    "transport_unreachable",
+    "transport_peer_drop",
+    "transport_timeout",
+    "transport_local_resource",
+    "provider_unavailable",
+    "provider_quota_exhausted",
+    "agent_request_failed",
+    "agent_run_error",
+]
+
+BODY_LIMIT = 2000
+"""Characters of an error body that are kept."""
+
+_GATEWAY = frozenset({429, 502, 503, 504})
+_TRY_AGAIN = frozenset({408, 425})
+_NOT_THIS_REQUEST = frozenset({401, 403, 404})
+_OUT_OF_QUOTA = "insufficient_quota"
+_OUT_OF_FILES = frozenset({23, 24, 12, 99, 105})  # ENFILE EMFILE ENOMEM EADDRNOTAVAIL ENOBUFS
+
+
+class PolicyError(Exception):
+    """No answer could be had within the bounds; the message says what the last try met."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        message: str,
+        *,
+        http_status: int | None = None,
+        body: str | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.kind: Kind = kind
+        self.http_status = http_status
+        self.body = body
+        """The beginning of the server's answer, without the API key."""
+        self.retry_after = retry_after
+        """Seconds that the server asked to wait."""
+
+    @property
+    def of_endpoint(self) -> bool:
+        """Whether the endpoint is at fault rather than this one request, so that others would fail too."""
+        if self.kind == "agent_run_error":
+            return self.http_status in _NOT_THIS_REQUEST
+        return self.kind != "agent_request_failed"
+
+    @property
+    def worth_retrying(self) -> bool:
+        """Whether the same request may fare better in a moment."""
+        return self.kind != "agent_run_error" and _OUT_OF_QUOTA not in (self.body or "")
+
+    @property
+    def failure_class(self) -> str:
+        """The class for the failures file: did the server answer, or was there no reply from it?"""
+        if self.http_status is None or self.http_status in _GATEWAY or self.kind == "agent_request_failed":
+            return "agent_request_failed"
+        return "agent_run_error"
+
+
+def of_status(where: str, status: int, body: str, retry_after: str | None, *, now: float) -> PolicyError:
+    """The error for an answer whose status is not 200; ``now`` (UTC seconds) reads a Retry-After date."""
+    kind: Kind = "agent_run_error"
+    if status == 429:
+        kind = "provider_quota_exhausted"
+    elif status >= 500 or status in _TRY_AGAIN:
+        kind = "provider_unavailable"
+    message = f"{where} answered {status}: {_one_line(body) or 'no text'}"
+    wait = parse_retry_after(retry_after, now=now)
+    return PolicyError(kind, message, http_status=status, body=body[:BODY_LIMIT], retry_after=wait)
+
+
+def of_exception(where: str, error: Exception, *, timeout: float) -> PolicyError:
+    """The error for an exception of the HTTP client; most specific first."""
+    if isinstance(error, TimeoutError):
+        return PolicyError("transport_timeout", f"{where} gave no answer within {timeout:g} s.")
+    if isinstance(error, OSError) and error.errno in _OUT_OF_FILES:
+        message = f"this machine cannot open another connection ({error.strerror}); lower --concurrency."
+        return PolicyError("transport_local_resource", message)
+    if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientSSLError):
+        return PolicyError("transport_unreachable", _unreachable(where, error))
+    if isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | ConnectionError):
+        return PolicyError(
+            "transport_peer_drop", f"{where} closed the connection before the answer was complete."
+        )
+    return PolicyError("agent_request_failed", f"{where}: {type(error).__name__}: {_one_line(str(error))}")
+
+
+def _unreachable(where: str, error: aiohttp.ClientConnectorError) -> str:
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return f"the host name of {where} cannot be resolved."
+    if isinstance(error, aiohttp.ClientSSLError):
+        return f"no secure connection to {where}: {_one_line(str(error))}"
+    reason = (error.os_error.strerror or str(error.os_error)).lower()
+    return f"{where} cannot be reached ({_plain(reason)})."
+
+
+def parse_retry_after(value: str | None, *, now: float) -> float | None:
+    """Seconds to wait from a Retry-After header, given as seconds or as a date; ``None`` if it is neither."""
+    if not value:
+        return None
+    try:
+        return max(0.0, float(value))
+    except ValueError:
+        pass
+    try:
+        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - now)
+    except ValueError:
+        return None
+
+
+def _plain(reason: str) -> str:
+    """``connect call failed ('127.0.0.1', 1)`` is how asyncio words a refused connection."""
+    return "connection refused" if "connect call failed" in reason else reason
+
+
+def _one_line(text: str, limit: int = 300) -> str:
+    joined = " ".join(text.split())
+    return joined if len(joined) <= limit else joined[: limit - 1] + "…"

@@ -1,0 +1,325 @@
+import asyncio
+
+import pytest
+
+from nemo_gym.errors import GymError
+from nemo_gym.rollouts.collect import Bounds, Collector
+from nemo_gym.rollouts.drain import Drain, StopReason
+from nemo_gym.rollouts.policy_errors import PolicyError
+from nemo_gym.types import Episode, RolloutFailedError, Task, Verdict
+
+DOWN = PolicyError("provider_unavailable", "503", http_status=503)
+REFUSED = PolicyError("transport_unreachable", "nobody there")
+
+
+class MemoryStore:
+    """The collector's view of the store, in memory."""
+
+    def __init__(self, expected, max_attempts=3):
+        self.expected, self.max_attempts = expected, max_attempts
+        self.rows, self.failures, self.ticks = {}, [], 0
+
+    def _tasks(self, wanted):
+        for index in range(self.expected):
+            if index not in self.rows and wanted(self.attempts(index)):
+                yield Task(
+                    index, 0, {"_ng_task_index": index, "_ng_rollout_index": 0, "question": f"q{index}"}
+                )
+
+    def attempts(self, index):
+        return sum(1 for at, failure in self.failures if at == index and failure["counted"])
+
+    def pending(self):
+        return self._tasks(lambda attempts: attempts < self.max_attempts)
+
+    def retryable(self):
+        failed = {at for at, _ in self.failures}
+        return (task for task in self.pending() if task.task_index in failed)
+
+    def record(self, task, fields):
+        if isinstance(fields.get("odd"), object) and "odd" in fields:
+            raise TypeError("Type is not JSON serializable: object")
+        assert task.task_index not in self.rows
+        self.rows[task.task_index] = fields
+
+    def fail(self, task, **failure):
+        self.failures.append((task.task_index, {"terminal": False, "counted": True} | failure))
+
+    def tick(self):
+        self.ticks += 1
+
+
+class Scripted:
+    """Agent, verifier and policy in one; ``script(index, try)`` says what happens, from 1."""
+
+    def __init__(self, script=lambda index, tried: None, verdict=None, fields=None):
+        self.script, self.verdict, self.fields = script, verdict, fields or {}
+        self.tries, self.running, self.most_running = {}, 0, 0
+
+    async def run(self, task, policy):
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        try:
+            tried = self.tries[task.task_index] = self.tries.get(task.task_index, 0) + 1
+            await asyncio.sleep(0)
+            outcome = self.script(task.task_index, tried)
+            if asyncio.iscoroutine(outcome):
+                outcome = await outcome
+            if isinstance(outcome, Exception):
+                raise outcome
+            return Episode(
+                {"output": [], "usage": {"input_tokens": 5, "output_tokens": 2}}, fields=self.fields
+            )
+        finally:
+            self.running -= 1
+
+    async def verify(self, task, episode):
+        if isinstance(self.verdict, Exception):
+            raise self.verdict
+        return self.verdict or Verdict(1.0, "7", {"grade": "good"})
+
+
+def collect(
+    store, scripted, drain=None, *, concurrency=4, own_service=False, said=None, before=None, **bounds
+):
+    drain = drain or Drain({})
+
+    async def run():
+        drain.attach(asyncio.get_running_loop())
+        collector = Collector(
+            store,
+            agent=scripted,
+            verifier=scripted,
+            policy=scripted,
+            drain=drain,
+            bounds=Bounds(concurrency, **bounds),
+            own_service=own_service,
+            say=(said if said is not None else []).append,
+        )
+        if before:
+            before(asyncio.get_running_loop(), drain)
+        try:
+            return await collector.collect()
+        finally:
+            drain.detach()
+
+    tally = asyncio.run(run())
+    return tally, drain
+
+
+def test_every_planned_rollout_is_collected_once_and_no_more_than_allowed_at_once():
+    store, scripted = MemoryStore(100), Scripted()
+    tally, drain = collect(store, scripted, concurrency=7)
+    assert sorted(store.rows) == list(range(100))
+    assert set(scripted.tries.values()) == {1}
+    assert scripted.most_running == 7
+    assert (tally.new, tally.failed, tally.reward_sum, tally.output_tokens) == (100, 0, 100.0, 200)
+    assert drain.reason is None
+
+
+def test_a_result_row_holds_the_source_the_answer_the_grade_and_the_cost():
+    store = MemoryStore(1)
+    collect(store, Scripted(fields={"trace": 1, "reward": 9}))
+    row = store.rows[0]
+    assert row.pop("ng_perf").keys() == {
+        "num_turns",
+        "num_tool_calls",
+        "prompt_tokens",
+        "completion_tokens",
+        "total_latency_ms",
+    }
+    assert row == {
+        "question": "q0",
+        "trace": 1,
+        "grade": "good",
+        "response": {"output": [], "usage": {"input_tokens": 5, "output_tokens": 2}},
+        "reward": 1.0,
+        "extracted_answer": "7",
+    }
+
+
+def test_one_failing_rollout_ends_nothing_and_is_tried_again_after_the_others():
+    store = MemoryStore(10)
+    scripted = Scripted(lambda index, tried: DOWN if index == 3 and tried == 1 else None)
+    tally, _ = collect(store, scripted)
+    assert len(store.rows) == 10
+    assert list(store.rows)[-1] == 3
+    ((index, failure),) = store.failures
+    assert index == 3
+    assert failure == {
+        "failure_class": "agent_request_failed",
+        "failure_type": "provider_unavailable",
+        "message": "503",
+        "http_status": 503,
+        "response_body": None,
+        "terminal": False,
+        "counted": True,
+    }
+    assert (tally.new, tally.failed) == (10, 1)
+
+
+def test_a_rollout_that_always_fails_is_given_up_at_the_cap():
+    store = MemoryStore(10)
+    scripted = Scripted(lambda index, _: ValueError("bad plug-in") if index == 3 else None)
+    said = []
+    collect(store, scripted, said=said)
+    assert len(store.rows) == 9
+    assert scripted.tries[3] == 3
+    assert {failure["failure_type"] for _, failure in store.failures} == {"ValueError"}
+    assert said == ["a rollout failed (ValueError): bad plug-in Others are counted."]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "failure_class"),
+    [
+        (ValueError("no such option"), "verifier_error"),
+        (Verdict(float("nan")), "verifier_error"),
+        (Verdict(1.5), "verifier_error"),
+        (Verdict(None), "verifier_error"),
+        (DOWN, "judge_failed"),
+        (RolloutFailedError("judge_invalid", "no grade"), "judge_invalid"),
+        (Verdict(1.0, fields={"odd": object()}), "persistence_failed"),
+    ],
+)
+def test_what_goes_wrong_after_the_answer_is_told_apart(verdict, failure_class):
+    store = MemoryStore(1, max_attempts=1)
+    collect(store, Scripted(verdict=verdict))
+    assert [failure["failure_class"] for _, failure in store.failures] == [failure_class]
+    assert not store.rows
+
+
+@pytest.mark.parametrize(("name", "flag"), [("timeout_exceeded", True), ("skipped", False)])
+def test_a_failure_that_is_final_says_so(name, flag):
+    store = MemoryStore(1, max_attempts=1)
+    collect(store, Scripted(lambda *_: RolloutFailedError(name, "x", terminal=flag)))
+    assert store.failures[0][1]["terminal"]
+
+
+def test_the_breaker_stops_starting_when_the_endpoint_only_fails():
+    store, said = MemoryStore(1000), []
+    scripted = Scripted(lambda *_: DOWN)
+    tally, drain = collect(store, scripted, concurrency=20, said=said)
+    assert drain.reason is StopReason.ENDPOINT
+    assert 20 <= tally.failed <= 40
+    assert any("in a row failed" in line for line in said)
+    assert all(failure["counted"] for _, failure in store.failures)
+
+
+def test_one_success_closes_the_breaker_again():
+    store = MemoryStore(400, max_attempts=1)
+    tally, drain = collect(store, Scripted(lambda index, _: None if index % 10 == 0 else DOWN), concurrency=2)
+    assert drain.reason is None
+    assert (tally.new, tally.failed) == (40, 360)
+
+
+def test_bad_requests_are_no_reason_to_give_the_endpoint_up():
+    store = MemoryStore(100, max_attempts=1)
+    bad = PolicyError("agent_run_error", "too long", http_status=400)
+    tally, drain = collect(store, Scripted(lambda *_: bad))
+    assert drain.reason is None
+    assert tally.failed == 100
+
+
+def test_a_pass_in_which_only_the_endpoint_failed_is_not_repeated():
+    store = MemoryStore(5)
+    scripted = Scripted(lambda *_: DOWN)
+    collect(store, scripted)
+    assert set(scripted.tries.values()) == {1}
+
+
+def test_what_fails_because_our_own_service_is_gone_uses_up_no_attempt():
+    store = MemoryStore(5)
+    collect(store, Scripted(lambda *_: REFUSED), own_service=True)
+    assert [failure["counted"] for _, failure in store.failures] == [False] * 5
+    foreign = MemoryStore(5)
+    collect(foreign, Scripted(lambda *_: REFUSED))
+    assert all(failure["counted"] for _, failure in foreign.failures)
+
+
+def test_a_stop_lets_what_is_in_flight_finish_and_starts_nothing_else():
+    store = MemoryStore(100)
+    scripted = Scripted(lambda index, _: asyncio.sleep(0.2))
+    tally, _ = collect(
+        store, scripted, before=lambda loop, drain: loop.call_later(0.05, drain.ask, StopReason.SIGNAL)
+    )
+    assert sorted(store.rows) == [0, 1, 2, 3]
+    assert tally.failed == 0
+
+
+def test_what_does_not_finish_within_the_margin_is_dropped_without_a_trace():
+    store = MemoryStore(100)
+    scripted = Scripted(lambda index, _: asyncio.sleep(60 if index == 2 else 0.01))
+    collect(
+        store,
+        scripted,
+        drain_margin=0.1,
+        before=lambda loop, drain: loop.call_later(0.1, drain.ask, StopReason.SIGNAL),
+    )
+    assert 2 not in store.rows
+    assert store.failures == []
+    assert scripted.running == 0
+
+
+def test_what_fails_after_a_stop_uses_up_no_attempt():
+    async def fails_later():
+        await asyncio.sleep(0.2)
+        return REFUSED
+
+    store = MemoryStore(4)
+    collect(
+        store,
+        Scripted(lambda *_: fails_later()),
+        before=lambda loop, drain: loop.call_later(0.05, drain.ask, StopReason.SIGNAL),
+    )
+    assert [failure["counted"] for _, failure in store.failures] == [False] * 4
+
+
+def test_a_second_interrupt_drops_what_is_in_flight():
+    def interrupt(loop, drain):
+        def now():
+            drain.at_once = True
+            drain.ask(StopReason.INTERRUPT)
+
+        loop.call_later(0.05, now)
+
+    store = MemoryStore(4)
+    collect(store, Scripted(lambda *_: asyncio.sleep(60)), before=interrupt, drain_margin=1000)
+    assert store.rows == {}
+
+
+def test_nothing_is_started_when_the_stop_came_first():
+    store, drain = MemoryStore(4), Drain({})
+    drain.ask(StopReason.FILE, "walltime")
+    scripted = Scripted()
+    collect(store, scripted, drain)
+    assert scripted.tries == {}
+
+
+def test_the_dispatch_budget_leaves_the_margin_for_what_is_in_flight():
+    store = MemoryStore(4)
+    scripted = Scripted()
+    _, drain = collect(store, scripted, dispatch_budget=5.0, drain_margin=5.0)
+    assert drain.reason is StopReason.BUDGET
+    assert scripted.tries == {}
+
+
+def test_what_the_store_cannot_do_ends_the_run_and_leaves_nobody_running():
+    class Full(MemoryStore):
+        def record(self, task, fields):
+            raise GymError("no space left")
+
+    scripted = Scripted(lambda index, _: asyncio.sleep(60) if index else None)
+    with pytest.raises(GymError, match="no space"):
+        collect(Full(10), scripted)
+    assert scripted.running == 0
+
+
+def test_a_store_that_belongs_to_another_now_ends_the_run():
+    class Taken(MemoryStore):
+        def tick(self):
+            raise GymError("taken over")
+
+    scripted = Scripted(lambda *_: asyncio.sleep(60))
+    with pytest.raises(GymError, match="taken over"):
+        collect(Taken(10), scripted)
+    assert scripted.running == 0

@@ -1,0 +1,147 @@
+import asyncio
+import socket
+import time
+
+import pytest
+from tests.mock_server import MockServer
+
+from nemo_gym.rollouts.backoff import RequestLimits
+from nemo_gym.rollouts.notices import Retries
+from nemo_gym.rollouts.policy import Endpoint, HttpPolicy, PolicyError, open_session, proxy_for
+from nemo_gym.types import is_truncated, output_text
+from nemo_runs.secret_refs import SecretText
+
+ASK = {"input": [{"role": "user", "content": "What is 7 + 5?"}]}
+
+
+def ask(server, *, times=1, key=None, api="chat", pause=None, said=None, base_url=None, params=ASK, **limits):
+    """Ask one after the other over one session; the answers."""
+    delays = []
+
+    async def no_pause(seconds):
+        delays.append(seconds)
+        return False
+
+    async def run():
+        bounds = RequestLimits(**({"timeout": 5.0, "attempts": 3} | limits))
+        endpoint = Endpoint(base_url or server.base_url, "mock", api=api, api_key=key)
+        retries = Retries((said if said is not None else []).append)
+        async with open_session(endpoint, bounds) as session:
+            policy = HttpPolicy(session, endpoint, bounds, retries=retries, pause=pause or no_pause)
+            return [await policy.respond(params) for _ in range(times)], retries, delays
+
+    return asyncio.run(run())
+
+
+def refused(server, **arguments):
+    with pytest.raises(PolicyError) as caught:
+        ask(server, **arguments)
+    return caught.value
+
+
+@pytest.mark.parametrize("api", ["chat", "completions", "responses"])
+def test_every_api_gives_the_same_answer(api):
+    with MockServer() as server:
+        answers, _, _ = ask(server, api=api)
+    assert output_text(answers[0]) == "7 + 5 = 12"
+    assert answers[0]["usage"]["output_tokens"] == 3
+
+
+@pytest.mark.parametrize("api", ["chat", "completions", "responses"])
+def test_a_truncated_answer_is_recognised_in_every_api(api):
+    with MockServer(faults=["length"]) as server:
+        answers, _, _ = ask(server, api=api)
+    assert is_truncated(answers[0])
+
+
+@pytest.mark.parametrize("fault", ["500", "503", "429", "garbage", "empty", "cut", "drop"])
+def test_a_passing_fault_is_retried_and_told_once(fault):
+    said = []
+    with MockServer(faults=[fault, "", fault]) as server:
+        answers, retries, _ = ask(server, times=2, said=said)
+        assert server.requests == 4
+    assert [output_text(answer) for answer in answers] == ["7 + 5 = 12"] * 2
+    assert len(said) == 1
+    assert server.base_url in said[0]
+    assert retries.total == 2
+    assert "2 requests were sent again" in retries.sentence()
+
+
+def test_retry_after_is_waited_for():
+    with MockServer(faults=["429:7"]) as server:
+        _, _, delays = ask(server)
+    assert 7.0 <= delays[0] <= 7.5
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "requests"),
+    [
+        ("500*", "provider_unavailable", 3),
+        ("429*", "provider_quota_exhausted", 3),
+        ("garbage*", "agent_request_failed", 3),
+        ("drop*", "transport_peer_drop", 4),  # the first one is free
+        ("400*", "agent_run_error", 1),
+    ],
+)
+def test_tries_are_bounded_and_the_last_error_tells_its_kind(fault, kind, requests):
+    with MockServer(faults=[fault]) as server:
+        error = refused(server)
+        assert server.requests == requests
+    assert error.kind == kind
+
+
+def test_a_hanging_server_costs_two_timeouts():
+    with MockServer(faults=["hang*"]) as server:
+        started = time.monotonic()
+        error = refused(server, timeout=0.2, attempts=5)
+        assert server.requests == 2
+    assert error.kind == "transport_timeout"
+    assert "0.2 s" in str(error)
+    assert time.monotonic() - started < 3
+
+
+def test_a_connection_that_was_closed_while_idle_is_no_failed_try():
+    with MockServer(faults=["", "drop"]) as server:
+        answers, _, delays = ask(server, times=2, attempts=1)
+    assert len(answers) == 2
+    assert delays == []
+
+
+def test_nobody_there_is_unreachable_and_names_the_address():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        error = refused(None, base_url=url)
+    assert error.kind == "transport_unreachable"
+    assert str(error) == f"{url}/chat/completions cannot be reached (connection refused)."
+
+
+def test_a_stop_ends_the_waiting_between_tries():
+    async def stopped(_seconds):
+        return True
+
+    with MockServer(faults=["503*"]) as server:
+        assert refused(server, pause=stopped, attempts=5).http_status == 503
+        assert server.requests == 1
+
+
+def test_the_api_key_is_sent_and_never_repeated():
+    key = SecretText("canary-4711-secret")
+    with MockServer(api_key="canary-4711-secret") as server:
+        ask(server, key=key)
+    with MockServer(faults=["echo-key"]) as server:
+        error = refused(server, key=key)
+    assert error.http_status == 401
+    assert "canary" not in str(error) + error.body + repr(Endpoint("http://x", "m", api_key=key))
+    assert "***" in error.body
+
+
+def test_credentials_in_an_address_are_not_shown():
+    assert Endpoint("http://user:pw@host:1/v1?key=s", "m").shown == "http://host:1/v1"
+
+
+def test_a_proxy_is_looked_up_once_and_not_for_addresses_that_bypass_it(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
+    assert proxy_for("http://127.0.0.1:8000/v1") is None
+    assert proxy_for("http://models.example/v1") == "http://proxy:3128"
