@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from nemo_runs.secret_refs import Reference, SecretText
-
     from nemo_gym.orchestration.config import SubmitConfig
+    from nemo_runs.secret_refs import Reference, SecretText
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,9 +69,16 @@ class JobPlan:
     policy_host: str
     """Host part of the policy's address, as the driver sees it."""
     run: dict[str, Any] | None
-    """Content of ``run.yaml``: merged, paths absolute, ``host:VAR`` as written; ``None`` with `command`."""
+    """Content of ``run.yaml``: merged, paths absolute, ``host:VAR`` as written; ``None`` with `command`.
+
+    Its text is escaped (a backslash before ``${``) as a configuration file needs it, and
+    `nemo_gym.orchestration.resolve.to_yaml` writes it.
+    """
     prepare: dict[str, Any] | None
-    """Overrides for ``gym eval prepare`` before the run, or ``None``."""
+    """Overrides for ``gym eval prepare`` before the run, ``None``: no such step.
+
+    With `run` they go over ``run.yaml``, which names the data already; they are empty then.
+    """
     command: str | None
     """Shell text that runs instead of ``gym eval run``."""
     env: dict[str, Reference] = field(default_factory=dict)

@@ -83,9 +83,8 @@ def warnings(config: SubmitConfig) -> list[str]:
     found = list(_typed_secrets(config))
     gpus, needed = config.machine.gpus, _gpus_of_one_job(config)
     if gpus is not None and 0 < needed * _at_once(config) < gpus:
-        found.append(
-            f"{_compute_path(config)}.gpus: {gpus - needed * _at_once(config)} of {gpus} GPUs stay idle."
-        )
+        idle = gpus - needed * _at_once(config)
+        found.append(f"compute.{config.cluster}.gpus: {idle} of {gpus} GPUs stay idle.")
     if needed and _at_once(config) > 1:
         found.append(
             f"compute.{config.cluster}.max_parallel: jobs that run at once see the same GPUs; "

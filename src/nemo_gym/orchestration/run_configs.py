@@ -24,7 +24,7 @@ class BenchmarkRun:
     run: dict[str, Any] | None
     """Content of ``run.yaml`` but for the output, or ``None`` when a command runs."""
     prepare: dict[str, Any] | None
-    """The content for ``gym eval prepare``, or ``None`` when nothing was asked."""
+    """Overrides for ``gym eval prepare``: over ``run`` where there is one; ``None`` when nothing was asked."""
     files: list[Path] = field(default_factory=list)
     """Every configuration file that was read."""
 
@@ -52,11 +52,11 @@ def _load(
     if resolved.config.driver.policy_model is None:
         _check_endpoint(loaded.config, where)
     check_data(loaded.config, f"{where}.run")
-    prepare = None
+    prepare: dict[str, Any] | None = None
     if job.prepare:
         preparing = reader.read(composition.merge(base, job.prepare), f"{where}.prepare")
         _check_same_data(preparing.config, loaded.config, where)
-        prepare = _plain(preparing.config)
+        prepare = {}
     return BenchmarkRun(run=_plain(loaded.config), prepare=prepare, files=loaded.files)
 
 
@@ -64,7 +64,10 @@ def _command(job: BenchmarkJob, reader: _Reader, where: str) -> BenchmarkRun:
     if not job.prepare:
         return BenchmarkRun(run=None, prepare=None)
     preparing = reader.read(job.prepare, f"{where}.prepare")
-    return BenchmarkRun(run=None, prepare=_plain(preparing.config), files=preparing.files)
+    check_data(preparing.config, f"{where}.prepare")
+    plain = _plain(preparing.config)
+    prepare = {key: plain[key] for key in ("benchmark", "prepare_script_args", "split")}
+    return BenchmarkRun(run=None, prepare=prepare, files=preparing.files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,8 +111,8 @@ def _with_prepare_args(job: BenchmarkJob, where: str) -> dict[str, Any]:
         return dict(job.run)
     if given is not None and given != prepared:
         raise ConfigError(
-            f"{where}.prepare.prepare_script_args: they differ from {where}.run.prepare_script_args, so the run "
-            "would read other data than is prepared; give them once."
+            f"{where}.prepare.prepare_script_args: they differ from {where}.run.prepare_script_args, so the "
+            "run would read other data than is prepared; give them once."
         )
     return {**job.run, "prepare_script_args": prepared}
 
@@ -130,7 +133,7 @@ def _check_endpoint(config: RunConfig, where: str) -> None:
         require_policy(config)
     except ConfigError as error:
         raise ConfigError(
-            f"{where}.run: {str(error).rstrip('.')}; set them, or driver.policy_model to the name of a service."
+            f"{where}.run: {str(error).rstrip('.')}; set them, or driver.policy_model to a service's name."
         ) from None
 
 

@@ -1,0 +1,35 @@
+"""`gym job list`: this user's submissions from this machine, from the local index alone."""
+
+from __future__ import annotations
+
+import json
+
+import click
+
+from nemo_gym.cli.labels import labels_option
+from nemo_gym.cli.options import json_option
+
+
+@click.command("list", short_help="Your submissions from this machine, newest first.")
+@click.option("--limit", type=click.IntRange(min=1), help="The newest N only.")
+@labels_option("Only submissions with this label; can be repeated.")
+@json_option
+def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
+    """List submissions, newest first.
+
+    Only the local index is read: no scheduler and no run directory is asked, so it works offline.
+    """
+    from nemo_gym.orchestration import operations, record_files
+
+    def say(text: str) -> None:
+        click.echo(f"gym: {text}", err=True)
+
+    records = record_files.newest(limit=limit, labels=labels, say=say)
+    if as_json:
+        click.echo(json.dumps([record.to_json() for record in records], indent=2, ensure_ascii=False))
+        return 0
+    if not records:
+        say("no submissions here; `gym eval submit -c FILE` makes one.")
+        return 0
+    click.echo(operations.table(operations.LIST_COLUMNS, [operations.list_row(record) for record in records]))
+    return 0
