@@ -37,7 +37,7 @@ _FOREIGN = {
 
 
 def choices_of(options: Any) -> dict[str, str]:
-    """Letter to text of a row's ``options`` (a list of one-key maps, or one map); null texts are no options."""
+    """Letter to text of a row's ``options`` (list of one-key maps, or one map); null texts do not count."""
     maps = options if isinstance(options, list) else [options]
     return {
         str(letter).strip().upper(): str(text)

@@ -1,7 +1,7 @@
 """Reading numbers out of prose, exactly.
 
-Understood: signs (also U+2212), thousands separators (``1,234,567``, LaTeX ``1{,}000`` and ``1\\,000``, no-break
-and thin spaces), decimals (``.5`` too), scientific notation (``1.2e-3``, ``1.2 x 10^3``,
+Understood: signs (also U+2212), thousands separators (``1,234,567``, LaTeX ``1{,}000`` and ``1\\,000``,
+no-break and thin spaces), decimals (``.5`` too), scientific notation (``1.2e-3``, ``1.2 x 10^3``,
 ``1.2 \\times 10^{-3}``), fractions (``3/4``, ``\\frac{3}{4}``) and mixed numbers (``1 1/2``), and the decimal
 digits of every script. A percent or currency sign is a unit and is left out, on both sides of a comparison.
 ``5-3`` is two numbers: a sign counts only where it does not follow an operand. A date is three numbers.
@@ -54,7 +54,7 @@ def read_number(value: object) -> Fraction | None:
 
 
 def pick_number(text: str, which: Which = "last") -> tuple[str, Fraction] | None:
-    """The first or last number of a text as it was written and its value; looks at `TEXT_LIMIT` characters."""
+    """The first or last number of a text as written and its value; looks at `TEXT_LIMIT` characters."""
     found = _find(text[-TEXT_LIMIT:] if which == "last" else text[:TEXT_LIMIT])
     if not found:
         return None
