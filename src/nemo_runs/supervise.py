@@ -95,10 +95,10 @@ def supervise(
 
     ``env`` plus ``marker`` is its environment, standard output and error go to the end of ``output``.
     ``drain_lead`` before the time limit ``walltime`` is written to ``drain_file`` and SIGUSR1 sent to the
-    command alone, as soon as it has a handler for it (the file is the truth, the signal a nudge); SIGUSR1 to
-    this process does the same with ``signal``. At the time limit the command gets SIGTERM, after ``grace`` the
-    whole tree SIGKILL: TIMEOUT. SIGTERM or SIGINT to this process writes ``cancel`` and ends the tree likewise:
-    CANCELLED. Whatever of its tree outlives a command that ended by itself is ended too.
+    command alone, as soon as it has a handler for it (the file is the truth, the signal a nudge); SIGUSR1
+    to this process does the same with ``signal``. At the time limit the command gets SIGTERM, after ``grace``
+    the whole tree SIGKILL: TIMEOUT. SIGTERM or SIGINT to this process writes ``cancel`` and ends the tree
+    likewise: CANCELLED. Whatever of its tree outlives a command that ended by itself is ended too.
 
     ``identity_file`` holds this process (see `nemo_runs.processes.ProcessIdentity`), and the command under
     the key ``command``. With ``adopted`` every child of this process counts as the command's (and is reaped):
