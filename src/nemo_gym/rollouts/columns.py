@@ -95,7 +95,7 @@ def read_columns(paths: RolloutPaths, *, num_tasks: int, num_repeats: int) -> Co
         array("q", [0]) * expected,
         {name: array("f", [math.nan]) * expected for name in USAGE},
         {name: array("f", [math.nan]) * expected for name in PERF},
-        source=_source_keys(paths),
+        source=source_keys(paths),
     )
     for line in _lines(paths.output):
         _take_row(columns, line)
@@ -115,7 +115,8 @@ def _lines(path: Any) -> Iterator[bytes]:
         return
 
 
-def _source_keys(paths: RolloutPaths) -> frozenset[str]:
+def source_keys(paths: RolloutPaths) -> frozenset[str]:
+    """The keys of a materialized row, which describe the task; empty where there is none."""
     for line in _lines(paths.materialized_inputs):
         row = orjson.loads(line)
         return frozenset(row) - {"reward"} if isinstance(row, dict) else frozenset()

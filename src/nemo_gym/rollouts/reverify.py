@@ -1,0 +1,255 @@
+"""Grading stored answers again, after a verifier changed: no model is asked anything.
+
+The rows hold everything that grading needs (task and answer), so neither data set nor endpoint is touched. The new
+rows are written whole before anything is replaced; replaced rows stay beside as ``<name>.superseded-reverify``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import nemo_gym
+from nemo_gym.errors import ConfigError, DataError, GymError, ResumeRefusedError
+from nemo_gym.identity import differences, identity_of
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts import aggregate, columns, lock, manifest, rows
+from nemo_gym.rollouts.config import RunConfig
+from nemo_gym.rollouts.failures import checked_reward
+from nemo_gym.rollouts.summary import Summary
+from nemo_gym.types import Episode, RolloutFailedError, Row, Task, Verifier
+from nemo_gym.verifiers.registry import grades_stored_answers, load_verifier
+from nemo_runs import disk, files
+
+_NOT_OF_EPISODE = {"response", "reward", "extracted_answer", "ng_perf"}
+
+
+@dataclass(slots=True)
+class Grades:
+    """What grading again came to."""
+
+    rows: int = 0
+    changed: int = 0
+    """Rows whose reward or understood answer is another one now."""
+    before: float = 0.0
+    """Sum of the old rewards; an unscored row counts 0."""
+    after: float = 0.0
+
+    def take(self, old: Row, new: Row) -> None:
+        """Count one row."""
+        before = old.get("reward")
+        self.rows += 1
+        self.before += float(before) if isinstance(before, int | float) else 0.0
+        self.after += new["reward"]
+        self.changed += (before, old.get("extracted_answer")) != (new["reward"], new["extracted_answer"])
+
+
+@dataclass(frozen=True, slots=True)
+class Reverified:
+    """The outcome: where the rows are now, how many changed, and what they come to."""
+
+    output: Path
+    superseded: Path | None
+    """The old rows, when they were replaced in place."""
+    grades: Grades
+    summary: Summary
+
+    def to_json(self) -> dict[str, Any]:
+        """One document for ``--json``."""
+        count = max(1, self.grades.rows)
+        return {
+            "output": str(self.output),
+            "superseded": None if self.superseded is None else str(self.superseded),
+            "rows": self.grades.rows,
+            "changed": self.grades.changed,
+            "mean_reward_before": self.grades.before / count,
+            "mean_reward_after": self.grades.after / count,
+            "summary": self.summary.to_json(),
+        }
+
+
+def reverify(
+    paths: RolloutPaths,
+    config: RunConfig,
+    *,
+    output: Path | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Reverified:
+    """Grade every row of ``paths.output`` with the verifier of ``config.benchmark``.
+
+    In place, or into a new ``output`` with its own manifest, inputs and failures. Refused when the benchmark's
+    prompt or agent is another one than what the answers came from (`ResumeRefusedError` with the differences),
+    when a row is damaged (`DataError` with its line) and while a collector is at work (`BusyError`). When the
+    verifier fails on one row nothing is replaced.
+    """
+    known = manifest.load_manifest(paths.manifest)
+    if known is None:
+        raise DataError(f"{paths.manifest}: not there; only outputs of `gym eval run` can be graded again.")
+    scoring = _scoring(known, config)
+    verifier = load_verifier(config.benchmark.verifier)
+    if not grades_stored_answers(verifier):
+        kind = config.benchmark.verifier["type"]
+        raise ConfigError(f"benchmark.verifier.type: '{kind}' cannot grade stored answers, only live ones.")
+    target = paths if output is None else _new_output(paths, output)
+    with _owned(paths):
+        grades, superseded = _replace_rows(paths, target, verifier)
+        changed = replace(
+            known, scoring=scoring, links=[*known.links, _link(clock, "reverify", grades, known.scoring)]
+        )
+        changed.save(target.manifest)
+        run = _run(changed, config)
+        summary = aggregate.aggregate(
+            target, num_tasks=known.num_tasks, num_repeats=known.num_repeats, run=run
+        )
+    return Reverified(target.output, superseded, grades, summary)
+
+
+def regraded(row: Row, task: Task, verdict_fields: Row, reward: float, answer: str | None) -> Row:
+    """A stored row with another verdict; fields that only the old verdict set stay as they are."""
+    return {**row, **verdict_fields, "reward": reward, "extracted_answer": answer}
+
+
+def _scoring(known: manifest.Manifest, config: RunConfig) -> dict[str, Any]:
+    """The new scoring identity; refuses a benchmark that is not the one the answers came from."""
+    asked = identity_of(config, dataset_sha256=str(known.generation.get("dataset_sha256")), model=None)
+    changes = differences(
+        {"benchmark": known.generation.get("benchmark", {})}, {"benchmark": asked.generation["benchmark"]}
+    )
+    if changes:
+        raise ResumeRefusedError(
+            "these answers belong to something else, so grading them would mislead: "
+            f"{'; '.join(changes)}. Collect new answers with `gym eval run` instead."
+        )
+    return asked.scoring
+
+
+def _replace_rows(
+    paths: RolloutPaths, target: RolloutPaths, verifier: Verifier
+) -> tuple[Grades, Path | None]:
+    grades = Grades()
+    source = columns.source_keys(paths)
+    with disk.temporary_beside(target.output) as temporary:
+        with disk.full_disk_named(target.output), temporary.open("xb", buffering=disk.CHUNK) as file:
+            asyncio.run(_write(_graded(paths, verifier, source, grades), file.write))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(paths.output.stat().st_mode & 0o777)
+        superseded = _keep_old(target.output) if target is paths else None
+        temporary.replace(target.output)
+    disk.sync_folder(target.output.parent)
+    return grades, superseded
+
+
+async def _write(lines: AsyncIterator[bytes], write: Callable[[bytes], object]) -> None:
+    async for line in lines:
+        write(line + b"\n")
+
+
+async def _graded(
+    paths: RolloutPaths, verifier: Verifier, source: frozenset[str], grades: Grades
+) -> AsyncIterator[bytes]:
+    for number, line in enumerate(files.read_lines(paths.output), start=1):
+        where = f"{paths.output}:{number}"
+        identity = rows.check_line(line)
+        if identity is None:
+            raise DataError(
+                f"{where}: a damaged row; `gym eval run --resume` puts it aside and collects it again."
+            )
+        row = rows.decode_row(line)
+        new = await _grade(row, Task(*identity, row), verifier, source, where)
+        grades.take(row, new)
+        yield rows.encode_row(*identity, new)
+
+
+async def _grade(row: Row, task: Task, verifier: Verifier, source: frozenset[str], where: str) -> Row:
+    perf, response = row.get("ng_perf") or {}, row.get("response")
+    if not isinstance(response, dict):
+        raise DataError(f"{where}: the row has no response, so there is no answer to grade.")
+    added = {key: row[key] for key in row.keys() - source - _NOT_OF_EPISODE if not key.startswith("_ng_")}
+    episode = Episode(response, perf.get("num_turns", 1), perf.get("num_tool_calls", 0), added)
+    try:
+        verdict = await verifier.verify(task, episode)
+        reward = checked_reward(verdict.reward)
+    except (GymError, RolloutFailedError) as error:
+        raise DataError(f"{where}: {error}") from error
+    except Exception as error:  # foreign code: a verifier may raise anything
+        raise DataError(f"{where}: the verifier failed: {type(error).__name__}: {error}") from error
+    return regraded(row, task, verdict.fields, reward, verdict.extracted_answer)
+
+
+class _owned:  # noqa: N801 - used like a function
+    """Hold the output's claim; nobody collects into it meanwhile."""
+
+    def __init__(self, paths: RolloutPaths) -> None:
+        self._paths = paths
+
+    def __enter__(self) -> None:
+        claimant = lock.Claimant.of({}, os.environ)
+        self._claim = lock.acquire(self._paths.lock, claimant, output=self._paths.output)
+
+    def __exit__(self, *_: object) -> None:
+        self._claim.release()
+
+
+def _new_output(paths: RolloutPaths, output: Path) -> RolloutPaths:
+    """Another output that stands on its own: with the same inputs and failures beside it."""
+    target = RolloutPaths(output)
+    for path in (target.output, target.manifest, target.materialized_inputs, target.failures):
+        if path.exists():
+            raise ConfigError(
+                f"--output: {path} is there already; nothing is overwritten, choose another name."
+            )
+    output.parent.mkdir(parents=True, exist_ok=True)
+    for old, new in (
+        (paths.materialized_inputs, target.materialized_inputs),
+        (paths.failures, target.failures),
+    ):
+        if old.exists():
+            with disk.temporary_beside(new) as temporary:
+                shutil.copy2(old, temporary)
+                temporary.replace(new)
+    return target
+
+
+def _keep_old(path: Path) -> Path:
+    """Give the old rows a second name, a copy where there are no hard links."""
+    for count in itertools.count(1):
+        kept = path.with_name(f"{path.name}.superseded-reverify{'' if count == 1 else f'-{count}'}")
+        try:
+            os.link(path, kept)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            if error.errno not in disk.NO_HARD_LINKS:
+                raise
+            if kept.exists():
+                continue
+            shutil.copy2(path, kept)
+        return kept
+    raise AssertionError("numbers never run out")
+
+
+def _link(clock: Callable[[], float], kind: str, grades: Grades, old: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "at": manifest.utc(clock()),
+        "kind": kind,
+        "gym_version": nemo_gym.__version__,
+        "rows": grades.rows,
+        "changed": grades.changed,
+        "scoring_before": old,
+    }
+
+
+def _run(known: manifest.Manifest, config: RunConfig) -> dict[str, Any]:
+    return {
+        "benchmark": config.benchmark.name,
+        "model": (known.model or {}).get("name") or known.generation.get("policy_model_name"),
+        "run_id": known.run_id,
+    }
