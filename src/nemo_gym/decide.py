@@ -1,9 +1,9 @@
 """Whether a chain of jobs goes on, decided from how the job before ended; pure.
 
-Witnesses lie in known ways, so they are heard in a fixed order: proof of completeness (identities, never an exit
-status), a cancellation (ours or the scheduler's), a drain that our own early signal asked for or "nothing left to
-retry", the scheduler's other states, and at last "nobody saw it". ``scancel`` makes a driver drain as well, so a
-marker alone never outweighs CANCELLED.
+Witnesses lie in known ways, so they are heard in a fixed order: proof of completeness (identities, never an
+exit status), a cancellation (ours or the scheduler's), a drain that our own early signal asked for or
+"nothing left to retry", the scheduler's other states, and at last "nobody saw it". ``scancel`` makes a driver drain as
+well, so a marker alone never outweighs CANCELLED.
 """
 
 from __future__ import annotations
@@ -131,12 +131,12 @@ def decide(predecessor: Predecessor | None, spent: Spent, budget: Budget) -> Dec
     """Say whether the chain goes on after ``predecessor``; `None` is the first job."""
     if predecessor is None:
         return _go_on("the first job of its chain")
-    ended = _last_words(predecessor) or _by_scheduler(predecessor)
+    ended = _final(predecessor) or _last_word(predecessor.marker) or _by_scheduler(predecessor)
     return _within(ended, predecessor, spent, budget)
 
 
-def _last_words(predecessor: Predecessor) -> Decision | None:
-    """What outranks the scheduler's states other than CANCELLED."""
+def _final(predecessor: Predecessor) -> Decision | None:
+    """Completeness and cancellation, which nothing outranks."""
     marker, scheduler = predecessor.marker, _scheduler(predecessor)
     if marker and marker.complete:
         return Decision(Action.STOP, ChainState.SUCCEEDED, False, "every rollout is recorded")
@@ -145,11 +145,18 @@ def _last_words(predecessor: Predecessor) -> Decision | None:
     if scheduler and scheduler.meaning is Meaning.CANCELLED:
         by = "" if scheduler.author is None else f" by user {scheduler.author}"
         return Decision(Action.STOP, ChainState.CANCELLED, False, f"the job before was cancelled{by}")
-    if marker and marker.hopeless:
+    return None
+
+
+def _last_word(marker: Marker | None) -> Decision | None:
+    """What the job itself said, where that outranks the scheduler's states other than CANCELLED."""
+    if marker is None:
+        return None
+    if marker.hopeless:
         return _fail(f"no retry can help: {marker.hopeless}")
-    if marker and marker.exit_status == EXIT_EXHAUSTED:
+    if marker.exit_status == EXIT_EXHAUSTED:
         return _fail("rollouts are missing and none of them may be tried again")
-    if marker and marker.exit_status == EXIT_INCOMPLETE and marker.asked is Asked.EARLY:
+    if marker.exit_status == EXIT_INCOMPLETE and marker.asked is Asked.EARLY:
         return _go_on("the job before drained ahead of its time limit")
     return None
 
@@ -178,12 +185,8 @@ def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Bud
         reason = f"{used} of walltime are used and max_walltime is {format_duration(cap)}"
         return Decision(Action.STOP, ChainState.STOPPED, False, reason)
     if ended.counts_retry and spent.retries >= budget.max_retries:
-        return Decision(
-            Action.FAIL,
-            ChainState.FAILED,
-            True,
-            f"{ended.reason}, and max_retries ({budget.max_retries}) are used up",
-        )
+        reason = f"{ended.reason}, and max_retries ({budget.max_retries}) are used up"
+        return Decision(Action.FAIL, ChainState.FAILED, True, reason)
     limit = budget.max_links_without_progress
     if limit is not None and spent.links_without_progress >= limit:
         links = spent.links_without_progress
@@ -192,7 +195,7 @@ def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Bud
 
 
 def _ran_out_of_time(predecessor: Predecessor) -> bool:
-    """Whether the walltime cap applies: after a time limit, a preemption or a failed node, or a drain ahead of one."""
+    """Whether the walltime cap applies: after a time limit, a drain ahead of it, preemption, a failed node."""
     marker, scheduler = predecessor.marker, _scheduler(predecessor)
     if scheduler and scheduler.meaning is Meaning.INFRASTRUCTURE:
         return True
