@@ -1,0 +1,73 @@
+"""`gym step …`: what job scripts ask of `gym` between their own lines. Not for people; hidden from help."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from nemo_gym.errors import UsageError
+
+
+@click.command()
+@click.argument("services", nargs=-1, metavar="NAME=PORT…")
+def port(services: tuple[str, ...]) -> int:
+    """Print a port a line for each NAME=PORT, in order: PORT itself when it is free, for 0 a free one."""
+    from nemo_gym.orchestration import listeners
+
+    asked = dict(_name_and_port(text) for text in services)
+    if len(asked) != len(services):
+        raise UsageError("two services have the same name; each needs its own")
+    for chosen in listeners.choose_ports(asked).values():
+        click.echo(chosen)
+    return 0
+
+
+@click.command()
+@click.option("--name", required=True, help="The service's name, for messages.")
+@click.option("--pid", type=int, required=True, help="The service's first process.")
+@click.option(
+    "--marker", required=True, metavar="VARIABLE=VALUE", help="In the environment of its processes."
+)
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", type=int, required=True)
+@click.option("--health-port", type=int, default=0, help="Where the health path is asked; 0: at --port.")
+@click.option("--path", default="/v1/models", show_default=True, help="The health path.")
+@click.option("--model", default="", help="The name that /v1/models must hold.")
+@click.option("--timeout", type=float, required=True, metavar="SECONDS")
+@click.option("--log", required=True, help="Where the service's output is, for messages.")
+def health(
+    name: str,
+    pid: int,
+    marker: str,
+    host: str,
+    port: int,
+    health_port: int,
+    path: str,
+    model: str,
+    timeout: float,
+    log: str,
+) -> int:
+    """Wait until a service is healthy. Its API key comes from NEMO_GYM_SERVICE_API_KEY."""
+    from nemo_gym.orchestration import health as waiting
+    from nemo_gym.orchestration.probing import Address, RunningService
+
+    variable, _, value = marker.partition("=")
+    address = Address(
+        host=host,
+        port=port,
+        health_port=health_port or port,
+        path=path,
+        model=model,
+        api_key=os.environ.get("NEMO_GYM_SERVICE_API_KEY", ""),
+    )
+    service = RunningService(pid, (variable, value), address)
+    waiting.wait_until_healthy(waiting.Target(name, timeout, log), service)
+    return 0
+
+
+def _name_and_port(text: str) -> tuple[str, int]:
+    name, _, number = text.rpartition("=")
+    if not name or not number.isdecimal() or int(number) > 65535:
+        raise UsageError(f"'{text}' is not NAME=PORT with a port from 0 to 65535")
+    return name, int(number)

@@ -1,0 +1,244 @@
+"""The `local` executor: each job under a detached supervisor of this machine, its state in its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar
+
+from nemo_gym import job_paths
+from nemo_gym.errors import GymError
+from nemo_gym.job_paths import JobPaths, LinkPaths
+from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
+from nemo_gym.orchestration.executors.local_supervisor import MARKER, Assignment
+from nemo_gym.orchestration.plan import JobPlan, Submission
+from nemo_runs import processes, supervise
+from nemo_runs.errors import RunsError
+from nemo_runs.processes import Liveness, ProcessIdentity
+
+_GRACE = 30.0
+_READY_WITHIN = 30.0
+_STATES = {
+    "COMPLETED": JobState.SUCCEEDED,
+    "FAILED": JobState.FAILED,
+    "TIMEOUT": JobState.FAILED,
+    "CANCELLED": JobState.CANCELLED,
+}
+_OF_ONE_RUN = (
+    MARKER,
+    *("NEMO_GYM_STEP", "NEMO_GYM_JOB_ID", "NEMO_GYM_RESTART", "NEMO_GYM_SUPERVISOR", "NEMO_GYM_DRAIN_FILE"),
+    *("NEMO_GYM_CHAIN", "NEMO_GYM_BENCH_DIR", "NEMO_GYM_SERVICE_API_KEY", "NEMO_GYM_POLICY_API_KEY"),
+)
+"""Variables of a surrounding job that a job submitted from inside it must not inherit."""
+
+
+class LocalExecutor:
+    """Runs jobs on this machine. Job ids are ``local-<n>``, unique per user."""
+
+    name: ClassVar[str] = "local"
+    supports_resumable: ClassVar[bool] = False
+    supports_containers: ClassVar[bool] = False
+
+    def __init__(self, *, environ: Mapping[str, str] | None = None, grace: float = _GRACE) -> None:
+        """``environ`` is inherited by the jobs; ``grace`` is how many seconds lie between TERM and KILL."""
+        self._environ = environ
+        self._grace = grace
+
+    def submit(self, submission: Submission) -> list[Queued]:
+        """Start a supervisor a job, one after the other, so that their numbers are in order."""
+        return [self._queue(plan, submission.max_parallel) for plan in submission.jobs]
+
+    def observe(self, jobs: Sequence[JobRef]) -> dict[str, Observation]:
+        """Read each job's folder, and ask the kernel whether its supervisor lives."""
+        return {job.job_id: _observe(job) for job in jobs}
+
+    def cancel(self, jobs: Sequence[JobRef]) -> None:
+        """Ask supervisors to end their jobs; what a killed supervisor left running is ended here."""
+        beyond = [job.job_id for job in jobs if not _cancel(job)]
+        if beyond:
+            raise GymError(
+                f"{', '.join(beyond)}: kept by a supervisor on another machine or in another container; "
+                "cancel it there"
+            )
+
+    def _queue(self, plan: JobPlan, max_parallel: int) -> Queued:
+        try:
+            if not JobPaths(plan.job_dir).script.is_file():
+                return Queued(plan.benchmark, None, f"{JobPaths(plan.job_dir).script} is not there")
+            number = _claim_number(plan)
+            error = self._start(plan, number, max_parallel)
+        except OSError as caught:
+            where = f" ({caught.filename})" if caught.filename else ""
+            return Queued(
+                plan.benchmark, None, f"its supervisor could not be started: {caught.strerror}{where}"
+            )
+        if error is not None:
+            return Queued(plan.benchmark, None, error)
+        return Queued(plan.benchmark, f"local-{number}")
+
+    def _start(self, plan: JobPlan, number: int, max_parallel: int) -> str | None:
+        """Start a supervisor and wait until it has queued the job; the sentence says why it has not."""
+        assignment = Assignment(
+            job_dir=str(plan.job_dir),
+            gym_job_id=plan.gym_job_id,
+            benchmark=plan.benchmark,
+            number=number,
+            max_parallel=max_parallel,
+            walltime=plan.walltime,
+            grace=self._grace,
+        )
+        output = JobPaths(plan.job_dir).output(assignment.job_id)
+        reader, writer = os.pipe()
+        try:
+            pid = _spawn(assignment, self._environment(), output, writer)
+        finally:
+            os.close(writer)
+        try:
+            if _says_ready(reader):
+                return None
+        finally:
+            os.close(reader)
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        return f"its supervisor did not start; see {output}"
+
+    def _environment(self) -> dict[str, str]:
+        environ = os.environ if self._environ is None else self._environ
+        return {name: value for name, value in environ.items() if name not in _OF_ONE_RUN}
+
+
+def _spawn(assignment: Assignment, environ: dict[str, str], output: Path, ready: int) -> int:
+    """Start a supervisor in a session of its own; ``ready`` is its standard output."""
+    module = "nemo_gym.orchestration.executors.local_supervisor"
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-P", "-m", module, json.dumps(asdict(assignment))],
+        environ,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, ready, 1),
+            (os.POSIX_SPAWN_OPEN, 2, str(output), flags, 0o644),
+        ],
+        setsid=True,
+        setsigmask=[],
+        setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGPIPE],
+    )
+
+
+def _says_ready(reader: int) -> bool:
+    readable, _, _ = select.select([reader], [], [], _READY_WITHIN)
+    return bool(readable) and os.read(reader, 64).startswith(b"ready")
+
+
+def _claim_number(plan: JobPlan) -> int:
+    """The next number that this user has not used; a folder that says what it stands for claims it."""
+    folder = job_paths.local_jobs()
+    folder.mkdir(parents=True, exist_ok=True)
+    number = max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=0) + 1
+    while True:
+        try:
+            (folder / str(number)).mkdir()
+        except FileExistsError:
+            number += 1
+            continue
+        about = {"gym_job_id": plan.gym_job_id, "benchmark": plan.benchmark, "job_dir": str(plan.job_dir)}
+        (folder / str(number) / "job.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+        return number
+
+
+def _observe(job: JobRef) -> Observation:
+    link = JobPaths(job.job_dir).link(job.job_id)
+    try:
+        supervisor = _supervisor(link)
+        alive = liveness_of(supervisor)
+        # read after the process was looked at: an end that is written is written before its writer is gone
+        ended = supervise.read_exit(link.exit)
+    except (OSError, RunsError) as error:
+        return Observation(JobState.UNKNOWN, f"its folder cannot be read: {error}")
+    if ended is not None:
+        return _ended(ended, link)
+    started = _started(link)
+    if alive is Liveness.ALIVE:
+        state = JobState.QUEUED if started is None else JobState.RUNNING
+        return Observation(state, "waiting for its turn" if started is None else "", started_at=started)
+    if alive is Liveness.DEAD:
+        reason = "its supervisor was killed, or the machine was restarted; the job ended itself"
+        return Observation(JobState.FAILED, reason, started_at=started)
+    if supervisor is None:
+        return Observation(JobState.UNKNOWN, f"there is no trace of {job.job_id} in {job.job_dir}")
+    reason = f"its supervisor runs on {supervisor.host}, or in a container, and cannot be seen from here"
+    return Observation(JobState.UNKNOWN, reason, started_at=started)
+
+
+def liveness_of(supervisor: ProcessIdentity | None) -> Liveness:
+    """Whether a supervisor lives; one that left no trace cannot be seen."""
+    return Liveness.ELSEWHERE if supervisor is None else processes.liveness(supervisor)
+
+
+def _ended(ended: supervise.Exit, link: LinkPaths) -> Observation:
+    state = _STATES[ended.state]
+    reason = ended.reason
+    if ended.state == "FAILED":
+        reason = _last_word(link) or reason
+    elif ended.state == "COMPLETED":
+        reason = ""
+    return Observation(state, reason, ended.exit_status, _started(link), ended.ended_at)
+
+
+def _last_word(link: LinkPaths) -> str:
+    """The sentence of the job script's end marker: its second line."""
+    try:
+        return link.end.read_text(encoding="utf-8", errors="replace").partition("\n")[2].strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _started(link: LinkPaths) -> float | None:
+    try:
+        return float(link.started.read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _supervisor(link: LinkPaths) -> ProcessIdentity | None:
+    try:
+        return ProcessIdentity.from_json(json.loads(link.supervisor.read_bytes()))
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise RunsError(f"{link.supervisor} is damaged") from error
+
+
+def _cancel(job: JobRef) -> bool:
+    """Ask one job to end; false when it can only be reached elsewhere."""
+    link = JobPaths(job.job_dir).link(job.job_id)
+    supervisor = _supervisor(link)
+    if supervisor is None or supervise.read_exit(link.exit) is not None:
+        return True
+    alive = processes.liveness(supervisor)
+    if alive is Liveness.ALIVE:
+        _terminate(supervisor)
+    elif alive is Liveness.DEAD:
+        run = f"{job.job_dir.parent.name}/{job.job_dir.name}/{job.job_id}.0"
+        processes.end_tree(supervisor, grace=2.0, marker=(MARKER, run))
+    return alive is not Liveness.ELSEWHERE
+
+
+def _terminate(supervisor: ProcessIdentity) -> None:
+    """SIGTERM to exactly this process, pinned by a descriptor before its start time is compared."""
+    try:
+        descriptor = os.pidfd_open(supervisor.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if processes.liveness(supervisor) is Liveness.ALIVE:
+            signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,124 @@
+"""The detached process that keeps one job of the `local` executor: its turn, its walltime, its end.
+
+Started by `nemo_gym.orchestration.executors.local` as ``python -m`` in its own session. It says ``ready`` on its
+standard output once the job is queued, waits for the turn of the job, runs ``job.sh`` and writes
+``exit.json`` last. The job script watches it, and ends by itself when it is gone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nemo_gym import events
+from nemo_gym.job_paths import JobPaths, LinkPaths
+from nemo_gym.orchestration.executors.local_slots import Turn
+from nemo_runs import processes, supervise
+from nemo_runs.files import replace_file
+from nemo_runs.journal import Journal
+
+_LOOK = 0.2
+"""Seconds between two looks whether it is this job's turn."""
+_SHORTEST_LEAD, _LONGEST_LEAD = 20.0, 120.0
+MARKER = "NEMO_GYM_RUN"
+"""The variable that marks every process of a job."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assignment:
+    """What a supervisor is told, as one JSON argument."""
+
+    job_dir: str
+    gym_job_id: str
+    benchmark: str
+    number: int
+    """The job's number; its id is ``local-<number>``."""
+    max_parallel: int
+    walltime: int | None
+    """Seconds."""
+    grace: float
+    """Seconds between SIGTERM and SIGKILL."""
+
+    @property
+    def job_id(self) -> str:
+        """The id under which the job is recorded."""
+        return f"local-{self.number}"
+
+    @property
+    def run(self) -> str:
+        """The value of `MARKER` in everything that belongs to this run of the job."""
+        return f"{self.gym_job_id}/{self.benchmark}/{self.job_id}.0"
+
+
+def drain_lead(walltime: int | None) -> float:
+    """How long before its walltime a job is asked to drain: a tenth of it, within bounds, at most half."""
+    if walltime is None:
+        return 0.0
+    return min(max(_SHORTEST_LEAD, walltime / 10), _LONGEST_LEAD, walltime / 2)
+
+
+def main() -> int:
+    """Keep one job to its end."""
+    cancelled: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _frame: cancelled.append(received))
+    for number in (signal.SIGHUP, signal.SIGUSR1):
+        # handled, not ignored: what is ignored stays so in the job's programs
+        signal.signal(number, lambda _number, _frame: None)
+    assignment = Assignment(**json.loads(sys.argv[1]))
+    os.chdir(assignment.job_dir)
+    paths = JobPaths(Path(assignment.job_dir))
+    link = paths.link(assignment.job_id)
+    link.folder.mkdir(parents=True)
+    replace_file(link.supervisor, json.dumps(processes.identify().to_json()).encode() + b"\n")
+    turn = Turn(paths.job_dir.parent / ".slots", assignment.number, assignment.max_parallel)
+    events.record(Journal(paths.events), "queued", job_id=assignment.job_id, restart=0)
+    os.write(1, b"ready\n")
+    os.dup2(2, 1)
+    while not cancelled and not turn.take():
+        time.sleep(_LOOK)
+    if cancelled:
+        _cancelled_in_the_queue(link)
+    else:
+        _run(assignment, paths, link, cancelled)
+    turn.leave()
+    return 0
+
+
+def _cancelled_in_the_queue(link: LinkPaths) -> None:
+    now = time.time()
+    end = supervise.Exit("CANCELLED", 0, 0, now, now, "cancelled before it had started")
+    replace_file(link.exit, json.dumps(asdict(end)).encode() + b"\n")
+
+
+def _run(assignment: Assignment, paths: JobPaths, link: LinkPaths, cancelled: list[int]) -> None:
+    me = processes.identify()
+    env = dict(os.environ) | {
+        "NEMO_GYM_JOB_ID": assignment.job_id,
+        "NEMO_GYM_RESTART": "0",
+        "NEMO_GYM_SUPERVISOR": f"{me.pid}:{me.start_time}",
+    }
+    walltime = assignment.walltime
+    supervise.supervise(
+        ["bash", str(paths.script)],
+        cwd=paths.job_dir,
+        env=env,
+        output=paths.output(assignment.job_id),
+        exit_file=link.exit,
+        identity_file=link.supervisor,
+        drain_file=link.drain,
+        limits=supervise.Limits(walltime, drain_lead(walltime), assignment.grace),
+        marker=(MARKER, assignment.run),
+        # a cancellation in the moment before the signals were the supervision's own
+        on_start=lambda: os.kill(os.getpid(), signal.SIGTERM) if cancelled else None,
+        adopted=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,183 @@
+"""The text of a job script: traps, quoted assignments, and the static shell files that do the work.
+
+Only assignments are generated; everything that acts is in ``nemo_gym/shell``, where it is checked as it is.
+Every value is one single-quoted word, so that no value can become shell. Secret values appear as assignments
+(not exported; each step exports what its configuration names) and only when ``redacted`` is false.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.orchestration.plan import JobPlan, OtelPlan, ServicePlan
+from nemo_runs.secret_refs import VARIABLE, Reference, parse_reference
+
+SHELL_PARTS = ("header", "services", "driver", "end_marker")
+"""The static files of every job script, in the order in which it reads them, the scheduler's own left out."""
+
+_LONGEST_LAST_SCRAPE = 20
+_OPENING = """\
+#!/usr/bin/env bash
+# Job script of one benchmark, written by `gym eval submit`. It may hold secret values: keep it to its owner.
+# shellcheck source-path=SCRIPTDIR disable=SC1003,SC1112,SC2016,SC2034
+# (quoted values may look like anything, and some are read by name in shell/services.sh)
+trap 'gym_asked=${gym_asked:-drain}' USR1
+trap 'gym_asked=stop' TERM
+"""
+_CLOSING = """
+# In braces: read as a whole before it runs.
+{
+  gym_main
+  exit
+}
+"""
+
+
+def render_job(plan: JobPlan, *, redacted: bool, scheduler: str = "local") -> str:
+    """The whole script; with ``redacted``, ``<host:VAR>`` stands in place of each secret value.
+
+    ``scheduler`` chooses the file that answers for whoever runs the job (``shell/scheduler_<name>.sh``).
+    """
+    lines = [*_job_lines(plan, redacted=redacted)]
+    for index, service in enumerate(plan.services):
+        lines += ["", *_service_lines(index, service)]
+    parts = [SHELL_PARTS[0], f"scheduler_{scheduler}", *SHELL_PARTS[1:]]
+    sources = [f". shell/{part}.sh" for part in parts]
+    change = f"cd -- {quote(str(plan.job_dir))} || exit 1"
+    return "\n".join([_OPENING, *lines, "", change, *sources]) + "\n" + _CLOSING
+
+
+def quote(text: str) -> str:
+    """``text`` as one single-quoted shell word, whatever is in it but a zero byte."""
+    if "\0" in text:
+        raise ConfigError("a value of the job script holds a zero byte, which no program's argument can hold")
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+def override_tokens(values: Mapping[str, Any]) -> list[str]:
+    """A nested mapping as override tokens ``+a.b=<value>``, each value as JSON, which is YAML too."""
+    return [f"+{key}={_json(value)}" for key, value in _leaves(values, "")]
+
+
+def host_variables(values: object) -> list[str]:
+    """The variables of all ``host:VAR`` texts in nested values, each once, in order of appearance."""
+    found = (parse_reference(text, where="run") for text in _texts(values) if text.startswith("host:"))
+    return list(dict.fromkeys(reference.text for reference in found))
+
+
+def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
+    yield _assign("GYM_JOB", plan.gym_job_id)
+    yield _assign("GYM_BENCHMARK", plan.benchmark)
+    yield _assign("GYM_JOB_DIR", str(plan.job_dir))
+    yield _assign("GYM_PROGRAM", str(plan.gym))
+    for variable, value in plan.secrets.items():
+        _check_variable(variable, "secrets")
+        yield _assign(f"GYM_SECRET_{variable}", f"<host:{variable}>" if redacted else value.reveal())
+    yield from _driver_lines(plan)
+    yield from _otel_lines(plan.otel)
+    services = plan.services
+    yield _array("GYM_SERVICE_NAMES", [service.name for service in services])
+    yield _array("GYM_SERVICE_PORTS", [str(service.port or 0) for service in services])
+    yield _array("GYM_SERVICE_HEALTH_PORTS", [str(service.health_port or 0) for service in services])
+    yield _array("GYM_SERVICE_MODELS", [service.model_name for service in services])
+    yield _array("GYM_SERVICE_PATHS", [service.health_path for service in services])
+    yield _array("GYM_SERVICE_TIMEOUTS", [str(service.health_timeout) for service in services])
+
+
+def _driver_lines(plan: JobPlan) -> Iterator[str]:
+    names = [service.name for service in plan.services]
+    policy = names.index(plan.policy) if plan.policy is not None else None
+    named = [(variable, Reference("host", variable)) for variable in host_variables([plan.run, plan.prepare])]
+    yield _array("GYM_DRIVER_ENV", _environment([*named, *plan.env.items()], "driver.env"))
+    yield _assign("GYM_PREPARE", "" if plan.prepare is None else "yes")
+    yield _array("GYM_PREPARE_ARGS", _prepare_arguments(plan))
+    yield _assign("GYM_COMMAND", plan.command or "")
+    yield _assign("GYM_POLICY", "" if policy is None else str(policy))
+    yield _assign("GYM_POLICY_HOST", plan.policy_host)
+    wired: dict[str, Any] = {}
+    if policy is not None:
+        model = plan.services[policy].model_name
+        wired = {"policy_model_name": model, "policy_service_name": plan.policy}
+    yield _array("GYM_POLICY_ARGS", override_tokens(wired))
+
+
+def _prepare_arguments(plan: JobPlan) -> list[str]:
+    config = [] if plan.run is None else ["--config", str(plan.job_dir / "run.yaml")]
+    return [*config, *override_tokens(plan.prepare or {})]
+
+
+def _otel_lines(otel: OtelPlan | None) -> Iterator[str]:
+    if otel is not None:
+        _check_variable(otel.token_env, "otel.token_env")
+    yield _assign("GYM_OTEL_BINARY", otel.binary if otel else "")
+    yield _assign("GYM_OTEL_TOKEN_ENV", otel.token_env if otel else "")
+    yield _assign("GYM_OTEL_TIMEOUT", str(otel.health_check_timeout_seconds) if otel else "")
+    yield _assign("GYM_OTEL_PAUSE", str(_last_scrape_pause(otel.config)) if otel else "")
+
+
+def _last_scrape_pause(config: Mapping[str, Any]) -> int:
+    """Seconds after the driver's end until everything has been scraped once more: one interval, bounded."""
+    prometheus = config.get("receivers", {}).get("prometheus", {})
+    jobs = prometheus.get("config", {}).get("scrape_configs", [])
+    intervals = [int(match[1]) for job in jobs if (match := re.fullmatch(r"(\d+)s", job["scrape_interval"]))]
+    return min(max(intervals, default=0) + 1, _LONGEST_LAST_SCRAPE)
+
+
+def _service_lines(index: int, service: ServicePlan) -> Iterator[str]:
+    prefix = f"GYM_SERVICE_{index}"
+    yield _array(f"{prefix}_ENV", _environment(service.env.items(), f"services.{service.name}.env"))
+    yield _array(f"{prefix}_ARGV", service.argv or [])
+    yield _assign(f"{prefix}_SHELL", service.shell or "")
+    yield _assign(f"{prefix}_PRE", service.pre_command)
+
+
+def _environment(entries: Iterable[tuple[str, Reference]], where: str) -> list[str]:
+    """Triples of key, kind and text, as ``gym_export`` of the shell reads them."""
+    kinds = {"lit": "lit", "host": "secret", "runtime": "runtime"}
+    words: list[str] = []
+    for key, reference in entries:
+        _check_variable(key, where)
+        words += [key, kinds[reference.kind], reference.text]
+    return words
+
+
+def _check_variable(name: str, where: str) -> None:
+    if not re.fullmatch(VARIABLE, name):
+        raise ConfigError(f"{where}: {name!r} cannot be the name of an environment variable")
+
+
+def _assign(name: str, value: str) -> str:
+    return f"{name}={quote(value)}"
+
+
+def _array(name: str, values: Sequence[str]) -> str:
+    if not values:
+        return f"{name}=()"
+    return "\n".join([f"{name}=(", *(f"  {quote(value)}" for value in values), ")"])
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
+
+
+def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _texts(values: object) -> Iterator[str]:
+    if isinstance(values, str):
+        yield values
+    elif isinstance(values, Mapping):
+        for value in values.values():
+            yield from _texts(value)
+    elif isinstance(values, list | tuple):
+        for value in values:
+            yield from _texts(value)

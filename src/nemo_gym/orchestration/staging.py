@@ -1,0 +1,70 @@
+"""Writing a run directory: everything a job needs, before it is queued. Nothing that exists is touched."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import nemo_gym
+from nemo_gym.errors import GymError
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration import otel, resolve, script
+from nemo_gym.orchestration.plan import JobPlan, Submission
+from nemo_runs import files
+
+_FOLDER = 0o755
+_SCRIPT = 0o600
+_READABLE = 0o644
+
+
+def stage(submission: Submission, *, scheduler: str = "local") -> None:
+    """Write the run directory of a submission with one folder a benchmark.
+
+    Folders are 0755 and files 0644, ``job.sh`` alone is 0600. Raises `FileExistsError` when the run directory
+    is there already (it is left as it is), and `GymError` when something cannot be written.
+    """
+    scripts = [script.render_job(plan, redacted=False, scheduler=scheduler) for plan in submission.jobs]
+    try:
+        submission.run_dir.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(submission.run_dir)
+        for plan, text in zip(submission.jobs, scripts, strict=True):
+            _stage_job(plan, text, scheduler)
+        files.sync_folder(submission.run_dir)
+    except FileExistsError:
+        raise
+    except OSError as error:
+        where = error.filename or submission.run_dir
+        raise GymError(f"{where} cannot be written: {error.strerror}; check job.output_path") from error
+
+
+def _stage_job(plan: JobPlan, text: str, scheduler: str) -> None:
+    paths = JobPaths(plan.job_dir)
+    links = plan.job_dir / "links"
+    for folder in (plan.job_dir, paths.logs, paths.artifacts, paths.config, paths.shell, links):
+        _make_folder(folder)
+    for part in [*script.SHELL_PARTS, f"scheduler_{scheduler}"]:
+        source = Path(nemo_gym.__file__).parent / "shell" / f"{part}.sh"
+        files.create_file(paths.shell / source.name, source.read_bytes(), mode=_READABLE)
+    for source, name in _config_copies(plan.config_files):
+        shutil.copyfile(source, paths.config / name)
+        (paths.config / name).chmod(_READABLE)
+    if plan.run is not None:
+        files.create_file(paths.run_config, resolve.to_yaml(plan.run).encode(), mode=_READABLE)
+    if plan.otel is not None:
+        _make_folder(paths.otel)
+        config = otel.collector_text(plan.otel.config)
+        files.create_file(paths.otel / "collector.yaml", config, mode=_READABLE)
+    files.create_file(paths.script, text.encode("utf-8", "surrogateescape"), mode=_SCRIPT)
+    files.sync_folder(plan.job_dir)
+
+
+def _make_folder(folder: Path) -> None:
+    folder.mkdir()
+    folder.chmod(_FOLDER)
+
+
+def _config_copies(sources: list[Path]) -> Iterator[tuple[Path, str]]:
+    """Each file with the name of its copy: numbered, since files of different folders share names."""
+    for number, source in enumerate(sources, start=1):
+        yield source, f"{number:02}-{source.name}"

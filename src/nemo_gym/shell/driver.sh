@@ -1,0 +1,120 @@
+# shellcheck shell=bash
+# The driver: `gym eval prepare` when asked, then `gym eval run` or the user's command, watched until it ends.
+
+gym_prepare() {
+  [[ -n $GYM_PREPARE ]] || return 0
+  gym_event prepare_started
+  gym_watch prepare gym_become_prepare
+  if ((gym_status == 0)); then
+    gym_status=1
+    return 0
+  fi
+  [[ -n $gym_asked ]] || gym_fail "prepare ended with exit status $gym_status; see logs/prepare-$gym_job_id.log"
+  return 1
+}
+
+gym_become_prepare() {
+  gym_driver_environment prepare
+  gym_run_step prepare "$GYM_PROGRAM" eval prepare "${GYM_PREPARE_ARGS[@]}"
+}
+
+gym_drive() {
+  gym_event driver_started
+  if [[ -n $GYM_COMMAND ]]; then
+    gym_watch command gym_become_command
+  else
+    gym_watch run gym_become_run
+  fi
+  gym_event driver_ended status "$gym_status"
+  [[ -n $gym_dead ]] || gym_outcome=ended
+}
+
+gym_become_run() {
+  local -a _policy=()
+  gym_driver_environment driver
+  if [[ -n $GYM_POLICY ]]; then
+    _policy=("+policy_base_url=\"$NEMO_GYM_POLICY_BASE_URL\"" "${GYM_POLICY_ARGS[@]}")
+  fi
+  # Ignored until the program handles it: an early signal must not kill an interpreter that is still importing.
+  trap '' USR1
+  gym_run_step driver "$GYM_PROGRAM" eval run --config "$GYM_JOB_DIR/run.yaml" "${_policy[@]}"
+}
+
+gym_become_command() {
+  gym_driver_environment driver
+  gym_run_step driver bash -c "set -euo pipefail"$'\n'"$GYM_COMMAND" driver
+}
+
+gym_driver_environment() {
+  gym_child "$1"
+  export NEMO_GYM_DRAIN_FILE="$gym_link/drain" NEMO_GYM_CHAIN="$GYM_JOB/$GYM_BENCHMARK"
+  export NEMO_GYM_JOB_ID="$gym_job_id" NEMO_GYM_RESTART="$gym_restart" NEMO_GYM_BENCH_DIR="$GYM_JOB_DIR"
+  if [[ -n $GYM_POLICY ]]; then
+    export NEMO_GYM_POLICY_BASE_URL="http://$GYM_POLICY_HOST:${gym_service_ports[GYM_POLICY]-}/v1"
+    export NEMO_GYM_POLICY_MODEL_NAME="${GYM_SERVICE_MODELS[GYM_POLICY]}" NEMO_GYM_POLICY_API_KEY="$gym_key"
+  fi
+  if [[ -n $gym_otel_pid ]]; then
+    export NEMO_GYM_OTEL_ENABLED=1 NEMO_GYM_OTEL_RUN_ID="$GYM_JOB" OTEL_EXPORTER_OTLP_PROTOCOL=grpc
+    export OTEL_EXPORTER_OTLP_ENDPOINT="http://127.0.0.1:$gym_otel_port"
+  fi
+  gym_export driver "${GYM_DRIVER_ENV[@]}" || exit 1
+}
+
+# gym_watch KIND FUNCTION: runs a step to its end. Passes on what is asked of the job; when a service dies, tells the
+# step, gives it time to finish what it has in flight, then ends it. Sets gym_status.
+gym_watch() {
+  local _kind=$1 _told='' _until='' _log=logs/driver-$gym_job_id.log _pid
+  [[ $_kind != prepare ]] || _log=logs/prepare-$gym_job_id.log
+  set -m
+  ("$2") >"$_log" 2>&1 </dev/null &
+  _pid=$!
+  set +m
+  gym_step_pids+=("$_pid")
+  while gym_alive "$_pid"; do
+    if [[ -z $gym_asked && -z $gym_dead ]]; then
+      gym_notice_death "$_kind" "$_pid"
+      [[ -z $gym_dead ]] || _until=$((SECONDS + NEMO_GYM_DRAIN_SECONDS))
+    fi
+    if [[ -n $gym_asked && $_told != "$gym_asked" && -z $gym_dead ]]; then
+      _told=$gym_asked
+      gym_pass_on "$_kind" "$_pid"
+    fi
+    if [[ -n $_until ]] && { ((SECONDS >= _until)) || [[ $gym_asked == stop ]]; }; then
+      gym_end_step "$_pid"
+    fi
+    gym_tick
+  done
+  wait "$_pid" 2>/dev/null
+  gym_status=$?
+}
+
+# gym_notice_death KIND PID: a service that ended while nobody asked for a stop ends the job, the driver told first.
+gym_notice_death() {
+  gym_find_dead
+  [[ -n $gym_dead ]] || return 0
+  # A scheduler that stops a job signals all its steps at once: the sign of it may be a moment behind.
+  local moment
+  for moment in 1 2 3 4 5; do
+    gym_tick
+    if [[ -n $gym_asked ]]; then
+      gym_dead=''
+      return 0
+    fi
+  done
+  : "$moment"
+  gym_tell_death "while the driver ran"
+  gym_put "$gym_link/drain" "service_died"
+  [[ $1 != run ]] || kill -s USR1 "$2" 2>/dev/null
+}
+
+# gym_pass_on KIND PID: a drain is a nudge for the collector alone (a command reads the drain file), a stop is SIGTERM.
+gym_pass_on() {
+  gym_event stop_asked asked "$gym_asked"
+  if [[ $gym_asked == drain ]]; then
+    [[ $1 != run ]] || kill -s USR1 "$2" 2>/dev/null
+  elif [[ $1 == run ]]; then
+    kill -s TERM "$2" 2>/dev/null
+  else
+    gym_signal_step TERM "$2"
+  fi
+}

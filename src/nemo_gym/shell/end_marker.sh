@@ -1,0 +1,56 @@
+# shellcheck shell=bash
+# The job from its first line to its last word.
+
+gym_main() {
+  gym_identify
+  gym_make_key
+  gym_take_token
+  mkdir -p -- "$gym_link"
+  local now
+  printf -v now '%(%s)T' -1
+  gym_put "$gym_link/started" "$now"
+  gym_event job_started gym "$("$GYM_PROGRAM" --version 2>/dev/null)"
+  gym_work
+  gym_stop_services
+  gym_stop_collector
+  gym_end
+}
+
+gym_work() {
+  gym_prepare && gym_choose_ports && gym_start_collector || return
+  gym_start_services
+  gym_await_services || return
+  if [[ -z $gym_asked ]]; then
+    gym_drive
+    gym_last_scrape
+  fi
+}
+
+# The end marker: what happened, the exit status and who asked, then a sentence. The exit status is the driver's.
+gym_end() {
+  local who=none
+  if [[ -n $gym_asked ]]; then
+    # Whoever asked said so in the drain file; a bare signal did not.
+    who=signal
+    { read -r who <"$gym_link/drain"; } 2>/dev/null || :
+  fi
+  if [[ -n $gym_dead ]]; then
+    gym_status=1
+  elif [[ -n $gym_asked && $gym_outcome == failed ]]; then
+    gym_status=75
+    gym_fail "asked to stop ($who) before the driver had started"
+  elif [[ -n $gym_asked && $gym_status == 75 ]]; then
+    gym_fail "asked to stop ($who); the driver saved what was done and left with work to do (exit status 75)"
+  elif ((gym_status != 0)); then
+    gym_reason=${gym_reason:-"the driver ended with exit status $gym_status; see $GYM_JOB_DIR/logs/driver-$gym_job_id.log"}
+  fi
+  if [[ $gym_outcome != service_died ]]; then
+    case $gym_asked in
+      drain) gym_outcome=drained ;;
+      stop) gym_outcome=stopped ;;
+    esac
+  fi
+  gym_put "$gym_link/end" "$gym_outcome $gym_status $who"$'\n'"$gym_reason"
+  gym_event job_ended outcome "$gym_outcome" status "$gym_status" asked "$who"
+  exit "$gym_status"
+}

@@ -1,0 +1,132 @@
+# shellcheck shell=bash
+# What every part of a job script uses: messages, events, environments, waiting, and what was asked of the job.
+# Read by job.sh after its assignments (GYM_…) and its traps, which set gym_asked to `drain` or `stop`.
+# Needs bash 4.4. Locals begin with an underscore where a step's environment is put together below them: a local of
+# the same name would hide what is exported. There is no `set -e`: each step's failure is told in a sentence and remembered in gym_status.
+
+set -u
+: "${gym_asked:=}"      # what a signal or the drain file asked: nothing, drain, stop
+gym_status=1            # what the job will exit with
+gym_outcome=failed      # one word for the end marker
+gym_reason=''           # one sentence for a person
+gym_dead=''             # number of the service that died
+gym_tick_fd=''
+
+# How long a driver may take to finish what it has in flight after one of its services died, in seconds.
+: "${NEMO_GYM_DRAIN_SECONDS:=30}"
+# How long a step may take to end after SIGTERM before it is killed, in seconds.
+: "${NEMO_GYM_STOP_SECONDS:=10}"
+
+gym_say() {
+  printf 'gym job: %s\n' "$*" >&2
+}
+
+# Remember why the job fails, and say it. The first reason stays: what follows is a consequence of it.
+gym_fail() {
+  gym_say "$*"
+  gym_reason=${gym_reason:-$*}
+}
+
+# gym_quote TEXT: sets gym_quoted to TEXT as a JSON string.
+gym_quote() {
+  local text=$1
+  text=${text//\\/\\\\}
+  text=${text//\"/\\\"}
+  text=${text//$'\n'/\\n}
+  text=${text//$'\t'/\\t}
+  text=${text//[[:cntrl:]]/?}
+  gym_quoted="\"$text\""
+}
+
+# gym_event NAME [KEY VALUE]…: one JSON line, written at once, at the end of the benchmark's event journal.
+# The values of status, port and pid are numbers, all others strings.
+gym_event() {
+  local name=$1 at line now=${EPOCHREALTIME-}
+  shift
+  # Milliseconds where bash can tell them (5.0 and later).
+  now=${now/,/.}
+  now=${now:--1.000000}
+  TZ=UTC printf -v at '%(%Y-%m-%dT%H:%M:%S)T' "${now%.*}"
+  now=${now#*.}
+  at+=.${now:0:3}Z
+  gym_quote "$gym_job_id"
+  line="{\"at\":\"$at\",\"event\":\"$name\",\"job_id\":$gym_quoted,\"restart\":$gym_restart"
+  while (($#)); do
+    if [[ $1 == status || $1 == port || $1 == pid ]]; then
+      gym_quoted=$2
+    else
+      gym_quote "$2"
+    fi
+    line+=",\"$1\":$gym_quoted"
+    shift 2
+  done
+  printf '%s}\n' "$line" >>.gym_events.jsonl
+}
+
+# gym_put FILE TEXT: FILE is there with all of TEXT or not at all.
+gym_put() {
+  printf '%s\n' "$2" >"$1.new" && mv -f -- "$1.new" "$1"
+}
+
+# gym_export WHERE [KEY KIND TEXT]…: puts an environment together. KIND is `lit` (TEXT is the value), `secret`
+# (TEXT names one of this script's GYM_SECRET_… assignments) or `runtime` (TEXT names a variable of this machine).
+gym_export() {
+  local gym_where=$1 gym_name
+  shift
+  while (($#)); do
+    gym_name=$3
+    if [[ $2 == secret ]]; then
+      gym_name="GYM_SECRET_$3"
+    elif [[ $2 == runtime && ! -v $3 ]]; then
+      gym_say "$gym_where: env.$1 is runtime:$3, but $3 is not set on this machine"
+      return 1
+    fi
+    if [[ $2 == lit ]]; then
+      declare -gx "$1=$3"
+    else
+      declare -gx "$1=${!gym_name}"
+    fi
+    shift 3
+  done
+}
+
+# A pause of a fifth of a second without starting a process; a signal ends it. Ends the job when nobody keeps it.
+gym_tick() {
+  if [[ -z $gym_tick_fd ]]; then
+    exec {gym_tick_fd}<> <(:)
+  fi
+  read -r -t 0.2 -u "$gym_tick_fd"
+  gym_still_kept || gym_abandon
+  # The drain file is the truth; a signal is a nudge that can be lost.
+  if [[ -z $gym_asked && -z $gym_dead && -e $gym_link/drain ]]; then
+    gym_asked=drain
+  fi
+}
+
+gym_alive() {
+  kill -0 "$1" 2>/dev/null
+}
+
+# Called first in every child: what it must not inherit.
+gym_child() {
+  if [[ -n $gym_tick_fd ]]; then
+    exec {gym_tick_fd}>&-
+  fi
+  export NEMO_GYM_STEP="$gym_run/$1"
+}
+
+# gym_end_step PID: SIGTERM to the step's process group, SIGKILL to what is left of it after the grace.
+gym_end_step() {
+  local pid=$1 until
+  gym_signal_step TERM "$pid"
+  until=$((SECONDS + NEMO_GYM_STOP_SECONDS))
+  while kill -0 -- "-$pid" 2>/dev/null && ((SECONDS < until)); do
+    gym_tick
+  done
+  gym_signal_step KILL "$pid"
+  wait "$pid" 2>/dev/null
+}
+
+gym_signal_step() {
+  kill -s "$1" -- "-$2" 2>/dev/null
+}

@@ -1,0 +1,61 @@
+"""The program `gym` with a driver that does as the test says; everything but `gym eval` is the real program.
+
+What `gym eval run` does stands in the variable DRIVER, a word each: ask (one answer of the policy model, written to
+artifacts/answer.json), sleep=SECONDS, until-drained (ends 75 a moment after it was told), deaf (ignores signals),
+exit=N, show (writes its arguments and what it was told to artifacts/driver.json).
+"""
+
+import json
+import os
+import signal
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+asked = []
+for number in (signal.SIGTERM, signal.SIGUSR1):
+    signal.signal(number, lambda received, _frame: asked.append(signal.Signals(received).name))
+
+if sys.argv[1:2] != ["eval"]:
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_DFL)
+    from nemo_gym.cli.main import main
+
+    main()
+
+print("driver output", flush=True)
+here = Path(os.environ["NEMO_GYM_BENCH_DIR"], "artifacts")
+drain = Path(os.environ["NEMO_GYM_DRAIN_FILE"])
+status = 0
+for word in os.environ.get("DRIVER", "").split():
+    action, _, value = word.partition("=")
+    if action == "ask":
+        url = os.environ["NEMO_GYM_POLICY_BASE_URL"] + "/chat/completions"
+        body = json.dumps({"model": os.environ["NEMO_GYM_POLICY_MODEL_NAME"], "messages": []}).encode()
+        key = os.environ["NEMO_GYM_POLICY_API_KEY"]
+        request = urllib.request.Request(url, body, {"Authorization": f"Bearer {key}"})
+        with urllib.request.urlopen(request, timeout=10) as response:
+            (here / "answer.json").write_bytes(response.read())
+    elif action == "sleep":
+        end = time.monotonic() + float(value)
+        while time.monotonic() < end and not asked:
+            time.sleep(0.05)
+    elif action == "until-drained":
+        while not asked and not drain.exists():
+            time.sleep(0.05)
+        time.sleep(0.3)
+        status = 75
+    elif action == "deaf":
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, signal.SIG_IGN)
+        time.sleep(600)
+    elif action == "exit":
+        status = int(value)
+    elif action == "show":
+        names = ("NEMO_GYM_CHAIN", "NEMO_GYM_JOB_ID", "NEMO_GYM_RESTART", "SHOWN")
+        told = {"asked": asked, "drain": drain.read_text() if drain.exists() else None}
+        shown = {name: os.environ.get(name) for name in names}
+        keys = [name for name in os.environ if name.endswith(("TOKEN", "SECRET"))]
+        (here / "driver.json").write_text(json.dumps({"argv": sys.argv[1:], "env": shown, "keys": sorted(keys), **told}))
+sys.exit(status)

@@ -1,0 +1,65 @@
+"""A small OpenAI-compatible server in place of a model server: serve.py PORT MODEL [OPTION…].
+
+Options: die-after=SECONDS, status=N (its exit status then), grandchild=FILE (leaves a process that left its session and
+its parent; its number goes to FILE), deaf (ignores SIGTERM), key (refuses requests without the service's API key).
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+port, model, *words = sys.argv[1:]
+options = dict(word.partition("=")[::2] for word in words)
+KEY = f"Bearer {os.environ.get('NEMO_GYM_SERVICE_API_KEY')}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def answer(self, value, status=200):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def allowed(self):
+        if "key" in options and self.headers["Authorization"] != KEY:
+            self.answer({"error": {"message": "no key"}}, 401)
+            return False
+        return True
+
+    def do_GET(self):
+        if self.path == "/health":
+            self.answer({"status": "ok"})
+        elif self.allowed():
+            self.answer({"object": "list", "data": [{"id": model, "object": "model"}]})
+
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.allowed():
+            message = {"role": "assistant", "content": "12"}
+            choice = {"index": 0, "message": message, "finish_reason": "stop"}
+            usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
+            self.answer({"id": "x", "object": "chat.completion", "model": asked["model"], "choices": [choice], "usage": usage})
+
+    def log_message(self, *args):
+        pass
+
+
+if "deaf" in options:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+if "grandchild" in options:
+    lines = "import os, time\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n"
+    lines += f"open({options['grandchild']!r}, 'w').write(str(os.getpid()))\ntime.sleep(600)"
+    subprocess.run([sys.executable, "-S", "-c", lines], check=True)
+if "die-after" in options:
+    end = threading.Timer(float(options["die-after"]), lambda: os._exit(int(options.get("status", 1))))
+    end.start()
+print(f"serving {model} on {port}", flush=True)
+ThreadingHTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
