@@ -163,9 +163,9 @@ def compare_outputs(a: RolloutPaths, b: RolloutPaths, name: str | None = None) -
 def pair(means: list[tuple[float, float]]) -> Paired:
     """The mean of the differences over tasks, each task counting once.
 
-    ``d ± t(n - 1) · s / sqrt(n)`` with the sample deviation ``s`` of the differences. When all differences are
-    equal that would claim certainty: then the reach is the Wilson bound for a share of 0 in ``n`` tasks, which is
-    how many tasks could still behave otherwise. Cut to [-1, 1].
+    ``d ± t(n - 1) · s / sqrt(n)`` with the sample deviation ``s`` of the differences. When all differences
+    are equal that would claim certainty: then the reach is the Wilson bound for a share of 0 in ``n`` tasks,
+    which is how many tasks could still behave otherwise. Cut to [-1, 1].
     """
     deltas = [y - x for x, y in means]
     count, centre, spread = len(deltas), mean(deltas), sample_std(deltas)

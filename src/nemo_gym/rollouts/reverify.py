@@ -1,17 +1,19 @@
 """Grading stored answers again, after a verifier changed: no model is asked anything.
 
-The rows hold everything that grading needs (task and answer), so neither data set nor endpoint is touched. The new
-rows are written whole before anything is replaced; replaced rows stay beside as ``<name>.superseded-reverify``.
+The rows hold everything that grading needs (task and answer), so neither data set nor endpoint is touched.
+The new rows are written whole before anything is replaced; replaced rows stay beside as
+``<name>.superseded-reverify``.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -84,10 +86,10 @@ def reverify(
 ) -> Reverified:
     """Grade every row of ``paths.output`` with the verifier of ``config.benchmark``.
 
-    In place, or into a new ``output`` with its own manifest, inputs and failures. Refused when the benchmark's
-    prompt or agent is another one than what the answers came from (`ResumeRefusedError` with the differences),
-    when a row is damaged (`DataError` with its line) and while a collector is at work (`BusyError`). When the
-    verifier fails on one row nothing is replaced.
+    In place, or into a new ``output`` with its own manifest, inputs and failures. Refused when the prompt or
+    agent of the benchmark is not the one that the answers came from (`ResumeRefusedError` with the
+    differences), when a row is damaged (`DataError` with its line) and while a collector is at work
+    (`BusyError`). When the verifier fails on one row nothing is replaced.
     """
     known = manifest.load_manifest(paths.manifest)
     if known is None:
@@ -109,11 +111,6 @@ def reverify(
             target, num_tasks=known.num_tasks, num_repeats=known.num_repeats, run=run
         )
     return Reverified(target.output, superseded, grades, summary)
-
-
-def regraded(row: Row, task: Task, verdict_fields: Row, reward: float, answer: str | None) -> Row:
-    """A stored row with another verdict; fields that only the old verdict set stay as they are."""
-    return {**row, **verdict_fields, "reward": reward, "extracted_answer": answer}
 
 
 def _scoring(known: manifest.Manifest, config: RunConfig) -> dict[str, Any]:
@@ -181,21 +178,18 @@ async def _grade(row: Row, task: Task, verifier: Verifier, source: frozenset[str
         raise DataError(f"{where}: {error}") from error
     except Exception as error:  # foreign code: a verifier may raise anything
         raise DataError(f"{where}: the verifier failed: {type(error).__name__}: {error}") from error
-    return regraded(row, task, verdict.fields, reward, verdict.extracted_answer)
+    # a field that only the old verdict set cannot be told from the agent's own: it stays
+    return {**row, **verdict.fields, "reward": reward, "extracted_answer": verdict.extracted_answer}
 
 
-class _owned:  # noqa: N801 - used like a function
+@contextlib.contextmanager
+def _owned(paths: RolloutPaths) -> Iterator[None]:
     """Hold the output's claim; nobody collects into it meanwhile."""
-
-    def __init__(self, paths: RolloutPaths) -> None:
-        self._paths = paths
-
-    def __enter__(self) -> None:
-        claimant = lock.Claimant.of({}, os.environ)
-        self._claim = lock.acquire(self._paths.lock, claimant, output=self._paths.output)
-
-    def __exit__(self, *_: object) -> None:
-        self._claim.release()
+    claim = lock.acquire(paths.lock, lock.Claimant.of({}, os.environ), output=paths.output)
+    try:
+        yield
+    finally:
+        claim.release()
 
 
 def _new_output(paths: RolloutPaths, output: Path) -> RolloutPaths:
