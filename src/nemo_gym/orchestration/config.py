@@ -8,10 +8,11 @@ written (``host:VAR``), so a dump never holds a secret that was referred to.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from nemo_runs.durations import parse_duration
 from nemo_runs.errors import RunsError
@@ -86,6 +87,7 @@ class HealthCheck(Section):
 class Service(Section):
     """What every type of service takes."""
 
+    type: str
     container: str | None = None
     placement: str | None = None
     """Name of the compute entry; the only one unless given."""
@@ -128,12 +130,26 @@ class CommandService(Service):
     """The name that its ``/v1/models`` shows."""
 
 
-ServiceConfig = Annotated[VllmService | CommandService, Field(discriminator="type")]
+def _service_type(value: Any) -> str | None:
+    """The tag of a service: no key of any service, so that a message's path cannot take one for the other."""
+    found = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
+    return f"<{found}>" if found in ("vllm", "command") else None
+
+
+ServiceConfig = Annotated[
+    Annotated[VllmService, Tag("<vllm>")] | Annotated[CommandService, Tag("<command>")],
+    Discriminator(
+        _service_type,
+        custom_error_type="service_type",
+        custom_error_message="type must be vllm or command",
+    ),
+]
 
 
 class Compute(Section):
     """What every type of compute takes."""
 
+    type: str
     walltime: Duration = None
     """Limit of each job; none unless given."""
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nemo_gym.errors import DataError
-from nemo_gym.job_paths import JobPaths, RolloutPaths
+from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.record_files import Say
 
@@ -28,7 +28,7 @@ class BenchmarkResult:
     gym_job_id: str
     benchmark: str
     status: Status
-    """``complete``: all that was expected is measured. ``unfinished``: at work, or ended without a summary."""
+    """``complete``: all that was expected is measured; ``unfinished``: at work, or no summary."""
     score: float | None = None
     """Mean reward over the measured rollouts, in [0, 1]."""
     low: float | None = None
@@ -70,13 +70,13 @@ def _result(gym_job_id: str, entry: BenchmarkEntry, say: Say) -> BenchmarkResult
     if entry.job_id is None:
         return BenchmarkResult(**known, status="not queued", detail=entry.error or "")
     try:
-        return BenchmarkResult(**known, **_read(JobPaths(Path(entry.job_dir))))
+        return BenchmarkResult(**known, **_read(JobPaths(Path(entry.job_dir)), entry.job_id))
     except (DataError, OSError) as error:
         say(f"{entry.benchmark} of {gym_job_id}: {error}")
         return BenchmarkResult(**known, status="no results", detail="its files cannot be read")
 
 
-def _read(paths: JobPaths) -> dict[str, Any]:
+def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
     from nemo_gym.rollouts.manifest import load_manifest
     from nemo_gym.rollouts.summary import load_summary
 
@@ -84,11 +84,12 @@ def _read(paths: JobPaths) -> dict[str, Any]:
         return {"status": "no results", "detail": f"there is no folder {paths.job_dir} on this machine"}
     manifest = load_manifest(paths.rollouts.manifest)
     model = _model(manifest.model, manifest.generation) if manifest is not None else None
-    progress = _progress(paths.rollouts)
+    progress = _json(paths.rollouts.progress)
     summary = load_summary(paths.rollouts)
-    at_work = progress.get("state") in ("running", "draining")
+    ended = _ended(paths, job_id)
+    at_work = progress.get("state") in ("running", "draining") and not ended
     if summary is None or at_work:
-        return {**_unfinished(progress, started=manifest is not None), "model": model}
+        return {**_unfinished(progress, ended, started=manifest is not None), "model": model}
     coverage, score = summary.coverage, summary.score
     whole = coverage.expected == coverage.measured + coverage.masked
     return {
@@ -107,23 +108,34 @@ def _read(paths: JobPaths) -> dict[str, Any]:
     }
 
 
-def _unfinished(progress: Mapping[str, Any], *, started: bool) -> dict[str, Any]:
+def _ended(paths: JobPaths, job_id: str) -> str:
+    """How the job ended, as its supervisor wrote it; empty while it has not, or where nobody saw it."""
+    found = _json(paths.link(job_id).exit)
+    if not found.get("state"):
+        return ""
+    reason = f", {found['reason']}" if found.get("reason") else ""
+    return f"{found['state']} (exit status {found.get('exit_status')}{reason})"
+
+
+def _unfinished(progress: Mapping[str, Any], ended: str, *, started: bool) -> dict[str, Any]:
     done, expected = progress.get("done"), progress.get("expected")
     if not isinstance(done, int) or not isinstance(expected, int):
-        detail = "started, nothing recorded yet" if started else "nothing recorded yet"
+        detail = f"its job ended without results: {ended}" if ended else "nothing recorded yet"
         return {"status": "unfinished" if started else "no results", "detail": detail}
+    now = f"its job ended: {ended}" if ended else progress.get("state", "unknown")
     return {
         "status": "unfinished",
         "expected": expected,
         "measured": done,
         "coverage": done / expected if expected else None,
-        "detail": f"{done:,} of {expected:,} rollouts so far ({progress.get('state', 'unknown')})",
+        "detail": f"{done:,} of {expected:,} rollouts so far; {now}",
     }
 
 
-def _progress(paths: RolloutPaths) -> Mapping[str, Any]:
+def _json(path: Path) -> Mapping[str, Any]:
+    """A small file that others replace as a whole; an empty mapping where there is none."""
     try:
-        found = json.loads(paths.progress.read_bytes())
+        found = json.loads(path.read_bytes())
     except (FileNotFoundError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

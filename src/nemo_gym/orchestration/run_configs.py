@@ -24,7 +24,7 @@ class BenchmarkRun:
     run: dict[str, Any] | None
     """Content of ``run.yaml`` but for the output, or ``None`` when a command runs."""
     prepare: dict[str, Any] | None
-    """Overrides for ``gym eval prepare``: over ``run`` where there is one; ``None`` when nothing was asked."""
+    """Overrides for ``gym eval prepare``, over ``run`` where there is one; ``None``: not asked for."""
     files: list[Path] = field(default_factory=list)
     """Every configuration file that was read."""
 
