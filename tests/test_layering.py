@@ -42,7 +42,7 @@ def module_name(path: Path) -> str:
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """Line and full name of all that a module imports, inside functions too; relative imports made absolute."""
+    """Line and full name of all that a module imports, inside functions too, made absolute."""
     own = module_name(path).split(".")
     for node in ast.walk(ast.parse(path.read_bytes())):
         if isinstance(node, ast.Import):

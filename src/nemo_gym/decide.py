@@ -2,8 +2,8 @@
 
 Witnesses lie in known ways, so they are heard in a fixed order: proof of completeness (identities, never an
 exit status), a cancellation (ours or the scheduler's), a drain that our own early signal asked for or
-"nothing left to retry", the scheduler's other states, and at last "nobody saw it". ``scancel`` makes a driver drain as
-well, so a marker alone never outweighs CANCELLED.
+"nothing left to retry", the scheduler's other states, and at last "nobody saw it". ``scancel`` makes a
+driver drain as well, so a marker alone never outweighs CANCELLED.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Bud
 
 
 def _ran_out_of_time(predecessor: Predecessor) -> bool:
-    """Whether the walltime cap applies: after a time limit, a drain ahead of it, preemption, a failed node."""
+    """Whether the walltime cap applies: after a time limit or a drain before it, preemption, a lost node."""
     marker, scheduler = predecessor.marker, _scheduler(predecessor)
     if scheduler and scheduler.meaning is Meaning.INFRASTRUCTURE:
         return True

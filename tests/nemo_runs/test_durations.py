@@ -1,0 +1,106 @@
+"""Durations as people write them."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from nemo_runs.durations import DurationError, format_duration, parse_duration
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("30", 1800),
+        ("90", 5400),
+        ("5000", 300_000),
+        (30, 1800),
+        (3599, 3599 * 60),
+        ("30:10", 1810),
+        ("90:59", 5459),
+        ("00:01", 1),
+        ("04:00:00", 14_400),
+        ("48:00:00", 172_800),
+        ("100:59:59", 363_599),
+        ("0-05", 18_000),
+        ("1-02:03", 93_780),
+        ("2-00:00:01", 172_801),
+        (" 10:00 ", 600),
+    ],
+)
+def test_every_form_is_read(value: object, seconds: int) -> None:
+    assert parse_duration(value, where="x") == seconds
+
+
+@pytest.mark.parametrize(
+    ("value", "meant"), [(172_800, "48:00:00"), (3600, "01:00:00"), (14_400, "04:00:00"), (5025, "01:23:45")]
+)
+def test_the_integer_that_yaml_makes_of_an_unquoted_clock_is_refused(value: int, meant: str) -> None:
+    with pytest.raises(DurationError, match=rf'^job\.walltime: .* quote it: "{meant}"'):
+        parse_duration(value, where="job.walltime")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        True,
+        False,
+        None,
+        1.5,
+        [],
+        {},
+        -5,
+        "",
+        "x",
+        "-5",
+        "1:2:3:4",
+        "1-",
+        "-1-2",
+        "1-2:3:4:5",
+        "10:75",
+        "1:75:00",
+        "1-1:60",
+        "1d",
+        "5m",
+        "UNLIMITED",
+        "٣",
+        "1_0",
+        "+5",
+        "9" * 5000,
+        "10 :00",
+        "00:00:00",
+        "0",
+        0,
+        "0-00",
+    ],
+)
+def test_anything_else_is_refused_with_its_place(value: object) -> None:
+    with pytest.raises(DurationError, match=r"^a\.b: "):
+        parse_duration(value, where="a.b")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0, "00:00:00"),
+        (59, "00:00:59"),
+        (86_399, "23:59:59"),
+        (86_400, "1-00:00:00"),
+        (1_000_000, "11-13:46:40"),
+    ],
+)
+def test_durations_are_written_as_slurm_writes_them(seconds: int, text: str) -> None:
+    assert format_duration(seconds) == text
+
+
+def test_what_is_written_is_read_back() -> None:
+    numbers = random.Random(7)
+    for _ in range(500):
+        seconds = numbers.randrange(1, 10**8)
+        assert parse_duration(format_duration(seconds), where="x") == seconds
+
+
+def test_a_negative_duration_is_not_written() -> None:
+    with pytest.raises(DurationError, match="negative"):
+        format_duration(-1)
