@@ -13,6 +13,8 @@ from typing import Any
 
 OPERATORS = ("+", "-", "*")
 LETTERS = "ABCDEFGHIJ"
+CHOSEN = [r"answer(?: is)?\s*:?\W*(?-i:([A-J]))\b", r"^\W*(?-i:([A-J]))\b"]
+"""How small models name their choice: "The correct answer is C: 12", or the letter first."""
 
 
 def prepare(
@@ -25,8 +27,8 @@ def prepare(
 ) -> None:
     """Write ``num_tasks`` questions with operands of ``digits`` digits, one JSON object a line.
 
-    ``operators`` are among ``+ - *``; a difference is never negative. With ``choices`` (2 to 10) each row also
-    has that many options, one of them right. A question comes twice only when all others were asked.
+    ``operators`` are among ``+ - *``; a difference is never negative. With ``choices`` (2 to 10) each row
+    also has that many options, one of them right. A question comes twice only when all others were asked.
     `ValueError` names the argument that is not right.
     """
     _check_number("num_tasks", num_tasks, 1, 10_000_000)
@@ -104,4 +106,5 @@ def _with_options(row: dict[str, Any], choices: int, rng: random.Random) -> dict
         "options": options,
         "expected_answer": LETTERS[numbers.index(right)],
         "uuid": row["uuid"],
+        "template_metadata": {"output_regex": CHOSEN},
     }
