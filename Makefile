@@ -1,7 +1,7 @@
 # Everything a person or an automatic run needs. Each target can be run again at any time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages lint types check test demo bench clean requirements
+.PHONY: help setup system-packages lint types check test demo bench clean requirements reference
 
 BIN := .venv/bin
 # Two workers: the machines this is sized for have two cores.
@@ -45,6 +45,9 @@ bench: setup
 
 requirements: setup
 	scripts/compile-requirements.sh
+
+reference: setup
+	$(BIN)/python scripts/write_reference.py
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -2,7 +2,7 @@
 # Run every measurement of bench/ and end with 1 if one of them is above its limit.
 # PYTHONDONTWRITEBYTECODE would make Python compile the program anew at every start.
 set -uo pipefail
-cd "$(dirname "$0")/.."
+cd "$(dirname "$0")/.." || exit 1
 unset PYTHONDONTWRITEBYTECODE
 
 status=0

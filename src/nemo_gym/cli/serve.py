@@ -15,10 +15,13 @@ from nemo_gym.serving import access, models
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port."
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--model-name", metavar="NAME", help="What clients call the model.  [default: its own name]")
+@click.option(
+    "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on."
+)
+@click.option("--model-name", metavar="NAME", help="What clients call the model, in place of its own name.")
 @click.option(
     "--context",
+    metavar="N",
     type=click.IntRange(64),
     default=2048,
     show_default=True,
@@ -31,7 +34,12 @@ from nemo_gym.serving import access, models
     show_default=True,
     help="Requests computed at one time.",
 )
-@click.option("--threads", type=click.IntRange(1, 512), help="CPU threads.  [default: the cores at hand]")
+@click.option(
+    "--threads",
+    metavar="N",
+    type=click.IntRange(1, 512),
+    help="CPU threads, in place of as many as there are cores.",
+)
 @click.pass_context
 def serve(
     ctx: click.Context,

@@ -1,0 +1,306 @@
+"""The documentation says what is true: links, commands, options, keys, statuses, files, and no addresses."""
+
+import ast
+import importlib.util
+import json
+import re
+import shlex
+import subprocess
+import types
+from pathlib import Path
+from typing import Annotated, Union, get_args, get_origin
+
+import click
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from nemo_gym import errors, job_paths
+from nemo_gym.cli.main import gym
+from nemo_gym.orchestration.config import SubmitConfig
+from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.rollouts.config import RunConfig
+from nemo_helix_plugin import errors as nemo_errors
+
+ROOT = Path(__file__).resolve().parent.parent
+REFERENCE = ROOT / "docs" / "reference"
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "CHANGELOG.md",
+    ROOT / "bench" / "README.md",
+    *sorted(ROOT.glob("docs/**/*.md")),
+]
+
+
+def identify(value):
+    return str(value.relative_to(ROOT)) if isinstance(value, Path) else None
+
+
+def headings(page):
+    """Anchors of a page, as web views of Markdown make them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def code_blocks(page, language):
+    return re.findall(
+        rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE
+    )
+
+
+@pytest.mark.parametrize("page", PAGES, ids=identify)
+def test_every_link_leads_somewhere(page):
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    dead = []
+    for target in re.findall(r"\[[^\]]*\]\(([^)\s]+)\)", text):
+        path, _, anchor = target.partition("#")
+        other = (page.parent / path).resolve() if path else page
+        if not other.exists() or (anchor and anchor not in headings(other)):
+            dead.append(target)
+    assert not dead
+
+
+def test_every_page_can_be_reached_from_the_first_one():
+    seen, ahead = set(), [ROOT / "README.md"]
+    while ahead:
+        page = ahead.pop()
+        if page in seen or page.suffix != ".md":
+            continue
+        seen.add(page)
+        links = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
+        ahead += [(page.parent / link).resolve() for link in links]
+    assert sorted(set(PAGES) - seen) == []
+
+
+# Commands
+
+
+def visible(group, words):
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if command is None or command.hidden:
+            continue
+        yield (*words, name), command
+        if isinstance(command, click.Group):
+            yield from visible(command, (*words, name))
+
+
+COMMANDS = {("gym",): gym} | dict(visible(gym, ("gym",)))
+
+
+def test_the_command_reference_is_what_the_programs_say():
+    spec = importlib.util.spec_from_file_location("write_reference", ROOT / "scripts" / "write_reference.py")
+    writer = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(writer)
+    assert writer.page() == writer.PAGE.read_text(encoding="utf-8"), "run `make reference` to write it anew"
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_every_command_and_every_option_is_documented_and_explained(words):
+    text = (REFERENCE / "commands.md").read_text(encoding="utf-8")
+    section = re.search(rf"^##+ `{' '.join(words)}`\n(.*?)(?=^##|\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    assert section
+    options = [p for p in COMMANDS[words].params if isinstance(p, click.Option) and not p.hidden]
+    assert [option.name for option in options if not option.help] == []
+    assert [name for option in options for name in option.opts if f"`{name}`" not in section[1]] == []
+
+
+def shown_commands():
+    for page in PAGES:
+        for block in code_blocks(page, "sh"):
+            for line in block.replace("\\\n", " ").splitlines():
+                if line.startswith("gym "):
+                    yield pytest.param(line.partition(" | ")[0], id=f"{identify(page)}: {line[:60]}")
+
+
+@pytest.mark.parametrize("line", list(shown_commands()))
+def test_every_command_line_shown_can_be_typed(line, tmp_path, monkeypatch):
+    words = shlex.split(line, comments=True)
+    command, typed = gym, ("gym",)
+    while isinstance(command, click.Group):
+        typed = (*typed, words[len(typed)])
+        command = COMMANDS[typed]
+    arguments = [word for word in words[len(typed) :] if word != "&"]
+    monkeypatch.chdir(tmp_path)
+    for path in (Path(word) for word in arguments if re.fullmatch(r"[\w./-]+/[\w.-]+", word)):
+        path.parent.mkdir(parents=True, exist_ok=True)  # some commands look whether their files are there
+        path.touch()
+    command.make_context(words[len(typed) - 1], arguments)  # raises what a person would be told
+
+
+# Configuration
+
+
+def below(annotation):
+    """Pairs of (path between, model) inside a type."""
+    origin, args = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return below(args[0])
+    if origin in (Union, types.UnionType):
+        return [pair for arm in args for pair in below(arm)]
+    if origin is dict:
+        return [("<name>.", model) for _, model in below(args[1])]
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [("", annotation)]
+    return []
+
+
+def keys(model, prefix=""):
+    """Dotted path of every key -> its field."""
+    found = {}
+    for name, field in model.model_fields.items():
+        found[prefix + name] = field
+        for between, inner in below(field.annotation):
+            found |= keys(inner, f"{prefix}{name}.{between}")
+    return found
+
+
+def documented(page):
+    """Dotted path -> what the column Default says."""
+    rows = re.findall(
+        r"^\| `([^`]+)` \| ([^|]+) \|", (REFERENCE / page).read_text(encoding="utf-8"), re.MULTILINE
+    )
+    return {path: default.strip().strip("`") for path, default in rows}
+
+
+@pytest.mark.parametrize(
+    ("page", "model"), [("run-config.md", RunConfig), ("submit-config.md", SubmitConfig)]
+)
+def test_every_configuration_key_is_documented_with_its_default_and_no_other(page, model):
+    wanted = {}
+    for path, field in keys(model).items():
+        default = None if field.is_required() else field.get_default(call_default_factory=True)
+        if isinstance(default, BaseModel):
+            default = {}
+        wanted[path] = "required" if field.is_required() else yaml_text(default)
+    assert documented(page) == wanted
+
+
+def yaml_text(value):
+    """A default as the pages write it: as JSON, whole numbers without a point."""
+    return f"{value:g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+def test_every_yaml_example_of_a_submission_is_one(tmp_path):
+    checked = 0
+    for page in PAGES:
+        for block in code_blocks(page, "yaml"):
+            content = yaml.safe_load(block)
+            if isinstance(content, dict) and {"compute", "driver", "job"} <= content.keys():
+                SubmitConfig.model_validate(content)
+                checked += 1
+    assert checked
+
+
+# Exit statuses
+
+
+def statuses(module):
+    return {value for name, value in vars(module).items() if name.startswith("EXIT_")}
+
+
+@pytest.mark.parametrize(("program", "module"), [("gym", errors), ("nemo", nemo_errors)])
+def test_the_exit_statuses_documented_are_those_of_the_code(program, module):
+    text = (REFERENCE / "exit-codes.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## `{program}`\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    assert {int(status) for status in re.findall(r"^\| (\d+) \|", section[1], re.MULTILINE)} == statuses(
+        module
+    )
+
+
+# Records and files
+
+
+def test_every_field_of_a_job_record_is_documented():
+    text = (REFERENCE / "record.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)
+    fields = [*SubmissionRecord.__dataclass_fields__, *BenchmarkEntry.__dataclass_fields__]
+    assert sorted(rows) == sorted(fields)
+
+
+def named_files():
+    run = job_paths.RunPaths(Path("run"))
+    job = run.job("bench")
+    objects = [run, job, job.rollouts, job.link("local-1")]
+    for thing in objects:
+        for name, member in vars(type(thing)).items():
+            if isinstance(member, property):
+                value = getattr(thing, name)
+                if isinstance(value, Path):
+                    yield value.name
+    yield job.output("local-1").name.replace("local-1", "<job id>")
+    yield job.log("driver", "local-1").name.replace("local-1", "<job id>")
+
+
+def test_every_file_that_is_left_behind_is_documented():
+    text = (REFERENCE / "files.md").read_text(encoding="utf-8")
+    assert [name for name in named_files() if f"{name}" not in text] == []
+
+
+def environment_variables():
+    """Names of our variables in code and shell, comments and docstrings included."""
+    sources = [*ROOT.glob("src/**/*.py"), *ROOT.glob("src/**/*.sh")]
+    return {
+        name for path in sources for name in re.findall(r"\bNEMO_[A-Z_]*[A-Z]\b", path.read_text("utf-8"))
+    }
+
+
+def test_every_environment_variable_is_documented_and_no_other():
+    text = (REFERENCE / "environment.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(NEMO_[A-Z_]+)` \|", text, re.MULTILINE)) == environment_variables()
+
+
+# What must be nowhere
+
+SPLIT = [  # split, so that this file does not hold what it looks for
+    ("/wo", r"rk/(main|shared)"),
+    ("/ro", r"ot/"),
+    ("/opt", r"/(wheels|pypi)"),
+    ("py", r"pi\.org"),
+    ("python", r"hosted\.org"),
+    ("deb\\.", r"debian\.org"),
+    ("registry\\.", r"npmjs"),
+    ("--index", "-url "),
+    ("--find", "-links "),
+]
+
+
+def tracked_files():
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    )
+    return [ROOT / name for name in listed.stdout.decode().split("\0") if name]
+
+
+def test_no_file_names_a_folder_of_one_machine_or_the_host_of_a_registry():
+    forbidden = re.compile("|".join(a + b for a, b in SPLIT).encode())
+    found = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in tracked_files()
+        if path.is_file()
+        for number, line in enumerate(path.read_bytes().split(b"\n"), 1)
+        if forbidden.search(line)
+    ]
+    assert found == []
+
+
+def test_every_pinned_package_has_a_hash():
+    for path in sorted((ROOT / "requirements").glob("*.txt")):
+        text = path.read_text(encoding="utf-8").replace("\\\n", " ")
+        pins = [line for line in text.splitlines() if line and not line.lstrip().startswith("#")]
+        assert pins
+        assert [pin for pin in pins if not re.match(r"[a-z0-9-]+==\S+ .*--hash=sha256:", pin)] == []
+
+
+def test_every_module_of_the_package_says_what_it_is():
+    silent = [
+        path.relative_to(ROOT)
+        for path in ROOT.glob("src/**/*.py")
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
