@@ -72,10 +72,20 @@ class KnownKeys:
     def suggestion(self, parts: Sequence[str], config: Mapping[str, Any]) -> str:
         """The rest of a sentence about an unknown path: the nearest valid one, or what is known there."""
         valid = [path for path in self.paths(config) if not path.startswith("_")]
-        path = nearest_path(".".join(parts), [p for p in valid if parts[: p.count(".") + 1] != p.split(".")])
+        free = self.is_free(parts)
+        others = [
+            path
+            for path in valid
+            if (
+                parts[:-1] == path.split(".")[:-1]
+                if free
+                else parts[: path.count(".") + 1] != path.split(".")
+            )
+        ]
+        path = nearest_path(".".join(parts), others)
         if path is not None:
             return f"; did you mean {path}"
-        if self.is_free(parts):
+        if free:
             return ""
         for depth in range(len(parts) - 1, -1, -1):
             prefix = ".".join([*parts[:depth], ""]) if depth else ""

@@ -108,19 +108,24 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}; save it as UTF-8.") from error
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}.") from error
-    loader = FileLoader(text)
-    loader.name = str(path)
     try:
-        content = loader.get_single_data()
+        content = _document(text, str(path))
     except yaml.MarkedYAMLError as error:
         problem = " ".join(part for part in (error.context, error.problem) if part)
         raise ConfigError(f"{_line(str(path), error.problem_mark)}: no valid YAML: {problem}.") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: no valid YAML: {' '.join(str(error).split())}.") from error
-    finally:
-        loader.dispose()
     if content is None:
         return {}
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: must hold a mapping of keys to values, not a {type(content).__name__}.")
     return content
+
+
+def _document(text: str, name: str) -> Any:
+    loader = FileLoader(text)
+    loader.name = name
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
