@@ -2,7 +2,7 @@
 
 A *drain file* is the truth and a signal only a nudge: the job that runs the collector writes the file (its
 text says who asked) and then signals. SIGTERM and SIGUSR1 drain; the first SIGINT drains, the second drops
-what is in flight, the third leaves at once. Before there is anything to drain, SIGINT is a plain interrupt and
+what is in flight, the third leaves at once. Before there is anything to drain, SIGINT is an interrupt and
 the others raise `StoppedEarly`. Light imports only: `Drain.install` is called before heavy ones.
 """
 

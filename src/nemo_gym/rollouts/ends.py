@@ -72,3 +72,11 @@ def _incomplete(counts: Counts, stop: StopReason | None, have: str) -> End:
     return End(
         errors.EXIT_ERROR, "failed", f"not one new result ({why}): {have}; {remedy} once the cause is gone."
     )
+
+
+def stopped_before_start(stop: StopReason | None, asked_by: str = "") -> End:
+    """The end of a run that was asked to stop before its first request."""
+    if stop is StopReason.INTERRUPT:
+        return End(errors.EXIT_INTERRUPTED, "interrupted", "interrupted before the first request.")
+    by = f" ({stop or 'signal'}{f': {asked_by}' if asked_by else ''})"
+    return End(errors.EXIT_INCOMPLETE, "drained", f"drained{by} before the first request.")

@@ -1,0 +1,101 @@
+"""Everything about a run that can be wrong on this machine, found before the first request."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nemo_gym.agents.registry import load_agent
+from nemo_gym.errors import ConfigError, UsageError
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.config import RunConfig, require_policy
+from nemo_gym.rollouts.dataset import DatasetFacts, check_rows, materialize, read_rows
+from nemo_gym.rollouts.manifest import Manifest, load_manifest
+from nemo_gym.rollouts.policy import Endpoint
+from nemo_gym.rollouts.prepare import data_path, ensure_data
+from nemo_gym.types import Agent, Verifier
+from nemo_gym.verifiers.registry import load_verifier
+from nemo_runs.secret_refs import SecretText, parse_reference, resolve_host
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A run whose every part was found and fits."""
+
+    config: RunConfig
+    paths: RolloutPaths
+    endpoint: Endpoint
+    agent: Agent
+    verifier: Verifier
+    dataset: DatasetFacts
+
+    def rows(self) -> Iterator[bytes]:
+        """The materialized inputs, made anew; see `nemo_gym.rollouts.dataset.materialize`."""
+        return materialize(self.config, read_rows(self.dataset.path, limit=self.config.limit))
+
+
+def check(config: RunConfig, *, environ: Mapping[str, str], say: Say) -> Prepared:
+    """Check the run, making its data if need be. Raises `nemo_gym.errors.GymError`, one sentence each."""
+    base_url, model = require_policy(config)
+    paths = RolloutPaths(_output(config))
+    endpoint = Endpoint(base_url, model, config.policy_api, _api_key(config, environ))
+    agent = load_agent(config.benchmark.agent)
+    verifier = load_verifier(config.benchmark.verifier, {})
+    return Prepared(config, paths, endpoint, agent, verifier, _dataset(config, paths, verifier, say))
+
+
+def _output(config: RunConfig) -> Path:
+    path = config.output_jsonl_fpath
+    if path is None:
+        raise UsageError("no output is given; name one with --output FILE, say results/rollouts.jsonl.")
+    where = "output_jsonl_fpath"
+    if path.is_dir():
+        raise ConfigError(f"{where}: {path} is a folder; name a file in it, say {path}/rollouts.jsonl.")
+    folder = path.parent
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = (error.strerror or "error").lower()
+        raise ConfigError(f"{where}: the folder {folder} cannot be made ({reason}).") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{where}: the folder {folder} cannot be written to; choose another --output.")
+    return path
+
+
+def _api_key(config: RunConfig, environ: Mapping[str, str]) -> SecretText | None:
+    if config.policy_api_key == "dummy":
+        return None
+    where = "policy_api_key"
+    reference = parse_reference(config.policy_api_key, where=where)
+    key = resolve_host(reference, environ, where=where).reveal().strip()
+    if not (key.isascii() and key.isprintable()):
+        raise ConfigError(f"{where}: {reference.text} holds something that no HTTP header can carry.")
+    return SecretText(key) if key else None
+
+
+def _dataset(config: RunConfig, paths: RolloutPaths, verifier: Verifier, say: Say) -> DatasetFacts:
+    """Count, digest and check the rows; when resuming, unchanged rows were checked before.
+
+    Data that is gone is never made again for a run that has its materialized inputs: those are what counts.
+    """
+    known = load_manifest(paths.manifest) if config.resume_from_cache else None
+    if known is None:
+        return check_rows(config, ensure_data(config, say=say), verifier)
+    path = data_path(config)
+    digest = str(known.generation.get("dataset_sha256", ""))
+    if not path.is_file() and _has_inputs(paths, known):
+        say(f"{path} is gone; going on with {paths.materialized_inputs.name}.")
+        return DatasetFacts(path, known.num_tasks, digest)
+    facts = check_rows(config, ensure_data(config, say=say), None)
+    return facts if facts.sha256 == digest else check_rows(config, facts.path, verifier)
+
+
+def _has_inputs(paths: RolloutPaths, known: Manifest) -> bool:
+    try:
+        return paths.materialized_inputs.stat().st_size == known.materialized.get("size")
+    except FileNotFoundError:
+        return False

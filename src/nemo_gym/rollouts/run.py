@@ -1,0 +1,240 @@
+"""One `gym eval run`, wired together: check, reach the model, open the output, collect, add up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import aiohttp
+import orjson
+
+from nemo_gym.clock import Clock
+from nemo_gym.identity import identity_of
+from nemo_gym.rollouts import preflight
+from nemo_gym.rollouts.aggregate import aggregate
+from nemo_gym.rollouts.backoff import RequestLimits
+from nemo_gym.rollouts.collect import Bounds, Collector, Tally
+from nemo_gym.rollouts.config import RunConfig
+from nemo_gym.rollouts.drain import Drain, StopReason
+from nemo_gym.rollouts.endpoint import EndpointError, ModelIdentity, check_endpoint
+from nemo_gym.rollouts.ends import Counts, End, decide_end, stopped_before_start
+from nemo_gym.rollouts.notices import Retries
+from nemo_gym.rollouts.policy import HttpPolicy, open_session
+from nemo_gym.rollouts.preflight import Prepared
+from nemo_gym.rollouts.progress import ProgressReport, Snapshot
+from nemo_gym.rollouts.store import Store
+from nemo_gym.rollouts.summary import Summary
+from nemo_gym.rollouts.talk import Talk
+
+_LINK_VARIABLES = {"job_id": "NEMO_GYM_JOB_ID", "restart": "NEMO_GYM_RESTART", "chain": "NEMO_GYM_CHAIN"}
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a run did, before it is added up."""
+
+    counts: Counts
+    tally: Tally
+    resumed: int
+    seconds: float
+    """From the first request."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended; ``summary`` is missing where nothing was added up."""
+
+    end: End
+    summary: Summary | None
+    output: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The one document of ``--json``: the summary, and how the run ended."""
+        end = {"status": self.end.status, "state": self.end.state, "sentence": self.end.sentence}
+        return {**(self.summary.to_json() if self.summary else {}), "end": end, "output": self.output}
+
+
+class Run:
+    """One run of one benchmark; `execute` is called once."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        drain: Drain,
+        talk: Talk,
+        clock: Clock,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._config = config
+        self._drain = drain
+        self._talk = talk
+        self._clock = clock
+        self._environ = environ
+        self._retries = Retries(talk.say)
+
+    def execute(self) -> RunResult:
+        """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""
+        prepared = preflight.check(self._config, environ=self._environ, say=self._talk.say)
+        collected = asyncio.run(self._collect(prepared))
+        output = str(prepared.paths.output)
+        if collected is None:
+            return RunResult(stopped_before_start(self._drain.reason, self._drain.asked_by), None, output)
+        end = self._end(collected.counts)
+        asked = self._drain.reason not in {None, StopReason.ENDPOINT}
+        if self._config.disable_aggregation or (asked and end.status):
+            return RunResult(end, None, output)
+        return RunResult(end, self._add_up(prepared, collected), output)
+
+    async def _collect(self, prepared: Prepared) -> Collected | None:
+        self._drain.attach(asyncio.get_running_loop())
+        try:
+            if self._drain.poll():
+                return None
+            limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
+            async with open_session(prepared.endpoint, limits) as session:
+                link = await asyncio.to_thread(_provenance)
+                policy = HttpPolicy(
+                    session, prepared.endpoint, limits, retries=self._retries, pause=self._drain.pause
+                )
+                for ask in (False, True) if _said_complete(prepared) else (True,):
+                    model = await self._model(session, prepared) if ask else None
+                    if self._drain.reason is not None:
+                        return None
+                    with self._open(prepared, model, link) as store:
+                        if ask or not store.remaining:
+                            return await self._collect_into(store, prepared, policy)
+            return None
+        finally:
+            self._drain.detach()
+
+    async def _model(self, session: aiohttp.ClientSession, prepared: Prepared) -> ModelIdentity | None:
+        """Which model answers; ``None`` if it was not asked, or a stop came while it was waited for."""
+        wait = self._config.model_endpoint_readiness_timeout_seconds
+        if not wait:
+            return None
+        try:
+            return await check_endpoint(
+                session,
+                prepared.endpoint,
+                wait=wait,
+                check_name=self._config.check_model,
+                pause=self._drain.pause,
+                monotonic=self._clock.monotonic,
+                say=self._talk.say,
+            )
+        except EndpointError:
+            if self._drain.poll():
+                return None
+            raise
+
+    def _open(self, prepared: Prepared, model: ModelIdentity | None, link: Mapping[str, Any]) -> Store:
+        config, facts = self._config, prepared.dataset
+        found = {key: self._environ[name] for key, name in _LINK_VARIABLES.items() if self._environ.get(name)}
+        store = Store.open(
+            prepared.paths,
+            identity=identity_of(
+                config, dataset_sha256=facts.sha256, model=model.to_json() if model else None
+            ),
+            rows=prepared.rows,
+            num_tasks=facts.num_tasks,
+            num_repeats=config.repeats,
+            max_attempts=config.max_rollout_attempts,
+            resume=config.resume_from_cache,
+            allow_unsafe=config.allow_unsafe_resume,
+            link={**link, **found},
+            clock=self._clock,
+        )
+        for sentence in store.opened.repaired:
+            self._talk.say(sentence)
+        return store
+
+    async def _collect_into(self, store: Store, prepared: Prepared, policy: HttpPolicy) -> Collected:
+        config, resumed, started = self._config, store.recorded, self._clock.monotonic()
+        if not store.opened.fresh:
+            self._talk.say(
+                f"resuming: {resumed:,} of {store.expected:,} rollouts have a result, "
+                f"{store.remaining:,} are to be run, {store.exhausted:,} failed for good."
+            )
+        report = ProgressReport(
+            prepared.paths.progress,
+            self._talk.show_progress(store.expected),
+            now_utc=self._clock.now,
+            monotonic=self._clock.monotonic,
+        )
+        collector = Collector(
+            store,
+            agent=prepared.agent,
+            verifier=prepared.verifier,
+            policy=policy,
+            drain=self._drain,
+            bounds=Bounds(config.num_samples_in_parallel, config.drain_margin_s, config.dispatch_budget_s),
+            own_service=config.policy_service_name is not None,
+            on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed)),
+            say=self._talk.say,
+            monotonic=self._clock.monotonic,
+        )
+        state = "failed"
+        gc.freeze()  # what was imported and loaded so far is no garbage: never look at it again
+        try:
+            await collector.collect()
+            counts = Counts(store.expected, store.recorded, store.new, store.exhausted)
+            state = self._end(counts).state
+        finally:
+            gc.unfreeze()
+            report.finish(_with_state(collector.snapshot(store.expected, resumed), state))
+            self._talk.end_progress()
+            if retries := self._retries.sentence():
+                self._talk.say(retries)
+        return Collected(counts, collector.tally, resumed, self._clock.monotonic() - started)
+
+    def _end(self, counts: Counts) -> End:
+        return decide_end(
+            counts,
+            self._drain.reason,
+            asked_by=self._drain.asked_by,
+            require_complete=self._config.require_complete,
+        )
+
+    def _add_up(self, prepared: Prepared, collected: Collected) -> Summary:
+        config = self._config
+        return aggregate(
+            prepared.paths,
+            num_tasks=prepared.dataset.num_tasks,
+            num_repeats=config.repeats,
+            run={
+                "benchmark": config.benchmark.name,
+                "agent": config.benchmark.agent["type"],
+                "model": prepared.endpoint.model,
+                "resumed": collected.resumed,
+                "new": collected.counts.new,
+                "seconds": round(collected.seconds, 3),
+            },
+        )
+
+
+def _with_state(snapshot: Snapshot, state: str) -> Snapshot:
+    return Snapshot(
+        snapshot.expected, snapshot.done, snapshot.new, snapshot.failed, snapshot.reward_sum, state
+    )
+
+
+def _said_complete(prepared: Prepared) -> bool:
+    """Whether an earlier run left nothing to do, as it says: then the server need not even be there."""
+    if not prepared.config.resume_from_cache:
+        return False
+    try:
+        return bool(orjson.loads(prepared.paths.progress.read_bytes())["state"] == "complete")
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _provenance() -> dict[str, Any]:
+    from nemo_gym.orchestration.provenance import provenance
+
+    found = provenance()
+    return {"gym_version": found.version, "gym_commit": found.commit}

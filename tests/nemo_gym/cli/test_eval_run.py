@@ -1,0 +1,316 @@
+import io
+import json
+import os
+import socket
+
+import pytest
+from tests.mock_server import MockServer
+
+from nemo_gym.cli.main import _status
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path, monkeypatch):
+    for name in ("NEMO_GYM_DRAIN_FILE", "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS", "NEMO_GYM_EXTRA_ROOTS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def rows(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    rows = [{"question": f"What is {n} + 1?", "expected_answer": str(n + 1)} for n in range(8)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def run(rows, tmp_path, capsys):
+    """Run the command in this process against a server; status, stdout, stderr."""
+
+    def call(server, *tokens, flags=None):
+        given = {
+            "--benchmark": "arithmetic",
+            "--input": str(rows),
+            "--output": str(tmp_path / "out" / "rollouts.jsonl"),
+            "--model": "mock",
+            "--model-url": server.base_url if server else None,
+        } | (flags or {})
+        pairs = [part for flag, value in given.items() if value is not None for part in (flag, value)]
+        status = _status(["eval", "run", *pairs, *tokens])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call
+
+
+def results(tmp_path):
+    lines = (tmp_path / "out" / "rollouts.jsonl").read_bytes().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def identities(tmp_path):
+    return [(row["_ng_task_index"], row["_ng_rollout_index"]) for row in results(tmp_path)]
+
+
+def test_a_benchmark_is_collected_scored_and_summed_up(run, tmp_path):
+    with MockServer() as server:
+        status, out, err = run(server)
+    assert status == 0
+    assert sorted(identities(tmp_path)) == [(n, 0) for n in range(8)]
+    assert {row["reward"] for row in results(tmp_path)} == {1.0}
+    assert "100.0%" in out
+    assert "complete: all 8 rollouts have a result." in err
+    progress = json.loads((tmp_path / "out" / "progress.json").read_bytes())
+    assert (progress["state"], progress["done"], progress["mean_reward"]) == ("complete", 8, 1.0)
+
+
+def test_json_is_one_document_that_holds_the_summary_and_the_end(run, tmp_path):
+    with MockServer(answer="wrong") as server:
+        status, out, _ = run(server, "--json")
+    document = json.loads(out)
+    assert status == 0
+    assert document["score"]["mean"] == 0.0
+    assert document["measured"] == document["expected"] == 8
+    assert document["end"]["state"] == "complete"
+    assert document["output"] == str(tmp_path / "out" / "rollouts.jsonl")
+
+
+def test_limit_and_repeats_and_flags_and_overrides_reach_the_requests(run, tmp_path):
+    flags = {"--limit": "3", "--num-repeats": "2", "--temperature": "0.7", "--max-output-tokens": "5"}
+    with MockServer() as server:
+        status, _, _ = run(server, "responses_create_params.seed=11", flags=flags)
+        bodies = server.bodies
+    assert status == 0
+    assert sorted(identities(tmp_path)) == [(n, r) for n in range(3) for r in range(2)]
+    assert {(b["temperature"], b["max_tokens"], b["seed"], b["model"]) for b in bodies} == {
+        (0.7, 5, 11, "mock")
+    }
+
+
+@pytest.mark.parametrize("api", ["chat", "completions", "responses"])
+def test_every_api_gives_the_same_score(run, api):
+    with MockServer() as server:
+        _, out, _ = run(server, "--json", f"policy_api={api}")
+    assert json.loads(out)["score"]["mean"] == 1.0
+
+
+def test_a_second_run_on_the_same_output_is_refused_without_resume(run, tmp_path):
+    with MockServer() as server:
+        run(server)
+        before = (tmp_path / "out" / "rollouts.jsonl").read_bytes()
+        status, _, err = run(server)
+        assert status == 1
+        assert "--resume" in err
+        assert server.requests == 8
+    assert (tmp_path / "out" / "rollouts.jsonl").read_bytes() == before
+
+
+def test_resume_runs_what_is_missing_and_nothing_else(run, tmp_path):
+    path = tmp_path / "out" / "rollouts.jsonl"
+    with MockServer() as server:
+        run(server)
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:5]) + lines[5][:40])
+        server.requests = 0
+        status, out, err = run(server, "--resume")
+        assert (status, server.requests) == (0, 3)
+    assert sorted(identities(tmp_path)) == [(n, 0) for n in range(8)]
+    assert "resuming: 5 of 8" in err
+    assert "5 resumed, 3 new" in out
+
+
+def test_a_complete_run_is_resumed_without_a_server(run, tmp_path):
+    with MockServer() as server:
+        run(server)
+    status, _, err = run(server, "--resume")
+    assert status == 0
+    assert "complete" in err
+
+
+def test_a_change_that_affects_answers_is_refused_with_the_difference(run):
+    with MockServer() as server:
+        run(server)
+        status, _, err = run(server, "--resume", flags={"--temperature": "0.5"})
+    assert status == 1
+    assert "responses_create_params.temperature: 0.0 → 0.5" in err
+
+
+def test_another_port_is_no_change(run, tmp_path):
+    path = tmp_path / "out" / "rollouts.jsonl"
+    with MockServer() as server:
+        run(server)
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    with MockServer() as other:
+        assert run(other, "--resume", flags={"--concurrency": "2"})[0] == 0
+        assert other.requests == 7
+
+
+def test_data_that_is_gone_does_not_keep_a_run_from_going_on(run, tmp_path, rows):
+    path = tmp_path / "out" / "rollouts.jsonl"
+    with MockServer() as server:
+        run(server)
+        path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+        rows.unlink()
+        status, _, err = run(server, "--resume")
+    assert status == 0
+    assert "going on with rollouts_materialized_inputs.jsonl" in err
+    assert len(results(tmp_path)) == 8
+
+
+def test_what_always_fails_ends_76_and_is_in_the_failures_file(run, tmp_path):
+    with MockServer(faults_for={"What is 3 + 1": ["400*"]}) as server:
+        status, out, err = run(server, "--json")
+        assert server.prompts["What is 3 + 1? Answer with the number only."] == 3
+    failures = (tmp_path / "out" / "rollouts_failures.jsonl").read_bytes().splitlines()
+    row = json.loads(failures[0])
+    assert status == 76
+    assert len(failures) == 3
+    assert (row["_ng_task_index"], row["_ng_failure_http_status"]) == (3, 400)
+    assert row["_ng_failure_class"] == "agent_run_error"
+    assert json.loads(out)["failed"] == 1
+    assert "7 of 8" in err
+
+
+def test_the_cap_on_attempts_counts_across_resumes(run):
+    with MockServer(faults_for={"What is 3 + 1": ["503*"]}) as server:
+        statuses = [run(server, "--resume", "max_request_attempts=1")[0] for _ in range(4)]
+        assert server.prompts["What is 3 + 1? Answer with the number only."] == 3
+    assert statuses[-1] == 76
+    assert set(statuses[:-1]) <= {75, 1, 76}
+
+
+def test_an_endpoint_that_fails_for_some_ends_75_and_for_all_1(run, tmp_path):
+    with MockServer(faults_for={"What is 3 + 1": ["503*"], "What is 4 + 1": ["drop*"]}) as server:
+        status, _, err = run(server, "max_request_attempts=1", flags={"--concurrency": "1"})
+    assert status == 75
+    assert "6 of 8" in err
+    out = tmp_path / "other" / "rollouts.jsonl"
+    with MockServer(faults=["500*"]) as server:
+        status, _, err = run(server, "max_request_attempts=1", flags={"--output": str(out)})
+    assert status == 1
+    assert "not one new result" in err
+    assert json.loads((tmp_path / "other" / "progress.json").read_bytes())["state"] == "failed"
+
+
+def test_an_incomplete_end_is_accepted_when_told_so(run):
+    with MockServer(faults_for={"What is 3 + 1": ["400*"]}) as server:
+        status, out, _ = run(server, "require_complete=false", "--json")
+    document = json.loads(out)
+    assert status == 0
+    assert (document["measured"], document["failed"], document["expected"]) == (7, 1, 8)
+
+
+@pytest.mark.parametrize("fault", ["429:0", "500", "cut", "garbage", "drop"])
+def test_passing_faults_leave_no_trace_in_the_results(run, tmp_path, fault):
+    with MockServer(faults=[fault, fault]) as server:
+        status, _, err = run(server, "max_request_attempts=3")
+    assert status == 0
+    assert len(results(tmp_path)) == 8
+    assert err.count("retrying in") == 1
+    assert "2 requests were sent again" in err
+    assert (tmp_path / "out" / "rollouts_failures.jsonl").read_bytes() == b""
+
+
+def test_the_drain_file_stops_a_run_before_its_first_request(run, tmp_path, monkeypatch):
+    (tmp_path / "drain").write_text("walltime")
+    monkeypatch.setenv("NEMO_GYM_DRAIN_FILE", str(tmp_path / "drain"))
+    with MockServer() as server:
+        status, out, err = run(server)
+        assert server.requests == 0
+    assert status == 75
+    assert "drained (drain file: walltime) before the first request." in err
+    assert out == ""
+
+
+def test_a_key_from_a_variable_or_from_standard_input_is_used_and_never_shown(run, tmp_path, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "canary-a4711")
+    monkeypatch.setattr("sys.stdin", io.StringIO("canary-b4711\n"))
+    talk = ""
+    for key, how, name in (("canary-a4711", "host:MY_KEY", "a"), ("canary-b4711", "-", "b")):
+        with MockServer(api_key=key, faults=["echo-key"]) as server:
+            flags = {"--model-api-key": how, "--output": str(tmp_path / name / "rollouts.jsonl")}
+            status, out, err = run(server, flags=flags)
+            assert status == 0, err
+            talk += out + err
+    monkeypatch.delenv("NEMO_GYM_POLICY_API_KEY")
+    written = b"".join(path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
+    assert b"_ng_failure_http_status" in written
+    assert "canary" not in talk
+    assert b"canary" not in written
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+WRONG = {
+    "no model": ({"--model": None}, (), 1, "missing policy_model_name (--model)"),
+    "no url": ({"--model-url": None}, (), 1, "missing policy_base_url (--model-url)"),
+    "a url that is none": ({"--model-url": "localhost:8000"}, (), 1, "http://HOST:PORT/v1"),
+    "nobody there": (
+        {"--model-url": "unreachable"},
+        ("model_endpoint_readiness_timeout_seconds=0.1",),
+        1,
+        "cannot be reached (connection refused)",
+    ),
+    "another model": ({"--model": "moc"}, (), 1, "does not serve 'moc' but 'mock'; did you mean 'mock'?"),
+    "a typed key": ({"--model-api-key": "sk-canary"}, (), 2, "host:VAR"),
+    "an unset key": ({"--model-api-key": "host:UNSET_KEY"}, (), 1, "UNSET_KEY"),
+    "no output": ({"--output": None}, (), 2, "--output FILE"),
+    "a folder as output": ({"--output": "."}, (), 1, "is a folder"),
+    "an output below a file": ({"--output": "rows.jsonl/x.jsonl"}, (), 1, "cannot be made"),
+    "an unknown benchmark": ({"--benchmark": "arithmetics"}, (), 1, "arithmetic"),
+    "an unknown key": ({}, ("num_sampels_in_parallel=3",), 1, "num_samples_in_parallel"),
+    "no override": ({}, ("concurrency",), 2, "key=value"),
+    "a wrong value": ({"--concurrency": "0"}, (), 1, "num_samples_in_parallel"),
+    "no data": ({"--input": "gone.jsonl"}, (), 1, "gone.jsonl"),
+    "data that does not fit": ({"--input": "bad.jsonl"}, (), 1, "bad.jsonl:2"),
+    "an unknown verifier": ({}, ("benchmark.verifier.type=mach",), 1, "match"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_one_sentence_before_the_first_request(run, case, tmp_path):
+    flags, tokens, expected, sentence = WRONG[case]
+    (tmp_path / "bad.jsonl").write_text(
+        '{"question": "1 + 1", "expected_answer": "2"}\n{"question": "1 + 1"}\n'
+    )
+    if flags.get("--model-url") == "unreachable":
+        flags = {"--model-url": f"http://127.0.0.1:{free_port()}/v1"}
+    with MockServer() as server:
+        status, out, err = run(server, *tokens, flags=flags)
+        assert server.requests == 0
+    assert status == expected
+    assert sentence in err
+    assert err.startswith("gym: ")
+    assert err.count("\n") == 1
+    assert out == ""
+    assert "canary" not in err
+    assert not (tmp_path / "out" / "rollouts.jsonl").exists()
+
+
+def test_the_signals_are_given_back(run):
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM)
+    with MockServer() as server:
+        run(server)
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_collector_that_is_at_work_keeps_others_out(run, tmp_path):
+    from nemo_gym.job_paths import RolloutPaths
+    from nemo_gym.rollouts import lock
+
+    paths = RolloutPaths(tmp_path / "out" / "rollouts.jsonl")
+    paths.output.parent.mkdir()
+    claim = lock.acquire(paths.lock, lock.Claimant.of({}, os.environ), output=paths.output)
+    with MockServer() as server:
+        status, _, err = run(server)
+        assert server.requests == 0
+    claim.release()
+    assert status == 1
+    assert str(os.getpid()) in err
