@@ -134,7 +134,7 @@ def _submit(order: Order, desk: Desk, *, as_json: bool, follow: bool) -> int:
     if failed:
         names = ", ".join(entry.benchmark for entry in failed)
         click.echo(f"Error: {len(failed)} benchmark(s) failed to submit: {names}", err=True)
-    status = _follow(record, desk, as_json=as_json) if follow else EXIT_DONE
+    status = _follow(record, desk, quiet=as_json) if follow else EXIT_DONE
     return EXIT_ERROR if failed else status
 
 
@@ -150,5 +150,19 @@ def _print_record(record: SubmissionRecord) -> None:
     click.echo(f"Results, when done: gym job results {record.gym_job_id}")
 
 
-def _follow(record: SubmissionRecord, desk: Desk, *, as_json: bool) -> int:
-    raise NotImplementedError
+def _follow(record: SubmissionRecord, desk: Desk, *, quiet: bool) -> int:
+    """Show progress on stderr until all jobs have ended, then the scores; 1 when a job did not succeed."""
+    from nemo_gym.orchestration import operations
+    from nemo_gym.orchestration.executors.base import JobRef, JobState
+    from nemo_gym.orchestration.follow import follow
+
+    jobs = {
+        entry.benchmark: JobRef(entry.job_id, Path(entry.job_dir))
+        for entry in record.benchmarks
+        if entry.job_id is not None
+    }
+    ends = follow(desk.executor, jobs, stream=sys.stderr) if jobs else {}
+    if not quiet:
+        click.echo(operations.results_table(operations.results(record, say=_say)))
+    succeeded = all(end.state is JobState.SUCCEEDED for end in ends.values())
+    return EXIT_DONE if succeeded else EXIT_ERROR

@@ -16,6 +16,11 @@ from nemo_gym.orchestration.config import SubmitConfig
 
 def check(config: SubmitConfig, environ: Mapping[str, str]) -> None:
     """Raise `ConfigError` for what this machine lacks: mounted paths, the telemetry token."""
+    output = Path(config.job.output_path)
+    if output.exists() and not output.is_dir():
+        raise ConfigError(
+            f"job.output_path: {output} is no folder; name one, it is made when it is not there."
+        )
     owners = [(f"services.{name}", service.mounts) for name, service in config.services.items()]
     for path, mounts in [*owners, ("driver", config.driver.mounts)]:
         for mount in mounts:

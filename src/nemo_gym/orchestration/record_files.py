@@ -77,6 +77,9 @@ def indexed(*, say: Say) -> Iterator[SubmissionRecord]:
         names = sorted((name for name in os.listdir(folder) if _is_record(name)), reverse=True)
     except FileNotFoundError:
         return
+    except OSError as error:
+        say(f"the local index {folder} cannot be read ({error.strerror}); nothing in it is seen.")
+        return
     for name in names:
         try:
             yield read_record(folder / name)
@@ -138,6 +141,6 @@ def _ids_with_prefix(prefix: str) -> list[str]:
     """Ids that begin with the text, with or without the leading ``gym-job-``."""
     try:
         names = [name.removesuffix(".json") for name in os.listdir(job_paths.job_index()) if _is_record(name)]
-    except FileNotFoundError:
+    except OSError:
         return []
     return sorted(name for name in names if name.startswith((prefix, f"gym-job-{prefix}")))

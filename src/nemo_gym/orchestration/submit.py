@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nemo_gym.errors import BusyError, GymError
+from nemo_gym.errors import BusyError
 from nemo_gym.orchestration import machine, record_files, rules, twins
 from nemo_gym.orchestration.executors.base import Executor, Queued
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
@@ -47,7 +47,7 @@ class Desk:
 
     executor: Executor
     stage: Callable[[Submission], None]
-    """Writes the run directory; raises `GymError`, caused by `FileExistsError`, when the name is taken."""
+    """Writes the run directory; raises `FileExistsError` when the name is taken."""
     provenance: Callable[[], Provenance]
     environ: Mapping[str, str]
     cwd: Path
@@ -102,9 +102,7 @@ def _staged(submission: Submission, order: Order, desk: Desk) -> Submission:
     for _ in range(_ATTEMPTS):
         try:
             desk.stage(submission)
-        except GymError as error:
-            if not isinstance(error.__cause__, FileExistsError):
-                raise
+        except FileExistsError:
             submission = plan(order, dataclasses.replace(desk, say=lambda _sentence: None))
         else:
             return submission

@@ -44,16 +44,22 @@ def refuse_twin(digest: str, executor: Executor) -> None:
 @contextlib.contextmanager
 def one_at_a_time(digest: str) -> Iterator[None]:
     """Keep two submits of one config apart while each looks for a twin; other configs go on beside it."""
+    descriptor = _open(digest)
+    try:
+        if descriptor is not None:
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def _open(digest: str) -> int | None:
+    """One of sixteen lock files; ``None`` where the index cannot be written, so that no twin is seen."""
     folder = job_paths.job_index() / ".locks"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / digest[0], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        return os.open(folder / digest[0], os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
-        yield  # the index is only a cache: without it twins cannot be seen, and write_records says so
-        return
-    try:
-        with contextlib.suppress(OSError):  # a file system without locks
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
+        return None

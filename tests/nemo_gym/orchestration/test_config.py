@@ -94,33 +94,45 @@ def test_a_value_that_cannot_be_is_refused_by_its_dotted_path(changes: dict[str,
         ),
         (
             {"driver/benchmarks/sums/run/policy_base_url": "http://x/v1"},
-            "driver.benchmarks.sums.run: policy_base_url would be overruled by driver.policy_model (policy); "
-            "leave out one or the other.",
+            (
+                "driver.benchmarks.sums.run: policy_base_url would be overruled by driver.policy_model "
+                "(policy); leave out one or the other."
+            ),
         ),
         (
             {"driver/benchmarks/sums/run/output_jsonl_fpath": "x.jsonl"},
-            "driver.benchmarks.sums.run.output_jsonl_fpath: submit puts results into the run directory; "
-            "leave it out.",
+            (
+                "driver.benchmarks.sums.run.output_jsonl_fpath: submit puts results into the run directory; "
+                "leave it out."
+            ),
         ),
         (
             {"driver/benchmarks/sums/command": "true"},
-            "driver.benchmarks.sums.command: a command runs instead of gym eval run; leave out "
-            "driver.benchmarks.sums.run or the command.",
+            (
+                "driver.benchmarks.sums.command: a command runs instead of gym eval run; leave out "
+                "driver.benchmarks.sums.run or the command."
+            ),
         ),
         (
             {"driver/benchmarks/sums": {"command": "true", "resumable": True}},
-            "driver.benchmarks.sums.resumable: not with a command, since resuming relies on the cache of "
-            "gym eval run.",
+            (
+                "driver.benchmarks.sums.resumable: not with a command, since resuming relies on the cache of "
+                "gym eval run."
+            ),
         ),
         (
             {"driver/benchmarks/sums/run": {}},
-            "driver.benchmarks.sums: nothing to run; set driver.benchmarks.sums.run (config_paths, at least) "
-            "or driver.benchmarks.sums.command.",
+            (
+                "driver.benchmarks.sums: nothing to run; set driver.benchmarks.sums.run (config_paths, at "
+                "least) or driver.benchmarks.sums.command."
+            ),
         ),
         (
             {"services/policy/command": "serve"},
-            "services.policy.command: it cannot learn the port chosen when the job runs; write {port} in it, or "
-            "set services.policy.port.",
+            (
+                "services.policy.command: it cannot learn the port chosen when the job runs; write {port} in "
+                "it, or set services.policy.port."
+            ),
         ),
         (
             {"services/driver": dict(VLLM)},
@@ -140,12 +152,17 @@ def test_a_value_that_cannot_be_is_refused_by_its_dotted_path(changes: dict[str,
         ),
         (
             {"services/a": {**VLLM, "extra_args": "--x 'y"}},
-            "services.a.extra_args: it cannot be split into words (No closing quotation); "
-            "quote it as for a shell.",
+            (
+                "services.a.extra_args: it cannot be split into words (No closing quotation); "
+                "quote it as for a shell."
+            ),
         ),
         (
             {"driver/benchmarks/gym-job.json": {"command": "x"}},
-            "driver.benchmarks.gym-job.json: the name is taken by a file of the run directory; choose another.",
+            (
+                "driver.benchmarks.gym-job.json: the name is taken by a file of the run directory; "
+                "choose another."
+            ),
         ),
         (
             {"otel": {"endpoint": "http://x"}},

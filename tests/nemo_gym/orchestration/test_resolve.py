@@ -34,8 +34,8 @@ NASTY = {
     "services/policy/command": 'serve --port {port} "${HOME}" $X\n\\${B} \\\\${C} # é\n',
     "services/policy/env": {
         "A": "48:00:00", "B": "1e-3", "C": "yes", "D": "null", "E": "a: b", "F": "host:CANARY",
-        "G": "2024-01-01", "H": "010", "I": "lit:runtime:X", "J": " blank ", "K": "~", "L": "${x}", "M": "a\tb\r\n",
-        "N": "???x",
+        "G": "2024-01-01", "H": "010", "I": "lit:runtime:X", "J": " blank ", "K": "~", "L": "${x}",
+        "M": "a\tb\r\n", "N": "???x",
     },
     "compute/here/walltime": "48:00:00",
     "driver/benchmarks/sums/resumable": {"max_walltime": "0-05"},
@@ -151,7 +151,7 @@ def test_relative_paths_become_absolute_beside_the_submit_file_first(tmp_path: P
 def test_only_keeps_the_named_benchmarks_and_an_unknown_name_is_a_usage_error(tmp_path: Path):
     two = {"driver/benchmarks/times": {"command": "true"}}
     assert list(resolved(tmp_path, two, only=("times",)).config.driver.benchmarks) == ["times"]
-    with pytest.raises(UsageError, match="--only tims: no such benchmark .* did you mean times"):
+    with pytest.raises(UsageError, match=r"--only tims: no such benchmark .* did you mean times"):
         resolved(tmp_path, two, only=("tims",))
 
 
@@ -163,13 +163,13 @@ def test_limit_and_walltime_are_part_of_the_resolved_config(tmp_path: Path):
 
 def test_limit_is_refused_for_a_command(tmp_path: Path):
     with pytest.raises(
-        UsageError, match="--limit cannot limit driver.benchmarks.times, which runs a command"
+        UsageError, match=r"--limit cannot limit driver\.benchmarks\.times, which runs a command"
     ):
         resolved(tmp_path, {"driver/benchmarks/times": {"command": "true"}}, limit=7)
 
 
 def test_a_bad_walltime_on_the_command_line_is_an_error_with_the_path(tmp_path: Path):
-    with pytest.raises(ConfigError, match="compute.here.walltime"):
+    with pytest.raises(ConfigError, match=r"compute\.here\.walltime"):
         resolved(tmp_path, None, walltime="soon")
 
 
