@@ -6,13 +6,13 @@ nobody but those who ask for that very type.
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym.errors import ConfigError
+from nemo_gym.schema import nearest
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -75,7 +75,7 @@ def check_options(model: type[BaseModel], spec: Mapping[str, Any], *, where: str
         return model.model_validate(options)
     except ValidationError as error:
         problems = (
-            f"{'.'.join([where, *map(str, found['loc'])])} ({_reason(found['type'], found['msg'], model)})"
+            f"{'.'.join([where, *map(str, found['loc'])])} ({_reason(found, model)})"
             for found in error.errors(include_url=False, include_input=False)
         )
         raise ConfigError("; ".join(problems)) from error
@@ -97,10 +97,12 @@ def construct(cls: type[Any], protocol: type[Any], arguments: tuple[Any, ...], *
     return made
 
 
-def _reason(kind: str, message: str, model: type[BaseModel]) -> str:
-    if kind == "extra_forbidden":
-        return f"unknown option; known are {', '.join(model.model_fields) or 'none'}"
-    return message.removeprefix("Value error, ")
+def _reason(problem: Mapping[str, Any], model: type[BaseModel]) -> str:
+    if problem["type"] != "extra_forbidden":
+        return str(problem["msg"]).removeprefix("Value error, ")
+    near = nearest(str(problem["loc"][-1]), model.model_fields)
+    known = ", ".join(model.model_fields) or "none"
+    return f"unknown option; did you mean {near}?" if near else f"unknown option; known are {known}"
 
 
 def _members(protocol: type[Any]) -> set[str]:
@@ -130,8 +132,8 @@ def _told(error: Exception) -> str:
 
 def _unknown(kind: PluginKind, name: str, where: str) -> str:
     known = known_types(kind)
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"; did you mean {near[0]}?" if near else "."
+    near = nearest(name, known)
+    hint = f"; did you mean {near}?" if near else "."
     return f"{where}.type: no {kind.noun} '{name}'; known are {', '.join(known)}{hint}"
 
 

@@ -15,6 +15,7 @@ Choices = Mapping[str, str]
 """Option text by capital letter."""
 
 _BOXED = "\\boxed{"
+_BRACES = re.compile(r"\\boxed\{|\\[{}]|[{}]")
 _TEXT = re.compile(r"\\text\s?\{([^{}]*)\}")
 _STRICT = re.compile(r"([A-Z])(?:[:).-]|\Z)")
 _ANSWER = re.compile(r"answer:[ \t]*([^\n]*)", re.IGNORECASE)
@@ -57,13 +58,16 @@ def chosen(mode: GradingMode, text: str, choices: Choices, answer_prefix: str | 
 
 def last_boxed(text: str) -> str | None:
     r"""Content of the last complete ``\boxed{…}``, braces matched; one cut off at the end is passed over."""
-    start = text.rfind(_BOXED)
-    while start >= 0:
-        content = _braced(text, start + len(_BOXED))
-        if content is not None:
-            return content
-        start = text.rfind(_BOXED, 0, start)
-    return None
+    opened: list[tuple[bool, int]] = []
+    last, content = -1, None
+    for token in _BRACES.finditer(text):
+        if token[0] == "}":
+            boxed, start = opened.pop() if opened else (False, 0)
+            if boxed and start > last:
+                last, content = start, text[start : token.start()]
+        elif not token[0].startswith("\\") or token[0] == _BOXED:
+            opened.append((token[0] == _BOXED, token.end()))
+    return content
 
 
 def letter_of_text(text: str, choices: Choices) -> str | None:
@@ -71,18 +75,6 @@ def letter_of_text(text: str, choices: Choices) -> str | None:
     wanted = _normal(text)
     found = [letter for letter, option in choices.items() if _normal(option) == wanted]
     return found[0] if wanted and len(found) == 1 else None
-
-
-def _braced(text: str, start: int) -> str | None:
-    depth = 1
-    for match in re.compile(r"\\.|[{}]", re.DOTALL).finditer(text, start):
-        if match.group() == "{":
-            depth += 1
-        elif match.group() == "}":
-            depth -= 1
-            if depth == 0:
-                return text[start : match.start()]
-    return None
 
 
 def _boxed_content(text: str) -> str | None:
@@ -132,7 +124,9 @@ def _answer_colon_md(text: str, choices: Choices, answer_prefix: str | None) -> 
     letter = _last_letter(_ANSWER_MD.findall(bare), choices)
     if letter is None and answer_prefix and answer_prefix.strip():
         label = _EMPHASIS.sub("", unicodedata.normalize("NFKC", answer_prefix)).strip()
-        payloads = re.findall(re.escape(label) + r"[ \t]*:?[ \t]*([^\n]*)", bare, re.IGNORECASE)
+        colon = ":" if label.endswith(":") else ":?"
+        pattern = rf"{re.escape(label.rstrip(': '))}[ \t]*{colon}[ \t]*([^\n]*)"
+        payloads = re.findall(pattern, bare, re.IGNORECASE)
         letter = _last_letter(payloads, choices)
     return letter if letter is not None else _strict_boxed(plain, choices)
 

@@ -30,6 +30,9 @@ Which = Literal["first", "last"]
 
 _parser: Any = importlib.import_module("re._parser")  # the standard library's own reading of a pattern
 _OPEN = int(_parser.MAXREPEAT)
+_SINGLE = {"LITERAL", "NOT_LITERAL", "ANY", "IN", "CATEGORY"}
+_GROUP_WEIGHT = 20.0
+"""How much longer a step of a repeated group takes than one of a repeated character (measured)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +145,10 @@ def _repeat(argument: Any, *, inside: bool) -> _Cost:
     cost = _sequence(body, inside=inside or most > 1)
     if least == most or most <= 1:
         return cost
-    return cost.then(_Cost(repeats=1) if most == _OPEN or most >= TEXT_LIMIT else _Cost(factor=float(most)))
+    weight = 1.0 if len(body) == 1 and str(body[0][0]) in _SINGLE else _GROUP_WEIGHT
+    if most == _OPEN or most >= TEXT_LIMIT:
+        return cost.then(_Cost(1, weight))
+    return cost.then(_Cost(0, most * weight))
 
 
 def _branch(choices: Any, *, inside: bool) -> _Cost:

@@ -1,0 +1,100 @@
+import asyncio
+
+import pytest
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.types import Episode, Task
+from nemo_gym.verifiers.match import MatchVerifier
+from nemo_gym.verifiers.registry import load_verifier
+
+
+def match(**options):
+    verifier = load_verifier({"type": "match", **options})
+    assert isinstance(verifier, MatchVerifier)
+    return verifier
+
+
+def graded(verifier, text, expected):
+    verdict = verifier.grade(text, expected)
+    return verdict.reward, verdict.extracted_answer
+
+
+@pytest.mark.parametrize(
+    ("options", "text", "expected", "reward", "answer"),
+    [
+        ({}, " Paris\n", "Paris", 1, "Paris"),
+        ({}, "paris", "Paris", 0, "paris"),
+        ({"ignore_case": True}, "PARIS", "Paris", 1, "PARIS"),
+        ({"ignore_case": True}, "STRASSE", "stra\u00dfe", 1, "STRASSE"),
+        ({"strip": False}, " Paris", "Paris", 0, " Paris"),
+        ({}, "Rome", ["Paris", "Rome"], 1, "Rome"),
+        ({}, "12", 12, 1, "12"),
+        ({}, "  \n", "Paris", 0, None),
+        ({"mode": "regex", "pattern": r"is (\w+)"}, "it is A. it is B.", "B", 1, "B"),
+        ({"mode": "regex", "pattern": r"is (\w+)", "which": "first"}, "it is A. it is B.", "B", 0, "A"),
+        ({"mode": "regex", "pattern": r"IS (\w+)", "ignore_case": True}, "it is b", "B", 1, "b"),
+        ({"mode": "regex", "pattern": r"is (\w+)"}, "nothing", "B", 0, None),
+        ({"mode": "numeric"}, "7 + 5 = 12", "12", 1, "12"),
+        ({"mode": "numeric"}, "12 = 7 + 5", 12, 0, "5"),
+        ({"mode": "numeric", "which": "first"}, "12 = 7 + 5", 12, 1, "12"),
+        ({"mode": "numeric"}, "12.0", 12, 1, "12.0"),
+        ({"mode": "numeric"}, "1,200", "1200", 1, "1,200"),
+        ({"mode": "numeric"}, "0.1", 0.1, 1, "0.1"),
+        ({"mode": "numeric"}, "12.01", 12, 0, "12.01"),
+        ({"mode": "numeric", "abs_tolerance": 0.01}, "12.01", 12, 1, "12.01"),
+        ({"mode": "numeric", "abs_tolerance": 0.01}, "12.011", 12, 0, "12.011"),
+        ({"mode": "numeric", "rel_tolerance": 0.1}, "-110", -100, 1, "-110"),
+        ({"mode": "numeric", "rel_tolerance": 0.1}, "-111", -100, 0, "-111"),
+        ({"mode": "numeric", "rel_tolerance": 0.1}, "0.001", 0, 0, "0.001"),
+        ({"mode": "numeric"}, "no idea", 12, 0, None),
+        ({"mode": "numeric", "pattern": r"total: (.*)"}, "total: 3 + 4 = 7\nthat was 2 sums", 7, 1, "7"),
+        ({"mode": "numeric"}, "5", ["4", "5"], 1, "5"),
+    ],
+)
+def test_an_answer_is_compared(options, text, expected, reward, answer):
+    assert graded(match(**options), text, expected) == (reward, answer)
+
+
+def test_the_answer_is_taken_from_the_episode_and_the_row():
+    response = {"output": [{"type": "message", "content": [{"type": "output_text", "text": "42"}]}]}
+    task = Task(0, 0, {"solution": "42"})
+    verdict = asyncio.run(match(answer_field="solution").verify(task, Episode(response)))
+    assert verdict.reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("options", "row", "problem"),
+    [
+        ({}, {"expected_answer": "x"}, None),
+        ({}, {}, "no 'expected_answer'"),
+        ({}, {"expected_answer": []}, "no 'expected_answer'"),
+        ({"answer_field": "a"}, {"expected_answer": "x"}, "no 'a'"),
+        ({}, {"expected_answer": {"x": 1}}, "neither text nor a number"),
+        ({}, {"expected_answer": [True]}, "neither text nor a number"),
+        ({"mode": "numeric"}, {"expected_answer": "twelve"}, "not one number"),
+        ({"mode": "numeric"}, {"expected_answer": ["1", "1 or 2"]}, "not one number"),
+        ({"mode": "numeric"}, {"expected_answer": 1.5}, None),
+    ],
+)
+def test_a_row_is_checked_before_the_first_request(options, row, problem):
+    found = match(**options).check_row(row)
+    assert found is problem is None or problem in found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "regex"}, "needs a pattern"),
+        ({"pattern": "x"}, "for the modes regex and numeric"),
+        ({"mode": "regex", "pattern": "("}, r"benchmark\.verifier\.pattern .*no regular expression"),
+        ({"mode": "regex", "pattern": "(a+)+"}, r"benchmark\.verifier\.pattern .*for ever"),
+        ({"abs_tolerance": 1}, "for the mode numeric"),
+        ({"mode": "numeric", "abs_tolerance": -1}, r"benchmark\.verifier\.abs_tolerance"),
+        ({"mode": "numeric", "rel_tolerance": float("nan")}, r"benchmark\.verifier\.rel_tolerance"),
+        ({"mode": "close"}, r"benchmark\.verifier\.mode"),
+        ({"patern": "x"}, r"benchmark\.verifier\.patern \(unknown option; did you mean pattern\?\)"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused_with_their_path(options, message):
+    with pytest.raises(ConfigError, match=message):
+        match(**options)
