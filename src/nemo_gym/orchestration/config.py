@@ -22,7 +22,7 @@ from nemo_runs.secret_refs import VARIABLE, parse_reference
 class Section(BaseModel):
     """A mapping of the config: unknown keys are refused, values are taken as they are."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
 def _checked_env(env: dict[str, str]) -> dict[str, str]:
