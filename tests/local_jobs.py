@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import time
 from dataclasses import dataclass, field
@@ -19,7 +20,6 @@ from nemo_runs import processes
 from nemo_runs.secret_refs import Reference
 
 STAND_INS = Path(__file__).parent / "e2e" / "stand_ins"
-GYM_JOB_ID = "gym-job-20270115T080000Z-00abcd"
 
 
 def service(name: str = "policy", *words: str, model: str = "tiny", **changes: Any) -> ServicePlan:
@@ -38,6 +38,8 @@ class Workplace:
     environ: dict[str, str] = field(default_factory=lambda: dict(os.environ))
     grace: float = 3.0
     jobs: list[JobRef] = field(default_factory=list)
+    gym_job_id: str = field(default_factory=lambda: f"gym-job-20270115T080000Z-{secrets.token_hex(3)}")
+    """Another one in every test: jobs are told apart by it, also by tests that run at the same moment."""
 
     @property
     def gym(self) -> Path:
@@ -55,8 +57,8 @@ class Workplace:
 
     def plan(self, benchmark: str = "arithmetic", driver: str = "exit=0", **changes: Any) -> JobPlan:
         """A job with the words that its stand-in driver obeys."""
-        job_dir = RunPaths(self.folder / GYM_JOB_ID).job(benchmark).job_dir
-        values: dict[str, Any] = {"gym_job_id": GYM_JOB_ID, "benchmark": benchmark, "job_dir": job_dir}
+        job_dir = RunPaths(self.folder / self.gym_job_id).job(benchmark).job_dir
+        values: dict[str, Any] = {"gym_job_id": self.gym_job_id, "benchmark": benchmark, "job_dir": job_dir}
         values |= {"services": [], "policy": None, "policy_host": "localhost", "run": {}, "prepare": None}
         values |= {"command": None, "gym": self.gym, "walltime": None}
         values["env"] = {"DRIVER": Reference("lit", driver), **changes.pop("env", {})}

@@ -11,8 +11,8 @@ gym_main() {
   gym_put "$gym_link/started" "$now"
   gym_event job_started gym "$("$GYM_PROGRAM" --version 2>/dev/null)"
   gym_work
-  gym_stop_services
   gym_stop_collector
+  gym_stop_services
   gym_end
 }
 

@@ -24,6 +24,10 @@ if sys.argv[1:2] != ["eval"]:
 
     main()
 
+if sys.argv[2] == "prepare":
+    print("prepare output", flush=True)
+    Path(os.environ["NEMO_GYM_BENCH_DIR"], "artifacts", "prepare.json").write_text(json.dumps(sys.argv[3:]))
+    sys.exit(int(os.environ.get("PREPARE", "0")))
 print("driver output", flush=True)
 here = Path(os.environ["NEMO_GYM_BENCH_DIR"], "artifacts")
 drain = Path(os.environ["NEMO_GYM_DRAIN_FILE"])

@@ -1,7 +1,8 @@
 """A small OpenAI-compatible server in place of a model server: serve.py PORT MODEL [OPTION…].
 
-Options: die-after=SECONDS, status=N (its exit status then), grandchild=FILE (leaves a process that left its session and
-its parent; its number goes to FILE), deaf (ignores SIGTERM), key (refuses requests without the service's API key).
+Options: die-after=SECONDS, die-when=FILE (is there), status=N (its exit status then), grandchild=FILE (leaves a
+process that left its session and its parent; its number goes to FILE), deaf (ignores SIGTERM), key (refuses requests
+without the service's API key).
 """
 
 import json
@@ -10,6 +11,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 port, model, *words = sys.argv[1:]
@@ -46,7 +48,8 @@ class Handler(BaseHTTPRequestHandler):
             message = {"role": "assistant", "content": "12"}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
             usage = {"prompt_tokens": 3, "completion_tokens": 1, "total_tokens": 4}
-            self.answer({"id": "x", "object": "chat.completion", "model": asked["model"], "choices": [choice], "usage": usage})
+            answer = {"id": "x", "object": "chat.completion", "model": asked["model"], "choices": [choice]}
+            self.answer({**answer, "usage": usage})
 
     def log_message(self, *args):
         pass
@@ -61,5 +64,13 @@ if "grandchild" in options:
 if "die-after" in options:
     end = threading.Timer(float(options["die-after"]), lambda: os._exit(int(options.get("status", 1))))
     end.start()
+if "die-when" in options:
+
+    def wait_and_die():
+        while not os.path.exists(options["die-when"]):
+            time.sleep(0.05)
+        os._exit(int(options.get("status", 1)))
+
+    threading.Thread(target=wait_and_die, daemon=True).start()
 print(f"serving {model} on {port}", flush=True)
 ThreadingHTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()

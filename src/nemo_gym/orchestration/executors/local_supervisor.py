@@ -1,8 +1,8 @@
 """The detached process that keeps one job of the `local` executor: its turn, its walltime, its end.
 
-Started by `nemo_gym.orchestration.executors.local` as ``python -m`` in its own session. It says ``ready`` on its
-standard output once the job is queued, waits for the turn of the job, runs ``job.sh`` and writes
-``exit.json`` last. The job script watches it, and ends by itself when it is gone.
+Started by `nemo_gym.orchestration.executors.local` as ``python -m`` in its own session. It says ``ready`` on
+its standard output once the job is queued, waits for the job's turn, runs ``job.sh`` and writes ``exit.json``
+last. The job script watches it, and ends by itself when it is gone.
 """
 
 from __future__ import annotations

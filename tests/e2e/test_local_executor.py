@@ -1,0 +1,465 @@
+"""Jobs of the `local` executor as they really run: processes, signals, files."""
+
+import fcntl
+import hashlib
+import json
+import os
+import pty
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import termios
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from tests.local_jobs import STAND_INS, Workplace, service, until
+
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration import staging
+from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.otel import collector_config
+from nemo_gym.orchestration.plan import OtelPlan
+from nemo_runs import processes
+from nemo_runs.journal import read_journal
+from nemo_runs.secret_refs import Reference, SecretText
+
+pytestmark = pytest.mark.e2e
+
+WEIRD = "a  b's \"c\" $(touch pwned) `d`;\n'; echo pwned #\\"
+CANARY = "canary-5f1d7a90c3"
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """A place for jobs with nothing of this user's own."""
+    for name in ("CACHE", "STATE", "DATA"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "xdg" / name.lower()))
+    folder = tmp_path / "work"
+    folder.mkdir()
+    place = Workplace(folder)
+    place.environ["NEMO_GYM_STOP_SECONDS"] = "2"
+    yield place
+    place.tidy()
+
+
+@pytest.fixture
+def bystander():
+    """A process of somebody else: same user, no part of any job."""
+    process = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(600)"])
+    yield process
+    assert process.poll() is None, "a process that belongs to no job was ended"
+    process.kill()
+    process.wait()
+
+
+def happened(job):
+    """The names of the events of a job."""
+    return [event["event"] for event in read_journal(JobPaths(job.job_dir).events)]
+
+
+def result(job, name):
+    """What a stand-in wrote."""
+    return json.loads((JobPaths(job.job_dir).artifacts / name).read_text())
+
+
+def words(job):
+    """The first line of a job's end marker."""
+    return JobPaths(job.job_dir).link(job.job_id).end.read_text().splitlines()[0].split()
+
+
+def supervisor_of(workplace, job):
+    return json.loads(JobPaths(job.job_dir).link(job.job_id).supervisor.read_text())["pid"]
+
+
+def files_with(text, *folders, but=()):
+    """Files below some folders that hold a text."""
+    found = []
+    for folder in folders:
+        paths = (path for path in Path(folder).rglob("*") if path.is_file() and path not in but)
+        found += [path for path in paths if text.encode() in path.read_bytes()]
+    return found
+
+
+class CommandLines:
+    """Looks at the arguments of every process again and again, for a text that must not be there."""
+
+    def __init__(self, *texts):
+        self.texts, self.found, self.looks = [text.encode() for text in texts], [], 0
+        self.ended = threading.Event()
+        self.thread = threading.Thread(target=self.watch)
+
+    def watch(self):
+        while not self.ended.wait(0.02):
+            self.looks += 1
+            for path in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    line = path.read_bytes()
+                except OSError:
+                    continue
+                self.found += [line for text in self.texts if text in line]
+
+    def __enter__(self):
+        self.thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.thread.join()
+
+
+def test_a_job_in_a_folder_of_any_name_runs_services_then_driver_and_leaves_its_story(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    folder = tmp_path / WEIRD
+    folder.mkdir()
+    place = Workplace(folder)
+    model = "a 'b' \"c\": {d} $HOME"
+    env = {"SHOWN": Reference("lit", WEIRD), "name": Reference("lit", "no local of the script")}
+    plan = place.plan(
+        driver="ask show", services=[service("policy", "key", model=model)], policy="policy", env=env
+    )
+    [job] = place.submit(plan)
+    seen = place.wait(job)
+    assert (seen.state, seen.reason, seen.exit_status) == (JobState.SUCCEEDED, "", 0), place.said(job)
+    assert result(job, "answer.json")["model"] == model
+    shown = result(job, "driver.json")
+    base_url, name, policy = shown["argv"][4:]
+    assert shown["argv"][:4] == ["eval", "run", "--config", str(job.job_dir / "run.yaml")]
+    assert base_url.startswith('+policy_base_url="http://localhost:')
+    assert (name, policy) == (f"+policy_model_name={json.dumps(model)}", '+policy_service_name="policy"')
+    chain = f"{plan.gym_job_id}/arithmetic"
+    assert shown["env"] == {
+        "NEMO_GYM_CHAIN": chain,
+        "NEMO_GYM_JOB_ID": "local-1",
+        "NEMO_GYM_RESTART": "0",
+        "SHOWN": WEIRD,
+    }
+    story = "queued job_started service_started service_healthy driver_started driver_ended job_ended"
+    assert happened(job) == story.split()
+    assert words(job) == ["ended", "0", "none"]
+    paths = JobPaths(job.job_dir)
+    assert sorted(path.name for path in paths.logs.iterdir()) == ["driver-local-1.log", "policy-local-1.log"]
+    assert stat.S_IMODE(paths.script.stat().st_mode) == 0o600
+    assert place.left(job) == []
+    assert not list(tmp_path.rglob("pwned"))
+
+
+def test_secrets_are_in_the_job_script_and_in_environments_and_nowhere_else(workplace, tmp_path):
+    env = {"OWN_TOKEN": Reference("host", "A_TOKEN")}
+    policy = service("policy", "key", env={"HF_TOKEN": Reference("host", "A_TOKEN")})
+    plan = workplace.plan(
+        driver="ask sleep=1 show",
+        services=[policy],
+        policy="policy",
+        env=env,
+        run={"judge": {"api_key": "host:B_SECRET"}},
+        secrets={"A_TOKEN": SecretText(CANARY + "a"), "B_SECRET": SecretText(f"{CANARY}'b\n$x")},
+    )
+    with CommandLines(CANARY) as lines:
+        [job] = workplace.submit(plan)
+        workplace.wait(job, JobState.RUNNING)
+        serving = until(
+            lambda: [event for event in read_journal(JobPaths(job.job_dir).events) if "port" in event]
+        )
+        environ = Path(f"/proc/{serving[0]['pid']}/environ")
+        until(lambda: b"HF_TOKEN" in environ.read_bytes())
+        variables = dict(item.split(b"=", 1) for item in environ.read_bytes().split(b"\0") if item)
+        assert workplace.wait(job).state is JobState.SUCCEEDED, workplace.said(job)
+    assert variables[b"HF_TOKEN"] == (CANARY + "a").encode()
+    assert b"B_SECRET" not in variables
+    assert result(job, "driver.json")["keys"] == ["B_SECRET", "OWN_TOKEN"]
+    script = JobPaths(job.job_dir).script
+    assert CANARY in script.read_text()
+    assert files_with(CANARY, tmp_path, but=[script]) == []
+    key = variables[b"NEMO_GYM_SERVICE_API_KEY"].decode()
+    assert len(key) == 64
+    assert variables[b"VLLM_API_KEY"].decode() == key
+    assert files_with(key, tmp_path) == []
+    assert lines.looks > 10
+    assert lines.found == []
+
+
+def test_a_job_outlives_the_terminal_it_was_submitted_from(workplace):
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from pathlib import Path; from tests.local_jobs import Workplace\n"
+        "place = Workplace(Path(sys.argv[2]), gym_job_id=sys.argv[3])\n"
+        "place.submit(place.plan(driver='sleep=1'))\n"
+        "print('submitted', flush=True); import time; time.sleep(60)"
+    )
+    master, slave = pty.openpty()
+    root = Path(__file__).parents[2]
+    submitter = subprocess.Popen(
+        [sys.executable, "-c", code, str(root), str(workplace.folder), workplace.gym_job_id],
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        start_new_session=True,
+        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one thread
+    )
+    os.close(slave)
+    assert b"submitted" in os.read(master, 4096)
+    plan = workplace.plan()
+    job = until(
+        lambda: [path for path in (plan.job_dir / "links").iterdir() if (path / "supervisor.json").exists()]
+    )
+    os.close(master)
+    assert submitter.wait(10) == -signal.SIGHUP
+    pid = json.loads((job[0] / "supervisor.json").read_text())["pid"]
+    assert os.getsid(pid) == pid
+    os.kill(pid, signal.SIGHUP)
+    assert workplace.wait(JobRef("local-1", plan.job_dir)).state is JobState.SUCCEEDED
+
+
+def test_walltime_drains_first_then_stops_and_everything_that_was_started_is_gone(
+    workplace, bystander, tmp_path
+):
+    workplace.grace = 1.0
+    drains = workplace.plan("drains", driver="until-drained show exit=75", walltime=3)
+    number = tmp_path / "grandchild"
+    stubborn = service("policy", "deaf", f"grandchild={number}")
+    ignores = workplace.plan("ignores", driver="deaf", walltime=3, services=[stubborn])
+    first, second = workplace.submit(drains, ignores)
+    until(number.exists)
+    escaped = processes.identify(int(until(number.read_text)))
+    seen = workplace.wait(first)
+    assert (seen.state, seen.exit_status) == (JobState.FAILED, 75)
+    saved = "the driver saved what was done and left with work to do (exit status 75)"
+    assert seen.reason == f"asked to stop (walltime); {saved}"
+    assert words(first) == ["drained", "75", "walltime"]
+    told = result(first, "driver.json")
+    assert (told["asked"], told["drain"].strip()) == (["SIGUSR1"], "walltime")
+    seen = workplace.wait(second)
+    assert (seen.state, seen.reason) == (JobState.FAILED, "reached its time limit of 00:00:03")
+    assert processes.liveness(escaped) is processes.Liveness.DEAD
+    assert workplace.left(second) == []
+
+
+def test_a_service_that_dies_before_it_is_ready_ends_the_wait_at_once_and_is_named(workplace):
+    began = time.monotonic()
+    dying = service("judge one", "die-after=0.01", "status=3", health_timeout=600)
+    slow = service("policy", shell="sleep 600", argv=None, health_timeout=600)
+    [job] = workplace.submit(workplace.plan(services=[slow, dying]))
+    seen = workplace.wait(job)
+    assert time.monotonic() - began < 6
+    log = JobPaths(job.job_dir).log("judge one", job.job_id)
+    assert (seen.state, seen.exit_status) == (JobState.FAILED, 1)
+    ended = "service 'judge one' ended with exit status 3 before it was ready"
+    assert seen.reason == f"{ended}; its last lines are at the end of {log}"
+    assert seen.reason in workplace.said(job)
+    assert "driver_started" not in happened(job)
+    assert workplace.left(job) == []
+
+
+def test_a_service_that_dies_later_ends_the_job_after_the_driver_was_told(workplace, tmp_path):
+    dying = service("policy", f"die-when={tmp_path / 'now'}", "status=9")
+    plan = workplace.plan(driver="until-drained show exit=75", services=[dying], policy="policy")
+    [job] = workplace.submit(plan)
+    until(lambda: "driver_started" in happened(job))
+    (tmp_path / "now").touch()
+    seen = workplace.wait(job)
+    assert (seen.state, seen.exit_status) == (JobState.FAILED, 1)
+    assert "service 'policy' ended with exit status 9 while the driver ran" in seen.reason
+    assert words(job) == ["service_died", "1", "none"]
+    link = JobPaths(job.job_dir).link(job.job_id)
+    assert link.service_died.read_text() == "policy 9\n"
+    told = result(job, "driver.json")
+    assert (told["asked"], told["drain"]) == (["SIGUSR1"], "service_died\n")
+    assert happened(job)[-3:] == ["service_died", "driver_ended", "job_ended"]
+
+
+def test_a_driver_that_does_not_stop_after_a_service_died_is_ended(workplace, tmp_path):
+    workplace.environ |= {"NEMO_GYM_DRAIN_SECONDS": "1", "NEMO_GYM_STOP_SECONDS": "1"}
+    workplace.grace = 1.0
+    command = f"touch '{tmp_path}/now'; trap '' TERM; (setsid sleep 600 &); sleep 600 & wait"
+    plan = workplace.plan(services=[service("policy", f"die-when={tmp_path}/now")], run=None, command=command)
+    [job] = workplace.submit(plan)
+    assert "service 'policy' ended" in workplace.wait(job).reason
+    assert workplace.left(job) == []
+
+
+def test_cancel_stops_the_driver_in_order_and_blames_no_service(workplace, bystander):
+    plan = workplace.plan(driver="sleep=600 show exit=75", services=[service()], policy="policy")
+    [job] = workplace.submit(plan)
+    until(lambda: "driver_started" in happened(job))
+    time.sleep(0.3)
+    workplace.executor.cancel([job])
+    seen = workplace.wait(job)
+    assert (seen.state, seen.reason) == (JobState.CANCELLED, "cancelled by a signal to its supervisor")
+    assert result(job, "driver.json")["asked"] == ["SIGTERM"]
+    assert words(job) == ["stopped", "75", "cancel"]
+    assert "service_died" not in happened(job)
+    assert workplace.left(job) == []
+    workplace.executor.cancel([job])
+    assert workplace.look(job) == seen
+
+
+def test_one_job_runs_at_a_time_in_order_and_a_waiting_one_can_be_cancelled(workplace):
+    plans = [workplace.plan(name, driver="sleep=0.7") for name in ("b", "a", "c", "d")]
+    jobs = workplace.submit(*plans, max_parallel=1)
+    assert [job.job_id for job in jobs] == ["local-1", "local-2", "local-3", "local-4"]
+    workplace.wait(jobs[0], JobState.RUNNING)
+    assert [workplace.look(job).state for job in jobs[1:]] == [JobState.QUEUED] * 3
+    workplace.executor.cancel([jobs[2]])
+    seen = workplace.wait(jobs[2])
+    assert (seen.state, seen.reason, seen.started_at) == (
+        JobState.CANCELLED,
+        "cancelled before it had started",
+        None,
+    )
+    ends = [workplace.wait(job) for job in (jobs[0], jobs[1], jobs[3])]
+    assert [seen.state for seen in ends] == [JobState.SUCCEEDED] * 3
+    events = [read_journal(JobPaths(job.job_dir).events) for job in (jobs[0], jobs[1], jobs[3])]
+    began = [next(event["at"] for event in story if event["event"] == "job_started") for story in events]
+    ended = [story[-1]["at"] for story in events]
+    assert ended[0] <= began[1] < ended[1] <= began[2]
+    assert happened(jobs[2]) == ["queued"]
+
+
+def test_a_killed_supervisor_takes_its_job_along_and_is_told_as_a_failure(workplace, bystander, tmp_path):
+    number = tmp_path / "grandchild"
+    plan = workplace.plan(driver="deaf", services=[service("policy", "deaf", f"grandchild={number}")])
+    waiting = workplace.plan("waiting", driver="exit=0")
+    job, later = workplace.submit(plan, waiting, max_parallel=1)
+    until(lambda: "driver_started" in happened(job))
+    os.kill(supervisor_of(workplace, job), signal.SIGKILL)
+    seen = workplace.wait(job)
+    assert seen.state is JobState.FAILED
+    assert "its supervisor was killed" in seen.reason
+    until(lambda: not workplace.left(job), within=3.0)
+    assert words(job) == ["abandoned", "1", "none"]
+    assert workplace.wait(later).state is JobState.SUCCEEDED
+
+
+def test_a_benchmark_that_cannot_be_queued_disturbs_no_other(workplace):
+    plans = [workplace.plan(name) for name in ("first", "broken", "last")]
+    submission = workplace.submission(*plans)
+    staging.stage(submission)
+    JobPaths(plans[1].job_dir).script.unlink()
+    answers = workplace.executor.submit(submission)
+    assert [(answer.benchmark, answer.job_id) for answer in answers] == [
+        ("first", "local-1"),
+        ("broken", None),
+        ("last", "local-2"),
+    ]
+    assert str(JobPaths(plans[1].job_dir).script) in answers[1].error
+    for plan, answer in ((plans[0], answers[0]), (plans[2], answers[2])):
+        assert workplace.wait(JobRef(answer.job_id, plan.job_dir)).state is JobState.SUCCEEDED
+
+
+def test_a_command_runs_in_place_of_the_driver_and_its_status_is_the_jobs(workplace):
+    told = '"$NEMO_GYM_POLICY_MODEL_NAME" "$FROM" >"$NEMO_GYM_BENCH_DIR/artifacts/out"'
+    command = f"printf '%s|%s' {told}\nfalse\nexit 9"
+    workplace.environ["ON_THIS_MACHINE"] = "two  words"
+    plan = workplace.plan(
+        services=[service(pre_command="export X=1")],
+        policy="policy",
+        run=None,
+        command=command,
+        env={"FROM": Reference("runtime", "ON_THIS_MACHINE")},
+    )
+    [job] = workplace.submit(plan)
+    seen = workplace.wait(job)
+    assert (seen.state, seen.exit_status) == (JobState.FAILED, 1)
+    assert (
+        seen.reason
+        == f"the driver ended with exit status 1; see {JobPaths(job.job_dir).log('driver', job.job_id)}"
+    )
+    assert (job.job_dir / "artifacts" / "out").read_text() == "tiny|two  words"
+
+
+def test_data_is_prepared_before_any_service_starts_and_a_failure_ends_the_job(workplace):
+    plans = [
+        workplace.plan("good", prepare={"prepare_script_args": {"num_tasks": 3, "operators": ["+"]}}),
+        workplace.plan("bad", prepare={}, services=[service()], env={"PREPARE": Reference("lit", "4")}),
+        workplace.plan("unset", env={"X": Reference("runtime", "NOT_SET_ANYWHERE")}),
+    ]
+    good, bad, unset = workplace.submit(*plans)
+    assert workplace.wait(good).state is JobState.SUCCEEDED
+    assert result(good, "prepare.json") == [
+        "--config",
+        str(good.job_dir / "run.yaml"),
+        "+prepare_script_args.num_tasks=3",
+        '+prepare_script_args.operators=["+"]',
+    ]
+    seen = workplace.wait(bad)
+    assert (seen.state, seen.exit_status) == (JobState.FAILED, 4)
+    assert seen.reason == "prepare ended with exit status 4; see logs/prepare-local-2.log"
+    assert "service_started" not in happened(bad)
+    workplace.wait(unset)
+    log = JobPaths(unset.job_dir).log("driver", unset.job_id).read_text()
+    assert "driver: env.X is runtime:NOT_SET_ANYWHERE, but NOT_SET_ANYWHERE is not set on this machine" in log
+
+
+def test_a_fixed_port_that_is_taken_is_an_error_that_names_its_holder(workplace):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        [job] = workplace.submit(workplace.plan(services=[service(port=port)]))
+        assert workplace.wait(job).exit_status == 1
+    holder = f"port {port} of service 'policy' is taken by process {os.getpid()} ("
+    assert holder in workplace.said(job)
+
+
+def test_vllm_is_started_with_its_arguments_and_the_port_that_was_chosen(workplace, tmp_path):
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    vllm = programs / "vllm"
+    vllm.write_text(
+        f'#!/bin/sh\nfor word; do printf "%s\\n" "$word"; done >"{tmp_path}/argv"\nmodel=$2\n'
+        'while [ "$1" != --port ]; do shift; done\n'
+        f'exec "{sys.executable}" -S "{STAND_INS / "serve.py"}" "$2" "$model" key\n'
+    )
+    vllm.chmod(0o755)
+    workplace.environ["PATH"] = f"{programs}:{workplace.environ['PATH']}"
+    argv = ["serve", "org/model", "--host", "127.0.0.1", "--port", "{port}", "--tensor-parallel-size", "1"]
+    served = service(kind="vllm", argv=["vllm", *argv], model="org/model", pre_command=": ready")
+    [job] = workplace.submit(workplace.plan(driver="ask", services=[served], policy="policy"))
+    assert workplace.wait(job).state is JobState.SUCCEEDED, workplace.said(job)
+    started = next(event for event in read_journal(JobPaths(job.job_dir).events) if "port" in event)
+    wanted = [str(started["port"]) if word == "{port}" else word for word in argv]
+    assert (tmp_path / "argv").read_text().splitlines() == wanted
+
+
+def test_a_telemetry_collector_gets_its_token_by_inheritance_alone_and_stops_after_a_last_scrape(
+    workplace, tmp_path
+):
+    token = CANARY + "-otel"
+    workplace.environ["A_TOKEN"] = token
+    binary = tmp_path / "otelcol"
+    binary.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{STAND_INS / "otelcol.py"}" "$@"\n')
+    binary.chmod(0o755)
+    config = collector_config(
+        endpoint="https://telemetry.example",
+        token_env="A_TOKEN",
+        service_name="evals",
+        component="gym",
+        services=["policy"],
+        attributes={"benchmark": "arithmetic"},
+        gpu_metrics_port=None,
+        node_metrics_port=None,
+        scrape_interval_seconds=1,
+    )
+    otel = OtelPlan(
+        binary=str(binary),
+        endpoint="https://telemetry.example",
+        service_name="evals",
+        token_env="A_TOKEN",
+        config=config,
+        health_check_timeout_seconds=10,
+    )
+    plan = workplace.plan(driver="ask show sleep=0.5", services=[service()], policy="policy", otel=otel)
+    with CommandLines(token) as lines:
+        [job] = workplace.submit(plan)
+        assert workplace.wait(job).state is JobState.SUCCEEDED, workplace.said(job)
+    signals = (job.job_dir / "otel" / "metrics.jsonl").read_text()
+    started, scraped = map(json.loads, signals.splitlines())
+    assert started["authorization"] == hashlib.sha256(f"Bearer {token}".encode()).hexdigest()
+    assert scraped == {"event": "last scrape", "status": 200}
+    assert result(job, "driver.json")["keys"] == []
+    assert files_with(token, tmp_path) == []
+    assert lines.found == []
+    assert JobPaths(job.job_dir).log("otel_collector", job.job_id).exists()
+    assert workplace.left(job) == []
