@@ -32,12 +32,14 @@ def prepare(output: Path, source: str | None = None) -> None:
 
 def load_questions(source: str | None) -> Iterable[Mapping[str, Any]]:
     """The records of the public data set, or of a file, through the `datasets` library."""
+    if source is not None and not (_kind(source) and Path(source).is_file()):
+        raise DataError(f"prepare_script_args.source: {source} is no CSV, JSONL or Parquet file.")
     try:
         import datasets  # noqa: PLC0415 - it takes seconds to import
     except ImportError:
         raise DataError("gpqa needs the datasets library: pip install 'nemo-baton[datasets]'.") from None
     if source is not None:
-        return _load_file(datasets, Path(source))
+        return _load_file(datasets, source)
     try:
         loaded = datasets.load_dataset(DATA_SET, SUBSET, split="train")
     except Exception as error:  # the library raises whatever its transports raise
@@ -48,15 +50,17 @@ def load_questions(source: str | None) -> Iterable[Mapping[str, Any]]:
     return list(loaded)
 
 
-def _load_file(datasets: Any, path: Path) -> Iterable[Mapping[str, Any]]:
-    kind = {".csv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}.get(path.suffix.lower())
-    if kind is None or not path.is_file():
-        raise DataError(f"prepare_script_args.source: {path} is no CSV, JSONL or Parquet file.")
+def _kind(source: str) -> str | None:
+    kinds = {".csv": "csv", ".jsonl": "json", ".json": "json", ".parquet": "parquet"}
+    return kinds.get(Path(source).suffix.lower())
+
+
+def _load_file(datasets: Any, source: str) -> Iterable[Mapping[str, Any]]:
     with tempfile.TemporaryDirectory(prefix="gpqa-") as cache:
         try:
-            loaded = datasets.load_dataset(kind, data_files=str(path), split="train", cache_dir=cache)
+            loaded = datasets.load_dataset(_kind(source), data_files=source, split="train", cache_dir=cache)
         except Exception as error:  # the same
-            raise DataError(f"{path}: cannot be read as {kind} ({type(error).__name__}).") from error
+            raise DataError(f"{source}: cannot be read ({type(error).__name__}).") from error
         return list(loaded)
 
 

@@ -134,7 +134,8 @@ def _filler(config: RunConfig) -> Callable[[Row], dict[str, Any]]:
             raise DataError(
                 "has a key that begins with _ng_, so it is no dataset row but a planned or finished rollout"
             )
-        own = row.get("responses_create_params") or {}
+        own = row.get("responses_create_params")
+        own = {} if own is None else own
         if not isinstance(own, dict):
             raise DataError("responses_create_params must be an object")
         return {**own, "input": messages(row, own), **sampling}

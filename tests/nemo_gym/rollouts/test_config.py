@@ -22,7 +22,7 @@ responses_create_params: {max_output_tokens: 8, temperature: 0}
 """
 
 
-@pytest.fixture()
+@pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A current folder with the benchmark `toy` and nothing from outside."""
     for variable in ("NEMO_GYM_EXTRA_ROOTS", "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"):
@@ -255,7 +255,7 @@ def test_an_unknown_benchmark_or_config_names_the_nearest(folder: Path) -> None:
         find_benchmark("tyo", cwd=folder)
     with pytest.raises(ConfigError, match="no benchmark zzz; known: arithmetic, arithmetic_mcq, gpqa, toy"):
         find_benchmark("zzz", cwd=folder)
-    with pytest.raises(ConfigError, match="did you mean benchmarks/gpqa/config.yaml"):
+    with pytest.raises(ConfigError, match=r"did you mean benchmarks/gpqa/config\.yaml"):
         find_config("benchmarks/gqpa/config.yaml", cwd=folder)
     with pytest.raises(ConfigError, match="benchmarks/toy is a folder; give the YAML file in it"):
         find_config("benchmarks/toy", cwd=folder)

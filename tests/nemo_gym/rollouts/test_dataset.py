@@ -1,0 +1,206 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_gym.errors import DataError
+from nemo_gym.rollouts.config import RunConfig
+from nemo_gym.rollouts.dataset import check_rows, materialize, read_rows
+from nemo_gym.types import Episode, Row, Task, Verdict
+from nemo_gym.verifiers.match import MatchOptions
+
+
+class Grader:
+    """A verifier that needs the field `answer`."""
+
+    Options = MatchOptions
+
+    def check_row(self, row: Row) -> str | None:
+        return None if "answer" in row else "no 'answer'"
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        raise NotImplementedError
+
+
+def config(prompt: dict[str, str] | None = None, **more: Any) -> RunConfig:
+    benchmark = {
+        "name": "toy",
+        "datasets": {"benchmark": {"jsonl_fpath": "/nowhere.jsonl"}},
+        "verifier": {"type": "match"},
+        "prompt": prompt,
+    }
+    return RunConfig.model_validate({"benchmark": benchmark, **more})
+
+
+ASK = {"user": "What is {a}?"}
+
+
+def write(path: Path, *lines: bytes) -> Path:
+    path.write_bytes(b"".join(lines))
+    return path
+
+
+def rows_of(config: RunConfig, *rows: Row) -> list[Row]:
+    return [json.loads(line) for line in materialize(config, rows)]
+
+
+def test_odd_line_ends_blank_lines_and_a_byte_order_mark_change_nothing(tmp_path: Path) -> None:
+    plain = write(tmp_path / "plain.jsonl", b'{"a":1,"answer":1}\n{"a":2,"answer":2}\n')
+    odd = write(tmp_path / "odd.jsonl", b'\xef\xbb\xbf{"a":1,"answer":1}\r\n\r\n  \n{"a":2,"answer":2}')
+    assert list(read_rows(odd)) == list(read_rows(plain)) == [{"a": 1, "answer": 1}, {"a": 2, "answer": 2}]
+    facts = [check_rows(config(ASK), path, Grader()) for path in (plain, odd)]
+    assert facts[0].sha256 == facts[1].sha256
+    assert [fact.num_tasks for fact in facts] == [2, 2]
+
+
+def test_line_and_paragraph_separators_inside_of_strings_are_text(tmp_path: Path) -> None:
+    text = "one\u2028two\u2029three\x85four\x0cfive"
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"a": text}, ensure_ascii=False) + "\n", encoding="utf-8")
+    (line,) = materialize(config(ASK), read_rows(path))
+    assert b"\n" not in line
+    assert json.loads(line)["a"] == text
+    assert json.loads(line)["responses_create_params"]["input"][0]["content"] == f"What is {text}?"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b'{"a":1', "no valid JSON"),
+        (b"[1]", "must be one JSON object a line, found a list"),
+        (b'{"a":1}{"a":2}', "no valid JSON"),
+        (b'{"a":NaN}', "no valid JSON"),
+        (b'{"a":"\xff"}', "no valid JSON"),
+        (b'{"a":"\\ud800"}', "no valid JSON"),
+        (b'{"b":1,"answer":1}', "the prompt needs the field a, which this row lacks"),
+        (b'{"a":null,"answer":1}', "the prompt needs the field a"),
+        (b'{"a":1}', "no 'answer'"),
+        (b'{"a":1,"answer":1,"_ng_task_index":0}', "a key that begins with _ng_"),
+        (b'{"a":1,"answer":1,"responses_create_params":[]}', "responses_create_params must be an object"),
+        (b'{"a":1,"answer":1,"responses_create_params":{"input":"x"}}', "but the benchmark has a prompt"),
+    ],
+)
+def test_a_row_that_cannot_be_used_is_named_with_file_and_line(
+    tmp_path: Path, line: bytes, message: str
+) -> None:
+    path = write(tmp_path / "a.jsonl", b'{"a":1,"answer":1}\n', b"\n", line + b"\n")
+    with pytest.raises(DataError) as caught:
+        check_rows(config(ASK), path, Grader())
+    assert str(caught.value).startswith(f"{path}:3: ")
+    assert message in str(caught.value)
+    assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize("own", [{}, {"input": []}, {"input": ""}, {"input": ["x"]}, {"input": 3}])
+def test_without_a_prompt_a_row_must_have_its_own_input(tmp_path: Path, own: Row) -> None:
+    path = write(tmp_path / "a.jsonl", json.dumps({"answer": 1, "responses_create_params": own}).encode())
+    with pytest.raises(DataError, match=r"a.jsonl:1: lacks responses_create_params.input"):
+        check_rows(config(), path, Grader())
+
+
+def test_an_empty_file_a_missing_one_and_a_folder_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="holds no rows"):
+        check_rows(config(ASK), write(tmp_path / "a.jsonl", b"\n\n"), Grader())
+    with pytest.raises(DataError, match="there is no such file"):
+        check_rows(config(ASK), tmp_path / "none.jsonl", None)
+    with pytest.raises(DataError, match="is a folder"):
+        list(read_rows(tmp_path))
+
+
+def test_the_digest_covers_the_rows_in_use_and_no_others(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", b'{"a":1,"answer":1}\n{"a":2}\nbroken\n')
+    facts = check_rows(config(ASK, limit=1), path, Grader())
+    assert (facts.num_tasks, facts.sha256) == (1, hashlib.sha256(b'{"a":1,"answer":1}\n').hexdigest())
+    assert check_rows(config(ASK, limit=1), path, None) == facts
+    assert list(read_rows(path, limit=1)) == [{"a": 1, "answer": 1}]
+
+
+def test_a_planned_rollout_is_the_row_with_indices_first_and_what_is_sent() -> None:
+    run = config(
+        {"system": "Be {mood}.", "user": "{{What}} is {a}? {list}"},
+        responses_create_params={"temperature": 0.0, "max_output_tokens": 8},
+        num_repeats=2,
+    )
+    own = {"temperature": 1.0, "top_p": 0.5}
+    row = {"a": 7, "mood": "kind", "list": [1, "é"], "agent_ref": "x", "responses_create_params": own}
+    lines = list(materialize(run, [row, row | {"a": 8}]))
+    starts = [(0, 0), (0, 1), (1, 0), (1, 1)]
+    assert [line[:42] for line in lines] == [
+        b'{"_ng_task_index":%d,"_ng_rollout_index":%d,' % at for at in starts
+    ]
+    assert json.loads(lines[1]) == {
+        "_ng_task_index": 0,
+        "_ng_rollout_index": 1,
+        "a": 7,
+        "mood": "kind",
+        "list": [1, "é"],
+        "responses_create_params": {
+            "input": [
+                {"role": "system", "content": "Be kind."},
+                {"role": "user", "content": '{What} is 7? [1, "é"]'},
+            ],
+            "temperature": 0.0,
+            "top_p": 0.5,
+            "max_output_tokens": 8,
+        },
+        "agent_ref": {"name": "single_turn"},
+        "task_source": "toy",
+    }
+
+
+def test_an_own_input_is_kept_as_it_is() -> None:
+    messages = [{"role": "user", "content": "{not a field}"}]
+    (row,) = rows_of(config(), {"responses_create_params": {"input": messages, "tools": []}})
+    assert row["responses_create_params"] == {"input": messages, "tools": []}
+
+
+def test_repeats_get_seeds_of_their_own_when_asked() -> None:
+    for params, seeds in (({}, [0, 1, 2]), ({"seed": 40}, [40, 41, 42])):
+        run = config(ASK, num_repeats=3, num_repeats_add_seed=True, responses_create_params=params)
+        assert [row["responses_create_params"]["seed"] for row in rows_of(run, {"a": 1})] == seeds
+
+
+def test_a_row_that_changed_after_the_check_is_named_by_its_number() -> None:
+    with pytest.raises(DataError, match=r"row 1: the prompt needs the field a"):
+        rows_of(config(ASK), {"a": 1}, {"b": 1})
+
+
+def test_twenty_thousand_rows_are_checked_and_planned_well_under_a_second(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text("".join(f'{{"a":{n},"answer":"{n}","uuid":"{n:036}"}}\n' for n in range(20_000)))
+    start = time.process_time()
+    assert check_rows(config(ASK), path, Grader()).num_tasks == 20_000
+    assert sum(1 for _ in materialize(config(ASK), read_rows(path))) == 20_000
+    assert time.process_time() - start < 1.0  # 0.2 s on a quiet machine
+
+
+def test_memory_does_not_grow_with_the_number_of_rows(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    with path.open("w") as stream:
+        stream.writelines(f'{{"a":{n},"answer":{n},"text":"{"x" * 500}"}}\n' for n in range(100_000))
+    script = """
+import resource, sys
+from pathlib import Path
+from nemo_gym.rollouts.config import RunConfig
+from nemo_gym.rollouts.dataset import check_rows, materialize, read_rows
+config = RunConfig.model_validate({"benchmark": {"name": "toy",
+    "datasets": {"benchmark": {"jsonl_fpath": "x"}}, "verifier": {"type": "match"},
+    "prompt": {"user": "{a}"}}})
+path = Path(sys.argv[1])
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+list(materialize(config, read_rows(path, limit=10)))
+before = peak()
+check_rows(config, path, None)
+for _ in materialize(config, read_rows(path)):
+    pass
+print(peak() - before)
+"""
+    grown = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
+    assert int(grown.stdout) < 5_000  # KiB; the file has 50 MB
