@@ -36,7 +36,7 @@ class Served:
             environ["NEMO_GYM_SERVICE_API_KEY"] = key
         self.key = key
         self.process = subprocess.Popen(
-            [GYM, "serve", "--model", "smollm2", "--port", "0", "--threads", "2", *options],
+            [GYM, "serve", "--model", "smollm2", "--port", "0", *options],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

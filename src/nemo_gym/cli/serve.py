@@ -44,7 +44,7 @@ from nemo_gym.serving import access, models
     "--threads",
     metavar="N",
     type=click.IntRange(1, 512),
-    help="CPU threads, in place of as many as there are cores.",
+    help="CPU threads, in place of one fewer than there are cores.",
 )
 @click.pass_context
 def serve(

@@ -37,7 +37,11 @@ class ServeOptions:
     parallel: int = 4
     """Requests that are computed at the same time; more wait their turn."""
     threads: int | None = None
-    """CPU threads; ``None`` takes the cores this process may use."""
+    """CPU threads; ``None`` takes all cores that this process may use but one.
+
+    The threads wait for each other without sleeping: one that has to share its core, with the client on the
+    same machine, say, holds up all of them (measured on two cores under load: 0.4 answers a second, not 5).
+    """
     verbose: bool = False
 
 
@@ -80,7 +84,7 @@ def _start(options: ServeOptions) -> Any:
 
 
 def _parameters(xllamacpp: Any, options: ServeOptions) -> Any:
-    threads = options.threads or _cores()
+    threads = options.threads or max(1, _cores() - 1)
     settings = {
         "hostnames": [options.host],
         "port": options.port,

@@ -1,0 +1,52 @@
+"""Start-up is a feature: help and version import nothing heavy, and no command before it is called."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = [
+    *("aiohttp", "asyncio", "datasets", "omegaconf", "orjson", "pydantic", "rich", "xllamacpp", "yaml"),
+    *("importlib.metadata", "nemo_gym.orchestration", "nemo_gym.rollouts", "nemo_gym.types"),
+]
+
+PROBE = """
+import contextlib, io, json, sys
+from {module} import _status
+with contextlib.redirect_stdout(io.StringIO()):
+    status = _status({args!r})
+print(json.dumps([status, sorted(sys.modules)]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "args"),
+    [
+        ("nemo_gym.cli.main", ["--help"]),
+        ("nemo_gym.cli.main", ["--version"]),
+        ("nemo_gym.cli.main", ["eval", "--help"]),
+        ("nemo_gym.cli.main", ["job", "--help"]),
+        ("nemo_helix_plugin.cli.main", ["--help"]),
+        ("nemo_helix_plugin.cli.main", ["--version"]),
+    ],
+)
+def test_help_imports_nothing_that_takes_long(module, args):
+    probe = subprocess.run(
+        [sys.executable, "-c", PROBE.format(module=module, args=args)], capture_output=True, check=True
+    )
+    status, modules = json.loads(probe.stdout)
+    assert status == 0
+    assert [name for name in HEAVY if name in modules] == []
+
+
+@pytest.mark.parametrize("command", ["run", "submit", "prepare", "reverify", "compare"])
+def test_help_of_a_command_needs_no_data_models(command):
+    probe = subprocess.run(
+        [sys.executable, "-c", PROBE.format(module="nemo_gym.cli.main", args=["eval", command, "--help"])],
+        capture_output=True,
+        check=True,
+    )
+    status, modules = json.loads(probe.stdout)
+    assert status == 0
+    assert [name for name in ("aiohttp", "omegaconf", "pydantic", "rich") if name in modules] == []
