@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 GENERATION_KEYS: Final = (
     "benchmark.agent",
     "benchmark.name",
-    "benchmark.num_repeats",  # as the effective number of repeats, under `num_repeats`
     "benchmark.prompt",
     "limit",
     "num_repeats",
@@ -29,7 +28,6 @@ GENERATION_KEYS: Final = (
     "policy_api",
     "policy_model_name",
     "responses_create_params",
-    "split",
 )
 """Keys that affect answers, besides the digest of the data set and the model that answers."""
 
@@ -40,6 +38,7 @@ NEITHER_KEYS: Final = (
     "allow_unsafe_resume",
     "benchmark.datasets",  # the digest of the data set stands for it
     "benchmark.description",
+    "benchmark.num_repeats",  # the effective number stands under `num_repeats`
     "check_model",
     "config_paths",
     "disable_aggregation",
@@ -58,10 +57,11 @@ NEITHER_KEYS: Final = (
     "request_timeout_seconds",
     "require_complete",
     "resume_from_cache",
+    "split",  # the digest of the data set stands for it
 )
 """Keys that affect neither, so that they may differ from one job of a chain to the next."""
 
-MODEL_KEYS: Final = ("name", "server", "server_version", "fingerprint")
+MODEL_KEYS: Final = ("name", "server_version", "fingerprint")
 """What of an endpoint's self-description tells one model from another; times, ids and paths do not."""
 
 _SHOWN = 100
@@ -95,9 +95,7 @@ def identity_of(config: RunConfig, *, dataset_sha256: str, model: Mapping[str, A
     """
     plain = config.model_dump(mode="json")
     generation = _pick(plain, GENERATION_KEYS)
-    generation.get("benchmark", {}).pop("num_repeats", None)
-    repeats = plain.get("num_repeats")
-    generation["num_repeats"] = plain["benchmark"]["num_repeats"] if repeats is None else repeats
+    generation["num_repeats"] = config.repeats
     if not generation.get("limit"):
         generation.pop("limit", None)
     generation["dataset_sha256"] = dataset_sha256

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Final
 
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.rows import CHECKSUM, check_line, decode_row
-from nemo_runs import files
+from nemo_gym.rollouts.rows import CHECKSUM, check_line, decode_row, read_blocks
 
 TERMINAL: Final = 255
 """Counted attempts of a rollout that is never tried again; fewer are a plain count."""
 
-_NAMED = 5
+_NAMED: Final = 5
+_OPPOSITE: Final = bytes((1, 0)) + bytes(254)
 BEAT_EVERY: Final = 1 << 16
 """Lines between two signs of life while a file is read."""
 
@@ -69,10 +69,16 @@ class Census:
 
     def exhausted(self, max_attempts: int) -> int:
         """How many rollouts have no result and may not be tried again."""
-        if not any(self.attempts):
-            return 0
-        pairs = zip(self.attempts, self.done, strict=True)
-        return sum(1 for attempts, done in pairs if attempts >= max_attempts and not done)
+        return self._spent(max_attempts).count(1) - _both(self._spent(max_attempts), self.done).count(1)
+
+    def wanted(self, max_attempts: int, *, failed_only: bool) -> bytes:
+        """1 for each rollout that has no result and may be tried, 0 for the others, as it stands now."""
+        closed = _either(self.done, self._spent(max_attempts))
+        chosen = closed.translate(_OPPOSITE)
+        return _both(chosen, self.failed) if failed_only else bytes(chosen)
+
+    def _spent(self, max_attempts: int) -> bytes:
+        return bytes(self.attempts).translate(bytes(attempts >= max_attempts for attempts in range(256)))
 
 
 @dataclass(slots=True)
@@ -164,12 +170,20 @@ def survey(path: Path, wanted: Callable[[bytes], bool], beat: Callable[[], None]
     lines.
     """
     try:
-        for number, line in enumerate(files.read_lines(path)):
-            wanted(line)
-            if not number % BEAT_EVERY:
-                beat()
+        for block in read_blocks(path):
+            beat()
+            for line in block.split(b"\n"):
+                wanted(line)
     except FileNotFoundError:
         return
+
+
+def _both(left: bytes | bytearray, right: bytes | bytearray) -> bytes:
+    return (int.from_bytes(left, "little") & int.from_bytes(right, "little")).to_bytes(len(left), "little")
+
+
+def _either(left: bytes | bytearray, right: bytes | bytearray) -> bytes:
+    return (int.from_bytes(left, "little") | int.from_bytes(right, "little")).to_bytes(len(left), "little")
 
 
 def _is_foreign(line: bytes) -> bool:

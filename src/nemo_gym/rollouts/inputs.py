@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nemo_gym.errors import DataError, ResumeRefusedError
-from nemo_gym.rollouts.rows import ROLLOUT_INDEX, TASK_INDEX, decode_row
+from nemo_gym.rollouts.rows import ROLLOUT_INDEX, TASK_INDEX, decode_row, read_blocks
 from nemo_gym.types import Task
 from nemo_runs import disk, files
 
@@ -69,21 +69,26 @@ def inputs_intact(path: Path, known: dict[str, Any], beat: Callable[[], None]) -
     return summed.hexdigest() == known.get("sha256")
 
 
-def read_tasks(path: Path, num_repeats: int, expected: int, wanted: Callable[[int], bool]) -> Iterator[Task]:
-    """Stream the wanted rollouts in order, by their position; constant memory.
+def read_tasks(path: Path, num_repeats: int, wanted: bytes) -> Iterator[Task]:
+    """Stream in order the rollouts whose byte in ``wanted`` is 1; blocks without one are not even split.
 
-    Raises `DataError` naming file and line when a row is not the one that belongs there.
+    Memory stays near one block. Raises `DataError` naming file and line when a row is not the one that
+    belongs there, or the file ends too early.
     """
-    position = -1
-    for position, line in enumerate(files.read_lines(path)):
-        if position >= expected:
-            break
-        if wanted(position):
-            yield _task(path, position, num_repeats, line)
-    if position + 1 < expected:
-        raise DataError(
-            f"{path}: it ends after {position + 1} of {expected} rows; start again with --resume."
-        )
+    following = wanted.find(1)
+    position = 0
+    for block in read_blocks(path) if following >= 0 else ():
+        lines = block.count(b"\n") + 1
+        if following < position + lines:
+            rows = block.split(b"\n")
+            while 0 <= following < position + lines:
+                yield _task(path, following, num_repeats, rows[following - position])
+                following = wanted.find(1, following + 1)
+            if following < 0:
+                return
+        position += lines
+    if following >= 0:
+        raise DataError(f"{path}: it ends after {position} of {len(wanted)} rows; resume to make it again.")
 
 
 def _copy(rows: Iterable[bytes], write: Callable[[bytes], int], beat: Callable[[], None]) -> tuple[int, str]:

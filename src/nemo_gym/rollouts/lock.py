@@ -18,6 +18,7 @@ from typing import Any, Final, Literal
 
 from nemo_gym.errors import BusyError
 from nemo_runs import files
+from nemo_runs.errors import RunsError
 from nemo_runs.processes import Liveness, ProcessIdentity, identify, liveness
 
 STALE_AFTER: Final = 30.0
@@ -89,7 +90,7 @@ class Claim:
             return cls(
                 claimant, "released" if found["state"] == "released" else "held", bool(found["fenced"])
             )
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RunsError):
             return None
 
 
@@ -163,8 +164,8 @@ def _succeeds(folder: Path, number: int, claimant: Claimant, output: Path) -> bo
         return claim.fenced
     owner = claim.claimant
     seen = liveness(owner.process)
-    if seen is Liveness.DEAD:
-        return claim.fenced
+    if seen is Liveness.DEAD:  # since another boot two machines of one name may be meant: that is no proof
+        return claim.fenced and owner.process.boot_id == claimant.process.boot_id
     if seen is Liveness.ALIVE:
         raise BusyError(
             f"{output}: process {owner.process.pid} on this machine is collecting into it{_job(owner)}; "

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, Final, TypeGuard
 from zlib import crc32
 
@@ -26,9 +27,11 @@ ROLLOUT_INDEX: Final = "_ng_rollout_index"
 CHECKSUM: Final = "_ng_crc32"
 
 _BEFORE_SUM: Final = b',"_ng_crc32":"'
+_END: Final = _BEFORE_SUM + b'%08x"}'
 _SUFFIX: Final = len(_BEFORE_SUM) + 8 + len(b'"}')
 _SUM_AT: Final = _SUFFIX - len(_BEFORE_SUM)
 _IDENTITY: Final = re.compile(rb'\{"_ng_task_index":(\d{1,15}),"_ng_rollout_index":(\d{1,15})[,}]').match
+_BLOCK: Final = 1 << 18
 _LARGEST: Final = 2**64 - 1
 _SMALLEST: Final = -(2**63)
 
@@ -49,16 +52,18 @@ def encode_row(task_index: int, rollout_index: int, fields: Mapping[str, Any]) -
         body = orjson.dumps(row)[:-1]
     except TypeError:
         body = _encode_oddity(row)[:-1]
-    return b'%b%b%08x"}' % (body, _BEFORE_SUM, crc32(body))
+    return body + _END % crc32(body)
 
 
 def check_line(line: bytes) -> tuple[int, int] | None:
     """Say whose row a line is, as (task index, rollout index), or ``None`` if the line is damaged."""
     match = _IDENTITY(line)
-    if match is not None and line[-_SUFFIX:-_SUM_AT] == _BEFORE_SUM:
-        if b"%08x" % crc32(line[:-_SUFFIX]) != line[-_SUM_AT:-2] or not line.endswith(b'"}'):
+    if match is not None:
+        if line.endswith(_END % crc32(line[:-_SUFFIX])):
+            task_index, rollout_index = match.groups()
+            return int(task_index), int(rollout_index)
+        if line[-_SUFFIX:-_SUM_AT] == _BEFORE_SUM:
             return None
-        return int(match[1]), int(match[2])
     return _check_foreign(line)
 
 
@@ -75,6 +80,22 @@ def decode_row(line: bytes) -> Row:
         raise DataError(f"not a JSON object but {type(row).__name__}")
     row.pop(CHECKSUM, None)
     return row
+
+
+def read_blocks(path: Path) -> Iterator[bytes]:
+    """Yield a file in blocks of whole lines, each block without its last newline; a torn tail is left out.
+
+    For who counts lines or skips most of them; memory stays near one block plus the longest line.
+    """
+    with path.open("rb", buffering=0) as file:
+        unfinished: list[bytes] = []
+        while block := file.read(_BLOCK):
+            end = block.rfind(b"\n")
+            if end < 0:
+                unfinished.append(block)
+                continue
+            yield b"".join((*unfinished, block[:end])) if unfinished else block[:end]
+            unfinished = [block[end + 1 :]] if end + 1 < len(block) else []
 
 
 def _check_foreign(line: bytes) -> tuple[int, int] | None:

@@ -162,12 +162,11 @@ class Store:
 
     def pending(self) -> Iterator[Task]:
         """Stream the rollouts to run, in order: all that have no result and are not exhausted."""
-        return self._stream(lambda index: self._census.open(index, self._max_attempts))
+        return self._stream(failed_only=False)
 
     def retryable(self) -> Iterator[Task]:
         """Stream, in order, the rollouts that failed, have no result and may be tried again."""
-        census, most = self._census, self._max_attempts
-        return self._stream(lambda index: bool(census.failed[index]) and census.open(index, most))
+        return self._stream(failed_only=True)
 
     def record(self, task: Task, fields: Mapping[str, Any]) -> None:
         """Record a result. A second one for the same rollout is dropped: the first wins.
@@ -265,11 +264,9 @@ class Store:
                 ):  # the claim of a dead process is succeeded anyhow
                     self._claim.release()
 
-    def _stream(self, wanted: Callable[[int], bool]) -> Iterator[Task]:
-        if not self.remaining:
-            return iter(())
-        path = self.paths.materialized_inputs
-        return inputs.read_tasks(path, self.manifest.num_repeats, self.expected, wanted)
+    def _stream(self, *, failed_only: bool) -> Iterator[Task]:
+        wanted = self._census.wanted(self._max_attempts, failed_only=failed_only)
+        return inputs.read_tasks(self.paths.materialized_inputs, self.manifest.num_repeats, wanted)
 
     def _index(self, task: Task) -> int:
         index = self._census.index(task.task_index, task.rollout_index)
