@@ -60,7 +60,7 @@ def _parse_text(text: str, where: str) -> int:
         days = 0
         hours, minutes, seconds = _clock_parts(*match.groups())
     else:
-        raise DurationError(f"{where}: {text!r} is not a duration; write {_FORMS}")
+        raise DurationError(f"{where}: {text[:40]!r} is not a duration; write {_FORMS}")
     has_hours = "-" in text or text.count(":") == 2
     if ":" in text and (seconds > 59 or (has_hours and minutes > 59)):
         raise DurationError(f"{where}: {text!r} has more than 59 after a colon; write {_FORMS}")

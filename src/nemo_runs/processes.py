@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import itertools
 import os
 import signal
 import time
@@ -35,8 +36,8 @@ __all__ = [
 ]
 
 _PR_SET_CHILD_SUBREAPER = 36
-_STEP = 0.05
-"""Seconds between two looks at a tree that is being ended."""
+_STEPS = (0.005, 0.01, 0.02, 0.05, 0.1)
+"""Seconds between two looks at a tree that is being ended; the last one again and again."""
 _UNKILLABLE = 30.0
 """Seconds after which a process that survives SIGKILL (stuck in the kernel) is given up."""
 
@@ -145,9 +146,10 @@ def end_tree(
     started = clock()
     killed: dict[int, None] = {}
     asked: set[tuple[int, int]] = set()
-    while members := tree.members():
+    for step in itertools.chain(_STEPS, itertools.repeat(_STEPS[-1])):
+        members = tree.members()
         elapsed = clock() - started
-        if elapsed >= grace + _UNKILLABLE:
+        if not members or elapsed >= grace + _UNKILLABLE:
             break
         for entry in members:
             if elapsed >= grace:
@@ -156,7 +158,7 @@ def end_tree(
             elif (entry.pid, entry.start_time) not in asked:
                 asked.add((entry.pid, entry.start_time))
                 _ask_to_end(entry)
-        sleep(_STEP if elapsed < grace else _STEP / 5)
+        sleep(min(step, grace - elapsed) if elapsed < grace else _STEPS[1])
     return list(killed)
 
 

@@ -137,9 +137,8 @@ def test_kill_9_at_every_step_leaves_a_whole_file_and_loses_no_row(tmp_path: Pat
         path = tmp_path / f"{step}" / "rows"
         path.parent.mkdir()
         path.write_bytes(old)
-        done = subprocess.run(
-            [sys.executable, "-S", "-c", KILLED_AT, path, str(step)], env=_source(), check=False
-        )
+        argv = [sys.executable, "-S", "-c", KILLED_AT, str(path), str(step)]
+        done = subprocess.run(argv, env=_source(), check=False)
         assert path.read_bytes() in {old, b"ok1\nok2\n"}
         kept = b"".join(other.read_bytes() for other in path.parent.iterdir())
         assert b"bad" in kept
