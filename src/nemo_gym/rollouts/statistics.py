@@ -129,7 +129,7 @@ def majority_at_k(answers: Iterable[int], scores: Iterable[float]) -> float:
 
 
 def t_quantile(probability: float, degrees: float) -> float:
-    """Quantile of Student's t distribution, by bisection on its distribution function (to about 1e-10)."""
+    """Quantile of Student's t distribution, by bisection on its distribution function (to 1e-8 or better)."""
     if not 0 < probability < 1 or degrees <= 0:
         raise ValueError("a probability between 0 and 1 and positive degrees of freedom are needed")
     if probability < 0.5:
