@@ -210,22 +210,25 @@ class Collector:
         budget = self._bounds.dispatch_budget
         if budget is not None and now - self._started >= budget - self._bounds.drain_margin:
             self._drain.ask(StopReason.BUDGET)
-        if self._drain.poll() and self._stop_seen is None:
-            self._stop_seen = now
-            self._say(
-                f"stopping ({self._drain.reason}): rollouts in flight get {self._bounds.drain_margin:g} s."
-            )
+        self._drain.poll()
+        self._see_stop(now)
         if now - self._store_ticked >= STORE_TICK_SECONDS:
             self._store_ticked = now
             self._store.tick()
         self._on_tick(self.tally)
 
+    def _see_stop(self, now: float) -> None:
+        """Note when a stop was first seen; the breaker sets no limit, for each request is bounded."""
+        reason = self._drain.reason
+        if reason is None or reason is StopReason.ENDPOINT or self._stop_seen is not None:
+            return
+        self._stop_seen = now
+        self._say(f"stopping ({reason}): rollouts in flight get {self._bounds.drain_margin:g} s.")
+
     def _overdue(self) -> bool:
         """Whether rollouts in flight have had their time after a stop."""
-        if self._drain.at_once:
-            return True
-        if self._stop_seen is None or self._drain.reason is StopReason.ENDPOINT:
-            return False  # the breaker only stops starting; each request is bounded
+        if self._drain.at_once or self._stop_seen is None:
+            return self._drain.at_once
         return self._monotonic() - self._stop_seen >= self._bounds.drain_margin
 
     def snapshot(self, expected: int, recorded_before: int) -> Snapshot:

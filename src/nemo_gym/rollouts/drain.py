@@ -47,7 +47,7 @@ class StoppedEarly(BaseException):
 
 
 class Drain:
-    """The wish to stop. The first reason stays; asking again never takes it back."""
+    """The wish to stop. The first reason stays, except that anybody's wish outranks a failing endpoint."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self.reason: StopReason | None = None
@@ -89,16 +89,19 @@ class Drain:
 
     def ask(self, reason: StopReason, asked_by: str = "") -> None:
         """Stop starting rollouts."""
-        if self.reason is None:
+        if self._may_be_asked():
             self.reason, self.asked_by = reason, asked_by
         if self._event is not None:
             self._event.set()
 
     def poll(self) -> bool:
         """Look for the drain file; whether a stop has been asked for, by whomever."""
-        if self.reason is None and self._file is not None and self._file.exists():
+        if self._file is not None and self._may_be_asked() and self._file.exists():
             self.ask(StopReason.FILE, _text(self._file))
         return self.reason is not None
+
+    def _may_be_asked(self) -> bool:
+        return self.reason is None or self.reason is StopReason.ENDPOINT
 
     async def pause(self, seconds: float) -> bool:
         """Sleep, or return ``True`` early because a stop was asked for."""

@@ -6,6 +6,7 @@ keep-alive connection that the server had closed, so `HttpPolicy` does that itse
 
 from __future__ import annotations
 
+import json
 import random
 import time
 import urllib.request
@@ -26,6 +27,7 @@ from nemo_runs.secret_refs import SecretText, redact
 
 __all__ = ["Endpoint", "HttpPolicy", "PolicyError", "open_session", "proxy_for"]
 
+_THIS_MACHINE = frozenset({"", "localhost", "::1"})
 _CONNECT_TIMEOUT = 30.0
 
 
@@ -72,7 +74,8 @@ def open_session(endpoint: Endpoint, limits: RequestLimits) -> aiohttp.ClientSes
 def proxy_for(url: str) -> str | None:
     """The proxy that the environment names for this address, looked up once and not for every request."""
     parsed = yarl.URL(url)
-    if not parsed.host or urllib.request.proxy_bypass(parsed.host):
+    host = parsed.host or ""
+    if host in _THIS_MACHINE or host.startswith("127.") or urllib.request.proxy_bypass(host):
         return None
     return urllib.request.getproxies().get(parsed.scheme)
 
@@ -144,11 +147,22 @@ class HttpPolicy:
 
     def _parsed(self, content: bytes) -> Row:
         try:
-            return policy_apis.to_response(self._endpoint.api, orjson.loads(content))
-        except (orjson.JSONDecodeError, policy_apis.MalformedAnswerError) as error:
-            reason = "no JSON" if isinstance(error, orjson.JSONDecodeError) else str(error)
+            return policy_apis.to_response(self._endpoint.api, parsed_json(content))
+        except (ValueError, policy_apis.MalformedAnswerError) as error:
+            reason = "no JSON" if isinstance(error, ValueError) else str(error)
             body = self._endpoint.without_key(content[:8000].decode(errors="replace"))
             message = f"{self._where} sent a malformed answer: {reason}."
             raise PolicyError(
                 "agent_request_failed", message, http_status=200, body=body[: policy_errors.BODY_LIMIT]
             ) from error
+
+
+def parsed_json(content: bytes) -> Any:
+    """Parsed JSON; raises ``ValueError``. Servers written in Python also send ``NaN`` (read as null here) and
+    halves of surrogate pairs (read as ``?``), which a strict reader refuses and no result row could hold.
+    """
+    try:
+        return orjson.loads(content)
+    except orjson.JSONDecodeError:
+        loose = json.loads(content.decode(errors="replace"), parse_constant=lambda _: None)
+        return orjson.loads(json.dumps(loose, ensure_ascii=False).encode(errors="replace"))

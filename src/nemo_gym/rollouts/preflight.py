@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from nemo_gym.rollouts.prepare import data_path, ensure_data
 from nemo_gym.types import Agent, Verifier
 from nemo_gym.verifiers.registry import load_verifier
 from nemo_runs.secret_refs import SecretText, parse_reference, resolve_host
+
+_OTHER_FILES = 64
 
 Say = Callable[[str], None]
 
@@ -41,11 +44,24 @@ class Prepared:
 def check(config: RunConfig, *, environ: Mapping[str, str], say: Say) -> Prepared:
     """Check the run, making its data if need be. Raises `nemo_gym.errors.GymError`, one sentence each."""
     base_url, model = require_policy(config)
+    _allow_connections(config.num_samples_in_parallel)
     paths = RolloutPaths(_output(config))
     endpoint = Endpoint(base_url, model, config.policy_api, _api_key(config, environ))
     agent = load_agent(config.benchmark.agent)
     verifier = load_verifier(config.benchmark.verifier, {})
     return Prepared(config, paths, endpoint, agent, verifier, _dataset(config, paths, verifier, say))
+
+
+def _allow_connections(concurrency: int) -> None:
+    """Raise the limit on open files where it is too low: each rollout in flight holds a connection."""
+    needed = concurrency + _OTHER_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        where = "num_samples_in_parallel (--concurrency)"
+        raise ConfigError(f"{where}: {concurrency} needs {needed} open files, {hard} are allowed.")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _output(config: RunConfig) -> Path:

@@ -30,6 +30,9 @@ from nemo_gym.rollouts.store import Store
 from nemo_gym.rollouts.summary import Summary
 from nemo_gym.rollouts.talk import Talk
 
+QUICK_ROLLOUTS = 50_000
+"""Results that are added up in a second or two."""
+
 _LINK_VARIABLES = {"job_id": "NEMO_GYM_JOB_ID", "restart": "NEMO_GYM_RESTART", "chain": "NEMO_GYM_CHAIN"}
 
 
@@ -85,10 +88,14 @@ class Run:
         if collected is None:
             return RunResult(stopped_before_start(self._drain.reason, self._drain.asked_by), None, output)
         end = self._end(collected.counts)
-        asked = self._drain.reason not in {None, StopReason.ENDPOINT}
-        if self._config.disable_aggregation or (asked and end.status):
+        asked = self._drain.reason not in {None, StopReason.ENDPOINT} and end.status != 0
+        if self._config.disable_aggregation or (asked and not self._quick(collected.counts)):
             return RunResult(end, None, output)
         return RunResult(end, self._add_up(prepared, collected), output)
+
+    def _quick(self, counts: Counts) -> bool:
+        """Whether adding up takes no time worth speaking of, so that it is done after a stop as well."""
+        return not self._drain.at_once and counts.recorded <= QUICK_ROLLOUTS
 
     async def _collect(self, prepared: Prepared) -> Collected | None:
         self._drain.attach(asyncio.get_running_loop())
@@ -97,7 +104,7 @@ class Run:
                 return None
             limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
             async with open_session(prepared.endpoint, limits) as session:
-                link = await asyncio.to_thread(_provenance)
+                link = asyncio.create_task(asyncio.to_thread(_provenance))  # while the server is asked
                 policy = HttpPolicy(
                     session, prepared.endpoint, limits, retries=self._retries, pause=self._drain.pause
                 )
@@ -105,7 +112,7 @@ class Run:
                     model = await self._model(session, prepared) if ask else None
                     if self._drain.reason is not None:
                         return None
-                    with self._open(prepared, model, link) as store:
+                    with self._open(prepared, model, await link) as store:
                         if ask or not store.remaining:
                             return await self._collect_into(store, prepared, policy)
             return None

@@ -1,6 +1,7 @@
 import io
 import json
 import os
+import resource
 import socket
 
 import pytest
@@ -314,3 +315,15 @@ def test_a_collector_that_is_at_work_keeps_others_out(run, tmp_path):
     claim.release()
     assert status == 1
     assert str(os.getpid()) in err
+
+
+def test_more_in_flight_than_files_may_be_open_is_refused_or_made_possible(run, monkeypatch):
+    asked = []
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (256, 4096))
+    monkeypatch.setattr(resource, "setrlimit", lambda _, limits: asked.append(limits))
+    with MockServer() as server:
+        assert run(server, flags={"--concurrency": "1000"})[0] == 0
+        status, _, err = run(server, flags={"--concurrency": "5000"})
+    assert asked == [(1064, 4096)]
+    assert status == 1
+    assert "5000 needs 5064 open files, 4096 are allowed" in err

@@ -323,3 +323,17 @@ def test_a_store_that_belongs_to_another_now_ends_the_run():
     with pytest.raises(GymError, match="taken over"):
         collect(Taken(10), scripted)
     assert scripted.running == 0
+
+
+def test_a_signal_after_the_breaker_limits_what_is_still_in_flight():
+    store = MemoryStore(100)
+    scripted = Scripted(lambda index, _: asyncio.sleep(60) if index == 0 else DOWN)
+    _, drain = collect(
+        store,
+        scripted,
+        drain_margin=0.1,
+        before=lambda loop, drain: loop.call_later(0.3, drain.ask, StopReason.SIGNAL),
+    )
+    assert drain.reason is StopReason.SIGNAL
+    assert 16 <= len(store.failures) < 16 + 4
+    assert scripted.running == 0

@@ -49,6 +49,17 @@ def test_the_first_reason_stays():
     assert drained(signal.SIGTERM, signal.SIGINT).reason is StopReason.SIGNAL
 
 
+def test_a_signal_outranks_a_failing_endpoint(tmp_path):
+    path = tmp_path / "drain"
+    drain = Drain({DRAIN_FILE_VARIABLE: str(path)})
+    drain.ask(StopReason.ENDPOINT)
+    assert drain.poll()
+    assert drain.reason is StopReason.ENDPOINT
+    path.touch()
+    drain.poll()
+    assert drain.reason is StopReason.FILE
+
+
 def test_before_there_is_anything_to_drain_signals_raise():
     drain = Drain({})
     with pytest.raises(KeyboardInterrupt):

@@ -7,7 +7,7 @@ from tests.mock_server import MockServer
 
 from nemo_gym.rollouts.backoff import RequestLimits
 from nemo_gym.rollouts.notices import Retries
-from nemo_gym.rollouts.policy import Endpoint, HttpPolicy, PolicyError, open_session, proxy_for
+from nemo_gym.rollouts.policy import Endpoint, HttpPolicy, PolicyError, open_session, parsed_json, proxy_for
 from nemo_gym.types import is_truncated, output_text
 from nemo_runs.secret_refs import SecretText
 
@@ -144,4 +144,23 @@ def test_a_proxy_is_looked_up_once_and_not_for_addresses_that_bypass_it(monkeypa
     monkeypatch.setenv("http_proxy", "http://proxy:3128")
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     assert proxy_for("http://127.0.0.1:8000/v1") is None
+    monkeypatch.delenv("no_proxy")
+    assert proxy_for("http://localhost:8000/v1") is None
     assert proxy_for("http://models.example/v1") == "http://proxy:3128"
+
+
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        (b'{"a": NaN, "b": [-Infinity]}', {"a": None, "b": [None]}),
+        (b'{"a": "x\\ud83d"}', {"a": "x?"}),
+        (b'{"a": "\xff"}', {"a": "\ufffd"}),
+    ],
+)
+def test_what_python_servers_send_besides_json_is_read(sent, read):
+    assert parsed_json(sent) == read
+
+
+def test_what_is_no_json_is_refused():
+    with pytest.raises(ValueError, match="Expecting value"):
+        parsed_json(b"<html>")
