@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from nemo_runs import ps
+
 _PROC = Path("/proc")
 
 
@@ -18,7 +20,7 @@ class Entry:
     parent: int
     session: int
     start_time: int
-    """Clock ticks since the machine's boot."""
+    """Clock ticks since the machine's boot; seconds since the epoch where there is no ``/proc``."""
     ended: bool
     """A zombie, none of whose threads runs any more."""
     stopped: bool
@@ -26,6 +28,8 @@ class Entry:
 
 def read_entry(pid: int) -> Entry | None:
     """One process, or `None` when there is none of that number (or it is hidden)."""
+    if not _has_proc():
+        return next((_from_columns(*row) for row in ps.columns(pid)), None)
     try:
         text = (_PROC / str(pid) / "stat").read_bytes()
     except OSError:
@@ -47,6 +51,8 @@ def read_entry(pid: int) -> Entry | None:
 
 def read_all() -> dict[int, Entry]:
     """Every process that can be seen; one that comes or goes meanwhile may be missing."""
+    if not _has_proc():
+        return {row[0]: _from_columns(*row) for row in ps.columns()}
     entries = (read_entry(pid) for pid in _pids())
     return {entry.pid: entry for entry in entries if entry}
 
@@ -92,8 +98,28 @@ def catches(pid: int, number: int) -> bool:
     return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
 
 
+def boot_id() -> str:
+    """What names the machine's current boot."""
+    if not _has_proc():
+        return ps.boot_id()
+    return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def pid_namespace() -> str:
+    """What names the namespace that process numbers belong to."""
+    return os.readlink(_PROC / "self/ns/pid") if _has_proc() else "none"
+
+
+def _has_proc() -> bool:
+    return (_PROC / "self").exists()
+
+
+def _from_columns(pid: int, parent: int, group: int, state: str, start: int) -> Entry:
+    return Entry(pid, parent, group, start, ended=state.startswith("Z"), stopped=state.startswith("T"))
+
+
 def _pids() -> Iterator[int]:
-    for name in os.listdir(_PROC):
+    for name in os.listdir(_PROC) if _has_proc() else ():
         if name.isdecimal():
             yield int(name)
 

@@ -16,7 +16,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from nemo_runs import process_table
@@ -89,16 +88,18 @@ def identify(pid: int | None = None) -> ProcessIdentity:
     entry = process_table.read_entry(number)
     if entry is None:
         raise ProcessGoneError(f"there is no process {number}")
-    return ProcessIdentity(os.uname().nodename, _boot_id(), _pid_namespace(), number, entry.start_time)
+    return ProcessIdentity(
+        os.uname().nodename, process_table.boot_id(), process_table.pid_namespace(), number, entry.start_time
+    )
 
 
 def liveness(identity: ProcessIdentity) -> Liveness:
     """Whether a process runs, is proven dead, or cannot be seen from here."""
     if identity.host != os.uname().nodename:
         return Liveness.ELSEWHERE
-    if identity.boot_id != _boot_id():
+    if identity.boot_id != process_table.boot_id():
         return Liveness.DEAD
-    if identity.pid_namespace != _pid_namespace():
+    if identity.pid_namespace != process_table.pid_namespace():
         return Liveness.ELSEWHERE
     entry = process_table.read_entry(identity.pid)
     if entry is None:
@@ -237,7 +238,7 @@ def _open_process(pid: int) -> int | None:
 
 
 def _is_here(identity: ProcessIdentity) -> bool:
-    here = (os.uname().nodename, _boot_id(), _pid_namespace())
+    here = (os.uname().nodename, process_table.boot_id(), process_table.pid_namespace())
     return (identity.host, identity.boot_id, identity.pid_namespace) == here
 
 
@@ -250,11 +251,3 @@ def _hidden(pid: int) -> bool:
     except PermissionError:
         return True
     return process_table.read_entry(pid) is not None
-
-
-def _boot_id() -> str:
-    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-
-
-def _pid_namespace() -> str:
-    return os.readlink("/proc/self/ns/pid")

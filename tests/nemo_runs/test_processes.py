@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_runs import process_table
 from nemo_runs.errors import RunsError
 from nemo_runs.processes import (
     Liveness,
@@ -261,3 +262,19 @@ def test_a_subreaper_becomes_the_parent_of_orphans() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n[]\n"
+
+
+def test_without_proc_identity_and_trees_come_from_ps(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    tree = plant("sleep 60 & wait", 2)
+    children = descendants(tree.process.pid)
+    monkeypatch.setattr(process_table, "_PROC", Path("/nowhere"))
+    root = identify(tree.process.pid)
+    assert abs(root.start_time - time.time()) < 60
+    assert liveness(root) is Liveness.ALIVE
+    assert liveness(replace(root, start_time=root.start_time - 1)) is Liveness.DEAD
+    assert descendants(tree.process.pid) == children
+    assert marked(MARKER, tree.mark) == []
+    assert end_tree(root, grace=10) == []
+    assert liveness(root) is Liveness.DEAD
+    monkeypatch.undo()
+    assert tree.left() == []
