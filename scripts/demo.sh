@@ -17,17 +17,19 @@ if [ -z "${id:-}" ]; then
     exit "$status" # nothing was submitted; why was said above
 fi
 
-echo
-gym job results "$id"
+if [ "$status" != 0 ]; then
+    echo "The demo did not end well; everything about it is in $run_dir (logs/ of each benchmark first)." >&2
+    exit "$status"
+fi
+
 cat <<END
 
-The record:         $run_dir/gym-job.json
+The record:  $run_dir/gym-job.json
 Next:
   gym job results $id --json
   gym job list
   head -n 1 $run_dir/arithmetic/artifacts/rollouts.jsonl
-  cat $run_dir/arithmetic/logs/smollm2-*.log
+  tail -n 3 $run_dir/arithmetic/logs/driver-*.log
   gym eval submit -c examples/quickstart.yaml --only arithmetic --limit 10 --follow
 (The programs are in $PWD/.venv/bin: put that folder on your PATH.)
 END
-exit "$status"
