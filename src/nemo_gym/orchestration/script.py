@@ -29,11 +29,8 @@ trap 'gym_asked=${gym_asked:-drain}' USR1
 trap 'gym_asked=stop' TERM
 """
 _CLOSING = """
-# In braces: read as a whole before it runs.
-{
-  gym_main
-  exit
-}
+# Never returns, so that nothing is read from this file any more while the job runs.
+gym_main
 """
 
 
@@ -91,7 +88,9 @@ def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
 def _driver_lines(plan: JobPlan) -> Iterator[str]:
     names = [service.name for service in plan.services]
     policy = names.index(plan.policy) if plan.policy is not None else None
-    named = [(variable, Reference("host", variable)) for variable in host_variables([plan.run, plan.prepare])]
+    # the key of our own service is not among the secrets: the job makes it
+    variables = [name for name in host_variables([plan.run, plan.prepare]) if name in plan.secrets]
+    named = [(name, Reference("host", name)) for name in variables]
     yield _array("GYM_DRIVER_ENV", _environment([*named, *plan.env.items()], "driver.env"))
     yield _assign("GYM_PREPARE", "" if plan.prepare is None else "yes")
     yield _array("GYM_PREPARE_ARGS", _prepare_arguments(plan))

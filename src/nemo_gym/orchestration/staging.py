@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,16 +26,25 @@ def stage(submission: Submission, *, scheduler: str = "local") -> None:
     is there already (it is left as it is), and `GymError` when something cannot be written.
     """
     scripts = [script.render_job(plan, redacted=False, scheduler=scheduler) for plan in submission.jobs]
-    try:
+    with _named(submission.run_dir):
         submission.run_dir.parent.mkdir(parents=True, exist_ok=True)
+    with _named(submission.run_dir, taken=FileExistsError):
         _make_folder(submission.run_dir)
+    with _named(submission.run_dir):
         for plan, text in zip(submission.jobs, scripts, strict=True):
             _stage_job(plan, text, scheduler)
         files.sync_folder(submission.run_dir)
-    except FileExistsError:
+
+
+@contextlib.contextmanager
+def _named(run_dir: Path, *, taken: type[OSError] | tuple[()] = ()) -> Iterator[None]:
+    """Turn what the system refuses into a sentence; errors of the type ``taken`` are left as they are."""
+    try:
+        yield
+    except taken:
         raise
     except OSError as error:
-        where = error.filename or submission.run_dir
+        where = error.filename or run_dir
         raise GymError(f"{where} cannot be written: {error.strerror}; check job.output_path") from error
 
 
