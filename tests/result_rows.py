@@ -8,7 +8,11 @@ from typing import Any
 
 import orjson
 
+from nemo_gym.composition import parse_overrides
+from nemo_gym.identity import identity_of
 from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.config import RunConfig, load_run_config
+from nemo_gym.rollouts.manifest import Manifest
 from nemo_gym.rollouts.rows import encode_row
 
 
@@ -75,3 +79,46 @@ def write_output(
     failed = [encode_row(task, repeat, {"_ng_failure_class": name}) for task, repeat, name in failures]
     paths.failures.write_bytes(b"".join(line + b"\n" for line in failed))
     return paths
+
+
+def benchmark_config(
+    folder: Path, *, verifier: str = "{type: match, mode: numeric}", prompt: str = "{question}"
+) -> Path:
+    """A benchmark's config file, its data beside it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "data.jsonl").write_text('{"question": "What is 0 + 0?", "expected_answer": "0"}\n')
+    path = folder / "config.yaml"
+    path.write_text(
+        "benchmark:\n"
+        "  name: sums\n"
+        "  datasets: {benchmark: {jsonl_fpath: data.jsonl}}\n"
+        f"  prompt: {{user: '{prompt}'}}\n"
+        f"  verifier: {verifier}\n"
+    )
+    return path
+
+
+def run_config(path: Path, *overrides: str) -> RunConfig:
+    """The configuration that `gym eval run -c PATH OVERRIDES` would have."""
+    return load_run_config(
+        [str(path)], None, parse_overrides(overrides), search_dirs=[], cwd=path.parent, user_env=False
+    ).config
+
+
+def write_manifest(paths: RolloutPaths, config: RunConfig, *, tasks: int, repeats: int) -> Manifest:
+    """The manifest of an output that was collected with ``config``."""
+    identity = identity_of(config, dataset_sha256="d" * 64, model={"name": config.policy_model_name})
+    found = Manifest(
+        run_id="run-1",
+        created_at="2024-02-29T00:00:00Z",
+        gym_version="0",
+        gym_commit=None,
+        generation=identity.generation,
+        scoring=identity.scoring,
+        model=identity.model,
+        num_tasks=tasks,
+        num_repeats=repeats,
+        materialized={"sha256": "", "size": 0, "rows": tasks * repeats, "mtime_ns": 0},
+    )
+    found.save(paths.manifest)
+    return found

@@ -80,7 +80,7 @@ def _notes(comparison: Comparison) -> list[str]:
     lines = [f"{comparison.benchmark}: {change}" for change in comparison.differs]
     if comparison.unpaired_a or comparison.unpaired_b:
         lines.append(
-            f"{comparison.benchmark}: left out {comparison.unpaired_a:,} tasks that only A and "
-            f"{comparison.unpaired_b:,} that only B has measured"
+            f"{comparison.benchmark}: left out are tasks that one side has not measured: "
+            f"{comparison.unpaired_a:,} by B, {comparison.unpaired_b:,} by A"
         )
     return lines

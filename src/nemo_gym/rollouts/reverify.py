@@ -12,13 +12,13 @@ import contextlib
 import itertools
 import os
 import shutil
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import nemo_gym
+from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import ConfigError, DataError, GymError, ResumeRefusedError
 from nemo_gym.identity import differences, identity_of
 from nemo_gym.job_paths import RolloutPaths
@@ -82,7 +82,7 @@ def reverify(
     config: RunConfig,
     *,
     output: Path | None = None,
-    clock: Callable[[], float] = time.time,
+    clock: Clock | None = None,
 ) -> Reverified:
     """Grade every row of ``paths.output`` with the verifier of ``config.benchmark``.
 
@@ -102,9 +102,8 @@ def reverify(
     target = paths if output is None else _new_output(paths, output)
     with _owned(paths):
         grades, superseded = _replace_rows(paths, target, verifier)
-        changed = replace(
-            known, scoring=scoring, links=[*known.links, _link(clock, "reverify", grades, known.scoring)]
-        )
+        link = _link(clock or SystemClock(), grades, known.scoring)
+        changed = replace(known, scoring=scoring, links=[*known.links, link])
         changed.save(target.manifest)
         run = _run(changed, config)
         summary = aggregate.aggregate(
@@ -230,10 +229,10 @@ def _keep_old(path: Path) -> Path:
     raise AssertionError("numbers never run out")
 
 
-def _link(clock: Callable[[], float], kind: str, grades: Grades, old: dict[str, Any]) -> dict[str, Any]:
+def _link(clock: Clock, grades: Grades, old: dict[str, Any]) -> dict[str, Any]:
     return {
-        "at": manifest.utc(clock()),
-        "kind": kind,
+        "at": utc_text(clock.now()),
+        "kind": "reverify",
         "gym_version": nemo_gym.__version__,
         "rows": grades.rows,
         "changed": grades.changed,
