@@ -213,6 +213,22 @@ def test_a_later_process_of_the_same_number_is_not_touched(plant: Plant) -> None
     assert tree.left() == [tree.process.pid]
 
 
+def test_a_number_that_passes_on_between_the_look_and_the_signal_is_spared(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = plant("exec sleep 60", 1)
+    entry = process_table.read_entry(tree.process.pid)
+    assert entry is not None
+    table = {entry.pid: entry}
+    later = replace(entry, start_time=entry.start_time + 1)
+    moments = iter([0.0, 0.0, 0.5, 1.5, 100.0])
+    with monkeypatch.context() as patched:
+        patched.setattr(process_table, "read_all", lambda: table)
+        patched.setattr(process_table, "read_entry", lambda _: later)
+        assert end_tree(tree.root, grace=1, sleep=lambda _: None, clock=lambda: next(moments)) == []
+    assert tree.left() == [tree.process.pid]
+
+
 def test_neither_the_caller_nor_its_ancestors_are_touched(plant: Plant, tmp_path: Path) -> None:
     program = (
         "import os, sys; from nemo_runs.processes import end_tree, identify\n"
