@@ -1,7 +1,7 @@
 """What `gym eval run` costs beside a bare loop with the same HTTP client, same server, in one run.
 
 Both send every item to `bench/servers/mock_openai.py`, with instant and with 200 ms answers, at 256 and at
-1,000 in flight. CPU is that of the whole command, start and results included. Limits: 0.5 ms of CPU a rollout;
+1,000 in flight. CPU is that of the whole command, start and results included. Limits: 0.5 ms CPU a rollout;
 half of the bare loop's rate; 2,000 rollouts a second where answers are instant; first request in 1 s;
 150 MiB. Ends with 1 when one is passed.
 

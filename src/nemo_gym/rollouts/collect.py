@@ -196,7 +196,8 @@ class Collector:
         )
         self.tally.failed += 1
         if self.tally.failed == 1:
-            self._say(f"a rollout failed ({failure.failure_type}): {failure.message} Others are counted.")
+            what = f"a rollout failed ({failure.failure_type}): {failure.message.rstrip('.')}"
+            self._say(f"{what}. Others are counted.")
         self.tally.endpoint_failures += failure.of_endpoint
         self._streak = self._streak + 1 if failure.of_endpoint else 0
         if self._streak >= self._breaker and self._drain.reason is None:

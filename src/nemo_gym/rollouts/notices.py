@@ -18,9 +18,8 @@ class Retries:
         """Note one retry that follows after ``delay`` seconds."""
         self.counts[kind] += 1
         if self.counts[kind] == 1:
-            self._say(
-                f"retrying in {delay:.1f} s ({kind}): {message} Further retries of this kind are counted."
-            )
+            what = f"retrying in {delay:.1f} s ({kind}): {message.rstrip('.')}"
+            self._say(f"{what}. Further retries of this kind are counted.")
 
     @property
     def total(self) -> int:
@@ -32,4 +31,5 @@ class Retries:
         if not self.counts:
             return None
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in self.counts.most_common())
-        return f"{self.total:,} requests were sent again ({kinds})."
+        times = "a request was" if self.total == 1 else f"{self.total:,} requests were"
+        return f"{times} sent again ({kinds})."

@@ -166,7 +166,7 @@ def test_a_rollout_that_always_fails_is_given_up_at_the_cap():
     assert len(store.rows) == 9
     assert scripted.tries[3] == 3
     assert {failure["failure_type"] for _, failure in store.failures} == {"ValueError"}
-    assert said == ["a rollout failed (ValueError): bad plug-in Others are counted."]
+    assert said == ["a rollout failed (ValueError): bad plug-in. Others are counted."]
 
 
 @pytest.mark.parametrize(
