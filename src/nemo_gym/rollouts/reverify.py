@@ -30,6 +30,7 @@ from nemo_gym.types import Episode, RolloutFailedError, Row, Task, Verifier
 from nemo_gym.verifiers.registry import grades_stored_answers, load_verifier
 from nemo_runs import disk, files
 
+_UNFINISHED = {"unfinished": "gym eval reverify"}
 _NOT_OF_EPISODE = {"response", "reward", "extracted_answer", "ng_perf"}
 
 
@@ -101,7 +102,8 @@ def reverify(
         raise ConfigError(f"benchmark.verifier.type: '{kind}' cannot grade stored answers, only live ones.")
     target = paths if output is None else _new_output(paths, output)
     with _owned(paths):
-        grades, superseded = _replace_rows(paths, target, verifier)
+        pending = None if target is not paths else replace(known, scoring={**scoring, **_UNFINISHED})
+        grades, superseded = _replace_rows(paths, target, verifier, pending)
         link = _link(clock or SystemClock(), grades, known.scoring)
         changed = replace(known, scoring=scoring, links=[*known.links, link])
         changed.save(target.manifest)
@@ -127,8 +129,13 @@ def _scoring(known: manifest.Manifest, config: RunConfig) -> dict[str, Any]:
 
 
 def _replace_rows(
-    paths: RolloutPaths, target: RolloutPaths, verifier: Verifier
+    paths: RolloutPaths, target: RolloutPaths, verifier: Verifier, pending: manifest.Manifest | None
 ) -> tuple[Grades, Path | None]:
+    """Write graded rows and put them in place; ``pending`` is the manifest while old ones are replaced.
+
+    It has a scoring that nobody asks for: after a crash between rows and manifest a resume is refused and
+    points here, and grading once more heals it.
+    """
     grades = Grades()
     source = columns.source_keys(paths)
     with disk.temporary_beside(target.output) as temporary:
@@ -137,7 +144,10 @@ def _replace_rows(
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(paths.output.stat().st_mode & 0o777)
-        superseded = _keep_old(target.output) if target is paths else None
+        superseded = None
+        if pending is not None:
+            superseded = _keep_old(target.output)
+            pending.save(target.manifest)
         temporary.replace(target.output)
     disk.sync_folder(target.output.parent)
     return grades, superseded

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -128,6 +129,7 @@ def majority_at_k(answers: Iterable[int], scores: Iterable[float]) -> float:
     return mean([mean(given) for given in votes.values() if len(given) == most])
 
 
+@functools.lru_cache(maxsize=256)
 def t_quantile(probability: float, degrees: float) -> float:
     """Quantile of Student's t distribution, by bisection on its distribution function (to 1e-8 or better)."""
     if not 0 < probability < 1 or degrees <= 0:

@@ -4,6 +4,7 @@ import json
 import math
 import random
 import statistics as std
+import tracemalloc
 
 import orjson
 import pytest
@@ -286,3 +287,22 @@ def test_a_stored_summary_that_cannot_be_read_is_an_error(tmp_path, text, messag
     paths.coverage.write_text(text)
     with pytest.raises(DataError, match=message):
         load_summary(paths)
+
+
+def peak(folder, tasks):
+    text = "the answer is no secret, " * 40
+    results = {(task, 0): result(text, answer=str(task)) for task in range(tasks)}
+    paths = write_output(folder, results, tasks=tasks, repeats=1)
+    del results
+    tracemalloc.start()
+    aggregate(paths, num_tasks=tasks, num_repeats=1)
+    highest = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return highest
+
+
+def test_memory_is_a_few_numbers_a_rollout_whatever_the_rows_hold(tmp_path, monkeypatch):
+    monkeypatch.setattr("nemo_gym.rollouts.quantiles._CHUNK", 256)
+    aggregate(small(tmp_path / "warm"), num_tasks=4, num_repeats=3)
+    few, many = peak(tmp_path / "few", 2_000), peak(tmp_path / "many", 8_000)
+    assert (many - few) / 6_000 < 120

@@ -135,6 +135,17 @@ def test_an_output_that_is_being_collected_is_refused(output, config):
     reverify(output, config)
 
 
+def test_a_crash_between_rows_and_manifest_leaves_a_scoring_that_nobody_asks_for(output, config, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("nemo_gym.rollouts.reverify._link", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            reverify(output, config)
+    assert [row["reward"] for row in stored(output)] == [0, 0, 0, 1]
+    assert load_manifest(output.manifest).scoring["unfinished"] == "gym eval reverify"
+    reverify(output, config)
+    assert "unfinished" not in load_manifest(output.manifest).scoring
+
+
 FAILING = """
 from pydantic import BaseModel
 from nemo_gym.types import Verdict
