@@ -1,6 +1,7 @@
 """The documentation says what is true: links, commands, options, keys, statuses, files, and no addresses."""
 
 import ast
+import asyncio
 import importlib.util
 import json
 import re
@@ -17,9 +18,13 @@ from pydantic import BaseModel
 
 from nemo_gym import errors, job_paths
 from nemo_gym.cli.main import gym
+from nemo_gym.events import Event
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
-from nemo_gym.rollouts.config import RunConfig
+from nemo_gym.rollouts import catalog, dataset
+from nemo_gym.rollouts.config import RunConfig, load_run_config
+from nemo_gym.types import Episode, Task, Verifier
+from nemo_gym.verifiers.registry import load_verifier
 from nemo_helix_plugin import errors as nemo_errors
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -194,6 +199,31 @@ def test_every_yaml_example_of_a_submission_is_one(tmp_path):
     assert checked
 
 
+def test_the_benchmark_of_the_how_to_page_can_be_used(tmp_path):
+    page = ROOT / "docs" / "how-to" / "add-a-benchmark.md"
+    folder = tmp_path / "benchmarks" / "capitals"
+    (folder / "data").mkdir(parents=True)
+    (folder / "config.yaml").write_text(code_blocks(page, "yaml")[0])
+    (folder / "data" / "capitals.jsonl").write_text(code_blocks(page, "json")[0])
+    (entry,) = (e for e in catalog.list_benchmarks([tmp_path], cwd=tmp_path) if e.name == "capitals")
+    assert entry.prepared
+    config = load_run_config([], "capitals", [], search_dirs=[tmp_path], cwd=tmp_path).config
+    verifier = load_verifier(config.benchmark.verifier, {})
+    rows = list(dataset.read_rows(config.benchmark.datasets["benchmark"].jsonl_fpath))
+    assert [verifier.check_row(row) for row in rows] == [None]
+
+
+def test_the_verifier_of_the_how_to_page_keeps_the_protocol():
+    page = ROOT / "docs" / "how-to" / "add-a-verifier.md"
+    space = {}
+    exec(code_blocks(page, "python")[0], space)
+    verifier = space["LengthVerifier"](space["LengthOptions"](at_most=5), {})
+    assert isinstance(verifier, Verifier)
+    part = {"type": "message", "content": [{"type": "output_text", "text": "short"}]}
+    verdict = asyncio.run(verifier.verify(Task(0, 0, {}), Episode({"output": [part]})))
+    assert (verdict.reward, verdict.extracted_answer) == (1.0, "short")
+
+
 # Exit statuses
 
 
@@ -237,6 +267,13 @@ def named_files():
 def test_every_file_that_is_left_behind_is_documented():
     text = (REFERENCE / "files.md").read_text(encoding="utf-8")
     assert [name for name in named_files() if f"{name}" not in text] == []
+
+
+def test_every_event_is_documented_and_no_other():
+    text = (
+        (REFERENCE / "files.md").read_text(encoding="utf-8").partition("## Events")[2].partition("\n## ")[0]
+    )
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [event.value for event in Event]
 
 
 def environment_variables():
