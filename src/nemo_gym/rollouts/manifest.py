@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,7 +22,7 @@ class Manifest:
     run_id: str
     """Made once an output, kept by every resume."""
     created_at: str
-    """UTC, ``YYYY-MM-DDTHH:MM:SSZ``."""
+    """UTC, as `nemo_gym.clock.utc_text` writes it."""
     gym_version: str
     gym_commit: str | None
     """Version and commit that created the output; each of ``links`` has the ones that it ran."""
@@ -96,11 +95,6 @@ def load_manifest(path: Path) -> Manifest | None:
             f"{path}: written in schema {version}, this gym reads {SCHEMA_VERSION}; use a newer gym."
         )
     return _read(path, found)
-
-
-def utc(seconds: float) -> str:
-    """A time in seconds since 1970 as ``YYYY-MM-DDTHH:MM:SSZ``."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _read(path: Path, found: Mapping[str, Any]) -> Manifest:

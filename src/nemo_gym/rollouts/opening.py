@@ -12,20 +12,18 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import nemo_gym
 from nemo_gym import identity
+from nemo_gym.clock import Clock, utc_text
 from nemo_gym.errors import DataError, GymError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts import census as census_
 from nemo_gym.rollouts import inputs
 from nemo_gym.rollouts.lock import Ownership
-from nemo_gym.rollouts.manifest import Manifest, load_manifest, utc
+from nemo_gym.rollouts.manifest import Manifest, load_manifest
 from nemo_runs import files
-
-if TYPE_CHECKING:
-    from nemo_gym.clock import Clock
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +171,7 @@ class Opening:
         self.manifest.save(self.paths.manifest)
 
     def _next_manifest(self, described: dict[str, Any], kept: Manifest | None) -> Manifest:
-        now = utc(self.clock.now())
+        now = utc_text(self.clock.now())
         version = str(self.asked.link.get("gym_version") or nemo_gym.__version__)
         commit = self.asked.link.get("gym_commit")
         process = self.claim.claim.claimant.process

@@ -13,8 +13,9 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 
+from nemo_gym.clock import Clock
 from nemo_gym.errors import ConfigError
 from nemo_gym.identity import Identity
 from nemo_gym.job_paths import RolloutPaths
@@ -27,9 +28,6 @@ from nemo_gym.rollouts.rows import encode_row
 from nemo_gym.types import Task
 from nemo_runs.errors import RunsError
 from nemo_runs.files import RowAppender
-
-if TYPE_CHECKING:
-    from nemo_gym.clock import Clock
 
 __all__ = ["Opened", "Store", "SupersededError"]
 
