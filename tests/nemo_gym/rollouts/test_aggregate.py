@@ -290,7 +290,7 @@ def test_a_stored_summary_that_cannot_be_read_is_an_error(tmp_path, text, messag
 
 
 def peak(folder, tasks):
-    text = "the answer is no secret, " * 40
+    text = "the answer is no secret, " * 4
     results = {(task, 0): result(text, answer=str(task)) for task in range(tasks)}
     paths = write_output(folder, results, tasks=tasks, repeats=1)
     del results
@@ -304,5 +304,5 @@ def peak(folder, tasks):
 def test_memory_is_a_few_numbers_a_rollout_whatever_the_rows_hold(tmp_path, monkeypatch):
     monkeypatch.setattr("nemo_gym.rollouts.quantiles._CHUNK", 256)
     aggregate(small(tmp_path / "warm"), num_tasks=4, num_repeats=3)
-    few, many = peak(tmp_path / "few", 2_000), peak(tmp_path / "many", 8_000)
-    assert (many - few) / 6_000 < 120
+    few, many = peak(tmp_path / "few", 5_000), peak(tmp_path / "many", 8_000)  # beyond the read buffers
+    assert (many - few) / 3_000 < 120
