@@ -301,6 +301,7 @@ def peak(folder, tasks):
     return highest
 
 
+@pytest.mark.slow
 def test_memory_is_a_few_numbers_a_rollout_whatever_the_rows_hold(tmp_path, monkeypatch):
     monkeypatch.setattr("nemo_gym.rollouts.quantiles._CHUNK", 256)
     aggregate(small(tmp_path / "warm"), num_tasks=4, num_repeats=3)
