@@ -85,10 +85,10 @@ def files_with(text, *folders, but=()):
 
 
 class CommandLines:
-    """Looks at the arguments of every process again and again, for a text that must not be there."""
+    """Looks at the arguments of every process again and again."""
 
-    def __init__(self, *texts):
-        self.texts, self.found, self.looks = [text.encode() for text in texts], [], 0
+    def __init__(self):
+        self.seen, self.looks = set(), 0
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.watch)
 
@@ -97,10 +97,12 @@ class CommandLines:
             self.looks += 1
             for path in Path("/proc").glob("[0-9]*/cmdline"):
                 try:
-                    line = path.read_bytes()
+                    self.seen.add(path.read_bytes())
                 except OSError:
                     continue
-                self.found += [line for text in self.texts if text in line]
+
+    def holding(self, text):
+        return [line for line in self.seen if text.encode() in line]
 
     def __enter__(self):
         self.thread.start()
@@ -158,7 +160,7 @@ def test_secrets_are_in_the_job_script_and_in_environments_and_nowhere_else(work
         run={"judge": {"api_key": "host:B_SECRET"}},
         secrets={"A_TOKEN": SecretText(CANARY + "a"), "B_SECRET": SecretText(f"{CANARY}'b\n$x")},
     )
-    with CommandLines(CANARY) as lines:
+    with CommandLines() as lines:
         [job] = workplace.submit(plan)
         workplace.wait(job, JobState.RUNNING)
         serving = until(
@@ -179,7 +181,8 @@ def test_secrets_are_in_the_job_script_and_in_environments_and_nowhere_else(work
     assert variables[b"VLLM_API_KEY"].decode() == key
     assert files_with(key, tmp_path) == []
     assert lines.looks > 10
-    assert lines.found == []
+    assert lines.holding("job.sh")
+    assert lines.holding(CANARY) + lines.holding(key) == []
 
 
 def test_a_job_outlives_the_terminal_it_was_submitted_from(workplace):
@@ -272,13 +275,24 @@ def test_a_service_that_dies_later_ends_the_job_after_the_driver_was_told(workpl
 
 
 def test_a_driver_that_does_not_stop_after_a_service_died_is_ended(workplace, tmp_path):
-    workplace.environ |= {"NEMO_GYM_DRAIN_SECONDS": "1", "NEMO_GYM_STOP_SECONDS": "1"}
+    workplace.environ |= {"NEMO_GYM_DRAIN_SECONDS": "0", "NEMO_GYM_STOP_SECONDS": "1"}
     workplace.grace = 1.0
     command = f"touch '{tmp_path}/now'; trap '' TERM; (setsid sleep 600 &); sleep 600 & wait"
     plan = workplace.plan(services=[service("policy", f"die-when={tmp_path}/now")], run=None, command=command)
     [job] = workplace.submit(plan)
     assert "service 'policy' ended" in workplace.wait(job).reason
     assert workplace.left(job) == []
+
+
+def test_a_driver_that_fails_because_its_service_died_is_not_the_cause(workplace, tmp_path):
+    port = "port=${NEMO_GYM_POLICY_BASE_URL##*:}; port=${port%/v1}"
+    until_gone = 'while (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; do :; done; exit 3'
+    command = f"touch '{tmp_path}/now'\n{port}\n{until_gone}"
+    dying = service("policy", f"die-when={tmp_path}/now", "status=9")
+    [job] = workplace.submit(workplace.plan(services=[dying], policy="policy", run=None, command=command))
+    seen = workplace.wait(job)
+    assert seen.exit_status == 1
+    assert "service 'policy' ended with exit status 9 while the driver ran" in seen.reason
 
 
 def test_cancel_stops_the_driver_in_order_and_blames_no_service(workplace, bystander):
@@ -302,7 +316,7 @@ def test_cancel_stops_the_driver_in_order_and_blames_no_service(workplace, bysta
 
 
 def test_one_job_runs_at_a_time_in_order_and_a_waiting_one_can_be_cancelled(workplace):
-    plans = [workplace.plan(name, driver="sleep=0.7") for name in ("b", "a", "c", "d")]
+    plans = [workplace.plan(name, driver="sleep=0.4") for name in ("b", "a", "c", "d")]
     jobs = workplace.submit(*plans, max_parallel=1)
     assert [job.job_id for job in jobs] == ["local-1", "local-2", "local-3", "local-4"]
     workplace.wait(jobs[0], JobState.RUNNING)
@@ -455,7 +469,7 @@ def test_a_telemetry_collector_gets_its_token_by_inheritance_alone_and_stops_aft
         health_check_timeout_seconds=10,
     )
     plan = workplace.plan(driver="ask show sleep=0.5", services=[service()], policy="policy", otel=otel)
-    with CommandLines(token) as lines:
+    with CommandLines() as lines:
         [job] = workplace.submit(plan)
         assert workplace.wait(job).state is JobState.SUCCEEDED, workplace.said(job)
     signals = (job.job_dir / "otel" / "metrics.jsonl").read_text()
@@ -464,6 +478,60 @@ def test_a_telemetry_collector_gets_its_token_by_inheritance_alone_and_stops_aft
     assert scraped == {"event": "last scrape", "status": 200}
     assert result(job, "driver.json")["keys"] == []
     assert files_with(token, tmp_path) == []
-    assert lines.found == []
+    assert lines.holding(token) == []
     assert JobPaths(job.job_dir).log("otel_collector", job.job_id).exists()
     assert workplace.left(job) == []
+
+
+def real(workplace, tmp_path, tasks, *words):
+    """A job in which the real collector asks a stand-in server, two rollouts at a time."""
+    rows = [{"question": f"What is {number} + 1?", "expected_answer": "12"} for number in range(tasks)]
+    data = tmp_path / "sums.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    benchmark = {
+        "name": "sums",
+        "datasets": {"benchmark": {"jsonl_fpath": str(data)}},
+        "prompt": {"user": "{question}"},
+        "verifier": {"type": "match", "mode": "numeric"},
+    }
+    run = {
+        "benchmark": benchmark,
+        "policy_api_key": "host:NEMO_GYM_POLICY_API_KEY",
+        "num_samples_in_parallel": 2,
+    }
+    output = JobPaths(workplace.plan().job_dir).rollouts.output
+    return workplace.plan(
+        services=[service("policy", "key", *words)],
+        policy="policy",
+        run={**run, "num_samples_in_parallel": 2, "output_jsonl_fpath": str(output)},
+        gym=Path(sys.executable).parent / "gym",
+    )
+
+
+def test_the_real_collector_measures_the_service_of_its_job(workplace, tmp_path):
+    [job] = workplace.submit(real(workplace, tmp_path, 6))
+    seen = workplace.wait(job)
+    log = JobPaths(job.job_dir).log("driver", job.job_id)
+    assert seen.state is JobState.SUCCEEDED, log.read_text()
+    rows = [json.loads(line) for line in JobPaths(job.job_dir).rollouts.output.read_text().splitlines()]
+    assert sorted(row["_ng_task_index"] for row in rows) == list(range(6))
+    assert {row["reward"] for row in rows} == {1.0}
+
+
+def test_a_service_that_dies_under_the_real_collector_costs_no_attempt_and_no_result(workplace, tmp_path):
+    dies = tmp_path / "now"
+    [job] = workplace.submit(real(workplace, tmp_path, 400, "delay=0.1", f"die-when={dies}"))
+    paths = JobPaths(job.job_dir).rollouts
+    until(lambda: paths.output.exists() and paths.output.read_bytes().count(b"\n") >= 4)
+    dies.touch()
+    seen = workplace.wait(job)
+    assert (seen.state, seen.exit_status) == (JobState.FAILED, 1)
+    assert "service 'policy' ended with exit status 1 while the driver ran" in seen.reason
+    story = read_journal(JobPaths(job.job_dir).events)
+    ended = next(event for event in story if event["event"] == "driver_ended")
+    log = JobPaths(job.job_dir).log("driver", job.job_id).read_text()
+    assert ended["status"] == 75, log
+    rows = [json.loads(line) for line in paths.output.read_text().splitlines()]
+    assert {row["reward"] for row in rows} == {1.0}
+    failures = [json.loads(line) for line in paths.failures.read_text().splitlines()]
+    assert {failure["_ng_failure_counted"] for failure in failures} <= {False}, log

@@ -86,6 +86,11 @@ gym_watch() {
   done
   wait "$_pid" 2>/dev/null
   gym_status=$?
+  if ((gym_status != 0)) && [[ -z $gym_asked && -z $gym_dead ]]; then
+    # A driver may see the death of its service before this script does: the service is the cause.
+    gym_find_dead
+    [[ -z $gym_dead ]] || gym_tell_death "while the driver ran"
+  fi
 }
 
 # gym_notice_death KIND PID: a service that ended while nobody asked for a stop ends the job, the driver told first.
@@ -109,7 +114,7 @@ gym_notice_death() {
 
 # gym_pass_on KIND PID: a drain is a nudge for the collector alone (a command reads the drain file), a stop is SIGTERM.
 gym_pass_on() {
-  gym_event stop_asked asked "$gym_asked"
+  gym_event stop_asked asked "$(gym_who)"
   if [[ $gym_asked == drain ]]; then
     [[ $1 != run ]] || kill -s USR1 "$2" 2>/dev/null
   elif [[ $1 == run ]]; then

@@ -28,12 +28,8 @@ gym_work() {
 
 # The end marker: what happened, the exit status and who asked, then a sentence. The exit status is the driver's.
 gym_end() {
-  local who=none
-  if [[ -n $gym_asked ]]; then
-    # Whoever asked said so in the drain file; a bare signal did not.
-    who=signal
-    { read -r who <"$gym_link/drain"; } 2>/dev/null || :
-  fi
+  local who
+  who=$(gym_who)
   if [[ -n $gym_dead ]]; then
     gym_status=1
   elif [[ -n $gym_asked && $gym_outcome == failed ]]; then

@@ -82,9 +82,9 @@ gym_export() {
       return 1
     fi
     if [[ $2 == lit ]]; then
-      declare -gx "$1=$3"
+      declare -gx "$1=$3" || return 1
     else
-      declare -gx "$1=${!gym_name}"
+      declare -gx "$1=${!gym_name}" || return 1
     fi
     shift 3
   done
@@ -101,6 +101,16 @@ gym_tick() {
   if [[ -z $gym_asked && -z $gym_dead && -e $gym_link/drain ]]; then
     gym_asked=drain
   fi
+}
+
+# Who asked the job to stop: whoever did says so in the drain file; a bare signal does not.
+gym_who() {
+  local who=none
+  if [[ -n $gym_asked ]]; then
+    who=signal
+    { read -r who <"$gym_link/drain"; } 2>/dev/null || :
+  fi
+  printf '%s' "$who"
 }
 
 gym_alive() {

@@ -4,6 +4,7 @@
 
 # Who this run of the job is, and where its values lie. The supervisor has claimed the folder already.
 gym_identify() {
+  : "${NEMO_GYM_SUPERVISOR:?this script is started by the supervisor of gym eval submit, not by hand}"
   gym_job_id=$NEMO_GYM_JOB_ID
   gym_restart=$NEMO_GYM_RESTART
   gym_run=$NEMO_GYM_RUN
@@ -32,20 +33,28 @@ gym_still_kept() {
 
 # Nobody keeps this job any more: end everything of it that can be found, quickly, and then the script itself.
 gym_abandon() {
-  local pid round
+  local round
   trap '' TERM USR1
   gym_say "the supervisor is gone; ending everything of this job"
   gym_put "$gym_link/end" $'abandoned 1 none\nits supervisor was killed'
   gym_event job_ended outcome abandoned status 1
-  for round in TERM KILL KILL; do
-    for pid in "${gym_service_pids[@]}" "${gym_step_pids[@]}"; do
-      gym_signal_step "$round" "$pid"
-    done
-    while read -r pid; do
-      pid=${pid#/proc/}
-      [[ ${pid%/environ} == "$$" ]] || kill -s "$round" "${pid%/environ}" 2>/dev/null
-    done < <(grep -lszxF -e "NEMO_GYM_RUN=$gym_run" /proc/[0-9]*/environ)
+  for round in TERM KILL KILL KILL; do
+    gym_signal_all "$round" || break
     read -r -t 0.5 -u "$gym_tick_fd"
   done
   exit 1
+}
+
+# gym_signal_all SIGNAL: to every process group of the job and every process with its marker; fails when none is left.
+gym_signal_all() {
+  local pid found=1
+  for pid in "${gym_service_pids[@]}" "${gym_step_pids[@]}"; do
+    gym_signal_step "$1" "$pid" && found=0
+  done
+  while read -r pid; do
+    pid=${pid#/proc/}
+    pid=${pid%/environ}
+    [[ $pid == "$$" ]] || { kill -s "$1" "$pid" 2>/dev/null && found=0; }
+  done < <(grep -lszxF -e "NEMO_GYM_RUN=$gym_run" /proc/[0-9]*/environ)
+  return "$found"
 }

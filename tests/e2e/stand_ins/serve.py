@@ -1,8 +1,8 @@
 """A small OpenAI-compatible server in place of a model server: serve.py PORT MODEL [OPTION…].
 
-Options: die-after=SECONDS, die-when=FILE (is there), status=N (its exit status then), grandchild=FILE (leaves a
-process that left its session and its parent; its number goes to FILE), deaf (ignores SIGTERM), key (refuses requests
-without the service's API key).
+Options: delay=SECONDS (before each answer), die-after=SECONDS, die-when=FILE (is there), status=N (its exit status
+then), grandchild=FILE (leaves a process that left its session and its parent; its number goes to FILE), deaf (ignores
+SIGTERM), key (refuses requests without the service's API key).
 """
 
 import json
@@ -44,6 +44,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        time.sleep(float(options.get("delay", 0)))
         if self.allowed():
             message = {"role": "assistant", "content": "12"}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}

@@ -169,7 +169,8 @@ def _observe(job: JobRef) -> Observation:
         state = JobState.QUEUED if started is None else JobState.RUNNING
         return Observation(state, "waiting for its turn" if started is None else "", started_at=started)
     if alive is Liveness.DEAD:
-        reason = "its supervisor was killed, or the machine was restarted; the job ended itself"
+        what = "before the job had started" if started is None else "and the job ended itself"
+        reason = f"its supervisor was killed, or the machine was restarted, {what}"
         return Observation(JobState.FAILED, reason, started_at=started)
     if supervisor is None:
         return Observation(JobState.UNKNOWN, f"there is no trace of {job.job_id} in {job.job_dir}")

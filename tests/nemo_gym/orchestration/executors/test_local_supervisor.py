@@ -1,0 +1,23 @@
+import pytest
+
+from nemo_gym.orchestration.executors.local_supervisor import Assignment, drain_lead
+
+
+@pytest.mark.parametrize(
+    ("walltime", "lead"), [(None, 0), (10, 5), (60, 20), (600, 60), (3600, 120), (48 * 3600, 120)]
+)
+def test_a_job_is_asked_to_drain_a_while_before_its_walltime(walltime, lead):
+    assert drain_lead(walltime) == lead
+
+
+def test_a_run_is_told_from_every_other_by_submission_benchmark_job_and_restart():
+    job = Assignment(
+        job_dir="/r/b",
+        gym_job_id="gym-job-1",
+        benchmark="b",
+        number=7,
+        max_parallel=1,
+        walltime=None,
+        grace=1.0,
+    )
+    assert (job.job_id, job.run) == ("local-7", "gym-job-1/b/local-7.0")
