@@ -1,8 +1,8 @@
 """The program `gym` with a driver that does as the test says; everything but `gym eval` is the real program.
 
-What `gym eval run` does stands in the variable DRIVER, a word each: ask (one answer of the policy model, written to
-artifacts/answer.json), sleep=SECONDS, until-drained (ends 75 a moment after it was told), deaf (ignores signals),
-exit=N, show (writes its arguments and what it was told to artifacts/driver.json).
+What `gym eval run` does stands in the variable DRIVER, a word each: ask (one answer of the policy model, goes to
+artifacts/answer.json), sleep=SECONDS, until-drained (ends 75 a moment after it was told), deaf (ignores
+signals), exit=N, show (writes its arguments and what it was told to artifacts/driver.json).
 """
 
 import json
@@ -61,5 +61,7 @@ for word in os.environ.get("DRIVER", "").split():
         told = {"asked": asked, "drain": drain.read_text() if drain.exists() else None}
         shown = {name: os.environ.get(name) for name in names}
         keys = [name for name in os.environ if name.endswith(("TOKEN", "SECRET"))]
-        (here / "driver.json").write_text(json.dumps({"argv": sys.argv[1:], "env": shown, "keys": sorted(keys), **told}))
+        (here / "driver.json").write_text(
+            json.dumps({"argv": sys.argv[1:], "env": shown, "keys": sorted(keys), **told})
+        )
 sys.exit(status)

@@ -1,7 +1,7 @@
 """A telemetry collector that collects nothing: it answers its health check and says what it was given.
 
-Takes `--config FILE`, expands `${env:VAR}` in it as the real one does, and writes to otel/metrics.jsonl whether the
-token that the exporter sends is the one of its environment; never the token itself. SIGTERM ends it with a last line.
+Takes `--config FILE`, expands `${env:VAR}` in it as the real one does, and writes a digest of what its
+exporter would send as authorization to otel/metrics.jsonl. SIGTERM ends it with a last line.
 """
 
 import hashlib
@@ -19,7 +19,8 @@ text = Path(sys.argv[sys.argv.index("--config") + 1]).read_text()
 config = json.loads(re.sub(r"\$\{env:(\w+)\}", lambda found: os.environ[found[1]], text))
 folder = Path(os.environ["NEMO_GYM_OTEL_DIR"])
 authorization = config["exporters"]["otlphttp"]["headers"]["Authorization"].encode()
-targets = [job["static_configs"][0]["targets"][0] for job in config["receivers"]["prometheus"]["config"]["scrape_configs"]]
+jobs = config["receivers"]["prometheus"]["config"]["scrape_configs"]
+targets = [job["static_configs"][0]["targets"][0] for job in jobs]
 
 
 class Handler(BaseHTTPRequestHandler):

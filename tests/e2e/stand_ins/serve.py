@@ -1,8 +1,8 @@
 """A small OpenAI-compatible server in place of a model server: serve.py PORT MODEL [OPTION…].
 
-Options: delay=SECONDS (before each answer), die-after=SECONDS, die-when=FILE (is there), status=N (its exit status
-then), grandchild=FILE (leaves a process that left its session and its parent; its number goes to FILE), deaf (ignores
-SIGTERM), key (refuses requests without the service's API key).
+Options: delay=SECONDS (before each answer), die-after=SECONDS, die-when=FILE (is there), status=N (its exit
+status then), grandchild=FILE (leaves a process that left its session and its parent; its number goes there),
+deaf (ignores SIGTERM), key (refuses requests without the service's API key).
 """
 
 import json

@@ -63,8 +63,8 @@ class LocalExecutor:
         beyond = [job.job_id for job in jobs if not _cancel(job)]
         if beyond:
             raise GymError(
-                f"{', '.join(beyond)}: kept by a supervisor on another machine or in another container; "
-                "cancel it there"
+                f"{', '.join(beyond)}: kept by a supervisor on another machine or in another container, or its "
+                "record is damaged; cancel it there"
             )
 
     def _queue(self, plan: JobPlan, max_parallel: int) -> Queued:
@@ -218,11 +218,14 @@ def _supervisor(link: LinkPaths) -> ProcessIdentity | None:
 
 
 def _cancel(job: JobRef) -> bool:
-    """Ask one job to end; false when it can only be reached elsewhere."""
+    """Ask one job to end; false when it cannot be reached from here."""
     link = JobPaths(job.job_dir).link(job.job_id)
-    supervisor = _supervisor(link)
-    if supervisor is None or supervise.read_exit(link.exit) is not None:
-        return True
+    try:
+        supervisor = _supervisor(link)
+        if supervisor is None or supervise.read_exit(link.exit) is not None:
+            return True
+    except (OSError, RunsError):
+        return False
     alive = processes.liveness(supervisor)
     if alive is Liveness.ALIVE:
         _terminate(supervisor)

@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+from nemo_gym.errors import GymError
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.executors.local import LocalExecutor
+from nemo_runs import processes
+
+
+@pytest.fixture
+def job(tmp_path):
+    reference = JobRef("local-1", tmp_path / "run" / "arithmetic")
+    JobPaths(reference.job_dir).link("local-1").folder.mkdir(parents=True)
+    return reference
+
+
+def kept_by(job, **changes):
+    """Record this process, changed, as the job's supervisor."""
+    identity = {**processes.identify().to_json(), **changes}
+    JobPaths(job.job_dir).link("local-1").supervisor.write_text(json.dumps(identity))
+
+
+def look(job):
+    return LocalExecutor().observe([job])["local-1"]
+
+
+def test_a_job_is_queued_until_its_script_has_begun_and_then_it_runs(job):
+    kept_by(job)
+    assert look(job).state is JobState.QUEUED
+    JobPaths(job.job_dir).link("local-1").started.write_text("1800000000\n")
+    seen = look(job)
+    assert (seen.state, seen.started_at) == (JobState.RUNNING, 1800000000.0)
+
+
+@pytest.mark.parametrize("changes", [{"host": "another"}, {"pid_namespace": "pid:[1]"}])
+def test_a_job_that_cannot_be_seen_from_here_is_unknown_and_cannot_be_cancelled_from_here(job, changes):
+    kept_by(job, **changes)
+    assert look(job).state is JobState.UNKNOWN
+    with pytest.raises(GymError, match=r"local-1: .* cancel it there"):
+        LocalExecutor().cancel([job])
+
+
+def test_after_a_restart_of_the_machine_a_job_has_failed(job):
+    kept_by(job, boot_id="an earlier one")
+    seen = look(job)
+    assert (seen.state, seen.exit_status) == (JobState.FAILED, None)
+    assert (
+        seen.reason == "its supervisor was killed, or the machine was restarted, before the job had started"
+    )
+
+
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"pid": 1}'])
+def test_a_damaged_record_of_the_supervisor_proves_nothing(job, text):
+    JobPaths(job.job_dir).link("local-1").supervisor.write_text(text)
+    assert look(job).state is JobState.UNKNOWN
+    with pytest.raises(GymError, match=r"local-1: .*damaged"):
+        LocalExecutor().cancel([job])
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "word", "seen"),
+    [
+        ("COMPLETED", 0, "ended 0 none\n\n", (JobState.SUCCEEDED, "", 0)),
+        ("FAILED", 3, "ended 3 none\nthe driver ended\n", (JobState.FAILED, "the driver ended", 3)),
+        ("FAILED", 137, None, (JobState.FAILED, "what the kernel said", 137)),
+        ("TIMEOUT", 143, "stopped 75 walltime\nx\n", (JobState.FAILED, "what the kernel said", 143)),
+        ("CANCELLED", 75, "stopped 75 cancel\nx\n", (JobState.CANCELLED, "what the kernel said", 75)),
+    ],
+)
+def test_how_a_job_ended_is_the_supervisors_word_and_why_it_failed_the_scripts(
+    job, state, status, word, seen
+):
+    link = JobPaths(job.job_dir).link("local-1")
+    end = {"state": state, "exit_status": status, "signal": 0, "started_at": 1.0, "ended_at": 2.0}
+    link.exit.write_text(json.dumps({**end, "reason": "what the kernel said"}))
+    if word is not None:
+        link.end.write_text(word)
+    observed = look(job)
+    assert (observed.state, observed.reason, observed.exit_status) == seen
+    assert observed.ended_at == 2.0
