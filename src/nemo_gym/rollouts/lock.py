@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ STALE_AFTER: Final = 30.0
 """Seconds without a heartbeat after which an owner that cannot be seen from here is succeeded."""
 
 _LEFT_BEHIND: Final = 60.0
+_TEMPORARY: Final = re.compile(r"\.tmp-\d+-[0-9a-f]{12}").fullmatch
 
 
 class SupersededError(BusyError):
@@ -126,6 +128,11 @@ class Ownership:
         if self.claim.state == "held" and self.path.exists():
             self._write(replace(self.claim, state="released"))
 
+    def try_to_release(self) -> None:
+        """Let go if that can be written; the claim of a process that ended is succeeded anyhow."""
+        with contextlib.suppress(OSError, RunsError):
+            self.release()
+
     def _write(self, claim: Claim) -> None:
         files.replace_file(self.path, claim.encode())
         self.claim = claim
@@ -150,6 +157,14 @@ def acquire(folder: Path, claimant: Claimant, *, output: Path) -> Ownership:
             continue  # somebody else was quicker: look again at who that is
         sweep(folder, path)
         return Ownership(path, number + 1, claim)
+
+
+def superseded(output: Path) -> SupersededError:
+    """The error for an owner that has lost its output."""
+    return SupersededError(
+        f"{output}: another collector has taken this output over, so this one ends; "
+        "rows that it had in flight are collected there."
+    )
 
 
 def _succeeds(folder: Path, number: int, claimant: Claimant, output: Path) -> bool:
@@ -198,7 +213,7 @@ def _read(path: Path, folder: Path) -> tuple[Claim | None, float]:
 
 
 def _server_time(folder: Path) -> float:
-    probe = folder / f".tmp-probe-{os.urandom(8).hex()}"
+    probe = folder / f".tmp-{os.getpid()}-{os.urandom(6).hex()}"
     try:
         with probe.open("xb") as file:
             os.utime(probe)
@@ -213,6 +228,8 @@ def sweep(folder: Path, claim: Path) -> None:
     """
     newest = claim.stat().st_mtime
     for path in folder.glob(".tmp-*"):
+        if not _TEMPORARY(path.name):
+            continue
         with contextlib.suppress(OSError):
             if newest - path.stat().st_mtime > _LEFT_BEHIND:
                 path.unlink()

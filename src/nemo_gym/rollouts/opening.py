@@ -20,8 +20,7 @@ from nemo_gym.clock import Clock, utc_text
 from nemo_gym.errors import DataError, GymError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts import census as census_
-from nemo_gym.rollouts import inputs
-from nemo_gym.rollouts.lock import Ownership
+from nemo_gym.rollouts import inputs, lock
 from nemo_gym.rollouts.manifest import Manifest, load_manifest
 from nemo_runs import files
 
@@ -50,7 +49,7 @@ class Opening:
 
     paths: RolloutPaths
     asked: Asked
-    claim: Ownership
+    claim: lock.Ownership
     clock: Clock
     census: census_.Census = field(init=False)
     said: list[str] = field(default_factory=list)
@@ -62,6 +61,7 @@ class Opening:
 
     def run(self) -> None:
         """Make the output ready to be added to, or raise and leave what was recorded as it was."""
+        self._refuse_if_lost()
         self.census = census_.Census(self.asked.num_tasks, self.asked.num_repeats)
         if self.claim.proven:
             self._repair_tails()
@@ -85,6 +85,11 @@ class Opening:
         if now - self._beaten_at >= 1.0:
             self._beaten_at = now
             self.claim.beat()
+
+    def _refuse_if_lost(self) -> None:
+        """A process that was stopped for a long time may wake up and find the output taken over."""
+        if self.claim.lost():
+            raise lock.superseded(self.paths.output)
 
     def _repair_tails(self) -> None:
         for path in (self.paths.output, self.paths.failures):
@@ -167,6 +172,7 @@ class Opening:
                 sha256=binding.materialized.get("sha256") if binding else None,
                 beat=self.beat,
             )
+        self._refuse_if_lost()
         self.manifest = self._next_manifest(described, kept=known if recorded or same else None)
         self.manifest.save(self.paths.manifest)
 

@@ -26,7 +26,6 @@ from nemo_gym.rollouts.manifest import Manifest
 from nemo_gym.rollouts.opening import Asked, Opening
 from nemo_gym.rollouts.rows import encode_row
 from nemo_gym.types import Task
-from nemo_runs.errors import RunsError
 from nemo_runs.files import RowAppender
 
 __all__ = ["Opened", "Store", "SupersededError"]
@@ -122,17 +121,16 @@ class Store:
         paths.output.parent.mkdir(parents=True, exist_ok=True)
         claimant = lock.Claimant.of(link, os.environ)
         claim = lock.acquire(paths.lock, claimant, output=paths.output)
-        try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(claim.try_to_release)
             lock.sweep(paths.output.parent, claim.path)
             asked = Asked(identity, rows, num_tasks, num_repeats, resume, allow_unsafe, link)
             opening = Opening(paths, asked, claim, clock)
             opening.run()
             store = cls(paths, opening, max_attempts=max_attempts, clock=clock)
-        except BaseException:
-            with contextlib.suppress(OSError, RunsError):
-                claim.release()
-            raise
-        store.refuse_if_superseded()
+            undo.callback(store.close)
+            store.refuse_if_superseded()
+            undo.pop_all()
         return store
 
     def __enter__(self) -> Self:
@@ -241,10 +239,7 @@ class Store:
     def refuse_if_superseded(self) -> None:
         """Raise `SupersededError` if another collector owns the output now."""
         if self._claim.lost() or self._results.superseded() or self._failures.superseded():
-            raise SupersededError(
-                f"{self.paths.output}: another collector has taken this output over, so this one ends; "
-                "rows that it had in flight are collected there."
-            )
+            raise lock.superseded(self.paths.output)
 
     def close(self) -> None:
         """Make rows durable and let the output go; may be called again."""
@@ -257,10 +252,7 @@ class Store:
             try:
                 self._failures.close()
             finally:
-                with contextlib.suppress(
-                    OSError, RunsError
-                ):  # the claim of a dead process is succeeded anyhow
-                    self._claim.release()
+                self._claim.try_to_release()
 
     def _stream(self, *, failed_only: bool) -> Iterator[Task]:
         wanted = self._census.wanted(self._max_attempts, failed_only=failed_only)

@@ -184,12 +184,13 @@ def test_an_owner_whose_claim_was_removed_has_lost(tmp_path) -> None:
 
 
 def test_what_killed_openers_left_behind_is_swept(tmp_path) -> None:
-    for name, old in ((".tmp-old", 100.0), (".tmp-new", 0.0)):
+    left, young, not_ours = ".tmp-77-0123456789ab", ".tmp-78-0123456789ab", ".tmp-notes"
+    for name, old in ((left, 100.0), (young, 0.0), (not_ours, 100.0)):
         (tmp_path / name).touch()
         moment = (tmp_path / name).stat().st_mtime - old
         os.utime(tmp_path / name, (moment, moment))
     acquire(tmp_path, claimant(), output=OUTPUT)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".tmp-new", "000001.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [young, not_ours, "000001.json"]
 
 
 def test_the_job_is_taken_from_the_link_and_else_from_the_environment() -> None:

@@ -498,6 +498,28 @@ def test_late_rows_of_an_owner_that_was_taken_over_do_not_touch_the_new_file(
     zombie.close()
     successor.tick()
     assert paths.output.with_name("rollouts.jsonl.superseded-000002").exists()
+    successor.close()
+    assert open_store().opened.repaired == []  # one copy was enough
+
+
+def test_an_opener_that_is_taken_over_while_it_opens_gives_way(open_store: Open, paths: RolloutPaths) -> None:
+    with open_store(resume=False) as store:
+        record(store, (0, 0))
+    paths.materialized_inputs.unlink()
+    successor: list[Store] = []
+
+    def slow_rows() -> Iterator[bytes]:
+        pretend_owner_elsewhere(paths)
+        successor.append(open_store())
+        yield from materialized(4, 2)
+
+    with pytest.raises(SupersededError):
+        open_store(rows=slow_rows)
+    claims = [link["claim"] for link in json.loads(paths.manifest.read_bytes())["links"]]
+    assert claims == [1, 3]
+    record(successor[0], (1, 1))
+    successor[0].tick()
+    assert recorded(paths) == [(0, 0), (1, 1)]
 
 
 def test_a_zombie_notices_by_the_file_alone_when_the_claim_cannot_be_seen(
