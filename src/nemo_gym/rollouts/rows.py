@@ -41,7 +41,7 @@ def encode_row(task_index: int, rollout_index: int, fields: Mapping[str, Any]) -
 
     What JSON cannot say is written as the nearest thing that it can: infinite numbers as ``null``, half a
     surrogate pair as ``?``, integers beyond 64 bits and unknown objects as text. So no answer of a model can
-    keep its own row from being written.
+    keep its own row from being written; `TypeError` is raised only for what is nested without end.
     """
     row: Row = {TASK_INDEX: task_index, ROLLOUT_INDEX: rollout_index}
     row.update(fields)
@@ -120,7 +120,8 @@ def _encode_oddity(row: Row) -> bytes:
     try:
         return orjson.dumps(_sayable(row))
     except (RecursionError, TypeError) as error:
-        raise DataError(f"a row cannot be written as JSON: {error}") from error
+        message = f"nested too deeply for JSON ({error})"
+        raise TypeError(message) from error
 
 
 def _sayable(value: Any) -> Any:

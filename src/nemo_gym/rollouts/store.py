@@ -168,8 +168,8 @@ class Store:
         """Record a result. A second one for the same rollout is dropped: the first wins.
 
         Rollouts that had failed before carry the number of their failed attempts as ``_ng_attempt_index``.
-        Raises `nemo_runs.errors.DiskFullError` when the row does not fit; the file then ends with a whole
-        row.
+        Raises `TypeError`, before anything is written, for fields that are nested without end, and
+        `nemo_runs.errors.DiskFullError` when the row does not fit; the file then ends with a whole row.
         """
         index = self._index(task)
         census = self._census
