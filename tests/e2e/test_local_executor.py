@@ -220,11 +220,11 @@ def test_a_job_outlives_the_terminal_it_was_submitted_from(workplace):
 def test_walltime_drains_first_then_stops_and_everything_that_was_started_is_gone(
     workplace, bystander, tmp_path
 ):
-    workplace.grace = 1.0
+    workplace.grace = 0.5
     drains = workplace.plan("drains", driver="until-drained show exit=75", walltime=3)
     number = tmp_path / "grandchild"
     stubborn = service("policy", "deaf", f"grandchild={number}")
-    ignores = workplace.plan("ignores", driver="deaf", walltime=3, services=[stubborn])
+    ignores = workplace.plan("ignores", driver="deaf", walltime=2, services=[stubborn])
     first, second = workplace.submit(drains, ignores)
     until(number.exists)
     escaped = processes.identify(int(until(number.read_text)))
@@ -236,7 +236,7 @@ def test_walltime_drains_first_then_stops_and_everything_that_was_started_is_gon
     told = result(first, "driver.json")
     assert (told["asked"], told["drain"].strip()) == (["SIGUSR1"], "walltime")
     seen = workplace.wait(second)
-    assert (seen.state, seen.reason) == (JobState.FAILED, "reached its time limit of 00:00:03")
+    assert (seen.state, seen.reason) == (JobState.FAILED, "reached its time limit of 00:00:02")
     assert processes.liveness(escaped) is processes.Liveness.DEAD
     assert workplace.left(second) == []
 
@@ -275,8 +275,8 @@ def test_a_service_that_dies_later_ends_the_job_after_the_driver_was_told(workpl
 
 
 def test_a_driver_that_does_not_stop_after_a_service_died_is_ended(workplace, tmp_path):
-    workplace.environ |= {"NEMO_GYM_DRAIN_SECONDS": "0", "NEMO_GYM_STOP_SECONDS": "1"}
-    workplace.grace = 1.0
+    workplace.environ |= {"NEMO_GYM_DRAIN_SECONDS": "0", "NEMO_GYM_STOP_SECONDS": "0"}
+    workplace.grace = 0.3
     command = f"touch '{tmp_path}/now'; trap '' TERM; (setsid sleep 600 &); sleep 600 & wait"
     plan = workplace.plan(services=[service("policy", f"die-when={tmp_path}/now")], run=None, command=command)
     [job] = workplace.submit(plan)

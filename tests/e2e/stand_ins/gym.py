@@ -1,6 +1,6 @@
 """The program `gym` with a driver that does as the test says; everything but `gym eval` is the real program.
 
-What `gym eval run` does stands in the variable DRIVER, a word each: ask (one answer of the policy model, goes to
+What `gym eval run` does stands in the variable DRIVER, a word each: ask (one answer of the model, goes to
 artifacts/answer.json), sleep=SECONDS, until-drained (ends 75 a moment after it was told), deaf (ignores
 signals), exit=N, show (writes its arguments and what it was told to artifacts/driver.json).
 """

@@ -63,8 +63,8 @@ class LocalExecutor:
         beyond = [job.job_id for job in jobs if not _cancel(job)]
         if beyond:
             raise GymError(
-                f"{', '.join(beyond)}: kept by a supervisor on another machine or in another container, or its "
-                "record is damaged; cancel it there"
+                f"{', '.join(beyond)}: kept by a supervisor on another machine or in another container, "
+                "or its record is damaged; cancel it there"
             )
 
     def _queue(self, plan: JobPlan, max_parallel: int) -> Queued:
