@@ -133,5 +133,5 @@ def output_text(response: Mapping[str, Any]) -> str:
 
 def is_truncated(response: Mapping[str, Any]) -> bool:
     """Whether the answer stopped because of ``max_output_tokens``."""
-    details = response.get("incomplete_details")
-    return bool(details) and details.get("reason") == "max_output_tokens"
+    details = response.get("incomplete_details") or {}
+    return bool(details.get("reason") == "max_output_tokens")

@@ -47,7 +47,9 @@ def gym(ctx: click.Context, verbose: bool, as_json: bool) -> None:
     ctx.obj = {"verbose": verbose, "json": as_json}
 
 
-gym.add_command(LazyGroup("eval", lazy=_EVAL, help="Prepare, run, submit, grade again and compare evaluations."))
+gym.add_command(
+    LazyGroup("eval", lazy=_EVAL, help="Prepare, run, submit, grade again and compare evaluations.")
+)
 gym.add_command(LazyGroup("job", lazy=_JOB, help="Find submissions and their results."))
 gym.add_command(LazyGroup("list", lazy=_LIST, help="List what is there."))
 gym.add_command(LazyGroup("step", lazy=_STEP, hidden=True, help="Steps that job scripts run."))
