@@ -153,6 +153,7 @@ def recorded(folder: Path) -> list[int]:
     return [identity[0] for identity in found if identity]
 
 
+@pytest.mark.slow
 def test_a_hundred_kills_at_random_moments_lose_double_and_tear_nothing() -> None:
     program = [sys.executable, str(ROOT / "bench" / "crash.py"), "--kills", "100"]
     done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
@@ -168,9 +169,16 @@ def test_a_hundred_kills_at_random_moments_lose_double_and_tear_nothing() -> Non
     assert min(found["while_recording"], found["torn_tails"], found["takeovers"]) > 5
 
 
-def test_a_full_disk_ends_in_one_clear_sentence_and_with_whole_rows_only(
-    start: Start, tmp_path: Path
-) -> None:
+def test_resuming_holds_no_rows_in_memory_and_parses_none() -> None:
+    """A small run of the measurement; its aim (half the time of parsing) is kept loosely on a busy machine."""
+    program = [sys.executable, str(ROOT / "bench" / "store_resume.py"), "--rows", "60000"]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
+    found = json.loads(done.stdout)
+    assert found["ratio"] < 0.8
+    assert found["peak_mib"] < 70  # the rows alone are 67 MiB, an interpreter with the imports is 34
+
+
+def test_a_full_disk_ends_in_one_clear_sentence_and_whole_rows(start: Start, tmp_path: Path) -> None:
     child = start(FULL, tmp_path)
     said = line_of(child)
     assert child.wait(timeout=20) == 0

@@ -95,10 +95,13 @@ class Opening:
         for path in (self.paths.output, self.paths.failures):
             tail = files.repair_tail(path)
             if tail:
-                self.said.append(
-                    f"{path}: its last {tail.size} bytes were no whole row; set aside in {tail.aside.name}, "
-                    "what is missing is collected again."
-                )
+                self._say_torn(path, tail.size, tail.aside)
+
+    def _say_torn(self, path: Path, size: int, aside: Path) -> None:
+        self.said.append(
+            f"{path}: its last {size} bytes were no whole row; set aside in {aside.name}, "
+            "what is missing is collected again."
+        )
 
     def _load_known(self, recorded: bool) -> Manifest | None:
         try:
@@ -136,6 +139,8 @@ class Opening:
         adopted = files.adopt_rows(path, self._beating(judge(self.census, tally)), label=label)
         aside = path.with_name(f"{path.name}.damaged-{label}")
         self.said += tally.sentences(path, aside)
+        if len(adopted.damaged) > tally.lines - tally.kept:
+            self._say_torn(path, len(adopted.damaged[-1][1]), aside)
         if adopted.superseded and not self.claim.proven:
             self.said.append(
                 f"{path}: its last writer cannot be seen from here, so its {adopted.kept} rows were copied "
