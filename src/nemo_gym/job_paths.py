@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class RolloutPaths:
-    """The files around one output file ``<folder>/<stem>.jsonl`` (``rollouts.jsonl`` unless asked otherwise)."""
+    """The files around one output ``<folder>/<stem>.jsonl`` (``rollouts.jsonl`` unless asked otherwise)."""
 
     output: Path
 
@@ -182,7 +182,7 @@ def _xdg(variable: str, fallback: str) -> Path:
 
 
 def job_index() -> Path:
-    """The folder of this user's own submissions on this machine (a cache; records stay in run directories)."""
+    """The folder of this user's submissions from this machine: a cache, the records stay in run directories."""
     return _xdg("XDG_CACHE_HOME", ".cache") / "nemo-gym" / "jobs"
 
 

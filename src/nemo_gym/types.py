@@ -35,7 +35,7 @@ class Episode:
     """What came out of one rollout before it was graded."""
 
     response: Row
-    """The last answer as an object of the OpenAI Responses API (``output``, ``usage``, ``incomplete_details``, …)."""
+    """The last answer as an object of the OpenAI Responses API: ``output``, ``usage``, and so on."""
     turns: int = 1
     """How many answers the policy model gave."""
     tool_calls: int = 0

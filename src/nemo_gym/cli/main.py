@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import NoReturn
@@ -98,10 +99,8 @@ def _say_error(error: Exception) -> int:
 
 
 def _say(message: str, status: int) -> int:
-    try:
+    with contextlib.suppress(BrokenPipeError):
         click.echo(f"gym: {message}", err=True)
-    except BrokenPipeError:
-        pass
     return status
 
 
