@@ -85,7 +85,9 @@ def _option(option: click.Option, command: click.Command) -> str:
     names = ", ".join(f"`{name}`" for name in (*option.opts, *option.secondary_opts))
     metavar = option.make_metavar(click.Context(command)).replace(" RANGE", "")
     value = "" if option.is_flag or option.count else f" `{metavar}`"
-    meaning = (option.help or "").replace("|", "\\|")
+    meaning = (option.help or f"See `{option.name}` in [run configuration](run-config.md).").replace(
+        "|", "\\|"
+    )
     if option.required:
         meaning = f"{meaning} Required."
     elif option.show_default and option.default is not None:

@@ -182,7 +182,7 @@ def _xdg(variable: str, fallback: str) -> Path:
 
 
 def job_index() -> Path:
-    """The folder of this user's submissions from this machine: a cache, the records stay in run directories."""
+    """The folder of this user's submissions from this machine: a cache; records stay in run directories."""
     return _xdg("XDG_CACHE_HOME", ".cache") / "nemo-gym" / "jobs"
 
 
