@@ -3,7 +3,7 @@
 set -euo pipefail
 
 # command and the Debian package that has it
-needed="bash:bash flock:util-linux git:git setsid:util-linux shellcheck:shellcheck"
+needed="bash:bash git:git grep:grep mount:mount ps:procps shellcheck:shellcheck unshare:util-linux"
 
 missing_commands() {
     local pair
