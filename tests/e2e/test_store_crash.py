@@ -170,7 +170,7 @@ def test_a_hundred_kills_at_random_moments_lose_double_and_tear_nothing() -> Non
 
 
 def test_resuming_holds_no_rows_in_memory_and_parses_none() -> None:
-    """A small run of the measurement; its aim (half the time of parsing) is kept loosely on a busy machine."""
+    """A small run of the measurement; its aim, half the time of parsing, is meant for a quiet machine."""
     program = [sys.executable, str(ROOT / "bench" / "store_resume.py"), "--rows", "60000"]
     done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
     found = json.loads(done.stdout)
