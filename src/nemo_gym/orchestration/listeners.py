@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import random
 import socket
@@ -125,15 +126,23 @@ def _first_outgoing_port() -> int:
 
 
 def _bindable(port: int) -> bool:
-    """Whether the port is free, on loopback and on every address."""
-    for address in ("127.0.0.1", "0.0.0.0"):  # noqa: S104 - bound for a moment, never listening
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind((address, port))
-            except OSError:
-                return False
-    return True
+    """Whether the port is free on loopback, of both kinds, and on every address."""
+    addresses = ("127.0.0.1", "0.0.0.0", "::1")  # noqa: S104 - bound for a moment, never listening
+    return not any(_in_use(address, port) for address in addresses)
+
+
+def _in_use(address: str, port: int) -> bool:
+    try:
+        probe = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+    except OSError:
+        return False  # a machine without that kind of address
+    with probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((address, port))
+        except OSError as error:
+            return error.errno != errno.EADDRNOTAVAIL
+    return False
 
 
 def _address(text: str) -> IPv4Address | IPv6Address:

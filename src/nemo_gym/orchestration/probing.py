@@ -20,6 +20,7 @@ _PROBE_TIMEOUT = 10.0
 """Seconds; a probe that hangs longer is given up and another one is made."""
 _LARGEST_ANSWER = 4 << 20
 _LOOPBACK = ("127.0.0.1", "localhost")
+_LOOPBACK_V4, _LOOPBACK_V6 = ip_address("127.0.0.1"), ip_address("::1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,11 +83,14 @@ class RunningService:
         host, port = self._address.host, self._address.port
         if host not in _LOOPBACK:
             return None  # on another node, where its sockets cannot be seen
-        answering = listeners.answering(ip_address(_LOOPBACK[0]), port, listeners.listeners_here())
+        here = listeners.listeners_here()
+        answering = listeners.answering(_LOOPBACK_V4, port, here)
         if not answering:
             return Probe(Found.NOT_YET, f"nobody listens on port {port}")
         ours = {self._pid, *processes.descendants(self._pid), *processes.marked(*self._marker)}
         sockets = listeners.sockets_of(ours)
+        # `localhost` is both addresses, and a client may try the other one first
+        answering += listeners.answering(_LOOPBACK_V6, port, here)
         if all(listener.inode in sockets for listener in answering):
             return None
         return Probe(Found.NOT_YET, f"port {port} is held by {listeners.holder(port)}, not by this service")

@@ -21,6 +21,16 @@ from nemo_gym.orchestration.health import (
 )
 from nemo_gym.orchestration.probing import Address, RunningService, model_names
 
+
+def has_ipv6():
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 TARGET = Target("policy", 60.0, "/runs/logs/policy-local-1.log")
 NOT_YET = Probe(Found.NOT_YET, "/health answers 503")
 WRONG = Probe(Found.WRONG_MODEL, "/v1/models names 'other', not 'tiny'")
@@ -204,6 +214,29 @@ def test_a_service_is_found_in_the_tree_of_its_first_process_or_by_its_marker(tm
     finally:
         os.killpg(shell.pid, 9)
         shell.wait()
+
+
+@needs_ipv6
+def test_a_stranger_on_the_other_loopback_address_is_seen():
+    port = listeners.choose_ports({"a": 0})["a"]
+    program = [sys.executable, "-S", str(STAND_INS / "serve.py"), str(port), "tiny"]
+    process = subprocess.Popen(program, stdout=subprocess.DEVNULL)
+    try:
+        service = RunningService(process.pid, ("NOBODY_HAS", "this"), address(port))
+        until(lambda: probed(service).found is Found.HEALTHY)
+        with socket.create_server(("::1", port), family=socket.AF_INET6):
+            assert f"port {port} is held by process" in probed(service).detail
+    finally:
+        process.kill()
+        process.wait()
+
+
+@needs_ipv6
+def test_a_fixed_port_that_is_taken_on_the_other_loopback_address_is_taken():
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(listeners.PortTakenError):
+            listeners.choose_ports({"a": port})
 
 
 def test_a_probe_that_hangs_is_given_up_and_another_one_made():
