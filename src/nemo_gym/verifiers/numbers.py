@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 
 from nemo_gym.verifiers.patterns import TEXT_LIMIT, Which
 
 _LARGEST = 400
 """Digits and decimal powers beyond which a number is not read."""
+
+_TAIL = 4_096
+"""Looked at first for the last number; a number in its second half cannot be cut by its beginning."""
 
 _UNSIGNED = r"(?:[1-9]\d{0,2}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)?+|(?<![\w.])\.\d++"
 _POWER = (
@@ -49,22 +53,31 @@ def read_number(value: object) -> Fraction | None:
         return Fraction(repr(value)) if value == value and abs(value) != float("inf") else None  # noqa: PLR0124
     if not isinstance(value, str):
         return None
-    found = _find(value)
-    return found[0][1] if len(found) == 1 else None
+    found = [number for match in _matches(value) if (number := _value(match)) is not None]
+    return found[0] if len(found) == 1 else None
 
 
 def pick_number(text: str, which: Which = "last") -> tuple[str, Fraction] | None:
     """The first or last number of a text as written and its value; looks at `TEXT_LIMIT` characters."""
-    found = _find(text[-TEXT_LIMIT:] if which == "last" else text[:TEXT_LIMIT])
-    if not found:
-        return None
-    return found[-1] if which == "last" else found[0]
+    if which == "first":
+        return _first(_matches(text[:TEXT_LIMIT]), 0)
+    if len(text) > _TAIL:
+        found = _first(reversed(list(_matches(text[-_TAIL:]))), _TAIL // 2)
+        if found is not None:
+            return found
+    return _first(reversed(list(_matches(text[-TEXT_LIMIT:]))), 0)
 
 
-def _find(text: str) -> list[tuple[str, Fraction]]:
-    plain = _GROUPING.sub(",", _ascii(text))
-    values = ((match.group(0), _value(match)) for match in _NUMBER.finditer(plain))
-    return [(written, value) for written, value in values if value is not None]
+def _first(matches: Iterable[re.Match[str]], start: int) -> tuple[str, Fraction] | None:
+    """The first match that has a value and does not begin before ``start``."""
+    for match in matches:
+        if match.start() >= start and (value := _value(match)) is not None:
+            return match.group(0), value
+    return None
+
+
+def _matches(text: str) -> Iterator[re.Match[str]]:
+    return _NUMBER.finditer(_GROUPING.sub(",", _ascii(text)))
 
 
 def _ascii(text: str) -> str:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.verifiers.numbers import pick_number, read_number
+from nemo_gym.verifiers.patterns import TEXT_LIMIT
 
 
 @pytest.mark.parametrize(
@@ -85,6 +86,19 @@ def test_an_expected_answer_is_a_number_or_text_with_one(value, number):
 @pytest.mark.parametrize("value", [True, None, "twelve", "1 or 2", float("nan"), float("inf"), [1]])
 def test_an_expected_answer_that_is_not_one_number_is_none(value):
     assert read_number(value) is None
+
+
+@pytest.mark.parametrize("before", [0, 10, 1_000, 2_040, 2_050, 4_090, 4_100, 30_000])
+@pytest.mark.parametrize("after", [0, 10, 1_000, 2_040, 2_050, 4_090, 4_100, 30_000])
+def test_the_last_number_is_found_wherever_in_a_long_text_it_stands(before, after):
+    found = pick_number("7 " * (before // 2) + "words -1,234 1/2 " + "x" * after)
+    assert found is not None
+    assert found[0] == "1/2"
+
+
+def test_a_number_beyond_the_bound_is_not_read():
+    assert pick_number("7 " + "x " * TEXT_LIMIT) is None
+    assert pick_number("x " * TEXT_LIMIT + "7", "first") is None
 
 
 @given(st.integers(-(10**30), 10**30))
