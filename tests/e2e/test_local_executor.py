@@ -535,3 +535,13 @@ def test_a_service_that_dies_under_the_real_collector_costs_no_attempt_and_no_re
     assert {row["reward"] for row in rows} == {1.0}
     failures = [json.loads(line) for line in paths.failures.read_text().splitlines()]
     assert {failure["_ng_failure_counted"] for failure in failures} <= {False}, log
+
+
+def test_a_service_finds_the_jobs_own_gym_wherever_it_was_submitted_from(workplace):
+    workplace.environ["PATH"] = "/usr/bin:/bin"
+    workplace.environ["NEMO_GYM_EXTRA_ROOTS"] = str(workplace.folder)
+    plan = workplace.plan(command='command -v gym; echo "roots=${NEMO_GYM_EXTRA_ROOTS-none}"')
+    job = workplace.submit(plan)[0]
+    assert workplace.wait(job).state is JobState.SUCCEEDED
+    said = JobPaths(job.job_dir).log("driver", job.job_id).read_text().splitlines()
+    assert said == [str(workplace.gym), "roots=none"]

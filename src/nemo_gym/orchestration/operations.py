@@ -109,12 +109,24 @@ def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
 
 
 def _ended(paths: JobPaths, job_id: str) -> str:
-    """How the job ended, as its supervisor wrote it; empty while it has not, or where nobody saw it."""
-    found = _json(paths.link(job_id).exit)
+    """How the job ended, as its supervisor wrote it, and the job's own sentence about it.
+
+    Empty while it has not ended, or where nobody saw its end.
+    """
+    link = paths.link(job_id)
+    found = _json(link.exit)
     if not found.get("state"):
         return ""
-    reason = f", {found['reason']}" if found.get("reason") else ""
-    return f"{found['state']} (exit status {found.get('exit_status')}{reason})"
+    reason = _last_word(link.end) or found.get("reason")
+    return f"{found['state']} (exit status {found.get('exit_status')}{f', {reason}' if reason else ''})"
+
+
+def _last_word(marker: Path) -> str:
+    """The sentence in the job script's end marker, its second line; empty where there is none."""
+    try:
+        return marker.read_text(encoding="utf-8", errors="replace").partition("\n")[2].strip()
+    except FileNotFoundError:
+        return ""
 
 
 def _unfinished(progress: Mapping[str, Any], ended: str, *, started: bool) -> dict[str, Any]:

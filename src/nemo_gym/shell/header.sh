@@ -117,8 +117,11 @@ gym_alive() {
   kill -0 "$1" 2>/dev/null
 }
 
-# Called first in every child: what it must not inherit.
+# Called first in every child: what it must not inherit, and the job's own `gym` first on its PATH, so that a service
+# may be `gym serve …` wherever the submitting shell stood.
 gym_child() {
+  [[ $GYM_PROGRAM != */* ]] || export PATH="${GYM_PROGRAM%/*}${PATH:+:$PATH}"
+  unset NEMO_GYM_EXTRA_ROOTS
   if [[ -n $gym_tick_fd ]]; then
     exec {gym_tick_fd}>&-
   fi

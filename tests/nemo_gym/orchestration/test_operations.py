@@ -116,6 +116,15 @@ def test_a_job_that_was_killed_says_how_it_ended(tmp_path: Path):
     assert row.detail == "4 of 10 rollouts so far; its job ended: TIMEOUT (exit status 143, walltime)"
 
 
+def test_what_a_job_said_of_its_own_end_is_told_before_what_its_supervisor_saw(tmp_path: Path):
+    link = JobPaths(tmp_path / "sums").link("local-1")
+    link.folder.mkdir(parents=True)
+    link.exit.write_text(json.dumps({"state": "FAILED", "exit_status": 1, "reason": "exited with status 1"}))
+    link.end.write_text("service_died 1 none\nservice 'policy' ended with exit status 127\n")
+    row = only(tmp_path / "sums")
+    assert row.detail.endswith("FAILED (exit status 1, service 'policy' ended with exit status 127)")
+
+
 def test_a_job_that_wrote_nothing_has_no_results(tmp_path: Path):
     (tmp_path / "sums").mkdir()
     assert (only(tmp_path / "sums").status, only(tmp_path / "sums").detail) == (
