@@ -1,0 +1,125 @@
+"""Calling Slurm's commands on a host: many in one round trip, in a clean environment, one answer each."""
+
+from __future__ import annotations
+
+import pkgutil
+import re
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from nemo_slurm import commands
+from nemo_slurm.channel import join, new_mark
+from nemo_slurm.errors import CommandMissingError, NotReachableError
+from nemo_slurm.hosts import Completed, Host
+
+_MISSING = 46
+_SLOW = 124
+_ENTRY = 47
+
+
+class Calls(Protocol):
+    """Calls commands of a cluster. The fake cluster has its own."""
+
+    def call(
+        self,
+        argvs: Sequence[Sequence[str]],
+        *,
+        folder: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 60,
+    ) -> list[Completed]:
+        """Call one command after the other, whatever becomes of the earlier ones; one answer each.
+
+        Raises `NotReachableError` when the host or one of the commands does not answer within ``timeout``
+        seconds, `CommandMissingError` when one cannot be found.
+        """
+        ...
+
+
+class HostCalls:
+    """Calls commands on a host."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def call(
+        self,
+        argvs: Sequence[Sequence[str]],
+        *,
+        folder: str | None = None,
+        env: Mapping[str, str] | None = None,
+        timeout: float = 60,
+    ) -> list[Completed]:
+        """See `Calls.call`. One round trip."""
+        if not argvs:
+            return []
+        mark = new_mark()
+        script = _script(argvs, folder, mark, timeout)
+        # a hung command is ended there; the host is waited for a little longer
+        done = self._host.run(script, env=env, timeout=timeout * len(argvs) + 15)
+        if done.status == _MISSING:
+            raise CommandMissingError(self._explain(done.stdout))
+        if done.status == _ENTRY:
+            raise NotReachableError(
+                f"{folder} on {self._host.label} cannot be entered: {done.stderr.strip()}"
+            )
+        answers = list(_split(done, mark))
+        for argv, answer in zip(argvs, answers, strict=True):
+            if answer.status == _SLOW:
+                raise NotReachableError(
+                    f"{argv[0]} on {self._host.label} gave no answer within {timeout:g} s"
+                )
+        return answers
+
+    def _explain(self, found: str) -> str:
+        lines = dict(line.partition("=")[::2] for line in found.splitlines())
+        name, path, login = (lines.get(key, "") for key in ("name", "path", "login"))
+        start = f"{name} cannot be found on {self._host.label}: commands without a terminal have PATH={path}"
+        if login.startswith("/"):
+            folder = login.rpartition("/")[0]
+            return (
+                f"{start}, while a login shell finds {login}; put `export PATH={folder}:$PATH` at the very "
+                "top of ~/.bashrc there, above any line that returns when the shell is not interactive"
+            )
+        return f"{start}; is Slurm installed there, or is `hostname` of another machine meant?"
+
+
+def _script(argvs: Sequence[Sequence[str]], folder: str | None, mark: str, timeout: float) -> str:
+    names = join(sorted({argv[0] for argv in argvs}))
+    lines = [
+        _clean_environment(),
+        "slurm_clean_environment",
+        f'for n in {names}; do command -v "$n" >/dev/null && continue',
+        '  printf \'name=%s\\npath=%s\\n\' "$n" "$PATH"',
+        '  printf \'login=%s\\n\' "$(timeout 10 bash -lc "command -v $n" 2>/dev/null | tail -n 1)"',
+        f"  exit {_MISSING}",
+        "done",
+    ]
+    if folder is not None:
+        lines.append(f"cd -- {join([folder])} || exit {_ENTRY}")
+    for argv in argvs:
+        lines.append(f"{_prefix(argv[0])}timeout -k 5 {timeout:g} {join(argv)}")
+        lines.append(f"s=$?; printf '\\n%s %d\\n' {mark} $s; printf '\\n%s %d\\n' {mark} $s >&2")
+    return "\n".join([*lines, "exit 0"])
+
+
+def _prefix(program: str) -> str:
+    """A job inherits the environment of its ``sbatch``: that one gets nothing of ours."""
+    return (
+        ""
+        if program == "sbatch"
+        else "".join(f"{name}={value} " for name, value in commands.ENVIRONMENT.items())
+    )
+
+
+def _clean_environment() -> str:
+    return (pkgutil.get_data("nemo_slurm", "clean_environment.sh") or b"").decode()
+
+
+def _split(done: Completed, mark: str) -> list[Completed]:
+    """The answers to the single commands."""
+    out, err = (re.split(f"\n{mark} ([0-9]+)\n", text) for text in (done.stdout, done.stderr))
+    return [
+        Completed(int(status), text, said)
+        for text, status, said in zip(out[::2], out[1::2], err[::2], strict=False)
+    ]

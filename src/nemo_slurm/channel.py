@@ -1,0 +1,60 @@
+"""The channel to a host: a script and its values go in by standard input, marks frame what comes out."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import shlex
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from nemo_slurm.errors import UnusableValueError
+
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def wrap(script: str, env: Mapping[str, str], mark: str) -> bytes:
+    """What is fed to ``bash -s``; the script's own input is what follows these bytes, as descriptor 3."""
+    for name in env:
+        if not _VARIABLE.fullmatch(name):
+            raise UnusableValueError(f"{name!r} is not the name of an environment variable")
+    if "\0" in script or any("\0" in value for value in env.values()):
+        raise UnusableValueError("a zero byte cannot be part of a command or of an environment")
+    exports = "".join(f"export {name}={shlex.quote(value)}\n" for name, value in env.items())
+    # bash parses the whole group before it runs any of it, and not one byte more than that
+    text = (
+        f"{{ printf '%s begin\\n' {mark}; printf '%s begin\\n' {mark} >&2\n"
+        f"(\n{exports}eval {shlex.quote(script)}\n) 3<&0 </dev/null\n"
+        f"printf '\\n%s end %d\\n' {mark} $?; exit; }}\n"
+    )
+    return text.encode("utf-8", "surrogateescape")
+
+
+def new_mark() -> str:
+    """A word that no output holds by accident."""
+    return f"ng-{secrets.token_hex(8)}"
+
+
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """End a program of `BashHost.start`, with everything that it started unless it ended by itself."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    for stream in (process.stdin, process.stdout, process.stderr):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def tail(text: str) -> str:
+    """The last line that says something."""
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def join(words: Sequence[str]) -> str:
+    """Words as one command line for bash."""
+    return " ".join(shlex.quote(word) for word in words)

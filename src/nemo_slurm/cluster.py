@@ -1,0 +1,235 @@
+"""A Slurm cluster: submit, observe, cancel. What it does not know it says so; silence is never an end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nemo_slurm import commands, records
+from nemo_slurm.calls import Calls, HostCalls
+from nemo_slurm.errors import CommandFailedError, NotReachableError, RefusedError
+from nemo_slurm.hosts import Completed, Host
+from nemo_slurm.observing import Look, Seen, Source, has_ended, observed
+from nemo_slurm.records import Association, Job, Partition, QueueRow, Run
+
+_NOTHING = "not-submitted"
+
+SETTLE_SECONDS = 30.0
+"""How long a job may take to appear in the queue after `sbatch` was not heard; then it was never accepted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submitted:
+    """A job that the scheduler has."""
+
+    job: Job
+    found: bool = field(default=False)
+    """True when the reply had been lost and the job was found by its token."""
+
+
+class Cluster:
+    """One cluster, seen from one host. Holds no state of jobs."""
+
+    def __init__(
+        self,
+        host: Host,
+        *,
+        calls: Calls | None = None,
+        settle: float = SETTLE_SECONDS,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.host = host
+        self._calls = calls or HostCalls(host)
+        self._settle = settle
+        self._sleep = sleep
+        self._now = now
+
+    def submit(
+        self,
+        script: str,
+        arguments: Sequence[str] = (),
+        *,
+        token: str,
+        folder: str | None = None,
+        dependency: str | None = None,
+        options: Sequence[str] = (),
+        env: Mapping[str, str] | None = None,
+        again: bool = False,
+    ) -> Submitted:
+        """Submit a script that is on the host, in ``folder``; ``env`` reaches the job and no argument list.
+
+        At most one job comes of it: after a lost reply, and with ``again`` before anything is submitted, the
+        job that carries ``token`` as its comment is looked for and taken. Raises `RefusedError` with the
+        scheduler's words (`SubmitLimitError` where waiting may help), also when no job appeared within the
+        settle time after a lost reply; `NotReachableError` when it is not known: ask again, with ``again``.
+        """
+        if again and (known := self.find(token)):
+            return Submitted(known, found=True)
+        argv = commands.sbatch(script, arguments, token=token, dependency=dependency, options=options)
+        try:
+            answer = self._calls.call([argv], folder=folder, env=env)[0]
+        except NotReachableError as error:
+            return self._settled(token, str(error))
+        job = commands.read_submitted(answer.stdout)
+        if answer.status == 0 and job:
+            return Submitted(job)
+        text = _words(answer)
+        if answer.status == 0 or commands.is_uncertain(text):
+            return self._settled(token, text)
+        raise commands.refusal(answer.status, text, self.host.label)
+
+    def test(self, script: str, *, folder: str | None = None, options: Sequence[str] = ()) -> str:
+        """Ask whether a script would be accepted, without submitting it: what the scheduler says about when.
+
+        Raises `RefusedError`.
+        """
+        argv = commands.sbatch(script, token=_NOTHING, options=options, test_only=True)
+        answer = self._calls.call([argv], folder=folder)[0]
+        text = _words(answer)
+        if answer.status == 0:
+            return text.strip()
+        if commands.is_uncertain(text):
+            raise NotReachableError(f"the scheduler on {self.host.label} did not answer: {text.strip()}")
+        raise commands.refusal(answer.status, text, self.host.label)
+
+    def observe(self, jobs: Sequence[Job], *, history: bool = False) -> Look:
+        """Look at many jobs: one round trip to the controller, one to accounting for those that ended.
+
+        ``history`` asks accounting about all of them, for the runs of jobs that were requeued. A part that
+        does not answer is named in the `Look` and changes nothing that is known. Raises `NotReachableError`
+        when neither answers, or the host does not.
+        """
+        wanted = list(dict.fromkeys(jobs))
+        rows, controller = self._queue(wanted)
+        live = set() if rows is None else {row.id for row in rows if not has_ended(row.state)}
+        ask = [job for job in wanted if history or job.id not in live]
+        runs, accounting = self._accounting(ask)
+        if wanted and controller and accounting:
+            raise NotReachableError(
+                f"neither the controller nor accounting answers: {controller}; {accounting}"
+            )
+        seen = {job: observed(job, rows, runs, asked=job in ask) for job in wanted}
+        return Look(seen, controller, accounting)
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Ask jobs to end, waiting ones before running ones. Jobs that ended already are left alone.
+
+        Returns when the scheduler has heard it, not when the jobs have ended. Raises `NotReachableError`, or
+        `RefusedError` with what the scheduler said.
+        """
+        calls = commands.cancel(jobs)
+        for answer in self._calls.call(calls):
+            text = _words(answer)
+            if answer.status == 0 or commands.knows_none(text) or "already complet" in text.lower():
+                continue
+            if commands.is_uncertain(text):
+                raise NotReachableError(f"scancel on {self.host.label} was not heard: {text.strip()}")
+            raise RefusedError(["scancel"], answer.status, text, where=self.host.label)
+
+    def queue_of(self, prefix: str) -> list[QueueRow]:
+        """The user's jobs whose token begins with ``prefix``; ended ones while the controller knows them."""
+        rows, problem = self._queue(())
+        if rows is None:
+            raise NotReachableError(f"the queue of {self.host.label} cannot be read: {problem}")
+        return sorted((row for row in rows if row.comment.startswith(prefix)), key=lambda row: int(row.id))
+
+    def find(self, token: str) -> Job | None:
+        """The oldest job that carries a token, `None` when there is none. Raises `NotReachableError`."""
+        rows = [row for row in self.queue_of(token) if row.comment == token]
+        return Job(rows[0].id, None, rows[0].submitted_at) if rows else None
+
+    def partitions(self) -> list[Partition]:
+        """All partitions that the user may see."""
+        return records.read_partitions(self._answer(commands.show_partitions()))
+
+    def associations(self, user: str) -> list[Association]:
+        """The accounts that a user may use; empty also where accounting keeps none."""
+        return records.read_associations(self._answer(commands.associations(user)))
+
+    def show(self, job: Job) -> dict[str, str]:
+        """All that the controller knows of one job, as it says it; empty when it does not know it."""
+        answer = self._calls.call([commands.show_job(job)])[0]
+        if commands.knows_none(_words(answer)):
+            return {}
+        return records.read_show(self._checked(["scontrol"], answer).strip())
+
+    def _settled(self, token: str, text: str) -> Submitted:
+        """After a reply that was lost: the job that came of it, or the certainty that there is none."""
+        end = self._now() + self._settle
+        wait = 0.5
+        while True:
+            try:
+                job = self.find(token)
+            except NotReachableError as error:
+                doubt = f"it is not known whether the job was accepted ({_line(text)})"
+                raise NotReachableError(f"{doubt}; submit it again to find out: {error}") from error
+            if job:
+                return Submitted(job, found=True)
+            if self._now() >= end:
+                said = (
+                    f"{_line(text)}; no such job appeared within {self._settle:g} s, so it was not accepted"
+                )
+                raise RefusedError(["sbatch"], 1, said, where=self.host.label)
+            self._sleep(wait)
+            wait = min(wait * 2, 5.0)
+
+    def _queue(self, jobs: Sequence[Job]) -> tuple[list[QueueRow] | None, str | None]:
+        """Rows, or `None` and why the controller gave none."""
+        rows: list[QueueRow] = []
+        try:
+            answers = self._calls.call(commands.queue(jobs))
+        except NotReachableError as error:
+            return None, str(error)
+        for answer in answers:
+            if answer.status != 0 and not commands.knows_none(answer.stderr):
+                return None, _line(_words(answer)) or f"squeue ended with status {answer.status}"
+            rows += records.read_queue(answer.stdout)
+        return rows, None
+
+    def _accounting(self, jobs: Sequence[Job]) -> tuple[list[Run] | None, str | None]:
+        runs: list[Run] = []
+        try:
+            answers = self._calls.call(commands.accounting(jobs)) if jobs else []
+        except NotReachableError as error:
+            return None, str(error)
+        for answer in answers:
+            if answer.status != 0 or "accounting storage is disabled" in answer.stderr:
+                return None, _line(_words(answer)) or f"sacct ended with status {answer.status}"
+            runs += records.read_accounting(answer.stdout)
+        return runs, None
+
+    def _answer(self, argv: Sequence[str]) -> str:
+        return self._checked(argv, self._calls.call([argv])[0])
+
+    def _checked(self, argv: Sequence[str], answer: Completed) -> str:
+        if answer.status == 0:
+            return answer.stdout
+        text = _words(answer)
+        if commands.is_uncertain(text):
+            raise NotReachableError(f"{argv[0]} on {self.host.label} was not answered: {_line(text)}")
+        raise CommandFailedError(argv, answer.status, text, where=self.host.label)
+
+
+def _words(answer: Completed) -> str:
+    return "\n".join(part.strip() for part in (answer.stderr, answer.stdout) if part.strip())
+
+
+def _line(text: str) -> str:
+    return " ".join(text.split())
+
+
+__all__ = [
+    "SETTLE_SECONDS",
+    "Association",
+    "Cluster",
+    "Job",
+    "Look",
+    "Partition",
+    "QueueRow",
+    "Run",
+    "Seen",
+    "Source",
+    "Submitted",
+]

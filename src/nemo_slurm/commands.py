@@ -1,0 +1,161 @@
+"""Slurm's commands as values: argument lists to call, and what their output says. Nothing is called here.
+
+Numbers and times are asked for raw: delimiters instead of columns, seconds since the epoch instead of dates
+(``SLURM_TIME_FORMAT=%s``), so that nothing is cut short and no time zone matters. Only rows of allocations
+are read, never of steps.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from nemo_slurm.errors import RefusedError, SubmitLimitError, UnusableValueError
+from nemo_slurm.records import ACCOUNTING_FIELDS, BREAK, QUEUE_FIELDS, Job
+
+ENVIRONMENT = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
+"""What every command is given; `queue` and `accounting` read nothing else."""
+
+MOST_IDS = 1000
+"""Ids in one call; more are asked for in several (an argument list has an end, and slurmdbd its patience)."""
+
+_ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
+_SENTENCE = re.compile(r"Submitted batch job (?P<id>[0-9]+)(?: on cluster (?P<cluster>\S+))?")
+_NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+# ---------------------------------------------------------------- sbatch
+
+
+def sbatch(
+    script: str,
+    arguments: Sequence[str] = (),
+    *,
+    token: str,
+    dependency: str | None = None,
+    options: Sequence[str] = (),
+    test_only: bool = False,
+) -> list[str]:
+    """Submit a script. ``token`` becomes the comment, by which the job is found after a lost reply."""
+    first = ["--test-only"] if test_only else ["--parsable"]
+    words = [f"--comment={token}", *([f"--dependency={dependency}"] if dependency else []), *options]
+    return ["sbatch", *first, *words, "--", script, *arguments]
+
+
+def read_submitted(text: str) -> Job | None:
+    """The id in what ``sbatch --parsable`` printed, whatever a site's wrapper or banner says around it.
+
+    `None` when there is none, or when two lines could be it: whoever asks then looks for the token.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    whole = {line for line in lines if _ID.fullmatch(line)}
+    if len(whole) == 1:
+        return Job.parse(whole.pop())
+    if whole:
+        return None
+    sentences = {match.groups() for line in lines if (match := _SENTENCE.search(line))}
+    if len(sentences) == 1:
+        number, cluster = sentences.pop()
+        return Job(number, cluster)
+    last = lines[-1].split()[-1] if lines else ""
+    return Job.parse(last) if not sentences and _ID.fullmatch(last) else None
+
+
+_UNCERTAIN = re.compile(
+    r"timed out|zero bytes|unable to contact|unexpected message|connection (?:refused|reset|timed)"
+    r"|transport endpoint|communications? (?:connection|failure|error)|cannot (?:contact|connect)"
+    r"|broken pipe|temporarily unavailable|send/recv|message (?:send|receive) failure"
+    r"|slurmctld.*(?:not respond|unavailable)",
+    re.IGNORECASE,
+)
+_LIMIT = re.compile(
+    r"accounting/qos policy|MaxSubmit|SubmitJobs?(?:PerUser)?Limit|MaxJobCount|too many jobs"
+    r"|maximum number of jobs|job (?:submit|count) limit",
+    re.IGNORECASE,
+)
+
+
+def is_uncertain(text: str) -> bool:
+    """Whether the text of a failed call leaves open what became of the request."""
+    return not text.strip() or bool(_UNCERTAIN.search(text))
+
+
+def refusal(status: int, text: str, where: str) -> RefusedError:
+    """The error for a call that the scheduler turned down."""
+    kind = SubmitLimitError if _LIMIT.search(text) else RefusedError
+    return kind(["sbatch"], status, text, where=where)
+
+
+# ---------------------------------------------------------------- squeue
+
+_FORMAT = ",".join(f"{name}:{width}{BREAK}" for name, width in QUEUE_FIELDS.items())
+
+
+def queue(jobs: Sequence[Job] = ()) -> list[list[str]]:
+    """Ask the controller about jobs, without any about all of the user's; ended ones that it knows too."""
+    head = ["squeue", "-h", "-a", "-t", "all", "-O", _FORMAT]
+    if not jobs:
+        return [[*head, "--me"]]
+    return [[*head, *_clusters(cluster), "-j", ",".join(ids)] for cluster, ids in _grouped(jobs)]
+
+
+def knows_none(text: str) -> bool:
+    """Whether the controller said that it does not know the job, which is an answer."""
+    return "Invalid job id specified" in text
+
+
+# ---------------------------------------------------------------- sacct
+
+
+def accounting(jobs: Sequence[Job]) -> list[list[str]]:
+    """Ask accounting for every run of jobs: allocations alone, repeated records of one id too."""
+    head = ["sacct", "-n", "-X", "-D", "-P", f"--delimiter={BREAK}", f"--format={ACCOUNTING_FIELDS}"]
+    return [[*head, *_clusters(cluster), "-j", ",".join(ids)] for cluster, ids in _grouped(jobs)]
+
+
+# ---------------------------------------------------------------- scancel, scontrol, sacctmgr
+
+
+def cancel(jobs: Sequence[Job]) -> list[list[str]]:
+    """End jobs: waiting before running ones, one state a call, then what changed its state between."""
+    calls = []
+    for state in (["--state=PENDING"], ["--state=RUNNING"], ["--state=SUSPENDED"], []):
+        calls += [["scancel", *state, *_clusters(cluster), *ids] for cluster, ids in _grouped(jobs)]
+    return calls
+
+
+def show_job(job: Job) -> list[str]:
+    """Ask the controller for all that it knows of one job."""
+    return ["scontrol", *_clusters(job.cluster), "-o", "show", "job", job.id]
+
+
+def show_partitions() -> list[str]:
+    """Ask for all partitions."""
+    return ["scontrol", "-o", "show", "partition"]
+
+
+def associations(user: str) -> list[str]:
+    """Ask which accounts a user may use."""
+    if not _NAME.fullmatch(user):
+        raise UnusableValueError(f"{user!r} is not the name of a user")
+    fields = "format=Account,Partition,MaxJobs,MaxSubmitJobs"
+    return ["sacctmgr", "-n", "-P", "show", "assoc", "where", f"user={user}", fields]
+
+
+# ---------------------------------------------------------------- parts
+
+
+def _grouped(jobs: Sequence[Job]) -> list[tuple[str | None, list[str]]]:
+    """Ids by cluster, in pieces that a call can take; every id is checked."""
+    groups: dict[str | None, list[str]] = {}
+    for job in dict.fromkeys(Job.parse(str(job)) for job in jobs):
+        groups.setdefault(job.cluster, []).append(job.id)
+    return [
+        (cluster, ids[first : first + MOST_IDS])
+        for cluster, ids in groups.items()
+        for first in range(0, len(ids), MOST_IDS)
+    ]
+
+
+def _clusters(name: str | None) -> list[str]:
+    return [f"--clusters={name}"] if name else []

@@ -1,0 +1,67 @@
+"""The errors of this package.
+
+SlurmError
+├── UnusableValueError          a value that cannot stand on an ``#SBATCH`` line or name a host
+├── CommandFailedError          a command ended with a status that was not expected
+│   └── RefusedError            the scheduler said no, in its own words
+│       └── SubmitLimitError    … because too many jobs are queued already: later may help
+├── CommandMissingError         the host has no such command where commands are looked for
+├── PathExistsError             a copy would have overwritten something
+├── NoSuchPathError             nothing of that name on the host
+└── NotReachableError           silence: nothing was learnt, whatever was asked for may or may not be so
+    └── LoginNeededError        … until a person logs in
+
+A `NotReachableError` never means that a job is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class SlurmError(Exception):
+    """Something between this program and a cluster is not as it must be."""
+
+
+class UnusableValueError(SlurmError):
+    """A value that another program would read as something else; the message names where it stands."""
+
+
+class CommandFailedError(SlurmError):
+    """A command ended with a status that was not expected."""
+
+    def __init__(self, argv: Sequence[str], status: int, text: str, *, where: str = "") -> None:
+        self.argv = tuple(argv)
+        self.status = status
+        self.text = text.strip()
+        """What the command said, as it said it."""
+        place = f" on {where}" if where else ""
+        super().__init__(f"{argv[0]}{place} ended with status {status}: {self.text or 'it said nothing'}")
+
+
+class RefusedError(CommandFailedError):
+    """The scheduler refused; `text` is what it said."""
+
+
+class SubmitLimitError(RefusedError):
+    """Refused because of a limit on queued jobs; the same may be accepted later."""
+
+
+class CommandMissingError(SlurmError):
+    """A command is not on the PATH of commands that are run without a terminal."""
+
+
+class PathExistsError(SlurmError):
+    """Something of that name is there already; nothing was written."""
+
+
+class NoSuchPathError(SlurmError):
+    """There is nothing of that name."""
+
+
+class NotReachableError(SlurmError):
+    """The host, the controller or accounting did not answer. Nothing is known about what was asked for."""
+
+
+class LoginNeededError(NotReachableError):
+    """The host asks for something that only a person can give."""

@@ -1,0 +1,143 @@
+"""What controller and accounting say of a job, made one: pure decisions over their rows.
+
+The controller is believed first: it knows at once, works without accounting, and forgets after a while.
+Accounting lags by seconds, can say "running" of a job that ended, and keeps records of older jobs with the
+same number. Nothing of a job in either is "not known", never "gone" and never "done".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nemo_slurm.records import Job, QueueRow, Run
+from nemo_slurm.states import Meaning, State
+
+_CLOCK_SLACK = 3600.0
+"""Seconds by which a submission may seem to lie before the moment that the submitter wrote down."""
+_COMES_BACK = frozenset({"PREEMPTED", "NODE_FAIL", "REQUEUED", "BOOT_FAIL"})
+"""States in which a job that may be requeued can pass for ended before it waits again."""
+
+
+class Source(StrEnum):
+    """Who said it."""
+
+    CONTROLLER = "controller"
+    ACCOUNTING = "accounting"
+    NOBODY = "nobody"
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """One look at one job. Times are UTC seconds of the cluster."""
+
+    job: Job
+    source: Source
+    state: State | None
+    """`None`: neither of them can say (yet)."""
+    settled: bool
+    """The job has ended and does not come back under its number."""
+    reason: str = ""
+    """The controller's word for why it is so (``Dependency``, ``NonZeroExitCode``)."""
+    exit_status: int | None = None
+    signal: int | None = None
+    restarts: int | None = None
+    submitted_at: float | None = None
+    started_at: float | None = None
+    ended_at: float | None = None
+    runs: tuple[Run, ...] = ()
+    """Accounting's records of this job, the oldest first, one for each of its runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """One look at many jobs."""
+
+    seen: Mapping[Job, Seen]
+    controller: str | None = None
+    """Why the controller did not answer; `None` when it did."""
+    accounting: str | None = None
+    """Why accounting did not answer; `None` when it did, or was not asked."""
+
+    def __getitem__(self, job: Job) -> Seen:
+        return self.seen[job]
+
+
+def observed(job: Job, rows: Sequence[QueueRow] | None, runs: Sequence[Run] | None, *, asked: bool) -> Seen:
+    """Join what was found; ``rows`` or ``runs`` is `None` when that side did not answer.
+
+    ``asked``: whether accounting was asked about this job. An ended job is settled when the controller says
+    so, or accounting does and the controller does not hold it (or is away: an end that was written down is an
+    end).
+    """
+    row = next((row for row in rows or () if row.id == job.id and _is_this(job, row.submitted_at)), None)
+    own = own_runs(job, runs or ()) if asked else ()
+    if row is None:
+        return _from_accounting(job, own, controller_away=rows is None)
+    last = next((run for run in reversed(own) if run.state.name == row.state.name), None)
+    final = has_ended(row.state)
+    return Seen(
+        job,
+        Source.CONTROLLER,
+        row.state,
+        settled=final and not may_come_back(row),
+        reason=row.reason if row.reason != "None" else "",
+        exit_status=_either(row.exit_status, last.exit_status if last else 0) if final else None,
+        signal=_either(row.signal, last.signal if last else 0) if final else None,
+        restarts=row.restarts,
+        submitted_at=row.submitted_at,
+        started_at=row.started_at if row.state.name != "PENDING" else None,
+        ended_at=row.ended_at if final else None,
+        runs=own,
+    )
+
+
+def has_ended(state: State) -> bool:
+    """Whether a state is an end. One that is not in the table is not: whoever waits goes on waiting."""
+    return state.known and state.meaning is not Meaning.LAG
+
+
+def own_runs(job: Job, runs: Sequence[Run]) -> tuple[Run, ...]:
+    """The records that belong to this job and not to an older one with its number, the oldest first."""
+    found = [run for run in runs if run.id == job.id and _is_this(job, run.submitted_at)]
+    return tuple(sorted(found, key=lambda run: (run.submitted_at or 0.0, run.started_at or float("inf"))))
+
+
+def may_come_back(row: QueueRow) -> bool:
+    """Whether a state that looks final may be a stop on the way back into the queue."""
+    return row.requeues and row.state.name in _COMES_BACK
+
+
+def _from_accounting(job: Job, runs: tuple[Run, ...], *, controller_away: bool) -> Seen:
+    """A job that the controller does not hold, or cannot be asked about."""
+    last = runs[-1] if runs else None
+    if last is None or not has_ended(last.state):
+        # a record that says "running" of a job that the controller has forgotten is an old one
+        shown = last.state if last and controller_away else None
+        source = Source.ACCOUNTING if shown else Source.NOBODY
+        return Seen(job, source, shown, settled=False, runs=runs, restarts=len(runs) - 1 if runs else None)
+    unsure = controller_away and last.state.name in _COMES_BACK
+    return Seen(
+        job,
+        Source.ACCOUNTING,
+        last.state,
+        settled=not unsure,
+        exit_status=last.exit_status,
+        signal=last.signal,
+        restarts=len(runs) - 1,
+        submitted_at=runs[0].submitted_at,
+        started_at=last.started_at,
+        ended_at=last.ended_at,
+        runs=runs,
+    )
+
+
+def _is_this(job: Job, submitted_at: float | None) -> bool:
+    if job.submitted_at is None or submitted_at is None:
+        return True
+    return submitted_at >= job.submitted_at - _CLOCK_SLACK
+
+
+def _either(first: int, second: int) -> int:
+    return first or second

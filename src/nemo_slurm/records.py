@@ -1,0 +1,240 @@
+"""What Slurm's commands print, as values. Whatever else stands in an output is passed over."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from nemo_runs.durations import parse_duration
+from nemo_slurm.errors import UnusableValueError
+from nemo_slurm.states import State, read_state
+
+BREAK = "\x1f"
+"""Stands between fields; no name or comment holds it."""
+
+QUEUE_FIELDS = {
+    "JobID": 20,
+    "State": 30,
+    "exit_code": 12,
+    "RestartCnt": 8,
+    "Requeue": 4,
+    "Reason": 200,
+    "SubmitTime": 24,
+    "StartTime": 24,
+    "EndTime": 24,
+    "Dependency": 200,
+    "Partition": 80,
+    "Name": 120,
+    "Comment": 300,
+}
+"""What is asked of ``squeue -O``, with widths that cut nothing that matters."""
+
+ACCOUNTING_FIELDS = "JobIDRaw,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,JobName,Comment"
+"""What is asked of ``sacct --format``."""
+
+_ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Names a job. ``submitted_at`` (UTC seconds) tells it from an older one that had the same number."""
+
+    id: str
+    cluster: str | None = None
+    """Of a federation or of ``--clusters``; every later call is sent there."""
+    submitted_at: float | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        """Read ``1234`` or ``1234;cluster``. Raises `UnusableValueError`."""
+        match = _ID.fullmatch(text)
+        if not match:
+            raise UnusableValueError(f"{text!r} is not the number of a Slurm job")
+        return cls(match["id"], match["cluster"])
+
+    def __str__(self) -> str:
+        return f"{self.id};{self.cluster}" if self.cluster else self.id
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRow:
+    """What the controller knows of a job. Times are UTC seconds, `None` while not known."""
+
+    id: str
+    state: State
+    exit_status: int
+    signal: int
+    restarts: int
+    requeues: bool
+    """Whether Slurm may put it back into the queue; a state that looks final may then pass."""
+    reason: str
+    submitted_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    """Of a running job: when its time is over."""
+    dependency: str
+    partition: str
+    name: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What accounting has about one run of a job; a job that was requeued has several."""
+
+    id: str
+    state: State
+    exit_status: int
+    signal: int
+    elapsed: int
+    """Seconds of allocation, suspended time left out: Slurm's ElapsedRaw, never a difference of dates."""
+    submitted_at: float | None
+    started_at: float | None
+    ended_at: float | None
+    nodes: int
+    name: str
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One partition, its limits `None` where there are none."""
+
+    name: str
+    up: bool
+    default: bool
+    max_seconds: int | None
+    default_seconds: int | None
+    max_nodes: int | None
+    nodes: int
+    accounts: tuple[str, ...] | None
+    """Accounts that may use it; `None` for all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Association:
+    """One right of a user to use an account."""
+
+    account: str
+    partition: str
+    max_jobs: int | None
+    max_submitted: int | None
+
+
+def read_queue(text: str) -> list[QueueRow]:
+    """Rows of `queue`; anything else that was printed is passed over."""
+    found = []
+    for line in text.splitlines():
+        fields = [field.rstrip() for field in line.split(BREAK)]
+        state = read_state(fields[1]) if len(fields) == len(QUEUE_FIELDS) + 1 else None
+        if state is None or not fields[0].strip().isdigit():
+            continue
+        status = _number(fields[2]) or 0
+        found.append(
+            QueueRow(
+                id=fields[0].strip(),
+                state=state,
+                exit_status=status >> 8 & 0xFF,
+                signal=status & 0x7F,
+                restarts=_number(fields[3]) or 0,
+                requeues=fields[4] == "1",
+                reason=fields[5],
+                submitted_at=_seconds(fields[6]),
+                started_at=_seconds(fields[7]),
+                ended_at=_seconds(fields[8]),
+                dependency=_text(fields[9]),
+                partition=_text(fields[10]),
+                name=_text(fields[11]),
+                comment=_text(fields[12]),
+            )
+        )
+    return found
+
+
+def read_accounting(text: str) -> list[Run]:
+    """Rows of `accounting`, as they come; rows of steps and other text are passed over."""
+    found = []
+    for line in text.splitlines():
+        fields = line.split(BREAK)
+        if len(fields) != len(ACCOUNTING_FIELDS.split(",")) or not fields[0].isdigit():
+            continue
+        state = read_state(fields[1])
+        if state is None:
+            continue
+        status, _, signal = fields[2].partition(":")
+        found.append(
+            Run(
+                id=fields[0],
+                state=state,
+                exit_status=_number(status) or 0,
+                signal=_number(signal) or 0,
+                elapsed=_number(fields[3]) or 0,
+                submitted_at=_seconds(fields[4]),
+                started_at=_seconds(fields[5]),
+                ended_at=_seconds(fields[6]),
+                nodes=_number(fields[7]) or 0,
+                name=fields[8],
+                comment=fields[9],
+            )
+        )
+    return found
+
+
+_KEY = re.compile(r"(?:^| )([A-Z][A-Za-z/:]*)=")
+
+
+def read_show(line: str) -> dict[str, str]:
+    """One line of ``scontrol -o show``: key to value, values with blanks in them included."""
+    keys = list(_KEY.finditer(line))
+    ends = [match.start() for match in keys[1:]] + [len(line)]
+    found: dict[str, str] = {}
+    for match, end in zip(keys, ends, strict=True):
+        found.setdefault(match[1], line[match.end() : end].strip())
+    return found
+
+
+def read_partitions(text: str) -> list[Partition]:
+    """Rows of `show_partitions`."""
+    rows = [read_show(line) for line in text.splitlines() if line.startswith("PartitionName=")]
+    return [
+        Partition(
+            name=row["PartitionName"],
+            up=row.get("State") == "UP",
+            default=row.get("Default") == "YES",
+            max_seconds=_limit(row.get("MaxTime", "UNLIMITED")),
+            default_seconds=_limit(row.get("DefaultTime", "NONE")),
+            max_nodes=_number(row.get("MaxNodes", "")),
+            nodes=_number(row.get("TotalNodes", "")) or 0,
+            accounts=_accounts(row.get("AllowAccounts", "ALL")),
+        )
+        for row in rows
+    ]
+
+
+def read_associations(text: str) -> list[Association]:
+    """Rows of `associations`."""
+    rows = (line.split("|") for line in text.splitlines() if line.count("|") == 3)
+    return [Association(row[0], row[1], _number(row[2]), _number(row[3])) for row in rows]
+
+
+def _number(text: str) -> int | None:
+    return int(text) if re.fullmatch(r"[0-9]+", text.strip()) else None
+
+
+def _seconds(text: str) -> float | None:
+    """Seconds since the epoch; 0, ``Unknown``, ``N/A`` and ``None`` are times that are not known."""
+    return float(_number(text) or 0) or None
+
+
+def _text(field: str) -> str:
+    return "" if field == "(null)" else field
+
+
+def _limit(text: str) -> int | None:
+    if text.upper() in {"UNLIMITED", "INFINITE", "NONE", "NOT_SET", "N/A", ""}:
+        return None
+    return parse_duration(text, where="scontrol show partition")
+
+
+def _accounts(text: str) -> tuple[str, ...] | None:
+    return None if text == "ALL" else tuple(text.split(","))

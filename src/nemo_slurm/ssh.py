@@ -1,0 +1,195 @@
+"""A host over ssh, with the user's own configuration.
+
+A connection that the user has open (a ControlMaster, so with one-time passwords too) is used first; else one
+of our own is shared by all commands; else every command connects by itself. Nothing here ever asks a person.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import weakref
+from collections.abc import Mapping
+
+from nemo_slurm.channel import tail
+from nemo_slurm.errors import (
+    CommandFailedError,
+    CommandMissingError,
+    LoginNeededError,
+    NotReachableError,
+    SlurmError,
+    UnusableValueError,
+)
+from nemo_slurm.hosts import BashHost, Host, LocalHost, is_this_machine
+
+CONFIG_VARIABLE = "NEMO_GYM_SSH_CONFIG"
+"""Names a file for ``ssh -F``."""
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@%\[\]-]*")
+_OPTIONS = {
+    "BatchMode": "yes",
+    "ClearAllForwardings": "yes",
+    "ConnectTimeout": "15",
+    "LogLevel": "ERROR",
+    "PermitLocalCommand": "no",
+    "RemoteCommand": "none",
+    "RequestTTY": "no",
+    "ServerAliveCountMax": "4",
+    "ServerAliveInterval": "15",
+}
+_LONGEST_SOCKET = 85
+"""A socket's path has 107 bytes; ssh adds 17 while it makes one."""
+_PERSIST = 60
+_HOST_KEY = re.compile(r"host key verification failed|remote host identification has changed", re.IGNORECASE)
+_LOGIN = re.compile(
+    r"permission denied|too many authentication failures|no supported authentication methods"
+    r"|password has expired",
+    re.IGNORECASE,
+)
+
+
+class SshHost(BashHost):
+    """Another machine. ``environ`` may name a configuration file in `CONFIG_VARIABLE`."""
+
+    name: str
+
+    def __init__(self, name: str, *, environ: Mapping[str, str] | None = None) -> None:
+        if not _NAME.fullmatch(name):
+            raise UnusableValueError(f"{name!r} is not the name of a host")
+        self.name = name
+        config = (os.environ if environ is None else environ).get(CONFIG_VARIABLE)
+        self._base = ["ssh", *(["-F", config] if config else [])]
+        self._connection: list[str] | None = None
+        self._end: weakref.finalize[[list[str], str], SshHost] | None = None
+
+    def argv(self) -> list[str]:
+        """See `BashHost.argv`. The first use finds or makes the connection."""
+        if self._connection is None:
+            self._connection = self._connect()
+        return [*self._base, *_options(), *self._connection, "-T", "--", self.name, "exec bash -s"]
+
+    def close(self) -> None:
+        """End the connection, if it is our own; the next command makes another."""
+        if self._end is not None:
+            self._end()
+            self._end = None
+        self._connection = None
+
+    @property
+    def shares(self) -> str:
+        """Whose connection is used: "theirs", "ours", or "none" when every command makes its own."""
+        self.argv()
+        if self._end is not None:
+            return "ours"
+        return "none" if self._connection else "theirs"
+
+    def explain(self, status: int, text: str) -> SlurmError:
+        """See `BashHost.explain`."""
+        said = tail(text) or f"ssh ended with status {status}"
+        if _HOST_KEY.search(text):
+            return LoginNeededError(
+                f"the key of host {self.name!r} is not the known one ({said}); a person must look at it: "
+                f"run `ssh {self.name}` once, then try again"
+            )
+        if _LOGIN.search(text):
+            return LoginNeededError(
+                f"logging in to {self.name!r} needs a person ({said}); run `ssh {self.name}` in another "
+                "terminal with ControlMaster in your ssh configuration and leave it open, then try again"
+            )
+        if status == 127:
+            return CommandMissingError(f"there is no bash on {self.name!r} ({said})")
+        if status != 255:
+            return CommandFailedError(["bash"], status, text, where=repr(self.name))
+        return NotReachableError(f"cannot reach {self.name!r}: {said}")
+
+    def _connect(self) -> list[str]:
+        """The options that make ssh use a shared connection."""
+        asked = [*self._base, "-o", "BatchMode=yes", "-O", "check", "--", self.name]
+        if _quiet(asked, timeout=10) == 0:
+            return []
+        folder = _socket_folder()
+        if folder is not None:
+            mine = ["-o", f"ControlPath={folder}/s"]
+            if self._start_master(mine):
+                last = [*self._base, *mine, "-O", "exit", "--", self.name]
+                self._end = weakref.finalize(self, _end_master, last, folder)
+                return ["-o", "ControlMaster=no", *mine]
+            shutil.rmtree(folder, ignore_errors=True)
+        return ["-o", "ControlMaster=no", "-o", "ControlPath=none"]
+
+    def _start_master(self, mine: list[str]) -> bool:
+        """Log in once. False when this ssh or this file system cannot share connections."""
+        argv = [
+            *self._base,
+            *_options(),
+            *mine,
+            "-o",
+            "ControlMaster=yes",
+            "-o",
+            f"ControlPersist={_PERSIST}",
+        ]
+        # the part of ssh that stays must not hold a pipe of ours open
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(
+                [*argv, "-N", "--", self.name],
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                start_new_session=True,
+            )
+            try:
+                status = process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                raise NotReachableError(f"cannot reach {self.name!r}: no answer within 30 s") from None
+            said.seek(0)
+            text = said.read().decode("utf-8", "replace")
+        error = self.explain(status, text)
+        if status and (isinstance(error, LoginNeededError) or "control" not in text.lower()):
+            raise error
+        return status == 0 and _quiet([*self._base, *mine, "-O", "check", "--", self.name], timeout=10) == 0
+
+
+def host_of(hostname: str | None, *, environ: Mapping[str, str] | None = None) -> Host:
+    """The host that a configuration's ``hostname`` means; nothing is connected yet."""
+    if hostname is None or is_this_machine(hostname):
+        return LocalHost()
+    return SshHost(hostname, environ=environ)
+
+
+def _options() -> list[str]:
+    return [word for key, value in _OPTIONS.items() for word in ("-o", f"{key}={value}")]
+
+
+def _socket_folder() -> str | None:
+    """A private folder with a short path, or `None`."""
+    for base in (tempfile.gettempdir(), "/tmp", os.environ.get("XDG_RUNTIME_DIR", "")):  # noqa: S108 - mkdtemp makes a private folder
+        if base and len(os.fsencode(base)) + 16 <= _LONGEST_SOCKET and not re.search(r"[%\s\"']", base):
+            with contextlib.suppress(OSError):
+                return tempfile.mkdtemp(prefix="gym-", dir=base)
+    return None
+
+
+def _end_master(argv: list[str], folder: str) -> None:
+    _quiet(argv, timeout=5)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _quiet(argv: list[str], *, timeout: float) -> int:
+    null = subprocess.DEVNULL
+    try:
+        return subprocess.run(
+            argv, stdin=null, stdout=null, stderr=null, check=False, timeout=timeout
+        ).returncode
+    except FileNotFoundError:
+        raise CommandMissingError("there is no ssh on this machine; install the OpenSSH client") from None
+    except subprocess.TimeoutExpired:
+        return 255
+
+
+__all__ = ["CONFIG_VARIABLE", "Host", "LocalHost", "SshHost", "host_of"]
