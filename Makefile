@@ -1,12 +1,12 @@
 # Everything a person or an automatic run needs. Each target can be run again at any time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages lint types check test demo bench clean requirements reference
+.PHONY: help setup system-packages lint types check test demo bench clean requirements reference slurm-up slurm-down
 
 BIN := .venv/bin
 # Two workers: the machines this is sized for have two cores.
 PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
-SHELL_FILES = $(wildcard scripts/*.sh src/nemo_gym/shell/*.sh) .ci/run
+SHELL_FILES = $(wildcard scripts/*.sh scripts/slurm/*.sh src/nemo_gym/shell/*.sh src/nemo_slurm/*.sh) .ci/run
 
 help:
 	@echo "make setup    every pinned package and the project into .venv; programs in .venv/bin"
@@ -14,6 +14,7 @@ help:
 	@echo "make test     everything that check does, and the tests with real programs and the real small model"
 	@echo "make demo     submit a real evaluation of a real small model and follow it to its scores"
 	@echo "make bench    measurements, each a ratio in one run"
+	@echo "make slurm-up   a real Slurm on this machine, four nodes (root on Debian installs it); make slurm-down stops it"
 	@echo "make clean    remove what the others made, .venv and runs/ excepted"
 
 system-packages:
@@ -25,7 +26,7 @@ setup: system-packages
 lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(if $(shell command -v shellcheck),shellcheck $(SHELL_FILES),@echo "shellcheck is not installed: the shell files were not checked" >&2)
+	$(if $(shell command -v shellcheck),shellcheck -x $(SHELL_FILES),@echo "shellcheck is not installed: the shell files were not checked" >&2)
 
 types: setup
 	$(BIN)/mypy
@@ -42,6 +43,12 @@ demo: setup
 
 bench: setup
 	@scripts/bench.sh
+
+slurm-up:
+	@scripts/slurm/up.sh
+
+slurm-down:
+	@scripts/slurm/down.sh
 
 requirements: setup
 	scripts/compile-requirements.sh
