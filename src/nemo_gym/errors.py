@@ -1,7 +1,8 @@
 """The errors of `gym`: one base, each with the exit status it ends the program with.
 
 Exit statuses (documented in ``docs/reference/exit-codes.md``): 0 done, 1 error, 2 usage; `gym eval run` adds
-75 (incomplete, work left to retry), 76 (incomplete, nothing left to retry) and 130 (interrupted).
+75 (incomplete, work left to retry), 76 (incomplete, nothing left to retry) and 130 (interrupted); `gym job`
+adds 4 (jobs are still alive after a cancel) and 5 (refused).
 A message is one sentence: what is wrong, where, and what would be right. It never holds a secret value.
 """
 
@@ -12,6 +13,8 @@ from typing import ClassVar
 EXIT_DONE = 0
 EXIT_ERROR = 1
 EXIT_USAGE = 2
+EXIT_ALIVE = 4
+EXIT_REFUSED = 5
 EXIT_INCOMPLETE = 75
 EXIT_EXHAUSTED = 76
 EXIT_INTERRUPTED = 130
@@ -47,6 +50,12 @@ class BusyError(GymError):
 
 class UnsupportedError(GymError):
     """An executor was asked for something that it cannot do; the message names the executor."""
+
+
+class RefusedError(GymError):
+    """What was asked would do harm as things stand; the message says what stands in the way."""
+
+    exit_status: ClassVar[int] = EXIT_REFUSED
 
 
 class SubmitError(GymError):

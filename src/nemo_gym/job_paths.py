@@ -91,6 +91,38 @@ class LinkPaths:
 
 
 @dataclass(frozen=True, slots=True)
+class ResubmissionPaths:
+    """One time that a benchmark was queued again in place, claimed by mkdir, one value a file."""
+
+    folder: Path
+
+    @property
+    def reason(self) -> Path:
+        """UTC time, who, and why, a line each."""
+        return self.folder / "reason"
+
+    @property
+    def max_retries(self) -> Path:
+        """The raised number of retries; the highest of all counts, the config's included."""
+        return self.folder / "max_retries"
+
+    @property
+    def max_walltime(self) -> Path:
+        """The raised walltime in seconds; the highest of all counts, the config's included."""
+        return self.folder / "max_walltime"
+
+    @property
+    def queued(self) -> Path:
+        """The job: ``id`` or ``id;cluster``."""
+        return self.folder / "queued"
+
+    @property
+    def queue_error(self) -> Path:
+        """Why it could not be queued."""
+        return self.folder / "queue_error"
+
+
+@dataclass(frozen=True, slots=True)
 class JobPaths:
     """The folder of one benchmark inside a run directory."""
 
@@ -143,6 +175,15 @@ class JobPaths:
     def events(self) -> Path:
         """The story of this benchmark, one JSON object a line."""
         return self.job_dir / ".gym_events.jsonl"
+
+    @property
+    def cancelled(self) -> Path:
+        """The tombstone of ``gym job cancel``: UTC time, who, why, a line each. No job of the chain goes on."""
+        return self.job_dir / ".gym_cancelled"
+
+    def resubmission(self, number: int) -> ResubmissionPaths:
+        """The folder of one ``gym job resubmit``, numbered from 1."""
+        return ResubmissionPaths(self.job_dir / "resubmits" / str(number))
 
     def link(self, job_id: str, restart: int = 0) -> LinkPaths:
         """The folder of one run of one job."""

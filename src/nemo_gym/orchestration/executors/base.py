@@ -56,6 +56,8 @@ class Observation:
     started_at: float | None = None
     """UTC seconds since the epoch, as is `ended_at`."""
     ended_at: float | None = None
+    word: str = ""
+    """The scheduler's own word for how the job ended (``TIMEOUT``, ``PREEMPTED``), as ``states.tsv`` has it."""
 
 
 @dataclass(frozen=True, slots=True)
