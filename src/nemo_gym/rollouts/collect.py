@@ -49,6 +49,8 @@ class RolloutStore(Protocol):
         response_body: str | None = None,
         terminal: bool = False,
         counted: bool = True,
+        ended_at: float | None = None,
+        latency_ms: float | None = None,
     ) -> None:
         """Append one failure row; an uncounted one uses up no attempt."""
         ...
@@ -97,6 +99,7 @@ class Collector:
         on_tick: Callable[[Tally], None] = lambda _tally: None,
         say: Callable[[str], None] = lambda _message: None,
         monotonic: Callable[[], float] = time.monotonic,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._store = store
         self._agent = agent
@@ -108,6 +111,7 @@ class Collector:
         self._on_tick = on_tick
         self._say = say
         self._monotonic = monotonic
+        self._now = now
         self._breaker = max(bounds.concurrency, BREAKER_AT_LEAST)
         self._streak = 0
         self._started = self._store_ticked = monotonic()
@@ -165,15 +169,17 @@ class Collector:
             verdict = await self._verifier.verify(task, episode)
             reward = checked_reward(verdict.reward)
         except Exception as error:  # noqa: BLE001 - the edge of one rollout: no plug-in's error ends the run
-            self._failed(task, describe(error, stage))
+            self._failed(task, describe(error, stage), 1000 * (time.perf_counter() - started))
             return
-        latency = time.perf_counter() - started
-        fields = result_fields(task, episode, verdict, reward=reward, latency_ms=1000 * latency)
+        latency = 1000 * (time.perf_counter() - started)
+        fields = result_fields(
+            task, episode, verdict, reward=reward, latency_ms=latency, ended_at=self._now()
+        )
         try:
             self._store.record(task, fields)
         except TypeError as error:
             message = f"the result is no JSON: {error}"
-            self._failed(task, Failure("persistence_failed", type(error).__name__, message))
+            self._failed(task, Failure("persistence_failed", type(error).__name__, message), latency)
             return
         self._streak = 0
         self.tally.new += 1
@@ -181,7 +187,7 @@ class Collector:
         self.tally.input_tokens += fields["ng_perf"]["prompt_tokens"]
         self.tally.output_tokens += fields["ng_perf"]["completion_tokens"]
 
-    def _failed(self, task: Task, failure: Failure) -> None:
+    def _failed(self, task: Task, failure: Failure, latency_ms: float) -> None:
         stopped = self._drain.reason not in {None, StopReason.ENDPOINT}
         ours = stopped or (self._own_service and failure.unreachable)
         self._store.fail(
@@ -193,6 +199,8 @@ class Collector:
             response_body=failure.response_body,
             terminal=failure.terminal,
             counted=not ours,
+            ended_at=self._now(),
+            latency_ms=latency_ms,
         )
         self.tally.failed += 1
         if self.tally.failed == 1:
@@ -241,8 +249,13 @@ class Collector:
         )
 
 
-def result_fields(task: Task, episode: Episode, verdict: Verdict, *, reward: float, latency_ms: float) -> Row:
-    """The result row: the materialized row, then what the agent and the verifier added. Own names win."""
+def result_fields(
+    task: Task, episode: Episode, verdict: Verdict, *, reward: float, latency_ms: float, ended_at: float
+) -> Row:
+    """The result row: the materialized row, then what the agent and the verifier added. Own names win.
+
+    ``ended_at`` is in UTC seconds; with the latency it says when the rollout was in flight.
+    """
     response = episode.response
     usage = response.get("usage") or {}
     fields = {key: value for key, value in task.row.items() if key not in _IDENTITY}
@@ -257,5 +270,6 @@ def result_fields(task: Task, episode: Episode, verdict: Verdict, *, reward: flo
         "prompt_tokens": usage.get("input_tokens") or 0,
         "completion_tokens": usage.get("output_tokens") or 0,
         "total_latency_ms": round(latency_ms, 3),
+        "ended_at": round(ended_at, 3),
     }
     return fields

@@ -184,6 +184,7 @@ class Run:
             on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed)),
             say=self._talk.say,
             monotonic=self._clock.monotonic,
+            now=self._clock.now,
         )
         state = "failed"
         gc.freeze()  # what was imported and loaded so far is no garbage: never look at it again

@@ -196,9 +196,11 @@ class Store:
         response_body: str | None = None,
         terminal: bool = False,
         counted: bool = True,
+        ended_at: float | None = None,
+        latency_ms: float | None = None,
     ) -> None:
         """Record a failed attempt. One that is ``terminal`` is the last; one not ``counted`` costs no
-        attempt.
+        attempt. ``ended_at`` (UTC seconds) and ``latency_ms`` say when it was in flight.
 
         Raises `nemo_runs.errors.DiskFullError` when the row does not fit; the file then ends with a whole
         row.
@@ -215,6 +217,9 @@ class Store:
             fields["_ng_failure_terminal"] = True
         if not counted:
             fields["_ng_failure_counted"] = False
+        if ended_at is not None and latency_ms is not None:
+            fields["_ng_failure_at"] = round(ended_at, 3)
+            fields["_ng_failure_latency_ms"] = round(latency_ms, 3)
         self._failures.append(encode_row(task.task_index, task.rollout_index, fields))
         was_open = self._census.open(index, self._max_attempts)
         self._census.add_failure(index, terminal=terminal, counted=counted)

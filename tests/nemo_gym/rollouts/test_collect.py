@@ -1,4 +1,5 @@
 import asyncio
+import time
 
 import pytest
 
@@ -117,6 +118,17 @@ def test_every_planned_rollout_is_collected_once_and_no_more_than_allowed_at_onc
     assert drain.reason is None
 
 
+def test_results_and_failures_say_when_they_were_in_flight():
+    store, before = MemoryStore(2), time.time()
+    script = lambda index, tried: REFUSED if index == tried == 1 else None  # noqa: E731
+    collect(store, Scripted(script))
+    ends = [row["ng_perf"]["ended_at"] for row in store.rows.values()]
+    ends += [failure["ended_at"] for _, failure in store.failures]
+    assert len(ends) == 3
+    assert all(before - 0.001 <= end <= time.time() + 0.001 for end in ends)
+    assert store.failures[0][1]["latency_ms"] >= 0
+
+
 def test_a_result_row_holds_the_source_the_answer_the_grade_and_the_cost():
     store = MemoryStore(1)
     collect(store, Scripted(fields={"trace": 1, "reward": 9}))
@@ -127,6 +139,7 @@ def test_a_result_row_holds_the_source_the_answer_the_grade_and_the_cost():
         "prompt_tokens",
         "completion_tokens",
         "total_latency_ms",
+        "ended_at",
     }
     assert row == {
         "question": "q0",
@@ -146,6 +159,8 @@ def test_one_failing_rollout_ends_nothing_and_is_tried_again_after_the_others():
     assert list(store.rows)[-1] == 3
     ((index, failure),) = store.failures
     assert index == 3
+    assert failure.pop("ended_at") > 0
+    assert failure.pop("latency_ms") > 0
     assert failure == {
         "failure_class": "agent_request_failed",
         "failure_type": "provider_unavailable",
