@@ -7,71 +7,19 @@ written (``host:VAR``), so a dump never holds a secret that was referred to.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
-from nemo_runs.durations import parse_duration
-from nemo_runs.errors import RunsError
-from nemo_runs.secret_refs import VARIABLE, parse_reference
+from nemo_gym.orchestration.config_values import Count, Duration, Env, Mounts, Name, Port, Text
+from nemo_runs.secret_refs import VARIABLE
 
 
 class Section(BaseModel):
     """A mapping of the config: unknown keys are refused, values are taken as they are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
-
-
-def _checked_env(env: dict[str, str]) -> dict[str, str]:
-    for key, value in env.items():
-        if not re.fullmatch(VARIABLE, key):
-            message = f"'{key}' is no name of a variable: letters, digits and _, not beginning with a digit"
-            raise ValueError(message)
-        try:
-            parse_reference(value, where=key)
-        except RunsError as error:
-            raise ValueError(str(error)) from error
-    return env
-
-
-def _checked_duration(value: str | int | None) -> str | int | None:
-    if value is not None:
-        try:
-            parse_duration(value, where="the duration")
-        except RunsError as error:
-            raise ValueError(str(error)) from error
-    return value
-
-
-def _checked_mounts(mounts: list[str]) -> list[str]:
-    for mount in mounts:
-        source, *rest = mount.split(":")
-        if len(rest) > 2 or not all(PurePosixPath(path).is_absolute() for path in (source, *rest[:1])):
-            message = f"'{mount}' is no mount: src, src:dst or src:dst:flags, with absolute paths"
-            raise ValueError(message)
-    return mounts
-
-
-def _checked_name(name: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
-        message = f"'{name}' is no name here: letters, digits, '.', '_', '-', and neither '.' nor '-' first"
-        raise ValueError(message)
-    return name
-
-
-Env = Annotated[dict[str, str], AfterValidator(_checked_env)]
-"""Variable -> ``lit:TEXT``, ``host:VAR``, ``runtime:VAR`` or a literal."""
-Duration = Annotated[str | int | None, AfterValidator(_checked_duration)]
-"""``MM``, ``MM:SS``, ``HH:MM:SS``, ``D-HH``, ``D-HH:MM``, ``D-HH:MM:SS``; a whole number is minutes."""
-Mounts = Annotated[list[str], AfterValidator(_checked_mounts)]
-Name = Annotated[str, AfterValidator(_checked_name)]
-"""Becomes a file's or a folder's name."""
-Port = Annotated[int, Field(ge=1, le=65535)]
-Count = Annotated[int, Field(ge=1)]
-Text = Annotated[str, Field(min_length=1)]
 
 
 class HealthCheck(Section):
@@ -164,8 +112,67 @@ class LocalCompute(Compute):
     """How many GPUs there are, for arithmetic at submit; ``None``: unknown, nothing is checked."""
 
 
-ComputeConfig = LocalCompute
-"""The union of compute types; a second one makes this ``LocalCompute | …`` discriminated by ``type``."""
+SbatchOptions = dict[str, str | int | bool | None]
+"""Long option of ``sbatch`` without dashes -> value; ``true`` for one without a value."""
+
+
+class NodePool(Section):
+    """Some nodes of the allocation; all pools of an entry form one allocation, in their order."""
+
+    partition: Text
+    nodes: Count = 1
+    ntasks_per_node: Count = 1
+    gpus_per_node: int | None = Field(default=None, ge=0)
+    extra_args: SbatchOptions = {}
+
+
+class SlurmCompute(Compute):
+    """Jobs of a Slurm cluster, one a benchmark."""
+
+    type: Literal["slurm"]
+    account: Text
+    hostname: Text | None = None
+    """Where ``sbatch`` is called, over ssh; this machine unless given."""
+    node_pools: dict[Name, NodePool] = {}
+    extra_args: SbatchOptions = {}
+    container_runtime: Literal["pyxis", "apptainer", "none"] | None = None
+    """What runs containers; ``pyxis`` unless given when there is one, else ``none``."""
+    setup: str = ""
+    """Shell lines run once at the beginning of each job, for services and driver (``module load …``)."""
+    max_parallel: Count | None = None
+    """How many jobs of one submission run at once; all unless given."""
+    kill_on_invalid_dep: bool = True
+    """Whether successors are queued with ``--kill-on-invalid-dep=yes``; some sites forbid it."""
+    queue_from: Literal["job", "login"] = "job"
+    """Where a chain's next job is queued: in the job itself, or over ssh on the host of the submission."""
+    drain_seconds: Count | None = None
+    """How long before its walltime a job is asked to drain; a tenth of it, 20 to 120, unless given."""
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs of the node on which services run, ``None`` when nothing is said about them."""
+        return next((pool.gpus_per_node for pool in self.node_pools.values()), None)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the whole allocation."""
+        return sum(pool.nodes for pool in self.node_pools.values()) or 1
+
+
+def _compute_type(value: Any) -> str | None:
+    """As `_service_type`, of a compute entry."""
+    found = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
+    return f"<{found}>" if found in ("local", "slurm") else None
+
+
+ComputeConfig = Annotated[
+    Annotated[LocalCompute, Tag("<local>")] | Annotated[SlurmCompute, Tag("<slurm>")],
+    Discriminator(
+        _compute_type,
+        custom_error_type="compute_type",
+        custom_error_message="type must be local or slurm",
+    ),
+]
 
 
 class GymInstall(Section):
@@ -257,6 +264,6 @@ class SubmitConfig(Section):
         return next(iter(self.compute))
 
     @property
-    def machine(self) -> ComputeConfig:
+    def machine(self) -> LocalCompute | SlurmCompute:
         """The only compute entry."""
         return self.compute[self.cluster]

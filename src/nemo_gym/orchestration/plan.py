@@ -17,6 +17,30 @@ if TYPE_CHECKING:
     from nemo_runs.secret_refs import Reference, SecretText
 
 
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An image in which a step runs."""
+
+    image: str
+    mounts: tuple[str, ...] = ()
+    """``src``, ``src:dst`` or ``src:dst:flags``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmPlan:
+    """What a job needs to know of the cluster that runs it."""
+
+    options: list[str]
+    """Options of ``sbatch`` for the script's first lines, each one checked word."""
+    runtime: Literal["pyxis", "apptainer", "none"]
+    """What runs containers."""
+    setup: str = ""
+    """Shell lines run once before anything else of the job."""
+    kill_on_invalid_dep: bool = True
+    queue_from: Literal["job", "login"] = "job"
+    """Where the chain's next job is queued."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServicePlan:
     """One model server that runs beside the driver of a benchmark."""
@@ -40,6 +64,7 @@ class ServicePlan:
     env: dict[str, Reference] = field(default_factory=dict)
     pre_command: str = ""
     """Shell statements that run in the same shell before the service."""
+    container: Container | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +76,7 @@ class OtelPlan:
     service_name: str
     token_env: str
     """Variable that holds the ingest token; its value is inherited through the environment, never written."""
+    container: Container | None = None
     config: dict[str, Any]
     """The collector's own configuration, holding ``${env:<token_env>}`` in place of the token."""
     health_check_timeout_seconds: int
@@ -92,6 +118,15 @@ class JobPlan:
     otel: OtelPlan | None = None
     config_files: list[Path] = field(default_factory=list)
     """Configuration files that were found for this benchmark; copied into the job's folder."""
+    container: Container | None = None
+    """In which driver and preparation run."""
+    slurm: SlurmPlan | None = None
+    """The cluster's part; ``None`` for a job of this machine."""
+
+    @property
+    def scheduler(self) -> str:
+        """Which file answers for whoever runs the job: ``shell/scheduler_<name>.sh``."""
+        return "local" if self.slurm is None else "slurm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

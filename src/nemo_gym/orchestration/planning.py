@@ -9,10 +9,17 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.job_paths import RunPaths
-from nemo_gym.orchestration.config import CommandService, OtelConfig, SubmitConfig, VllmService
+from nemo_gym.orchestration.config import (
+    CommandService,
+    OtelConfig,
+    SlurmCompute,
+    SubmitConfig,
+    VllmService,
+)
 from nemo_gym.orchestration.otel import collector_config
-from nemo_gym.orchestration.plan import JobPlan, OtelPlan, ServicePlan, Submission
+from nemo_gym.orchestration.plan import Container, JobPlan, OtelPlan, ServicePlan, SlurmPlan, Submission
 from nemo_gym.orchestration.run_configs import BenchmarkRun
+from nemo_gym.orchestration.sbatch_lines import sbatch_options
 from nemo_runs.durations import parse_duration
 from nemo_runs.secret_refs import Reference, SecretText, parse_reference, resolve_host
 
@@ -45,7 +52,7 @@ def plan_submission(
         run_dir=run_dir,
         cluster=config.cluster,
         jobs=jobs,
-        max_parallel=config.machine.max_parallel,
+        max_parallel=config.machine.max_parallel or len(jobs),
         config=config,
     )
 
@@ -74,9 +81,36 @@ def _job(
         secrets=_secrets(config, benchmark, around.environ),
         gym=around.gym,
         walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
-        otel=_otel(config, benchmark, run_dir.name, services, around.user),
+        otel=_otel(config, benchmark, paths.job_dir, services, around.user),
         config_files=list(run.files),
+        container=_container(config.driver.container, [str(paths.job_dir), *config.driver.mounts]),
+        slurm=_slurm(config, benchmark, paths.job_dir),
     )
+
+
+def _container(image: str | None, mounts: list[str]) -> Container | None:
+    return None if image is None else Container(image, tuple(mounts))
+
+
+def _slurm(config: SubmitConfig, benchmark: str, job_dir: Path) -> SlurmPlan | None:
+    machine = config.machine
+    if not isinstance(machine, SlurmCompute):
+        return None
+    return SlurmPlan(
+        options=sbatch_options(config.cluster, machine, benchmark, job_dir),
+        runtime=machine.container_runtime or ("pyxis" if names_container(config) else "none"),
+        setup=machine.setup,
+        kill_on_invalid_dep=machine.kill_on_invalid_dep,
+        queue_from=machine.queue_from,
+    )
+
+
+def names_container(config: SubmitConfig) -> bool:
+    """Whether any part of a job runs in a container."""
+    named = [config.driver.container, *(service.container for service in config.services.values())]
+    if config.otel is not None and config.otel.enabled:
+        named.append(config.otel.container)
+    return any(image is not None for image in named)
 
 
 def _service(name: str, service: VllmService | CommandService) -> ServicePlan:
@@ -93,6 +127,7 @@ def _service(name: str, service: VllmService | CommandService) -> ServicePlan:
         health_timeout=health.timeout_seconds if health else 600,
         env=_references(service.env),
         pre_command=service.pre_command,
+        container=_container(service.container, service.mounts),
     )
 
 
@@ -144,7 +179,7 @@ def _values(config: SubmitConfig, benchmark: str) -> Iterator[tuple[str, str]]:
 
 
 def _otel(
-    config: SubmitConfig, benchmark: str, gym_job_id: str, services: list[ServicePlan], user: str
+    config: SubmitConfig, benchmark: str, job_dir: Path, services: list[ServicePlan], user: str
 ) -> OtelPlan | None:
     otel = config.otel
     if otel is None or not otel.enabled:
@@ -156,7 +191,8 @@ def _otel(
         endpoint=otel.endpoint,
         service_name=otel.service_name,
         token_env=otel.token_env,
-        config=_collector(otel, config, benchmark, gym_job_id, services, user),
+        container=_container(otel.container, [str(job_dir)]),
+        config=_collector(otel, config, benchmark, job_dir.parent.name, services, user),
         health_check_timeout_seconds=otel.health_check_timeout_seconds,
     )
 

@@ -9,9 +9,11 @@ from typing import Any, ClassVar, Protocol
 
 from nemo_gym.composition import nearest
 from nemo_gym.errors import ConfigError, UnsupportedError
+from nemo_gym.orchestration import slurm_rules
 from nemo_gym.orchestration.config import (
     BenchmarkJob,
     CommandService,
+    LocalCompute,
     SubmitConfig,
     VllmService,
 )
@@ -84,13 +86,13 @@ def warnings(config: SubmitConfig) -> list[str]:
     gpus, needed = config.machine.gpus, _gpus_of_one_job(config)
     if gpus is not None and 0 < needed * _at_once(config) < gpus:
         idle = gpus - needed * _at_once(config)
-        found.append(f"compute.{config.cluster}.gpus: {idle} of {gpus} GPUs stay idle.")
+        found.append(f"{_gpus_path(config)}: {idle} of {gpus} GPUs stay idle.")
     if needed and _at_once(config) > 1:
         found.append(
             f"compute.{config.cluster}.max_parallel: jobs that run at once see the same GPUs; "
             "GPUs are not divided between them."
         )
-    return found
+    return [*found, *slurm_rules.warnings(config)]
 
 
 def _typed_secrets(config: SubmitConfig) -> Iterator[str]:
@@ -119,7 +121,7 @@ def _placement(config: SubmitConfig) -> Iterator[str]:
         if service.placement not in (None, config.cluster):
             wrong = f"services.{name}.placement: '{service.placement}' is no compute entry"
             yield f"{wrong}; there is {config.cluster}"
-        if service.node_pool is not None:
+        if service.node_pool is not None and isinstance(config.machine, LocalCompute):
             yield f"services.{name}.node_pool: compute.{config.cluster} declares no node pools; leave it out"
 
 
@@ -187,9 +189,16 @@ def _gpus(config: SubmitConfig) -> Iterator[str]:
     ]
     times = f", by {_at_once(config)} jobs at once" if _at_once(config) > 1 else ""
     yield (
-        f"compute.{config.cluster}.gpus: {available} GPUs are there and {needed} are needed (tensor parallel "
+        f"{_gpus_path(config)}: {available} GPUs are there and {needed} are needed (tensor parallel "
         f"x pipeline parallel x instances: {', '.join(parts)}{times}); make the services smaller"
     )
+
+
+def _gpus_path(config: SubmitConfig) -> str:
+    """Where it is said how many GPUs a job finds."""
+    if isinstance(config.machine, LocalCompute):
+        return f"compute.{config.cluster}.gpus"
+    return f"compute.{config.cluster}.node_pools.{next(iter(config.machine.node_pools))}.gpus_per_node"
 
 
 def _gpus_of_one_job(config: SubmitConfig) -> int:
@@ -197,6 +206,9 @@ def _gpus_of_one_job(config: SubmitConfig) -> int:
 
 
 def _at_once(config: SubmitConfig) -> int:
+    """How many jobs share one machine; a cluster gives each its own."""
+    if not isinstance(config.machine, LocalCompute):
+        return 1
     return min(config.machine.max_parallel, len(config.driver.benchmarks))
 
 
@@ -275,4 +287,5 @@ _RULES: tuple[Rule, ...] = (
     _benchmarks,
     _gpus,
     _otel,
+    slurm_rules.problems,
 )

@@ -42,7 +42,7 @@ def test_the_smallest_config_passes_with_its_defaults():
         ({"compute/here/walltimes": "10"}, ["unknown key compute.here.walltimes", "compute.here.walltime"]),
         ({"services/policy/modelname": "x"}, ["unknown key services.policy.modelname", "model_name"]),
         ({"driver/benchmarks/sums/runs": {}}, ["unknown key driver.benchmarks.sums.runs", "run"]),
-        ({"compute/here/type": "slurm"}, ["compute.here.type", "'local'"]),
+        ({"compute/here/type": "cloud"}, ["compute.here", "type must be local or slurm"]),
         ({"services/policy/type": "tgi"}, ["services.policy"]),
         ({"job": ...}, ["missing job"]),
         ({"driver/benchmarks": {}}, ["driver.benchmarks"]),
