@@ -22,6 +22,7 @@ _EVAL = {
 _JOB = {
     "list": ("nemo_gym.cli.job_list:list_jobs", "Your submissions from this machine, newest first."),
     "results": ("nemo_gym.cli.job_results:results", "Scores of submissions, one row a benchmark."),
+    "verify": ("nemo_gym.cli.job_verify:verify", "Certify that results are whole."),
 }
 _LIST = {
     "benchmarks": ("nemo_gym.cli.list_benchmarks:list_benchmarks", "Benchmarks that can be run by name."),

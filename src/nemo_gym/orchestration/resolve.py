@@ -71,7 +71,7 @@ def resolve(
     config = composition.check_model(SubmitConfig, _anchored(wanted, [source.parent, cwd]), where=str(source))
     rules.check(config)
     plain = escaped(config.model_dump(mode="json"))
-    return ResolvedConfig(config, plain, _digest(plain), source)
+    return ResolvedConfig(config, plain, digest_of(plain), source)
 
 
 def _narrowed(config: dict[str, Any], narrowing: Narrowing) -> dict[str, Any]:
@@ -169,7 +169,8 @@ def escaped(value: Any) -> Any:
     return value
 
 
-def _digest(plain: Mapping[str, Any]) -> str:
+def digest_of(plain: Mapping[str, Any]) -> str:
+    """SHA-256 of a resolved config, as ``resolved-config.yaml`` holds it."""
     canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

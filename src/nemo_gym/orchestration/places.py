@@ -1,0 +1,73 @@
+"""Where a submission's files are on this machine: its run directory, or a folder they were fetched to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nemo_gym.errors import GymError
+from nemo_gym.job_paths import JobPaths, RunPaths
+from nemo_gym.orchestration import record_files
+from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.orchestration.record_files import Say
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A submission and the folder in which its files are here."""
+
+    record: SubmissionRecord
+    run_dir: Path
+
+    @property
+    def paths(self) -> RunPaths:
+        """The files of the submission."""
+        return RunPaths(self.run_dir)
+
+    def job(self, benchmark: str) -> JobPaths:
+        """The files of one benchmark."""
+        return self.paths.job(benchmark)
+
+
+def find_place(name: str, *, say: Say) -> Place:
+    """Where the submission of an id, a prefix, ``latest`` or a folder is here.
+
+    A folder is believed before its record: a copied or moved run directory still names where it was made.
+    Raises `GymError` when the files are on another machine or gone.
+    """
+    record = record_files.find(name, say=say)
+    if RunPaths(Path(name)).record.is_file():
+        return Place(record, Path(name).absolute())
+    return place_of(record)
+
+
+def place_of(record: SubmissionRecord) -> Place:
+    """Where a submission's run directory is here; raises `GymError` when it is not."""
+    run_dir = Path(record.run_dir)
+    if run_dir.is_dir():
+        return Place(record, run_dir)
+    gym_job_id = record.gym_job_id
+    if record.hostname is not None:
+        raise GymError(
+            f"{run_dir} is on {record.hostname}, not on this machine; `gym job fetch {gym_job_id}` copies "
+            "what is needed, then give the copied folder instead of the id."
+        )
+    raise GymError(f"there is no folder {run_dir} any more; if it was moved, `gym job adopt` its new place.")
+
+
+def chosen(record: SubmissionRecord, benchmark: str | None) -> list[BenchmarkEntry]:
+    """All benchmarks of a submission, or the one that is named; raises `GymError` when there is none such."""
+    entries = [entry for entry in record.benchmarks if benchmark in (None, entry.benchmark)]
+    if not entries:
+        names = ", ".join(entry.benchmark for entry in record.benchmarks)
+        raise GymError(f"{record.gym_job_id} has no benchmark '{benchmark}'; it has {names or 'none'}.")
+    return entries
+
+
+def moved(record: SubmissionRecord, run_dir: Path) -> SubmissionRecord:
+    """The record of a run directory that lies elsewhere now."""
+    entries = tuple(
+        replace(entry, job_dir=str(RunPaths(run_dir).job(entry.benchmark).job_dir))
+        for entry in record.benchmarks
+    )
+    return replace(record, run_dir=str(run_dir), benchmarks=entries)

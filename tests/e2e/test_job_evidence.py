@@ -1,0 +1,136 @@
+"""`gym job verify|bill|fetch|adopt|rebuild` as programs, about real jobs of this machine."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.mock_server import MockServer
+
+pytestmark = pytest.mark.e2e
+
+GYM = Path(sys.executable).with_name("gym")
+CANARY = "canary-77aa-never-copied"
+SUBMIT = """
+compute:
+  here: {{type: local, max_parallel: 2, gpus: 2}}
+driver:
+  env: {{TOKEN: "host:CANARY"}}
+  benchmarks:
+    sums:
+      prepare: {{}}
+      run:
+        config_paths: [benchmarks/arithmetic/config.yaml]
+        prepare_script_args: {{num_tasks: 6}}
+        num_repeats: 2
+        policy_base_url: {url}
+        policy_model_name: mock
+job: {{output_path: runs}}
+"""
+
+
+class Home:
+    """A user who has submitted one benchmark and waited for it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folders = {"XDG_CACHE_HOME": "cache", "XDG_STATE_HOME": "state", "XDG_DATA_HOME": "data"}
+        self.environ = {**os.environ, "HOME": str(folder / "home"), "CANARY": CANARY}
+        self.environ |= {name: str(folder / sub) for name, sub in folders.items()}
+        with MockServer(latency=0.02) as server:
+            (folder / "submit.yaml").write_text(SUBMIT.format(url=server.base_url))
+            self.record = json.loads(self.gym("eval", "submit", "-c", "submit.yaml", "--follow", "--json"))
+        self.id = self.record["gym_job_id"]
+        self.run_dir = Path(self.record["run_dir"])
+        self.rows = self.run_dir / "sums" / "artifacts" / "rollouts.jsonl"
+        self.index = folder / "cache" / "nemo-gym" / "jobs" / f"{self.id}.json"
+
+    def call(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [str(GYM), *arguments],
+            cwd=self.folder,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert "Traceback" not in done.stderr
+        assert CANARY not in done.stdout + done.stderr
+        return done
+
+    def gym(self, *arguments: str, status: int = 0) -> str:
+        done = self.call(*arguments)
+        assert done.returncode == status, done.stdout + done.stderr
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Home:
+    """Shared: whoever changes it copies it first."""
+    return Home(tmp_path_factory.mktemp("finished"))
+
+
+@pytest.fixture
+def home(finished: Home, tmp_path: Path) -> Home:
+    """The same user, with a run directory that may be damaged, at another place."""
+    mine = object.__new__(Home)
+    vars(mine).update(vars(finished))
+    mine.run_dir = tmp_path / finished.id
+    shutil.copytree(finished.run_dir, mine.run_dir)
+    mine.rows = mine.run_dir / "sums" / "artifacts" / "rollouts.jsonl"
+    return mine
+
+
+def test_a_finished_run_is_certified_and_nothing_is_written(finished: Home):
+    before = {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*")}
+    found = json.loads(finished.gym("job", "verify", "latest", "--json"))
+    assert (found["schema_version"], found["valid"], found["gym_job_id"]) == (1, True, finished.id)
+    (sums,) = found["benchmarks"]
+    assert (sums["expected"], sums["present"], sums["missing"]) == (12, 12, 0)
+    assert sums["problems"] == found["problems"] == sums["notes"] == []
+    assert found["config_digest"] == finished.record["config_digest"]
+    assert set(sums["digests"]) == {"rows", "materialized_inputs", "generation", "scoring"}
+    assert before == {path: path.stat().st_mtime_ns for path in finished.run_dir.rglob("*")}
+    said = finished.gym("job", "verify", finished.id, "sums")
+    assert "expected 12, present once 12, missing 0" in said
+    assert said.endswith("CERTIFIED: complete and intact.\n")
+
+
+def test_a_row_that_is_missing_doubled_torn_or_changed_is_no_longer_certified(home: Home):
+    rows = home.rows.read_bytes().splitlines(keepends=True)
+    home.rows.write_bytes(b"".join(rows[1:]) + rows[1] + rows[2].replace(b'"reward":1', b'"reward":0'))
+    with home.rows.open("ab") as file:
+        file.write(rows[0][:40])
+    found = json.loads(home.gym("job", "verify", str(home.run_dir), "--json", status=1))
+    (sums,) = found["benchmarks"]
+    assert found["valid"] is sums["valid"] is False
+    counts = {key: sums[key] for key in ("present", "missing", "duplicates", "damaged", "torn_bytes")}
+    assert counts == {"present": 11, "missing": 1, "duplicates": 1, "damaged": 1, "torn_bytes": 40}
+    assert len(sums["problems"]) == 4
+    said = home.gym("job", "verify", str(home.run_dir), status=1)
+    assert "NOT CERTIFIED" in said
+
+
+def test_a_changed_config_or_changed_inputs_are_no_longer_certified(home: Home):
+    config = home.run_dir / "resolved-config.yaml"
+    config.write_text(config.read_text().replace("num_repeats: 2", "num_repeats: 3"))
+    run = home.run_dir / "sums" / "run.yaml"
+    run.write_text(run.read_text().replace("num_repeats: 2", "num_repeats: 3"))
+    inputs = home.rows.with_name("rollouts_materialized_inputs.jsonl")
+    inputs.write_bytes(inputs.read_bytes().replace(b"+", b"-", 1))
+    found = json.loads(home.gym("job", "verify", str(home.run_dir), "--json", status=1))
+    assert "the job record says" in found["problems"][0]
+    problems = found["benchmarks"][0]["problems"]
+    assert any("sha256" in problem and "materialized" in problem for problem in problems)
+    assert any("num_repeats: 3 → 2" in problem for problem in problems)
+
+
+def test_a_submission_that_is_not_there_is_one_sentence(finished: Home):
+    done = finished.call("job", "verify", "gym-job-2000")
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    done = finished.call("job", "verify", "latest", "nobody")
+    assert "has no benchmark 'nobody'; it has sums" in done.stderr
