@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
+    from nemo_gym.decide import Budget
     from nemo_gym.orchestration.config import SubmitConfig
     from nemo_runs.secret_refs import Reference, SecretText
 
@@ -115,6 +116,8 @@ class JobPlan:
     """The `gym` program that runs in the job."""
     walltime: int | None
     """Seconds, or ``None`` for no limit."""
+    budget: Budget | None = None
+    """What a chain of such jobs may use; ``None``: not resumable, one job."""
     otel: OtelPlan | None = None
     config_files: list[Path] = field(default_factory=list)
     """Configuration files that were found for this benchmark; copied into the job's folder."""

@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nemo_gym.decide import Budget
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.config import (
     CommandService,
     OtelConfig,
+    Resumable,
     SlurmCompute,
     SubmitConfig,
     VllmService,
@@ -81,6 +83,7 @@ def _job(
         secrets=_secrets(config, benchmark, around.environ),
         gym=around.gym,
         walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
+        budget=_budget(config.driver.benchmarks[benchmark].chain, benchmark),
         otel=_otel(config, benchmark, paths.job_dir, services, around.user),
         config_files=list(run.files),
         container=_container(config.driver.container, [str(paths.job_dir), *config.driver.mounts]),
@@ -111,6 +114,18 @@ def names_container(config: SubmitConfig) -> bool:
     if config.otel is not None and config.otel.enabled:
         named.append(config.otel.container)
     return any(image is not None for image in named)
+
+
+def _budget(chain: Resumable | None, benchmark: str) -> Budget | None:
+    if chain is None:
+        return None
+    where = f"driver.benchmarks.{benchmark}.resumable.max_walltime"
+    cap = chain.max_walltime
+    return Budget(
+        max_retries=chain.max_retries,
+        max_walltime=None if cap is None else parse_duration(cap, where=where),
+        max_links_without_progress=chain.max_links_without_progress,
+    )
 
 
 def _service(name: str, service: VllmService | CommandService) -> ServicePlan:

@@ -12,11 +12,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from nemo_gym.decide import Budget
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration.plan import JobPlan, OtelPlan, ServicePlan
+from nemo_gym.orchestration.plan import Container, JobPlan, OtelPlan, ServicePlan
 from nemo_runs.secret_refs import VARIABLE, Reference, parse_reference
 
-SHELL_PARTS = ("header", "services", "driver", "end_marker")
+SHELL_PARTS = ("header", "services", "driver", "decide", "chain_facts", "chain", "end_marker")
 """The static files of every job script, in the order in which it reads them, the scheduler's own left out."""
 
 _LONGEST_LAST_SCRAPE = 20
@@ -30,22 +31,34 @@ trap 'gym_asked=stop' TERM
 """
 _CLOSING = """
 # Never returns, so that nothing is read from this file any more while the job runs.
-gym_main
+gym_main "$@"
 """
 
 
-def render_job(plan: JobPlan, *, redacted: bool, scheduler: str = "local") -> str:
-    """The whole script; with ``redacted``, ``<host:VAR>`` stands in place of each secret value.
-
-    ``scheduler`` chooses the file that answers for whoever runs the job (``shell/scheduler_<name>.sh``).
-    """
-    lines = [*_job_lines(plan, redacted=redacted)]
+def render_job(plan: JobPlan, *, redacted: bool) -> str:
+    """The whole script; with ``redacted``, ``<host:VAR>`` stands in place of each secret value."""
+    lines = [*_job_lines(plan, redacted=redacted), *_slurm_lines(plan)]
     for index, service in enumerate(plan.services):
         lines += ["", *_service_lines(index, service)]
-    parts = [SHELL_PARTS[0], f"scheduler_{scheduler}", *SHELL_PARTS[1:]]
-    sources = [f". shell/{part}.sh" for part in parts]
+        if plan.slurm is not None:
+            lines += _container_lines(f"GYM_SERVICE_{index}", service.container)
+    sources = [f". shell/{part}.sh" for part in shell_parts(plan)]
     change = f"cd -- {quote(str(plan.job_dir))} || exit 1"
-    return "\n".join([_OPENING, *lines, "", change, *sources]) + "\n" + _CLOSING
+    return "\n".join([_opening(plan), *lines, "", change, *sources]) + "\n" + _CLOSING
+
+
+def shell_parts(plan: JobPlan) -> list[str]:
+    """The static files of one job's script, in the order in which it reads them."""
+    cleaning = ["clean_environment"] if plan.scheduler == "slurm" else []
+    return [SHELL_PARTS[0], *cleaning, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:]]
+
+
+def _opening(plan: JobPlan) -> str:
+    """The beginning, the scheduler's lines right after the first one: it stops reading at the first command."""
+    if plan.slurm is None:
+        return _OPENING
+    first, rest = _OPENING.split("\n", 1)
+    return "\n".join([first, *(f"#SBATCH {option}" for option in plan.slurm.options), rest])
 
 
 def quote(text: str) -> str:
@@ -71,6 +84,7 @@ def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
     yield _assign("GYM_BENCHMARK", plan.benchmark)
     yield _assign("GYM_JOB_DIR", str(plan.job_dir))
     yield _assign("GYM_PROGRAM", str(plan.gym))
+    yield from _chain_lines(plan.budget)
     for variable, value in plan.secrets.items():
         _check_variable(variable, "secrets")
         yield _assign(f"GYM_SECRET_{variable}", f"<host:{variable}>" if redacted else value.reveal())
@@ -83,6 +97,39 @@ def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
     yield _array("GYM_SERVICE_MODELS", [service.model_name for service in services])
     yield _array("GYM_SERVICE_PATHS", [service.health_path for service in services])
     yield _array("GYM_SERVICE_TIMEOUTS", [str(service.health_timeout) for service in services])
+
+
+def _chain_lines(budget: Budget | None) -> Iterator[str]:
+    limits = budget or Budget()
+    yield _assign("GYM_RESUMABLE", "yes" if budget else "")
+    yield _assign("GYM_MAX_RETRIES", str(limits.max_retries))
+    yield _assign("GYM_MAX_WALLTIME", _limit(limits.max_walltime))
+    yield _assign("GYM_MAX_LINKS_WITHOUT_PROGRESS", _limit(limits.max_links_without_progress))
+
+
+def _limit(value: int | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _slurm_lines(plan: JobPlan) -> Iterator[str]:
+    if plan.slurm is None:
+        return
+    yield _assign("GYM_SETUP", plan.slurm.setup)
+    yield _assign("GYM_KILL_ON_INVALID_DEP", "yes" if plan.slurm.kill_on_invalid_dep else "")
+    yield _assign("GYM_QUEUE_FROM", plan.slurm.queue_from)
+    yield _assign("GYM_RUNTIME", plan.slurm.runtime)
+    yield from _container_lines("GYM_DRIVER", plan.container)
+    yield from _container_lines("GYM_OTEL", plan.otel.container if plan.otel else None)
+
+
+def _container_lines(prefix: str, container: Container | None) -> Iterator[str]:
+    yield _assign(f"{prefix}_IMAGE", container.image if container else "")
+    yield _array(f"{prefix}_MOUNTS", [_both_sides(mount) for mount in container.mounts] if container else [])
+
+
+def _both_sides(mount: str) -> str:
+    """A path alone is mounted at the same place."""
+    return mount if ":" in mount else f"{mount}:{mount}"
 
 
 def _driver_lines(plan: JobPlan) -> Iterator[str]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import pkgutil
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import nemo_gym
+import nemo_slurm
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import otel, resolve, script
@@ -19,21 +21,23 @@ _SCRIPT = 0o600
 _READABLE = 0o644
 
 
-def stage(submission: Submission, *, scheduler: str = "local") -> None:
+def stage(submission: Submission, *, into: Path | None = None) -> None:
     """Write the run directory of a submission with one folder a benchmark.
 
-    Folders are 0755 and files 0644, ``job.sh`` alone is 0600. Raises `FileExistsError` when the run directory
-    is there already (it is left as it is), and `GymError` when something cannot be written.
+    With ``into`` it is written there, for a machine on which it will have its own name. Folders are 0755 and
+    files 0644, ``job.sh`` alone is 0600. Raises `FileExistsError` when the run directory is there already (it
+    is left as it is), and `GymError` when something cannot be written.
     """
-    scripts = [script.render_job(plan, redacted=False, scheduler=scheduler) for plan in submission.jobs]
-    with _named(submission.run_dir):
-        submission.run_dir.parent.mkdir(parents=True, exist_ok=True)
-    with _named(submission.run_dir, taken=FileExistsError):
-        _make_folder(submission.run_dir)
-    with _named(submission.run_dir):
+    scripts = [script.render_job(plan, redacted=False) for plan in submission.jobs]
+    run_dir = into or submission.run_dir
+    with _named(run_dir):
+        run_dir.parent.mkdir(parents=True, exist_ok=True)
+    with _named(run_dir, taken=FileExistsError):
+        _make_folder(run_dir)
+    with _named(run_dir):
         for plan, text in zip(submission.jobs, scripts, strict=True):
-            _stage_job(plan, text, scheduler)
-        files.sync_folder(submission.run_dir)
+            _stage_job(plan, JobPaths(run_dir / plan.job_dir.name), text)
+        files.sync_folder(run_dir)
 
 
 @contextlib.contextmanager
@@ -48,14 +52,15 @@ def _named(run_dir: Path, *, taken: type[OSError] | tuple[()] = ()) -> Iterator[
         raise GymError(f"{where} cannot be written: {error.strerror}; check job.output_path") from error
 
 
-def _stage_job(plan: JobPlan, text: str, scheduler: str) -> None:
-    paths = JobPaths(plan.job_dir)
-    links = plan.job_dir / "links"
-    for folder in (plan.job_dir, paths.logs, paths.artifacts, paths.config, paths.shell, links):
+def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
+    links = paths.job_dir / "links"
+    for folder in (paths.job_dir, paths.logs, paths.artifacts, paths.config, paths.shell, links):
         _make_folder(folder)
-    for part in [*script.SHELL_PARTS, f"scheduler_{scheduler}"]:
-        source = Path(nemo_gym.__file__).parent / "shell" / f"{part}.sh"
+    for part in script.shell_parts(plan):
+        source = _shell_file(part)
         files.create_file(paths.shell / source.name, source.read_bytes(), mode=_READABLE)
+    states = pkgutil.get_data("nemo_slurm", "states.tsv") or b""
+    files.create_file(paths.shell / "states.tsv", states, mode=_READABLE)
     for source, name in _config_copies(plan.config_files):
         shutil.copyfile(source, paths.config / name)
         (paths.config / name).chmod(_READABLE)
@@ -66,7 +71,13 @@ def _stage_job(plan: JobPlan, text: str, scheduler: str) -> None:
         config = otel.collector_text(plan.otel.config)
         files.create_file(paths.otel / "collector.yaml", config, mode=_READABLE)
     files.create_file(paths.script, text.encode("utf-8", "surrogateescape"), mode=_SCRIPT)
-    files.sync_folder(plan.job_dir)
+    files.sync_folder(paths.job_dir)
+
+
+def _shell_file(part: str) -> Path:
+    package = nemo_slurm if part == "clean_environment" else nemo_gym
+    folder = Path(package.__file__).parent
+    return (folder / "shell" if package is nemo_gym else folder) / f"{part}.sh"
 
 
 def _make_folder(folder: Path) -> None:

@@ -49,6 +49,7 @@ gym_driver_environment() {
   gym_child "$1"
   export NEMO_GYM_DRAIN_FILE="$gym_link/drain" NEMO_GYM_CHAIN="$GYM_JOB/$GYM_BENCHMARK"
   export NEMO_GYM_JOB_ID="$gym_job_id" NEMO_GYM_RESTART="$gym_restart" NEMO_GYM_BENCH_DIR="$GYM_JOB_DIR"
+  export NEMO_GYM_LINK="$gym_link"
   if [[ -n $GYM_POLICY ]]; then
     export NEMO_GYM_POLICY_BASE_URL="http://$GYM_POLICY_HOST:${gym_service_ports[GYM_POLICY]-}/v1"
     export NEMO_GYM_POLICY_MODEL_NAME="${GYM_SERVICE_MODELS[GYM_POLICY]}" NEMO_GYM_POLICY_API_KEY="$gym_key"
@@ -63,8 +64,9 @@ gym_driver_environment() {
 # gym_watch KIND FUNCTION: runs a step to its end. Passes on what is asked of the job; when a service dies, tells the
 # step, gives it time to finish what it has in flight, then ends it. Sets gym_status.
 gym_watch() {
-  local _kind=$1 _told='' _until='' _log=logs/driver-$gym_job_id.log _pid
-  [[ $_kind != prepare ]] || _log=logs/prepare-$gym_job_id.log
+  local _kind=$1 _told='' _until='' _step=driver _log _pid
+  [[ $_kind != prepare ]] || _step=prepare
+  _log=logs/$_step-$gym_job_id.log
   set -m
   ("$2") >"$_log" 2>&1 </dev/null &
   _pid=$!
@@ -86,6 +88,10 @@ gym_watch() {
   done
   wait "$_pid" 2>/dev/null
   gym_status=$?
+  if ((gym_status == 0)) && ! gym_step_ran "$_step"; then
+    gym_status=1
+    gym_fail "the container of the $_kind step could not be started; see $_log"
+  fi
   if ((gym_status != 0)) && [[ -z $gym_asked && -z $gym_dead ]]; then
     # A driver may see the death of its service before this script does: the service is the cause.
     gym_find_dead
@@ -114,6 +120,11 @@ gym_notice_death() {
 
 # gym_pass_on KIND PID: a drain is a nudge for the collector alone (a command reads the drain file), a stop is SIGTERM.
 gym_pass_on() {
+  # The file first: it is the truth, and a signal can be lost. USR1 comes ahead of a time limit; of SIGTERM, which a time
+  # limit, a preemption and a cancellation send alike, only the scheduler knows the cause.
+  if [[ ! -e $gym_link/drain ]]; then
+    gym_put "$gym_link/drain" "$([[ $gym_asked == drain ]] && printf walltime || printf signal)"
+  fi
   gym_event stop_asked asked "$(gym_who)"
   if [[ $gym_asked == drain ]]; then
     [[ $1 != run ]] || kill -s USR1 "$2" 2>/dev/null

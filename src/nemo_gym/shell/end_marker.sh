@@ -1,23 +1,42 @@
 # shellcheck shell=bash
 # The job from its first line to its last word.
 
+# gym_main [PREDECESSOR]: the argument is the id of the job that this one follows in its chain.
 gym_main() {
   gym_identify
   gym_make_key
   gym_take_token
-  mkdir -p -- "$gym_link"
-  local now
-  printf -v now '%(%s)T' -1
-  gym_put "$gym_link/started" "$now"
-  gym_event job_started gym "$("$GYM_PROGRAM" --version 2>/dev/null)"
-  gym_work
-  gym_stop_collector
-  gym_stop_services
+  gym_claim_link
+  if [[ -z $GYM_RESUMABLE ]] || gym_chain_prologue "${1-}"; then
+    gym_work
+    gym_stop_collector
+    gym_stop_services
+  fi
   gym_end
 }
 
+# The folder of this run of the job. One that is there already belongs to an earlier run, however the scheduler counts,
+# unless whoever started this script has made it for it.
+gym_claim_link() {
+  local now version
+  mkdir -p -- "${gym_link%/*}"
+  if [[ ! -d $gym_link || -e $gym_link/started ]]; then
+    until mkdir -- "$gym_link" 2>/dev/null; do
+      [[ -d $gym_link ]] || { gym_say "the folder $gym_link cannot be made"; exit 1; }
+      ((++gym_restart))
+      gym_link="${gym_link%.*}.$gym_restart"
+    done
+  fi
+  printf -v now '%(%s)T' -1
+  gym_put "$gym_link/started" "$now"
+  version=$("$GYM_PROGRAM" --version 2>/dev/null)
+  gym_put "$gym_link/gym" "$version"
+  gym_event job_started gym "$version"
+}
+
 gym_work() {
-  gym_prepare && gym_choose_ports && gym_start_collector || return
+  [[ -z $gym_asked ]] || return
+  gym_setup && gym_prepare && gym_choose_ports && gym_start_collector || return
   gym_start_services
   gym_await_services || return
   if [[ -z $gym_asked ]]; then
@@ -40,12 +59,13 @@ gym_end() {
   elif ((gym_status != 0)); then
     gym_reason=${gym_reason:-"the driver ended with exit status $gym_status; see $GYM_JOB_DIR/logs/driver-$gym_job_id.log"}
   fi
-  if [[ $gym_outcome != service_died ]]; then
+  if [[ $gym_outcome != service_died && $gym_outcome != decided ]]; then
     case $gym_asked in
       drain) gym_outcome=drained ;;
       stop) gym_outcome=stopped ;;
     esac
   fi
+  gym_chain_epilogue
   gym_put "$gym_link/end" "$gym_outcome $gym_status $who"$'\n'"$gym_reason"
   gym_event job_ended outcome "$gym_outcome" status "$gym_status" asked "$who"
   exit "$gym_status"

@@ -11,6 +11,7 @@ gym_outcome=failed      # one word for the end marker
 gym_reason=''           # one sentence for a person
 gym_dead=''             # number of the service that died
 gym_tick_fd=''
+gym_exported=()         # variables that a step was given: an image's own values must give way to them
 
 # How long a driver may take to finish what it has in flight after one of its services died, in seconds.
 : "${NEMO_GYM_DRAIN_SECONDS:=30}"
@@ -68,6 +69,11 @@ gym_put() {
   printf '%s\n' "$2" >"$1.new" && mv -f -- "$1.new" "$1"
 }
 
+# gym_create FILE TEXT: fails when FILE is there already.
+gym_create() {
+  (set -o noclobber && printf '%s\n' "$2" >"$1") 2>/dev/null
+}
+
 # gym_export WHERE [KEY KIND TEXT]…: puts an environment together. KIND is `lit` (TEXT is the value), `secret`
 # (TEXT names one of this script's GYM_SECRET_… assignments) or `runtime` (TEXT names a variable of this machine).
 gym_export() {
@@ -86,6 +92,7 @@ gym_export() {
     else
       declare -gx "$1=${!gym_name}" || return 1
     fi
+    gym_exported+=("$1")
     shift 3
   done
 }
@@ -97,6 +104,7 @@ gym_tick() {
   fi
   read -r -t 0.2 -u "$gym_tick_fd"
   gym_still_kept || gym_abandon
+  gym_chain_tick
   # The drain file is the truth; a signal is a nudge that can be lost.
   if [[ -z $gym_asked && -z $gym_dead && -e $gym_link/drain ]]; then
     gym_asked=drain
@@ -108,6 +116,7 @@ gym_who() {
   local who=none
   if [[ -n $gym_asked ]]; then
     who=signal
+    [[ $gym_asked == stop ]] || who=walltime
     { read -r who <"$gym_link/drain"; } 2>/dev/null || :
   fi
   printf '%s' "$who"

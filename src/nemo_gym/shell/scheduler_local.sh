@@ -1,6 +1,8 @@
 # shellcheck shell=bash
 # What the job script asks of whoever runs it, answered by the supervisor of the `local` executor. A scheduler's own
-# file defines the same functions; the chain will add three more (state of the predecessor, queue next, drop next).
+# file defines the same functions. A successor is a folder links/<its id>.0/ that holds its predecessor's id: the same
+# supervisor starts it when this job has not ended COMPLETED. Who first makes the file `taken` in it decides: the
+# supervisor starts it, anybody else has taken it back.
 
 # Who this run of the job is, and where its values lie. The supervisor has claimed the folder already.
 gym_identify() {
@@ -14,6 +16,16 @@ gym_identify() {
 # gym_nodes: the hosts of the job, one a line, the driver's first.
 gym_nodes() {
   printf '%s\n' 127.0.0.1
+}
+
+# Nothing to set up: a job of this machine inherits the environment of the shell that submitted it.
+gym_setup() {
+  return 0
+}
+
+# gym_step_ran NAME: whether a step that ended with 0 has run at all.
+gym_step_ran() {
+  return 0
 }
 
 # gym_run_step NAME COMMAND…: becomes the step. Called in a subshell whose environment is complete.
@@ -57,4 +69,77 @@ gym_signal_all() {
     [[ $pid == "$$" ]] || { kill -s "$1" "$pid" 2>/dev/null && found=0; }
   done < <(grep -lszxF -e "NEMO_GYM_RUN=$gym_run" /proc/[0-9]*/environ)
   return "$found"
+}
+
+# gym_read_exit ID: the supervisor writes exit.json as the last thing of a job; sets gym_exit_state and gym_exit_seconds.
+gym_read_exit() {
+  local text='' time='([0-9]+)(\.([0-9]{1,3}))?'
+  gym_exit_state='' gym_exit_seconds=''
+  { IFS= read -r text <"$GYM_JOB_DIR/links/$1.0/exit.json"; } 2>/dev/null
+  [[ $text =~ \"state\":\ \"([A-Z]+)\" ]] || return 1
+  gym_exit_state=${BASH_REMATCH[1]}
+  [[ $text =~ \"started_at\":\ $time ]] || return 1
+  gym_milliseconds
+  gym_exit_seconds=$gym_ms
+  [[ $text =~ \"ended_at\":\ $time ]] || return 1
+  gym_milliseconds
+  gym_exit_seconds=$(((gym_ms - gym_exit_seconds + 500) / 1000))
+}
+
+gym_milliseconds() {
+  local fraction="${BASH_REMATCH[3]}000"
+  gym_ms=$((10#${BASH_REMATCH[1]} * 1000 + 10#${fraction:0:3}))
+}
+
+gym_state_of() {
+  gym_read_exit "$1"
+  gym_state=$gym_exit_state gym_state_source=supervisor
+}
+
+gym_elapsed_of() {
+  gym_elapsed=''
+  gym_read_exit "$1" && gym_elapsed="0 $gym_exit_seconds"
+}
+
+# Claims the next number of this user and makes the successor's folder; the file `next` names it to the supervisor.
+gym_queue_next() {
+  local folder
+  gym_claim_number || return 1
+  folder="$GYM_JOB_DIR/links/local-$gym_number_claimed.0"
+  mkdir -- "$folder" && gym_put "$folder/predecessor" "$gym_job_id" &&
+    gym_put "$folder/supervisor.json" "$(<"$gym_link/supervisor.json")" &&
+    gym_put "$gym_link/next" "local-$gym_number_claimed" && gym_next=local-$gym_number_claimed && return
+  gym_queue_error="$folder cannot be written"
+  return 1
+}
+
+gym_claim_number() {
+  local folder number last=0
+  for folder in "$NEMO_GYM_LOCAL_JOBS"/*/; do
+    number=${folder%/}
+    number=${number##*/}
+    [[ $number =~ ^[0-9]{1,15}$ ]] && ((10#$number > last)) && last=$((10#$number))
+  done
+  until mkdir -- "$NEMO_GYM_LOCAL_JOBS/$((++last))" 2>/dev/null; do
+    if [[ ! -d $NEMO_GYM_LOCAL_JOBS/$last ]]; then
+      gym_queue_error="no number can be claimed in $NEMO_GYM_LOCAL_JOBS"
+      return 1
+    fi
+  done
+  gym_number_claimed=$last
+  { gym_put "$NEMO_GYM_LOCAL_JOBS/$last/job.json" "$(<"$NEMO_GYM_LOCAL_JOBS/${gym_job_id#local-}/job.json")"; } 2>/dev/null
+  return 0
+}
+
+gym_drop_next() {
+  local folder="$GYM_JOB_DIR/links/$1.0" now=${EPOCHREALTIME-} text
+  now=${now/,/.}
+  [[ -n $now ]] || printf -v now '%(%s)T' -1
+  gym_create "$folder/taken" dropped || return 0
+  text="{\"state\": \"CANCELLED\", \"exit_status\": 0, \"signal\": 0, \"started_at\": $now, \"ended_at\": $now,"
+  gym_put "$folder/exit.json" "$text \"reason\": \"taken out of the queue by the job before it\"}"
+}
+
+gym_next_waits() {
+  [[ -d $GYM_JOB_DIR/links/$1.0 && ! -e $GYM_JOB_DIR/links/$1.0/taken && ! -e $GYM_JOB_DIR/links/$1.0/exit.json ]]
 }

@@ -29,7 +29,7 @@ gym_choose_ports() {
     asked+=(otel_grpc=0 otel_http=0 otel_health=0)
   fi
   ((${#asked[@]})) || return 0
-  if ! answer=$("$GYM_PROGRAM" step port -- "${asked[@]}"); then
+  if ! answer=$(gym_run_step step "$GYM_PROGRAM" step port -- "${asked[@]}"); then
     gym_fail "no port for a service of this job; the reason stands above"
     return 1
   fi
@@ -64,6 +64,7 @@ gym_become_service() {
   local -n _pre="GYM_SERVICE_$1_PRE" _environment="GYM_SERVICE_$1_ENV"
   gym_child "$_name"
   export NEMO_GYM_SERVICE_API_KEY="$gym_key" VLLM_API_KEY="$gym_key" NEMO_GYM_SERVICE_PORT="$_port"
+  gym_exported=(NEMO_GYM_SERVICE_API_KEY VLLM_API_KEY NEMO_GYM_SERVICE_PORT)
   gym_export "services.$_name" "${_environment[@]}" || exit 1
   if [[ -n $_shell ]]; then
     _text=${_pre:+$_pre$'\n'}${_shell//$_mark/$_port}
@@ -112,7 +113,7 @@ gym_start_health() {
   (
     gym_child "health-$name"
     export NEMO_GYM_SERVICE_API_KEY="$gym_key"
-    exec -- "$GYM_PROGRAM" step health --name "$name" --pid "${gym_service_pids[index]}" \
+    gym_run_step step "$GYM_PROGRAM" step health --name "$name" --pid "${gym_service_pids[index]}" \
       --marker "NEMO_GYM_STEP=$gym_run/$name" --host "$(gym_nodes)" --port "${gym_service_ports[index]}" \
       --health-port "${GYM_SERVICE_HEALTH_PORTS[index]}" --path "${GYM_SERVICE_PATHS[index]}" \
       --model "${GYM_SERVICE_MODELS[index]}" --timeout "${GYM_SERVICE_TIMEOUTS[index]}" --log "$log"
@@ -208,7 +209,7 @@ gym_await_collector() {
   set -m
   (
     gym_child health-otel_collector
-    exec -- "$GYM_PROGRAM" step health --name otel_collector --pid "$gym_otel_pid" --host "$(gym_nodes)" \
+    gym_run_step step "$GYM_PROGRAM" step health --name otel_collector --pid "$gym_otel_pid" --host "$(gym_nodes)" \
       --marker "NEMO_GYM_STEP=$gym_run/otel_collector" --port "${gym_service_ports[$1 + 2]}" --path / \
       --model '' --timeout "$GYM_OTEL_TIMEOUT" --log "$2"
   ) </dev/null &

@@ -9,6 +9,10 @@ GYM_JOB='gym-job-20270115T080000Z-00abcd'
 GYM_BENCHMARK='arithmetic'
 GYM_JOB_DIR='/runs/gym-job-20270115T080000Z-00abcd/arithmetic'
 GYM_PROGRAM='/opt/gym/bin/gym'
+GYM_RESUMABLE=''
+GYM_MAX_RETRIES='3'
+GYM_MAX_WALLTIME=''
+GYM_MAX_LINKS_WITHOUT_PROGRESS='5'
 GYM_SECRET_MY_HF_TOKEN='hf'\''1
 $x'
 GYM_SECRET_JUDGE_KEY='judge-key'
@@ -99,7 +103,10 @@ cd -- '/runs/gym-job-20270115T080000Z-00abcd/arithmetic' || exit 1
 . shell/scheduler_local.sh
 . shell/services.sh
 . shell/driver.sh
+. shell/decide.sh
+. shell/chain_facts.sh
+. shell/chain.sh
 . shell/end_marker.sh
 
 # Never returns, so that nothing is read from this file any more while the job runs.
-gym_main
+gym_main "$@"

@@ -1,0 +1,216 @@
+# shellcheck shell=bash
+# The chain of a resumable benchmark: what a job does before its work, beside it and after it, so that the run goes on
+# when the job does not end it. What it asks of whoever runs the job (shell/scheduler_….sh):
+#   gym_state_of ID     sets gym_state, the scheduler's text about a job ('': not visible), and gym_state_source
+#   gym_elapsed_of ID   sets gym_elapsed: a line "<restart count> <seconds>" for each ended run of a job ('': not known)
+#   gym_queue_next      queues this script for the time after this job, with this job's id as its argument; sets gym_next
+#                       to "id" or "id;cluster", or returns 1 with gym_queue_error
+#   gym_drop_next ID    takes a queued successor back
+#   gym_next_waits ID   0: it waits for this job, 1: it is gone, 2: nobody can tell now
+# Facts about a run are in links/<job id>.<restart count>/, one value a file, each written at once or not at all. The
+# files .gym_job_chain, .gym_accumulated_walltime and .gym_infra_retries show them to people.
+
+# Seconds between two lookups of a state that is not visible yet; there are six.
+: "${NEMO_GYM_LOOKUP_SECONDS:=10}"
+# Seconds between two looks at the successor while this job works.
+: "${NEMO_GYM_CHAIN_SECONDS:=30}"
+gym_chain_due=''        # second of this script at which the successor is looked at next; empty: there is nothing to see to
+gym_links=$GYM_JOB_DIR/links
+gym_refused=''          # why the successor could not be queued, as it was told last
+
+# gym_chain_prologue PREDECESSOR: decides whether this job goes on, before any service starts, and queues the successor
+# if so. Returns 1 when this job has nothing to do: gym_status and gym_reason say how it ends.
+gym_chain_prologue() {
+  gym_put "$gym_link/predecessor" "$1"
+  if gym_recall "$1" && gym_claim_succession "$1"; then
+    gym_learn_end "$1"
+    if gym_account "$1" && gym_count_retries; then
+      gym_count_idle
+      gym_decide
+    fi
+  fi
+  gym_settle
+  [[ $gym_action == go_on ]] || return 1
+  if ! gym_note_chain; then
+    gym_settle
+    return 1
+  fi
+  gym_chain_queue
+  gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
+}
+
+# Writes the decision down: the retry first, since one that was counted by an earlier run of this job is not counted again.
+gym_settle() {
+  local evidence
+  gym_status=0
+  [[ $gym_action != fail ]] || gym_status=1
+  if [[ -n $gym_counts && ! -e $gym_link/retry ]] && ! gym_retry_counted; then
+    gym_put "$gym_link/retry" "$gym_why"
+    ((++gym_spent_retries))
+    gym_put "$GYM_JOB_DIR/.gym_infra_retries" "$gym_spent_retries"
+  fi
+  evidence="scheduler=${gym_s_name// /_} source=$gym_state_source marker=${gym_p_marker:+$gym_p_status/$gym_p_asked}"
+  evidence+=" complete=${gym_p_complete:-no} same_job=${gym_p_same:-no} looks=$gym_looks retries=$gym_spent_retries"
+  evidence+=" walltime=$gym_spent_walltime without_progress=$gym_spent_idle"
+  gym_put "$gym_link/decision" "$gym_action $gym_fate"$'\n'"${gym_why//$'\n'/ }"$'\n'"$evidence"
+  gym_event job_decided action "$gym_action" chain "$gym_fate" reason "$gym_why" evidence "$evidence"
+  case $gym_action in
+    go_on) gym_say "going on: $gym_why" ;;
+    stop) gym_say "nothing to do, the chain is $gym_fate: $gym_why" ;;
+    fail) gym_say "the chain ends here: $gym_why" ;;
+  esac
+  [[ $gym_action != go_on ]] || return 0
+  gym_outcome=decided gym_reason=$gym_why
+  gym_drop_queued_before
+}
+
+gym_retry_counted() {
+  local folder
+  for folder in "$gym_links/$gym_job_id".*; do
+    [[ -e $folder/retry ]] && return 0
+  done
+  return 1
+}
+
+# What an earlier run of this job queued must not start either when this one finds that the chain is over.
+gym_drop_queued_before() {
+  [[ -n $gym_earlier && $gym_fate != running ]] || return 0
+  gym_one "$gym_earlier/queued"
+  [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
+}
+
+# The id of this job in .gym_job_chain, once.
+gym_note_chain() {
+  local file=$GYM_JOB_DIR/.gym_job_chain line text='' seen=''
+  if [[ -e $file ]]; then
+    while IFS= read -r line || [[ -n $line ]]; do
+      if [[ ! $line =~ ^[A-Za-z0-9_+-]+$ ]]; then
+        gym_damaged "$file" "a line of it is no job id"
+        return 1
+      fi
+      [[ $line != "$gym_job_id" ]] || seen=yes
+      text+=$line$'\n'
+    done < <(tr '\0' '?' <"$file")
+  fi
+  [[ -n $seen ]] || gym_put "$file" "$text$gym_job_id"
+}
+
+# Queues the successor unless one waits already. A cancelled chain gets none.
+gym_chain_queue() {
+  local earlier=''
+  [[ ${GYM_QUEUE_FROM:-job} == job && ! -e $GYM_JOB_DIR/.gym_cancelled ]] || return 0
+  if [[ -n $gym_earlier && ! -e $gym_link/queued ]]; then
+    gym_one "$gym_earlier/queued"
+    earlier=$gym_value
+    if [[ -n $earlier ]] && ! gym_is_gone "$earlier"; then
+      gym_put "$gym_link/queued" "$earlier"
+      gym_say "job ${earlier%%;*} waits for the end of this one already"
+      return 0
+    fi
+  fi
+  gym_next='' gym_queue_error=''
+  # What the telemetry collector is to have of this script's environment, the successor inherits.
+  [[ -z $gym_token ]] || export "$GYM_OTEL_TOKEN_ENV=$gym_token"
+  if gym_queue_next && [[ -n $gym_next ]]; then
+    gym_put "$gym_link/queued" "$gym_next"
+    rm -f -- "$gym_link/queue_error"
+    gym_refused=''
+    gym_event successor_queued successor "${gym_next%%;*}"
+    gym_say "job ${gym_next%%;*} is queued and goes on if this one does not finish"
+    # a cancellation between the look above and now has not seen it
+    [[ ! -e $GYM_JOB_DIR/.gym_cancelled ]] || gym_chain_drop "$gym_next"
+  else
+    gym_tell_refusal "${gym_queue_error:-no reason was given}"
+  fi
+  [[ -z $gym_token ]] || unset "$GYM_OTEL_TOKEN_ENV"
+}
+
+gym_tell_refusal() {
+  [[ $gym_refused != "$1" ]] || return 0
+  gym_refused=$1
+  rm -f -- "$gym_link/queued"
+  gym_put "$gym_link/queue_error" "$1"
+  gym_event successor_failed error "$1"
+  gym_say "warning: the successor could not be queued ($1). Chain will NOT continue on failure."
+  gym_say "queueing it is tried again every $NEMO_GYM_CHAIN_SECONDS s while this job runs"
+}
+
+# gym_is_gone ID: whether a successor that was queued is there no more. What nobody can tell counts as there.
+gym_is_gone() {
+  gym_next_waits "${1%%;*}"
+  (($? == 1))
+}
+
+gym_chain_drop() {
+  gym_drop_next "${1%%;*}"
+  gym_event successor_dropped successor "${1%%;*}"
+  gym_say "job ${1%%;*} was taken out of the queue again"
+  rm -f -- "$gym_link/queued"
+}
+
+# Called a few times a second while the job waits for anything; acts every NEMO_GYM_CHAIN_SECONDS.
+gym_chain_tick() {
+  [[ -n $gym_chain_due ]] && ((SECONDS >= gym_chain_due)) || return 0
+  gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
+  gym_put "$gym_link/alive" "$SECONDS"
+  if [[ -e $GYM_JOB_DIR/.gym_cancelled ]]; then
+    gym_chain_due=''
+    gym_say "the run was cancelled; ending it"
+    gym_put "$gym_link/drain" cancel
+    gym_asked=stop
+    gym_one "$gym_link/queued"
+    [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
+    return 0
+  fi
+  gym_chain_see_to_successor
+}
+
+# A successor that was refused is asked for again, one that vanished is replaced.
+gym_chain_see_to_successor() {
+  local next
+  gym_one "$gym_link/queued"
+  next=$gym_value
+  if [[ -n $next ]]; then
+    gym_is_gone "$next" || return 0
+    gym_say "job ${next%%;*}, which was to go on after this one, is no longer in the queue; queueing another"
+    gym_event successor_failed error "job ${next%%;*} is no longer in the queue"
+    rm -f -- "$gym_link/queued"
+    gym_earlier=''
+  fi
+  gym_chain_queue
+}
+
+# After the work, before the end marker. The chain is over when everything is recorded, when no retry can help and when it
+# was cancelled: then nothing of it stays in the queue. Else somebody must be there to go on.
+gym_chain_epilogue() {
+  [[ -n $gym_chain_due ]] || return 0
+  gym_chain_due=''
+  gym_put "$gym_link/alive" "$SECONDS"
+  if gym_chain_is_over; then
+    gym_one "$gym_link/queued"
+    [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
+  elif [[ $gym_asked != stop || -e $gym_link/queue_error ]]; then
+    gym_chain_see_to_successor
+  fi
+}
+
+# Proved by what the driver counted, and by nothing else: a step can end with status 0 and have been killed.
+gym_chain_is_over() {
+  if gym_read_collected "$gym_link"; then
+    if ((gym_c_status == 0)); then
+      gym_status=0
+      return 0
+    elif [[ -n $gym_c_hopeless ]]; then
+      gym_reason="no retry can help: $gym_c_hopeless"
+      return 0
+    elif ((gym_c_status == 76)); then
+      gym_reason="rollouts are missing and none of them may be tried again"
+      return 0
+    fi
+  fi
+  if ((gym_status == 0)); then
+    gym_status=1
+    gym_fail "the driver ended with exit status 0, but nothing proves that every rollout is recorded"
+  fi
+  [[ -e $GYM_JOB_DIR/.gym_cancelled || $(gym_who) == cancel ]]
+}

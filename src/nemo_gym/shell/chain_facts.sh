@@ -1,0 +1,279 @@
+# shellcheck shell=bash
+# What a job knows of the runs before it: from their folders links/<job id>.<restart count>/ and from the scheduler.
+
+gym_number='^[0-9]{1,15}$'
+
+# gym_one FILE: sets gym_value to what a file of one value holds, '' when it is not there.
+gym_one() {
+  gym_value=''
+  { IFS= read -r gym_value <"$1"; } 2>/dev/null || :
+}
+
+# gym_newest_run ID [BELOW]: sets gym_found to the folder of the newest run of a job, '' when it has none.
+gym_newest_run() {
+  local folder restart best=-1 below=${2:-1000000000}
+  gym_found=''
+  for folder in "$gym_links/$1".*/; do
+    folder=${folder%/}
+    restart=${folder##*.}
+    [[ -d $folder && $restart =~ ^[0-9]{1,9}$ ]] || continue
+    if ((10#$restart > best && 10#$restart < below)); then
+      best=$((10#$restart)) gym_found=$folder
+    fi
+  done
+}
+
+# gym_run_before FOLDER: sets gym_found to the run before that one: of the same job, else the newest of its predecessor.
+gym_run_before() {
+  local name=${1##*/}
+  gym_newest_run "${name%.*}" "$((10#${name##*.}))"
+  [[ -z $gym_found ]] || return 0
+  gym_one "$1/predecessor"
+  [[ -z $gym_value ]] || gym_newest_run "$gym_value"
+}
+
+# gym_recall PREDECESSOR: sets gym_before to the run that this one follows, and gym_p_first and gym_p_same. An earlier run of
+# this very job counts only once it had decided to go on: else the decision is still about the job before.
+gym_recall() {
+  local decision
+  gym_before='' gym_p_first='' gym_p_same='' gym_earlier=''
+  gym_p_marker='' gym_p_complete='' gym_p_status=1 gym_p_asked=nobody gym_p_hopeless='' gym_p_cancelled=''
+  gym_spent_retries=0 gym_spent_walltime=0 gym_spent_idle=0 gym_looks=0 gym_state='' gym_state_source='' gym_counts=''
+  gym_read_state ''
+  gym_count_rows
+  gym_put "$gym_link/rows" "$gym_rows"
+  if [[ ! $1 =~ ^[A-Za-z0-9_+-]*$ ]]; then
+    gym_rule fail failed "'$1' is no job id: a successor is started with the id of the job before as its only argument"
+    return 1
+  fi
+  gym_newest_run "$gym_job_id" "$gym_restart"
+  gym_earlier=$gym_found
+  while [[ -n $gym_found ]]; do
+    gym_one "$gym_found/decision"
+    decision=$gym_value
+    if [[ $decision == go_on* ]]; then
+      gym_before=$gym_found gym_p_same=yes
+      return 0
+    elif [[ -n $decision ]]; then
+      gym_rule "${decision%% *}" "${decision##* }" "an earlier run of this job had decided: $(gym_reason_in "$gym_found")"
+      return 1
+    fi
+    gym_newest_run "$gym_job_id" "$((10#${gym_found##*.}))"
+  done
+  if [[ -z $1 ]]; then
+    gym_p_first=yes
+  else
+    gym_newest_run "$1"
+    gym_before=$gym_found
+  fi
+}
+
+gym_reason_in() {
+  { sed -n 2p <"$1/decision"; } 2>/dev/null
+}
+
+# gym_claim_succession PREDECESSOR: of several successors of one job (a reply that was lost, a requeued job), the first one that
+# comes goes on, and the others end.
+gym_claim_succession() {
+  local claim
+  if [[ -e $GYM_JOB_DIR/.gym_cancelled ]]; then
+    gym_p_cancelled=yes
+  fi
+  [[ -n $gym_before && -z $gym_p_same ]] || return 0
+  claim=$gym_before/successor
+  if ! gym_create "$claim" "$gym_job_id"; then
+    gym_one "$claim"
+    if [[ -n $gym_value && $gym_value != "$gym_job_id" ]]; then
+      gym_rule stop running "job $gym_value goes on after job $1 already"
+      return 1
+    fi
+  fi
+}
+
+# gym_learn_end PREDECESSOR: how the run before ended: its own last word, then the scheduler's, looked up again for about a
+# minute while that is not visible yet, or until this job is asked to stop itself.
+gym_learn_end() {
+  [[ -z $gym_p_first ]] || return 0
+  if [[ -n $gym_before ]]; then
+    gym_read_marker "$gym_before"
+  fi
+  while gym_look_again "$gym_looks"; do
+    if ((gym_looks > 0)); then
+      gym_pause "$NEMO_GYM_LOOKUP_SECONDS"
+      [[ -z $gym_asked ]] || break
+    fi
+    gym_state_of "$1"
+    gym_read_state "$gym_state"
+    ((++gym_looks))
+  done
+  if [[ -z $gym_s_known ]]; then
+    gym_say "warning: nobody has heard of the state '$gym_s_name' of job $1; it counts as a failure"
+  fi
+}
+
+gym_pause() {
+  local until=$((SECONDS + $1))
+  while ((SECONDS < until)) && [[ -z $gym_asked ]]; do
+    gym_tick
+  done
+}
+
+# gym_read_collected FOLDER: what the driver of that run said at its end: sets gym_c_status, gym_c_new, gym_c_hopeless.
+gym_read_collected() {
+  local form='^\{"state":"[a-z]+","status":([0-9]+),"expected":([0-9]+|null),"recorded":([0-9]+|null),'
+  form+='"new":([0-9]+|null),"hopeless":(null|"(.*)")\}$'
+  gym_c_status='' gym_c_new=0 gym_c_hopeless=''
+  gym_one "$1/collected"
+  [[ $gym_value =~ $form ]] || return 1
+  gym_c_status=${BASH_REMATCH[1]} gym_c_new=${BASH_REMATCH[4]#null} gym_c_hopeless=${BASH_REMATCH[6]}
+  gym_c_new=${gym_c_new:-0}
+  gym_c_hopeless=${gym_c_hopeless//\\n/ }
+  gym_c_hopeless=${gym_c_hopeless//\\\"/\"}
+  gym_c_hopeless=${gym_c_hopeless//\\\\/\\}
+}
+
+# gym_read_marker FOLDER: the last word of a run: what its driver counted, and the script's end marker with who asked for it.
+gym_read_marker() {
+  local end who outcome
+  gym_one "$1/end"
+  end=$gym_value
+  gym_one "$1/drain"
+  who=$gym_value
+  if gym_read_collected "$1"; then
+    gym_p_marker=yes gym_p_status=$gym_c_status gym_p_hopeless=$gym_c_hopeless
+    ((gym_c_status != 0)) || gym_p_complete=yes
+  fi
+  outcome=''
+  if [[ $end =~ ^([a-z_]+)\ ([0-9]{1,3})\ ([a-z_]+)$ ]]; then
+    gym_p_marker=yes outcome=${BASH_REMATCH[1]} gym_p_status=${BASH_REMATCH[2]} who=${BASH_REMATCH[3]}
+  fi
+  # A signal without more is our own early one when the job only drained, anybody's when it was told to stop.
+  case $who/$outcome in
+    cancel/*) gym_p_asked=cancel ;;
+    walltime/*) gym_p_asked=early ;;
+    signal/drained) gym_p_asked=early ;;
+    signal/*) gym_p_asked=term ;;
+  esac
+}
+
+# gym_account PREDECESSOR: adds the time of runs that have ended and were not accounted yet, each once; a time that is not
+# known yet is added by a later job. Sets gym_spent_walltime. A damaged count is an error.
+gym_account() {
+  local -A known=() tried=()
+  local file line key seconds id found='' asked=0 until=$((SECONDS + 60))
+  local -a lines ids
+  for file in "$gym_links"/*/accounted; do
+    [[ -e $file ]] || continue
+    mapfile -t lines < <(tr '\0' '?' <"$file")
+    ((${#lines[@]})) || lines=('')
+    for line in "${lines[@]}"; do
+      if [[ ! $line =~ ^([A-Za-z0-9_+-]+\.[0-9]{1,9})\ ([0-9]{1,15})$ ]]; then
+        gym_damaged "$file" "a line of it is not '<job id>.<restart count> <seconds>'"
+        return 1
+      fi
+      key=${BASH_REMATCH[1]}
+      known[$key]=${known[$key]:-${BASH_REMATCH[2]}}
+    done
+  done
+  gym_unaccounted "$1"
+  for id in "${ids[@]}"; do
+    [[ -z ${tried[$id]-} ]] || continue
+    tried[$id]=yes
+    ((++asked <= 8 && SECONDS < until)) || break
+    gym_elapsed_of "$id"
+    while read -r key seconds; do
+      [[ $key =~ ^[0-9]{1,9}$ && $seconds =~ $gym_number && -z ${known[$id.$key]-} ]] || continue
+      [[ $id != "$gym_job_id" ]] || ((key < gym_restart)) || continue
+      known[$id.$key]=$((10#$seconds))
+      found+="$id.$key $((10#$seconds))"$'\n'
+    done <<<"$gym_elapsed"
+  done
+  [[ -z $found ]] || gym_put "$gym_link/accounted" "${found%$'\n'}"
+  for seconds in "${known[@]}"; do
+    gym_spent_walltime=$((gym_spent_walltime + 10#$seconds))
+  done
+  gym_view "$GYM_JOB_DIR/.gym_accumulated_walltime" "$gym_spent_walltime" || return 1
+  gym_add_unknown_time
+}
+
+# gym_unaccounted PREDECESSOR: sets ids to the jobs with a run whose time is not known, the latest first.
+gym_unaccounted() {
+  local name
+  ids=()
+  [[ -z $1 || -n ${known[$1.0]-} ]] || ids+=("$1")
+  while read -r name; do
+    [[ -z ${known[$name]-} && $name != "$gym_job_id.$gym_restart" && -e $gym_links/$name/started ]] || continue
+    ids+=("${name%.*}")
+  done < <(cd -- "$gym_links" && ls -1dt -- *.*)
+}
+
+# Where nobody tells the time of a run, what the run itself saw of it counts towards the cap until somebody does.
+gym_add_unknown_time() {
+  local folder
+  for folder in "$gym_links"/*.*; do
+    [[ -z ${known[${folder##*/}]-} && $folder != "$gym_link" ]] || continue
+    gym_one "$folder/alive"
+    [[ ! $gym_value =~ $gym_number ]] || gym_spent_walltime=$((gym_spent_walltime + 10#$gym_value))
+  done
+}
+
+# gym_view FILE NUMBER: lets a file show a number that stands in links/. One that is damaged, or shows more than there is, is an
+# error; one that shows less was not written any more.
+gym_view() {
+  local shown=0
+  if [[ -e $1 ]]; then
+    shown=$(tr -d '\0' <"$1")
+    if [[ ! $shown =~ $gym_number ]]; then
+      gym_damaged "$1" "it holds no number"
+      return 1
+    elif ((10#$shown > $2)); then
+      gym_damaged "$1" "it says $shown, and the runs of this chain add up to $2"
+      return 1
+    fi
+  fi
+  gym_put "$1" "$2"
+}
+
+gym_damaged() {
+  gym_rule fail failed "$1 is damaged: $2; put it right and resubmit the benchmark"
+}
+
+# Retries that were counted so far, one a file of that name.
+gym_count_retries() {
+  local file
+  for file in "$gym_links"/*/retry; do
+    [[ -e $file ]] && ((++gym_spent_retries))
+  done
+  gym_view "$GYM_JOB_DIR/.gym_infra_retries" "$gym_spent_retries"
+}
+
+gym_count_rows() {
+  gym_rows=0
+  { gym_rows=$(wc -l <"$GYM_JOB_DIR/artifacts/rollouts.jsonl"); } 2>/dev/null
+  gym_rows=$((gym_rows))
+}
+
+# Runs in a row, back from the one before, that recorded nothing new.
+gym_count_idle() {
+  local run=$gym_before rows=$gym_rows bound=1000
+  while [[ -n $run ]] && ((bound-- > 0)); do
+    gym_one "$run/rows"
+    [[ $gym_value =~ $gym_number ]] || gym_value=$rows
+    if gym_read_collected_keeping_value "$run"; then
+      ((gym_c_new == 0)) || break
+    elif ((rows > 10#$gym_value)); then
+      break
+    fi
+    ((++gym_spent_idle))
+    rows=$((10#$gym_value))
+    gym_run_before "$run"
+    run=$gym_found
+  done
+}
+
+gym_read_collected_keeping_value() {
+  local value=$gym_value found=1
+  gym_read_collected "$1" && found=0
+  gym_value=$value
+  return "$found"
+}

@@ -1,0 +1,133 @@
+# shellcheck shell=bash
+# Whether a chain goes on: the shell's twin of nemo_gym/decide.py, fed with the same cases by one test. Nothing here
+# acts or asks; the table of states is the file states.tsv, which Python reads too.
+#
+# What is known about the run before stands in gym_p_*: gym_p_first (there is none), gym_p_marker (it left a last word),
+# gym_p_complete, gym_p_status, gym_p_asked (nobody, early, cancel, term), gym_p_hopeless, gym_p_cancelled (the tombstone
+# of `gym job cancel` is there), gym_p_same (an earlier run of this very job), each empty for no. What the chain has used
+# stands in gym_spent_retries, gym_spent_walltime (seconds) and gym_spent_idle; its limits in GYM_MAX_RETRIES,
+# GYM_MAX_WALLTIME (seconds) and GYM_MAX_LINKS_WITHOUT_PROGRESS, empty for none.
+
+# How often a state that is not visible yet is looked up: with ten seconds in between, for about a minute.
+gym_looks_allowed=6
+
+# gym_read_state TEXT: what a scheduler's text says. Sets gym_s_name (empty: nothing), gym_s_meaning, gym_s_reason,
+# gym_s_author and gym_s_known.
+gym_read_state() {
+  local LC_ALL=C text=$1 name cut row_name row_meaning row_reason beginnings=0 form='^([A-Z_]+)(\+?)( by ([0-9]+))?$'
+  text=${text#"${text%%[![:space:]]*}"}
+  text=${text%"${text##*[![:space:]]}"}
+  gym_s_name=$text gym_s_meaning='' gym_s_reason='' gym_s_author='' gym_s_known=yes
+  [[ -n $text ]] || return 0
+  if [[ $text =~ $form ]]; then
+    name=${BASH_REMATCH[1]} cut=${BASH_REMATCH[2]} gym_s_author=${BASH_REMATCH[4]}
+    while IFS=$'\t' read -r row_name row_meaning row_reason; do
+      [[ -n $row_name && $row_name != '#'* ]] || continue
+      if [[ $row_name == "$name" ]]; then
+        gym_s_name=$row_name gym_s_meaning=$row_meaning gym_s_reason=$row_reason beginnings=1
+        break
+      elif [[ -n $cut && $row_name == "$name"* && $row_meaning != "$gym_s_meaning" ]]; then
+        ((++beginnings))
+        gym_s_name=$row_name gym_s_meaning=$row_meaning gym_s_reason=$row_reason
+      fi
+    done <"$GYM_JOB_DIR/shell/states.tsv"
+  fi
+  if ((beginnings != 1)); then
+    gym_s_name=$text gym_s_meaning=other gym_s_reason='a state that is not in the table' gym_s_author='' gym_s_known=''
+  elif [[ -n $gym_s_author ]]; then
+    gym_s_author=$((10#$gym_s_author))
+  fi
+}
+
+# gym_look_again LOOKS: whether to ask the scheduler once more after so many looks. Nothing is gained by it when the
+# last word or the tombstone has decided already.
+gym_look_again() {
+  (($1 < gym_looks_allowed)) || return 1
+  [[ -z $gym_p_same && -z $gym_p_cancelled && -z $gym_p_complete ]] || return 1
+  [[ -z $gym_s_name || $gym_s_meaning == lag ]]
+}
+
+# gym_decide: sets gym_action (go_on, stop, fail), gym_fate (what becomes of the chain), gym_counts (yes: one retry is
+# counted) and gym_why, from everything above. gym_read_state comes first.
+gym_decide() {
+  gym_counts=''
+  if [[ -n $gym_p_first && -z $gym_p_cancelled ]]; then
+    gym_rule go_on running "the first job of its chain"
+    return
+  fi
+  gym_decide_final || gym_decide_last_word || gym_decide_by_scheduler
+  [[ $gym_action != go_on ]] || gym_hold_against_budgets
+}
+
+gym_rule() {
+  gym_action=$1 gym_fate=$2 gym_why=$3
+}
+
+# Proof of completeness and a cancellation: nothing outranks them.
+gym_decide_final() {
+  if [[ -n $gym_p_complete ]]; then
+    gym_rule stop succeeded "every rollout is recorded"
+  elif [[ -n $gym_p_cancelled || $gym_p_asked == cancel ]]; then
+    gym_rule stop cancelled "the chain was cancelled"
+  elif [[ -z $gym_p_same && $gym_s_meaning == cancelled ]]; then
+    gym_rule stop cancelled "the job before was cancelled${gym_s_author:+ by user $gym_s_author}"
+  else
+    return 1
+  fi
+}
+
+# What the job before said itself, where that outranks the scheduler's other states.
+gym_decide_last_word() {
+  [[ -n $gym_p_marker ]] || return 1
+  if [[ -n $gym_p_hopeless ]]; then
+    gym_rule fail failed "no retry can help: $gym_p_hopeless"
+  elif ((gym_p_status == 76)); then
+    gym_rule fail failed "rollouts are missing and none of them may be tried again"
+  elif ((gym_p_status == 75)) && [[ $gym_p_asked == early ]]; then
+    gym_rule go_on running "the job before drained ahead of its time limit"
+  else
+    return 1
+  fi
+}
+
+gym_decide_by_scheduler() {
+  if [[ -n $gym_p_same ]]; then
+    gym_rule go_on running "the scheduler put this job back into its queue"
+  elif [[ -z $gym_s_name || $gym_s_meaning == lag ]]; then
+    gym_rule go_on running "nobody saw how the job before ended"
+  elif [[ $gym_s_meaning == complete ]]; then
+    gym_rule stop succeeded "the scheduler says COMPLETED of the job before"
+  else
+    gym_rule go_on running "the job before ended as $gym_s_name ($gym_s_reason)"
+    [[ $gym_s_meaning != other ]] || gym_counts=yes
+  fi
+}
+
+# The walltime cap applies after a time limit or a drain before it, a preemption or a lost node.
+gym_hold_against_budgets() {
+  local cap=$GYM_MAX_WALLTIME limit=$GYM_MAX_LINKS_WITHOUT_PROGRESS used
+  if [[ -n $cap ]] && ((gym_spent_walltime >= cap)) && gym_ran_out_of_time; then
+    gym_counts=''
+    gym_format_duration "$gym_spent_walltime"
+    used=$gym_duration
+    gym_format_duration "$cap"
+    gym_rule stop stopped "$used of walltime are used and max_walltime is $gym_duration"
+  elif [[ -n $gym_counts ]] && ((gym_spent_retries >= GYM_MAX_RETRIES)); then
+    gym_rule fail failed "$gym_why, and max_retries ($GYM_MAX_RETRIES) are used up"
+  elif [[ -n $limit ]] && ((gym_spent_idle >= limit)); then
+    gym_counts=''
+    used="$gym_spent_idle jobs in a row recorded nothing new"
+    gym_rule fail failed "$used (max_links_without_progress is $limit)"
+  fi
+}
+
+gym_ran_out_of_time() {
+  [[ -n $gym_p_same || $gym_s_meaning == infrastructure ]] || [[ -n $gym_p_marker && $gym_p_asked == early ]]
+}
+
+# gym_format_duration SECONDS: sets gym_duration to HH:MM:SS, from one day on D-HH:MM:SS.
+gym_format_duration() {
+  local days=$(($1 / 86400)) rest=$(($1 % 86400))
+  printf -v gym_duration '%02d:%02d:%02d' $((rest / 3600)) $((rest / 60 % 60)) $((rest % 60))
+  ((days == 0)) || gym_duration="$days-$gym_duration"
+}
