@@ -70,6 +70,11 @@ class LinkPaths:
         return self.folder / "started"
 
     @property
+    def accounted(self) -> Path:
+        """What the scheduler counted for earlier runs: lines ``<job id>.<restart> <raw seconds>``."""
+        return self.folder / "accounted"
+
+    @property
     def end(self) -> Path:
         """The job script's own last word: outcome, exit status and which signal asked."""
         return self.folder / "end"
