@@ -54,7 +54,7 @@ def shell_parts(plan: JobPlan) -> list[str]:
 
 
 def _opening(plan: JobPlan) -> str:
-    """The beginning, the scheduler's lines right after the first one: it stops reading at the first command."""
+    """The beginning; the scheduler reads its lines right after the first one, up to the first command."""
     if plan.slurm is None:
         return _OPENING
     first, rest = _OPENING.split("\n", 1)

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nemo_gym
-import nemo_slurm
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import otel, resolve, script
 from nemo_gym.orchestration.plan import JobPlan, Submission
 from nemo_runs import files
+from nemo_slurm import calls
 
 _FOLDER = 0o755
 _SCRIPT = 0o600
@@ -75,9 +75,9 @@ def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
 
 
 def _shell_file(part: str) -> Path:
-    package = nemo_slurm if part == "clean_environment" else nemo_gym
-    folder = Path(package.__file__).parent
-    return (folder / "shell" if package is nemo_gym else folder) / f"{part}.sh"
+    if part == "clean_environment":
+        return Path(calls.__file__).with_name(f"{part}.sh")
+    return Path(nemo_gym.__file__).parent / "shell" / f"{part}.sh"
 
 
 def _make_folder(folder: Path) -> None:

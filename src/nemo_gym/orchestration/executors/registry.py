@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.executors.base import Executor
 
-TYPES = ("local",)
+if TYPE_CHECKING:
+    from nemo_slurm.hosts import Host
+
+TYPES = ("local", "slurm")
 """What ``compute.<name>.type`` may be."""
 
 
-def executor_for(type_name: str) -> Executor:
-    """The executor of a compute type; raises `ConfigError` for a type that there is not."""
+def executor_for(type_name: str, host: Host | None = None) -> Executor:
+    """The executor of a compute type, on a host (this machine unless given).
+
+    Raises `ConfigError` for a type that there is not.
+    """
     if type_name == "local":
         from nemo_gym.orchestration.executors.local import LocalExecutor
 
         return LocalExecutor()
+    if type_name == "slurm":
+        from nemo_gym.orchestration.executors.slurm import SlurmExecutor
+        from nemo_slurm.cluster import Cluster
+        from nemo_slurm.hosts import LocalHost
+
+        return SlurmExecutor(Cluster(host or LocalHost()))
     raise ConfigError(f"compute: there is no executor {type_name!r}; known are {', '.join(TYPES)}")

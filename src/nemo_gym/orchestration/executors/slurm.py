@@ -1,0 +1,196 @@
+"""The `slurm` executor: each benchmark a job of a cluster, seen from this machine or over ssh."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from nemo_gym.clock import utc_text
+from nemo_gym.errors import GymError
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
+from nemo_gym.orchestration.plan import JobPlan, Submission
+from nemo_slurm import scripts
+from nemo_slurm.cluster import Cluster, Seen, Submitted
+from nemo_slurm.errors import NotReachableError, SlurmError
+from nemo_slurm.observing import has_ended
+from nemo_slurm.records import Job
+from nemo_slurm.states import Meaning, State
+
+
+class SlurmExecutor:
+    """Queues jobs with ``sbatch`` on the cluster's host. Job ids are Slurm's numbers."""
+
+    name: ClassVar[str] = "slurm"
+    supports_resumable: ClassVar[bool] = True
+    supports_containers: ClassVar[bool] = True
+
+    def __init__(self, cluster: Cluster, *, environ: Mapping[str, str] | None = None) -> None:
+        """``environ`` holds the telemetry token, the only value that is handed to ``sbatch``."""
+        self._cluster = cluster
+        self._environ = os.environ if environ is None else environ
+        self._names: dict[str, str] = {}
+
+    def submit(self, submission: Submission) -> list[Queued]:
+        """Queue one job a benchmark; beyond ``max_parallel`` each waits for the end of one before it.
+
+        Each job is found again by its token after a lost reply, so that one benchmark never has two.
+        """
+        try:
+            missing = self._missing_scripts(submission.jobs)
+        except SlurmError as error:
+            return [Queued(plan.benchmark, None, str(error)) for plan in submission.jobs]
+        answers: list[Queued] = []
+        ids: list[str] = []
+        for plan in submission.jobs:
+            before = ids[-submission.max_parallel] if len(ids) >= submission.max_parallel else None
+            answer = self._queue(plan, before, there=plan.benchmark not in missing)
+            answers.append(answer)
+            ids += [answer.job_id] if answer.job_id else []
+        self._tell(submission.jobs, answers)
+        return answers
+
+    def observe(self, jobs: Sequence[JobRef]) -> dict[str, Observation]:
+        """One round trip to the controller, and one to accounting for those that it has forgotten."""
+        named = {job.job_id: known for job in jobs if (known := self._job(job)) is not None}
+        try:
+            look = self._cluster.observe(list(named.values())) if named else None
+        except SlurmError as error:
+            return {job.job_id: Observation(JobState.UNKNOWN, str(error)) for job in jobs}
+        found = {}
+        for job in jobs:
+            number = named.get(job.job_id)
+            if number is None or look is None:
+                found[job.job_id] = Observation(JobState.UNKNOWN, f"{job.job_id} is no number of a Slurm job")
+            else:
+                found[job.job_id] = observation(look[number], silent=look.controller or look.accounting)
+        return found
+
+    def cancel(self, jobs: Sequence[JobRef]) -> None:
+        """Ask jobs to end, waiting ones first."""
+        named = [known for job in jobs if (known := self._job(job)) is not None]
+        if not named:
+            return
+        try:
+            self._cluster.cancel(named)
+        except SlurmError as error:
+            raise GymError(f"{', '.join(map(str, named))}: {error}") from error
+
+    def _queue(self, plan: JobPlan, before: str | None, *, there: bool) -> Queued:
+        script = str(JobPaths(plan.job_dir).script)
+        if not there:
+            return Queued(plan.benchmark, None, f"{script} is not there")
+        try:
+            submitted = self._sbatch(plan, script, before)
+        except SlurmError as error:
+            return Queued(plan.benchmark, None, str(error))
+        if submitted.job.cluster:
+            self._names[submitted.job.id] = submitted.job.cluster
+        return Queued(plan.benchmark, submitted.job.id)
+
+    def _sbatch(self, plan: JobPlan, script: str, before: str | None) -> Submitted:
+        """Submit once; when it stays open what became of it, ask for the token, then submit again."""
+        dependency = scripts.dependency("afterany", [before]) if before else None
+
+        def submit(*, again: bool) -> Submitted:
+            return self._cluster.submit(
+                script,
+                token=token(plan, 1),
+                folder=str(plan.job_dir),
+                dependency=dependency,
+                env=self._handed_on(plan),
+                again=again,
+            )
+
+        try:
+            return submit(again=False)
+        except NotReachableError:
+            return submit(again=True)
+
+    def _handed_on(self, plan: JobPlan) -> dict[str, str]:
+        """What ``sbatch`` gets on top of the environment that is there: the telemetry token alone."""
+        name = plan.otel.token_env if plan.otel else None
+        return {name: self._environ[name]} if name and name in self._environ else {}
+
+    def _missing_scripts(self, plans: Sequence[JobPlan]) -> set[str]:
+        """Benchmarks whose script is not on the cluster's side, in one look."""
+        tests = [
+            f"[ -f {shlex.quote(str(JobPaths(plan.job_dir).script))} ] || printf '%s\\n' {plan.benchmark}"
+            for plan in plans
+        ]
+        done = self._cluster.host.run("\n".join([*tests, "exit 0"]))
+        return set(done.stdout.split())
+
+    def _tell(self, plans: Sequence[JobPlan], answers: Sequence[Queued]) -> None:
+        """Note what was queued in each benchmark's journal. A submit does not fail for it."""
+        lines = []
+        for plan, answer in zip(plans, answers, strict=True):
+            event = {"at": utc_text(time.time()), "event": "submitted", "job_id": answer.job_id}
+            if answer.job_id is None:
+                event = {"at": event["at"], "event": "submit_failed", "error": answer.error}
+            elif answer.job_id in self._names:
+                event["cluster"] = self._names[answer.job_id]
+            text = shlex.quote(json.dumps(event, ensure_ascii=False))
+            journal = shlex.quote(str(JobPaths(plan.job_dir).events))
+            lines.append(f"[ ! -d {shlex.quote(str(plan.job_dir))} ] || printf '%s\\n' {text} >>{journal}")
+        try:
+            self._cluster.host.run("\n".join([*lines, "exit 0"]))
+        except SlurmError:
+            return
+
+    def _job(self, job: JobRef) -> Job | None:
+        return Job(job.job_id, self._names.get(job.job_id)) if job.job_id.isdecimal() else None
+
+
+def token(plan: JobPlan, link: int) -> str:
+    """The comment by which a job of a chain is found; links are counted from 1."""
+    return f"{plan.gym_job_id}/{plan.benchmark}/{link}"
+
+
+def observation(seen: Seen, *, silent: str | None) -> Observation:
+    """What one look says of a job, in the words that all executors use; pure.
+
+    ``silent`` is why controller or accounting did not answer, for a job of which nothing is known.
+    """
+    state = seen.state
+    if state is None:
+        reason = silent or "neither the controller nor accounting knows this job (yet)"
+        return Observation(JobState.UNKNOWN, reason)
+    times = {"started_at": seen.started_at, "ended_at": seen.ended_at}
+    if seen.settled:
+        ended, status = _ended(seen, state)
+        return Observation(ended, _reason(state, status), status, word=state.name, **times)
+    if has_ended(state):
+        return Observation(
+            JobState.QUEUED, f"{state.name}: {state.reason}; it may be put back into the queue"
+        )
+    if state.name in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"):
+        return Observation(JobState.QUEUED, seen.reason)
+    if not state.known:
+        return Observation(JobState.UNKNOWN, f"{state.name}: {state.reason}")
+    reason = "" if state.name == "RUNNING" else f"{state.name}: {state.reason}"
+    return Observation(JobState.RUNNING, reason, started_at=seen.started_at)
+
+
+def _ended(seen: Seen, state: State) -> tuple[JobState, int | None]:
+    """The final state, and the exit status as a shell says it, where the job had one of its own."""
+    if state.meaning is Meaning.COMPLETE:
+        return JobState.SUCCEEDED, seen.exit_status
+    if state.meaning is Meaning.CANCELLED:
+        return JobState.CANCELLED, None
+    status = 128 + seen.signal if seen.signal else seen.exit_status
+    return JobState.FAILED, status or None
+
+
+def _reason(state: State, status: int | None) -> str:
+    if state.meaning is Meaning.COMPLETE:
+        return ""
+    if state.meaning is Meaning.CANCELLED and state.author is not None:
+        return f"cancelled by user {state.author}"
+    if state.name == "FAILED" and status is not None:
+        return f"the job script ended with exit status {status}"
+    return f"{state.name}: {state.reason}"
