@@ -134,3 +134,25 @@ def test_a_submission_that_is_not_there_is_one_sentence(finished: Home):
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     done = finished.call("job", "verify", "latest", "nobody")
     assert "has no benchmark 'nobody'; it has sums" in done.stderr
+
+
+def test_a_bill_gives_every_allocated_millisecond_one_owner(finished: Home):
+    found = json.loads(finished.gym("job", "bill", finished.id, "--json"))
+    assert found["schema_version"] == 1
+    (sums,) = found["benchmarks"]
+    (link,) = sums["links"]
+    seen = json.loads((finished.run_dir / "sums" / "links" / f"{link['link']}" / "exit.json").read_text())
+    assert sum(link["owners_ms"].values()) == link["allocated_ms"] == found["total"]["allocated_ms"]
+    assert link["allocated_ms"] == round(1000 * seen["ended_at"]) - round(1000 * seen["started_at"])
+    assert all(link["owners_ms"][owner] > 0 for owner in ("install", "load", "useful", "idle"))
+    assert sums["gpu_hours"] == pytest.approx(2 * link["allocated_ms"] / 3_600_000)
+    assert found["would_have_saved"]
+    said = finished.gym("job", "bill", "latest")
+    assert said.splitlines()[0].split()[:4] == ["ID", "BENCHMARK", "LINK", "QUEUE"]
+    assert "What would have saved most: " in said
+
+
+def test_a_bill_wants_an_id_or_a_label(finished: Home):
+    finished.gym("job", "bill", status=2)
+    finished.gym("job", "bill", "latest", "--label", "a=b", status=2)
+    assert json.loads(finished.gym("job", "bill", "--label", "a=b", "--json"))["benchmarks"] == []

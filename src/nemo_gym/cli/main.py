@@ -22,6 +22,7 @@ _EVAL = {
 _JOB = {
     "list": ("nemo_gym.cli.job_list:list_jobs", "Your submissions from this machine, newest first."),
     "results": ("nemo_gym.cli.job_results:results", "Scores of submissions, one row a benchmark."),
+    "bill": ("nemo_gym.cli.job_bill:bill", "What allocated time went into."),
     "verify": ("nemo_gym.cli.job_verify:verify", "Certify that results are whole."),
 }
 _LIST = {

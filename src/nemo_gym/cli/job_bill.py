@@ -1,0 +1,65 @@
+"""`gym job bill`: what allocated time went into, and what would have saved most."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from nemo_gym.cli.labels import labels_option
+from nemo_gym.cli.options import json_option
+from nemo_gym.errors import EXIT_ERROR, GymError, UsageError
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.places import Place
+    from nemo_gym.orchestration.record_files import Say
+
+
+@click.command(short_help="What allocated time went into.")
+@click.argument("name", metavar="ID", required=False)
+@labels_option("All submissions with this label; can be repeated.")
+@json_option
+def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
+    """Give every allocated second of a submission's jobs one owner: install, load, useful, repeated, drained
+    tail or idle; beside them the time in the queue. Then say what would have saved most.
+
+    ID is a full id, the unique beginning of one, `latest`, or a run directory (a fetched one too). Only files
+    are read; a job that still runs is billed up to its last sign of life.
+    """
+    if (name is None) == (not labels):
+        raise UsageError("give an id or --label.")
+    from nemo_gym.orchestration import bills
+
+    def say(text: str) -> None:
+        click.echo(f"gym: {text}", err=True)
+
+    found, passed_over = [], 0
+    for place in _places(name, labels, say):
+        if isinstance(place, GymError):
+            say(f"passed over: {place}")
+            passed_over += 1
+        else:
+            found += bills.bills_of(place)
+    if as_json:
+        click.echo(json.dumps(bills.to_json(found), indent=2, ensure_ascii=False))
+    elif found:
+        click.echo(bills.to_text(found))
+    else:
+        say("nothing to bill: no job of it has started.")
+    return EXIT_ERROR if passed_over else 0
+
+
+def _places(name: str | None, labels: dict[str, str], say: Say) -> list[Place | GymError]:
+    """Where the files are; for labels, an error in place of each submission whose files are not here."""
+    from nemo_gym.orchestration import places, record_files
+
+    if name is not None:
+        return [places.find_place(name, say=say)]
+    found: list[Place | GymError] = []
+    for record in record_files.newest(limit=None, labels=labels, say=say):
+        try:
+            found.append(places.place_of(record))
+        except GymError as error:
+            found.append(error)
+    return found
