@@ -94,6 +94,46 @@ class LinkPaths:
         """Identity of the supervising process (JSON)."""
         return self.folder / "supervisor.json"
 
+    @property
+    def predecessor(self) -> Path:
+        """The id of the job before in the chain; empty in the first one's."""
+        return self.folder / "predecessor"
+
+    @property
+    def decision(self) -> Path:
+        """Action and state of the chain, the reason, the evidence: a line each."""
+        return self.folder / "decision"
+
+    @property
+    def retry(self) -> Path:
+        """Exists when this run counted a retry; holds what for."""
+        return self.folder / "retry"
+
+    @property
+    def queued(self) -> Path:
+        """The successor: ``id`` or ``id;cluster``."""
+        return self.folder / "queued"
+
+    @property
+    def collected(self) -> Path:
+        """How the collector ended, with its counts: one JSON line. It alone proves completeness."""
+        return self.folder / "collected"
+
+    @property
+    def next(self) -> Path:
+        """The successor's id, from a job of the `local` executor to its supervisor."""
+        return self.folder / "next"
+
+    @property
+    def taken(self) -> Path:
+        """Claims a waiting successor of the `local` executor: its start, or taking it out of the queue."""
+        return self.folder / "taken"
+
+    @property
+    def cancel(self) -> Path:
+        """Exists once the executor was asked to cancel this job of the `local` executor."""
+        return self.folder / "cancel"
+
 
 @dataclass(frozen=True, slots=True)
 class ResubmissionPaths:
@@ -152,6 +192,11 @@ class JobPaths:
     def run_config(self) -> Path:
         """What `gym eval run` is given, includes merged and paths absolute; `host:VAR` stays `host:VAR`."""
         return self.job_dir / "run.yaml"
+
+    @property
+    def inputs(self) -> Path:
+        """Copies of data and prepare script, where the job runs on a machine that has not got them."""
+        return self.job_dir / "inputs"
 
     @property
     def logs(self) -> Path:
@@ -215,6 +260,11 @@ class RunPaths:
     def resolved_config(self) -> Path:
         """The config exactly as submitted."""
         return self.run_dir / "resolved-config.yaml"
+
+    @property
+    def fetched(self) -> Path:
+        """In a folder that was fetched: where from, and what each file was when it was copied."""
+        return self.run_dir / ".gym_fetched.json"
 
     def job(self, benchmark: str) -> JobPaths:
         """The folder of one benchmark."""
