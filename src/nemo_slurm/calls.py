@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from nemo_slurm import commands
-from nemo_slurm.channel import join, new_mark
-from nemo_slurm.errors import CommandMissingError, NotReachableError
+from nemo_slurm.channel import join, new_mark, tail
+from nemo_slurm.errors import CommandMissingError, NoSuchPathError, NotReachableError
 from nemo_slurm.hosts import Completed, Host
 
 _MISSING = 46
@@ -60,9 +60,7 @@ class HostCalls:
         if done.status == _MISSING:
             raise CommandMissingError(self._explain(done.stdout))
         if done.status == _ENTRY:
-            raise NotReachableError(
-                f"{folder} on {self._host.label} cannot be entered: {done.stderr.strip()}"
-            )
+            raise NoSuchPathError(f"{folder} on {self._host.label} cannot be entered: {tail(done.stderr)}")
         answers = list(_split(done, mark))
         for argv, answer in zip(argvs, answers, strict=True):
             if answer.status == _SLOW:

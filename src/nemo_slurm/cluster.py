@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from nemo_slurm import commands, records
 from nemo_slurm.calls import Calls, HostCalls
-from nemo_slurm.errors import CommandFailedError, NotReachableError, RefusedError
+from nemo_slurm.errors import CommandFailedError, NotConnectedError, NotReachableError, RefusedError
 from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.observing import Look, Seen, Source, has_ended, observed
 from nemo_slurm.records import Association, Job, Partition, QueueRow, Run
@@ -70,6 +70,8 @@ class Cluster:
         argv = commands.sbatch(script, arguments, token=token, dependency=dependency, options=options)
         try:
             answer = self._calls.call([argv], folder=folder, env=env)[0]
+        except NotConnectedError:
+            raise
         except NotReachableError as error:
             return self._settled(token, str(error))
         job = commands.read_submitted(answer.stdout)

@@ -117,9 +117,9 @@ def accounting(jobs: Sequence[Job]) -> list[list[str]]:
 
 
 def cancel(jobs: Sequence[Job]) -> list[list[str]]:
-    """End jobs: waiting before running ones, one state a call, then what changed its state between."""
+    """End jobs: those that wait, then all others, whatever they have become meanwhile."""
     calls = []
-    for state in (["--state=PENDING"], ["--state=RUNNING"], ["--state=SUSPENDED"], []):
+    for state in (["--state=PENDING"], []):
         calls += [["scancel", *state, *_clusters(cluster), *ids] for cluster, ids in _grouped(jobs)]
     return calls
 

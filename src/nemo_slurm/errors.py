@@ -9,7 +9,8 @@ SlurmError
 ├── PathExistsError             a copy would have overwritten something
 ├── NoSuchPathError             nothing of that name on the host
 └── NotReachableError           silence: nothing was learnt, whatever was asked for may or may not be so
-    └── LoginNeededError        … until a person logs in
+    └── NotConnectedError       … before anything was sent: nothing was asked for
+        └── LoginNeededError    … until a person logs in
 
 A `NotReachableError` never means that a job is gone.
 """
@@ -63,5 +64,9 @@ class NotReachableError(SlurmError):
     """The host, the controller or accounting did not answer. Nothing is known about what was asked for."""
 
 
-class LoginNeededError(NotReachableError):
+class NotConnectedError(NotReachableError):
+    """The host could not be reached at all, so nothing happened there."""
+
+
+class LoginNeededError(NotConnectedError):
     """The host asks for something that only a person can give."""

@@ -20,7 +20,7 @@ from nemo_slurm.errors import (
     CommandFailedError,
     CommandMissingError,
     LoginNeededError,
-    NotReachableError,
+    NotConnectedError,
     SlurmError,
     UnusableValueError,
 )
@@ -104,7 +104,7 @@ class SshHost(BashHost):
             return CommandMissingError(f"there is no bash on {self.name!r} ({said})")
         if status != 255:
             return CommandFailedError(["bash"], status, text, where=repr(self.name))
-        return NotReachableError(f"cannot reach {self.name!r}: {said}")
+        return NotConnectedError(f"cannot reach {self.name!r}: {said}")
 
     def _connect(self) -> list[str]:
         """The options that make ssh use a shared connection."""
@@ -146,7 +146,7 @@ class SshHost(BashHost):
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-                raise NotReachableError(f"cannot reach {self.name!r}: no answer within 30 s") from None
+                raise NotConnectedError(f"cannot reach {self.name!r}: no answer within 30 s") from None
             said.seek(0)
             text = said.read().decode("utf-8", "replace")
         error = self.explain(status, text)
