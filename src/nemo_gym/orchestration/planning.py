@@ -59,6 +59,34 @@ def plan_submission(
     )
 
 
+def plan_again(config: SubmitConfig, gym_job_id: str, benchmark: str, job_dir: Path) -> Submission:
+    """Plan one job of a submission anew whose folder is written already: what queueing it takes, no more."""
+    walltime = config.machine.walltime
+    job = JobPlan(
+        gym_job_id=gym_job_id,
+        benchmark=benchmark,
+        job_dir=job_dir,
+        services=[],
+        policy=None,
+        policy_host=config.driver.policy_host,
+        run=None,
+        prepare=None,
+        command=None,
+        gym=Path(config.driver.gym or "gym"),
+        walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
+        budget=_budget(config.driver.benchmarks[benchmark].chain, benchmark),
+        slurm=_slurm(config, benchmark, job_dir),
+    )
+    return Submission(
+        gym_job_id=gym_job_id,
+        run_dir=job_dir.parent,
+        cluster=config.cluster,
+        jobs=[job],
+        max_parallel=config.machine.max_parallel or len(config.driver.benchmarks),
+        config=config,
+    )
+
+
 def _job(
     config: SubmitConfig,
     benchmark: str,

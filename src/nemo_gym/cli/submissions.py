@@ -1,0 +1,45 @@
+"""How commands name submissions: full ids, unique beginnings, `latest`, run directories, labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nemo_gym.errors import UsageError
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.jobs import SubmissionRecord
+
+
+def say(text: str) -> None:
+    """One sentence on standard error."""
+    click.echo(f"gym: {text}", err=True)
+
+
+def one(name: str, benchmark: str | None = None) -> SubmissionRecord:
+    """The submission of a name; raises `GymError` when there is none, or none with such a benchmark."""
+    from nemo_gym.job_paths import RunPaths
+    from nemo_gym.orchestration import places, record_files
+
+    record = record_files.find(name, say=say)
+    if RunPaths(Path(name)).record.is_file():
+        record = places.moved(record, Path(name).absolute())
+    places.chosen(record, benchmark)
+    return record
+
+
+def several(
+    ids: Sequence[str], labels: Mapping[str, str], *, limit: int | None = None
+) -> list[SubmissionRecord]:
+    """The submissions of some names, or all of the local index with some labels, newest first."""
+    from nemo_gym.orchestration import record_files
+
+    if ids and labels:
+        raise UsageError("give ids or --label, not both.")
+    if ids:
+        found = {record.gym_job_id: record for record in map(one, ids)}
+        return list(found.values())[:limit]
+    return record_files.newest(limit=limit, labels=labels, say=say)

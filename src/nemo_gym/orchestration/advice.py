@@ -1,0 +1,51 @@
+"""What a person should know besides a benchmark's state, and the next useful command with its real id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nemo_gym.orchestration.endings import BenchmarkState, Cause, Verdict
+from nemo_gym.orchestration.evidence import Evidence
+from nemo_gym.orchestration.standing import ended_at
+from nemo_runs.durations import format_duration
+
+STUCK = 900.0
+"""Seconds after a job's end at which its successor should no longer wait for it."""
+
+
+def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
+    """Sentences that belong below the state."""
+    yield from known.problems
+    last, it = known.last, f"{known.gym_job_id} {known.benchmark}"
+    if verdict.state is BenchmarkState.RUNNING and last is not None and last.queue_error:
+        yield (
+            f"AT RISK: its successor is not queued ({last.queue_error}); if this job ends early, "
+            "nothing follows"
+        )
+    if verdict.state is BenchmarkState.QUEUED and last is not None and last.ended:
+        waited = known.now - ended_at(known)
+        if waited > STUCK and "ependency" in verdict.reason:
+            ago = format_duration(round(waited))
+            yield (
+                f"STUCK: it still waits for job {last.job_id}, which ended {ago} ago; "
+                f"gym job cancel {it}, then gym job resubmit {it}"
+            )
+    leftover = [job for job in known.alive() if verdict.state.final]
+    if leftover:
+        yield f"still in the queue: {', '.join(leftover)}; gym job cancel {it}"
+
+
+def next_command(known: Evidence, verdict: Verdict) -> str:
+    """The next useful command."""
+    it = f"{known.gym_job_id} {known.benchmark}"
+    if verdict.state is BenchmarkState.FAILED and verdict.cause is Cause.YOUR_CODE:
+        return f"gym job logs {it} {verdict.look_at or 'driver'} --tail 50"
+    return {
+        BenchmarkState.RUNNING: f"gym job logs {it} -f",
+        BenchmarkState.QUEUED: f"gym job watch {known.gym_job_id}",
+        BenchmarkState.SUCCEEDED: f"gym job results {known.gym_job_id}",
+        BenchmarkState.STOPPED: f"gym job resubmit {it} --max-walltime TIME --reason TEXT",
+        BenchmarkState.UNKNOWN: f"gym job info {it}",
+        BenchmarkState.FAILED: f"gym job resubmit {it}",
+        BenchmarkState.CANCELLED: f"gym job resubmit {it}",
+    }[verdict.state]

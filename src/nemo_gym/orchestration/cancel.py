@@ -1,0 +1,207 @@
+"""Ending benchmarks for good: the tombstone first, then what waits, then what runs, until nothing is left.
+
+The tombstone is the wish, and every job of a chain obeys it; sweeping the queue only saves allocations. A
+dying job can still queue a successor, so the queue is looked at until two looks in a row find nothing alive.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nemo_gym.clock import Clock, SystemClock, utc_text
+from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError
+from nemo_gym.events import Event
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.evidence import Evidence
+from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.gathering import Groups, Key, Scope, gather
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.sites import Site
+from nemo_gym.orchestration.status import assess
+from nemo_runs.errors import RunsError
+from nemo_slurm.errors import SlurmError
+
+SCHEMA_VERSION = 1
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
+_ASK_AGAIN = 15.0
+"""Seconds after which a job that is still there is asked once more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """Who wants what ended, and why."""
+
+    record: SubmissionRecord
+    benchmark: str | None
+    """`None`: all of the submission."""
+    by: str
+    why: str = "no reason was given"
+    within: float = 120.0
+    """Seconds to wait for the last job's end."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of one benchmark."""
+
+    gym_job_id: str
+    benchmark: str
+    state: str
+    """As it is afterwards."""
+    reason: str
+    asked: tuple[str, ...] = ()
+    """Jobs that were asked to end."""
+    alive: tuple[str, ...] = ()
+    """Jobs that are queued or running still."""
+    unsure: tuple[str, ...] = ()
+    """Jobs of which nobody can tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of all of them."""
+
+    outcomes: tuple[Outcome, ...]
+    troubles: tuple[str, ...] = ()
+    """What the executor said when it could not do as it was asked."""
+
+    @property
+    def exit_status(self) -> int:
+        """0 when every job is final, else 4."""
+        left = any(outcome.alive or outcome.unsure for outcome in self.outcomes)
+        return EXIT_ALIVE if left else EXIT_DONE
+
+    def to_json(self) -> dict[str, Any]:
+        """One document."""
+        benchmarks = [asdict(outcome) for outcome in self.outcomes]
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "benchmarks": benchmarks,
+            "troubles": list(self.troubles),
+            "ended": self.exit_status == EXIT_DONE,
+        }
+
+
+def cancel(
+    wish: Wish,
+    sites: Groups,
+    *,
+    clock: Clock | None = None,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Report:
+    """End benchmarks and return when every job of them is final, or when ``wish.within`` has passed.
+
+    Benchmarks of which nothing is alive are left as they are. Raises an error, having cancelled nothing, when
+    a tombstone cannot be written.
+    """
+    clock = clock or SystemClock()
+    sweep = _Sweep(wish, sites, clock)
+    known = sweep.look()
+    targets = [key for key, evidence in known.items() if _may_live(evidence)]
+    sweep.bury([known[key] for key in targets])
+    deadline, pause, clean = clock.monotonic() + wish.within, _FIRST_PAUSE, 0
+    while targets:
+        left = [known[key] for key in targets if _alive(known[key]) or may_be_alive(known[key])]
+        clean = 0 if left else clean + 1
+        if clean > 1 or clock.monotonic() >= deadline:
+            break
+        sweep.ask(left)
+        sleep(min(pause, max(0.0, deadline - clock.monotonic())) if left else 0.0)
+        pause = min(pause * 1.5, _LONGEST_PAUSE)
+        known = sweep.look()
+    return Report(tuple(sweep.outcome(evidence) for evidence in known.values()), tuple(sweep.troubles))
+
+
+class _Sweep:
+    """One cancellation on one machine."""
+
+    def __init__(self, wish: Wish, sites: Groups, clock: Clock) -> None:
+        self._wish, self._sites, self._clock = wish, sites, clock
+        self._site = _site(sites, wish.record)
+        self._asked: dict[JobRef, float] = {}
+        self.troubles: list[str] = []
+
+    def look(self) -> dict[Key, Evidence]:
+        """All that is known of every job."""
+        scope = Scope(every_job=True, benchmark=self._wish.benchmark)
+        return gather([self._wish.record], self._sites, scope=scope, clock=self._clock)
+
+    def bury(self, targets: Sequence[Evidence]) -> None:
+        """Write the tombstones, before any job is asked to end."""
+        at = utc_text(self._clock.now())
+        wish = self._wish
+        event = {"at": at, "event": Event.CANCEL_ASKED.value, "by": wish.by, "why": wish.why}
+        for known in targets:
+            paths = JobPaths(known.job_dir)
+            if not known.cancelled:
+                self._site.files.write(paths.cancelled, f"{at}\n{wish.by}\n{wish.why}\n".encode())
+            self._site.files.append(paths.events, json.dumps(event).encode() + b"\n")
+
+    def ask(self, left: Sequence[Evidence]) -> None:
+        """Ask what waits to go, then what runs, then what nobody can see."""
+        waiting = [job for known in left for job in _refs(known, known.alive(JobState.QUEUED))]
+        running = [job for known in left for job in _refs(known, known.alive(JobState.RUNNING))]
+        unseen = [job for known in left for job in _refs(known, may_be_alive(known))]
+        for jobs in (waiting, running, unseen):
+            self._ask(jobs)
+
+    def _ask(self, jobs: Sequence[JobRef]) -> None:
+        now = self._clock.monotonic()
+        due = [job for job in jobs if now - self._asked.get(job, -_ASK_AGAIN) >= _ASK_AGAIN]
+        if not due:
+            return
+        self._asked |= dict.fromkeys(due, now)
+        try:
+            self._site.executor.cancel(due)
+        except (GymError, RunsError, SlurmError, OSError) as error:
+            if str(error) not in self.troubles:
+                self.troubles.append(str(error))
+
+    def outcome(self, known: Evidence) -> Outcome:
+        """What became of one benchmark."""
+        status = assess(known)
+        asked = [job.job_id for job in self._asked if job.job_dir == known.job_dir]
+        return Outcome(
+            gym_job_id=known.gym_job_id,
+            benchmark=known.benchmark,
+            state=status.state,
+            reason=status.reason,
+            asked=tuple(asked),
+            alive=_alive(known),
+            unsure=may_be_alive(known),
+        )
+
+
+def _site(sites: Groups, record: SubmissionRecord) -> Site:
+    return next(site for site, _ in sites.groups([record]))
+
+
+def _refs(known: Evidence, job_ids: Sequence[str]) -> list[JobRef]:
+    return [JobRef(job_id, known.job_dir) for job_id in job_ids]
+
+
+def _may_live(known: Evidence) -> bool:
+    return bool(_alive(known) or may_be_alive(known))
+
+
+def _alive(known: Evidence) -> tuple[str, ...]:
+    return known.alive()
+
+
+def may_be_alive(known: Evidence) -> tuple[str, ...]:
+    """Jobs that may be alive although nobody sees them.
+
+    An executor that answers "unknown" of a job that never left a trace has no such job. One that does not
+    answer says nothing, and neither does one that cannot see a job whose folder has no end.
+    """
+    last = known.last
+    open_links = {
+        link.job_id for link in known.links if not link.ended and (link is last or link.started is None)
+    }
+    candidates = open_links | set(known.waiting) if known.silent else open_links
+    final = {job_id for job_id, seen in known.seen.items() if seen.observation.state.final}
+    return tuple(job for job in known.job_ids if job in candidates - final and job not in known.alive())

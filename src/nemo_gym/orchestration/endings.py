@@ -1,0 +1,217 @@
+"""How a benchmark ended, from the last run that started: state, reason and who is to be blamed. Pure.
+
+The order of witnesses is that of `nemo_gym.decide`: proof of completeness, a cancellation, what the job
+itself said where that outranks the scheduler, the scheduler's states. Cause beats symptom: what was done to a
+job outranks what the dying job managed to say.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nemo_gym import errors
+from nemo_gym.orchestration.evidence import Evidence, Link
+from nemo_gym.orchestration.executors.base import JobState, Observation
+from nemo_slurm.states import Meaning, State, read_state
+
+
+class BenchmarkState(StrEnum):
+    """What a benchmark is doing, or what became of it."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    STOPPED = "stopped"
+    """A limit that the user set was reached; not a failure."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """Nothing can be said from here. It never means that it has ended."""
+
+    @property
+    def live(self) -> bool:
+        """Whether more is to come."""
+        return self in (BenchmarkState.QUEUED, BenchmarkState.RUNNING)
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more happens unless somebody asks for it."""
+        return not self.live and self is not BenchmarkState.UNKNOWN
+
+
+class Cause(StrEnum):
+    """Whose doing an end is."""
+
+    INFRASTRUCTURE = "infrastructure"
+    """The scheduler or the machine ended it."""
+    YOUR_CODE = "your code"
+    """The program, the service or the configuration that was submitted ended it."""
+    PERSON = "a person"
+    """Somebody cancelled it."""
+    LIMIT = "a limit you set"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A state, why, and whose doing it is."""
+
+    state: BenchmarkState
+    reason: str = ""
+    cause: Cause | None = None
+    look_at: str = ""
+    """The log that says more: a step's name."""
+
+
+_OF_THE_CLUSTER = frozenset({"BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"})
+_EARLY = ("early", "walltime")
+"""Our own signal ahead of the time limit, as a drain file names it."""
+_CHAIN = {
+    "succeeded": BenchmarkState.SUCCEEDED,
+    "cancelled": BenchmarkState.CANCELLED,
+    "stopped": BenchmarkState.STOPPED,
+    "failed": BenchmarkState.FAILED,
+}
+
+
+def ended(known: Evidence, last: Link) -> Verdict:
+    """How a benchmark ended whose last started run is over, or is not seen any more."""
+    seen = known.seen.get(last.job_id)
+    observation = seen.observation if seen is not None else None
+    return (
+        _complete(last)
+        or _cancelled(known, last, observation)
+        or _decided(known, last)
+        or _last_word(last)
+        or _by_scheduler(last, observation)
+        or _by_marker(last)
+        or Verdict(BenchmarkState.UNKNOWN, observation.reason if observation else "nobody saw how it ended")
+    )
+
+
+def _complete(last: Link) -> Verdict | None:
+    if last.collected is not None and last.collected.complete:
+        return Verdict(BenchmarkState.SUCCEEDED)
+    if last.decision is not None and last.decision.chain == "succeeded":
+        return Verdict(BenchmarkState.SUCCEEDED, last.decision.reason)
+    return None
+
+
+def _cancelled(known: Evidence, last: Link, observation: Observation | None) -> Verdict | None:
+    if known.cancelled:
+        return Verdict(BenchmarkState.CANCELLED, f"cancelled: {known.cancelled}", Cause.PERSON)
+    state = word_of(last, observation)
+    if state is not None and state.meaning is Meaning.CANCELLED:
+        by = "" if state.author is None else f" by user {state.author}"
+        return Verdict(BenchmarkState.CANCELLED, f"job {last.job_id} was cancelled{by}", Cause.PERSON)
+    if observation is not None and observation.state is JobState.CANCELLED:
+        said = observation.reason or f"job {last.job_id} was cancelled"
+        return Verdict(BenchmarkState.CANCELLED, said, Cause.PERSON)
+    return None
+
+
+def _decided(known: Evidence, last: Link) -> Verdict | None:
+    """A job that found that nothing is to be done ended the chain in so many words."""
+    decision = last.decision
+    if decision is None or decision.action not in ("stop", "fail"):
+        return None
+    state = _CHAIN.get(decision.chain, BenchmarkState.FAILED)
+    if state is BenchmarkState.STOPPED:
+        return Verdict(state, decision.reason, Cause.LIMIT)
+    if state is BenchmarkState.CANCELLED:
+        return Verdict(state, decision.reason, Cause.PERSON)
+    before = next((link for link in known.links if link.job_id == last.predecessor), None)
+    cause = _cause_of(_evidence_state(last)) or Cause.YOUR_CODE
+    source = _died(before) if before is not None else ""
+    return Verdict(state, decision.reason, cause, source or "driver")
+
+
+def _last_word(last: Link) -> Verdict | None:
+    if last.collected is not None and last.collected.hopeless:
+        reason = f"no retry can help: {last.collected.hopeless}"
+        return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, "driver")
+    if last.end is not None and last.end.status == errors.EXIT_EXHAUSTED:
+        reason = "rollouts are missing and none of them may be tried again"
+        return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, "driver")
+    if last.end is not None and last.end.status == errors.EXIT_INCOMPLETE and last.end.asked in _EARLY:
+        reason = "it drained ahead of its time limit with work left, and nothing follows it"
+        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
+    return None
+
+
+def _by_scheduler(last: Link, observation: Observation | None) -> Verdict | None:
+    state = word_of(last, observation)
+    if state is not None and state.meaning is Meaning.COMPLETE:
+        return _done(last)
+    if state is not None and state.meaning in (Meaning.INFRASTRUCTURE, Meaning.OTHER):
+        return _failed(last, state, observation)
+    if observation is None or not observation.state.final:
+        return None
+    if observation.state is JobState.SUCCEEDED:
+        return _done(last)
+    return _by_marker(last) or Verdict(BenchmarkState.FAILED, observation.reason, Cause.YOUR_CODE, "job")
+
+
+def _done(last: Link) -> Verdict:
+    """Exit status 0: complete, or incomplete and accepted so, or a user's own command."""
+    found = last.collected
+    if found is not None and not found.complete:
+        reason = f"{found.recorded:,} of {found.expected:,} rollouts have a result, which the config accepts"
+        return Verdict(BenchmarkState.SUCCEEDED, reason)
+    return Verdict(BenchmarkState.SUCCEEDED)
+
+
+def _failed(last: Link, state: State, observation: Observation | None) -> Verdict:
+    cause = _cause_of(state) or Cause.YOUR_CODE
+    own = last.end.reason if last.end is not None else ""
+    seen = observation.reason if observation is not None else ""
+    if cause is Cause.INFRASTRUCTURE:
+        reason = f"{state.name}: {state.reason}"
+        queueing = f"; its successor could not be queued ({last.queue_error})" if last.queue_error else ""
+        return Verdict(BenchmarkState.FAILED, reason + queueing, cause, "job")
+    reason = own or seen or f"{state.name}: {state.reason}"
+    return Verdict(BenchmarkState.FAILED, reason, cause, _died(last) or ("driver" if own else "job"))
+
+
+def _by_marker(last: Link) -> Verdict | None:
+    """What the job itself said, where nobody else says anything."""
+    end = last.end
+    if end is None:
+        return None
+    if end.outcome == "abandoned":
+        return Verdict(
+            BenchmarkState.FAILED, end.reason or "its supervisor is gone", Cause.INFRASTRUCTURE, "job"
+        )
+    if end.status == 0:
+        return _done(last)
+    if end.status == errors.EXIT_INCOMPLETE and end.asked not in ("none", ""):
+        reason = end.reason or f"asked to stop ({end.asked})"
+        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
+    reason = end.reason or f"it ended with exit status {end.status}"
+    return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, _died(last) or "driver")
+
+
+def word_of(last: Link, observation: Observation | None) -> State | None:
+    """The scheduler's word for how a run ended: as it was observed, else as a supervisor wrote it down."""
+    word = observation.word if observation is not None and observation.state.final else ""
+    return read_state(word or str(last.exit.get("state", "")))
+
+
+def _evidence_state(last: Link) -> State | None:
+    """The state of the predecessor on which a decision was taken."""
+    found = re.search(r"scheduler=(\S+)", last.decision.evidence) if last.decision is not None else None
+    return read_state(found[1]) if found else None
+
+
+def _cause_of(state: State | None) -> Cause | None:
+    if state is None or state.meaning is Meaning.LAG:
+        return None
+    if state.meaning is Meaning.INFRASTRUCTURE or state.name in _OF_THE_CLUSTER:
+        return Cause.INFRASTRUCTURE
+    return Cause.PERSON if state.meaning is Meaning.CANCELLED else Cause.YOUR_CODE
+
+
+def _died(last: Link) -> str:
+    """The service that ended too early."""
+    return last.service_died.split()[0] if last.service_died else ""

@@ -1,0 +1,171 @@
+"""The small files of a benchmark's folder as values. What is damaged is named, never read as a default."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from nemo_gym.orchestration.evidence import Collected, Decision, End, Link, Progress, Resubmission
+
+_LINK = re.compile(r"(?P<job_id>[^/]+)\.(?P<restart>\d+)")
+
+
+def parse(files: Mapping[str, str]) -> dict[str, Any]:
+    """The fields of an `Evidence` that come from the small files of a benchmark's folder."""
+    problems: list[str] = []
+    progress = _json(files.get("artifacts/progress.json"), "progress.json", problems)
+    coverage = _json(files.get("artifacts/rollouts_coverage.json"), "rollouts_coverage.json", problems)
+    links = [_link(*found, problems) for found in _folders(files, "links")]
+    return {
+        "links": tuple(sorted((link for link in links if link is not None), key=_order)),
+        "chain": tuple(files.get(".gym_job_chain", "").split()),
+        "cancelled": ", ".join(files.get(".gym_cancelled", "").splitlines()),
+        "walltime": _count(files.get(".gym_accumulated_walltime"), ".gym_accumulated_walltime", problems),
+        "retries": _count(files.get(".gym_infra_retries"), ".gym_infra_retries", problems),
+        "progress": _progress(progress),
+        "score": _mean(coverage),
+        "resubmissions": tuple(_resubmissions(files, problems)),
+        "problems": tuple(problems),
+    }
+
+
+def _folders(files: Mapping[str, str], parent: str) -> Iterable[tuple[str, dict[str, str]]]:
+    """The numbered or named folders below one, each with its files by name."""
+    found: dict[str, dict[str, str]] = {}
+    for path, content in files.items():
+        top, _, rest = path.partition("/")
+        folder, _, name = rest.partition("/")
+        if top == parent and name:
+            found.setdefault(folder, {})[name] = content
+    return found.items()
+
+
+def _order(link: Link) -> tuple[float, int, str, int]:
+    number = re.sub(r"\D", "", link.job_id)
+    begun = float("inf") if link.started is None else link.started
+    return begun, int(number or 0), link.job_id, link.restart
+
+
+def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | None:
+    name = _LINK.fullmatch(folder)
+    if name is None:
+        return None
+    where = f"links/{folder}"
+    started = files.get("started")
+    return Link(
+        job_id=name["job_id"],
+        restart=int(name["restart"]),
+        predecessor=files.get("predecessor", "").strip(),
+        started=None if started is None else _number(started, f"{where}/started", problems),
+        end=_end(files.get("end")),
+        exit=_json(files.get("exit.json"), f"{where}/exit.json", problems),
+        collected=_collected(_json(files.get("collected"), f"{where}/collected", problems)),
+        decision=_decision(files.get("decision")),
+        queued=job_of(files.get("queued", "")),
+        queue_error=" ".join(files.get("queue_error", "").split()),
+        service_died=" ".join(files.get("service_died", "").split()),
+    )
+
+
+def job_of(text: str) -> str:
+    """The id in ``id`` or ``id;cluster``."""
+    return text.strip().partition(";")[0]
+
+
+def _end(text: str | None) -> End | None:
+    words, _, reason = (text or "").partition("\n")
+    parts = [*words.split(), "", "", ""]
+    if not parts[0]:
+        return None
+    status = int(parts[1]) if parts[1].isdigit() else 1
+    return End(outcome=parts[0], status=status, asked=parts[2], reason=" ".join(reason.split()))
+
+
+def _decision(text: str | None) -> Decision | None:
+    lines = [*(text or "").splitlines(), "", "", ""]
+    action, _, chain = lines[0].strip().partition(" ")
+    if not action:
+        return None
+    return Decision(action=action, chain=chain.strip(), reason=lines[1].strip(), evidence=lines[2].strip())
+
+
+def _collected(found: Mapping[str, Any]) -> Collected | None:
+    try:
+        return Collected(
+            state=str(found["state"]),
+            status=int(found["status"]),
+            expected=int(found["expected"]),
+            recorded=int(found["recorded"]),
+            new=int(found["new"]),
+            hopeless=None if found.get("hopeless") is None else str(found["hopeless"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _progress(found: Mapping[str, Any]) -> Progress | None:
+    expected, done = found.get("expected"), found.get("done")
+    if not isinstance(expected, int) or not isinstance(done, int):
+        return None
+    whole = found.get("new") == done
+    mean = found.get("mean_reward_all", found.get("mean_reward") if whole else None)
+    return Progress(
+        state=str(found.get("state", "")),
+        expected=expected,
+        done=done,
+        mean_reward=_float(mean),
+        rate=_float(found.get("rollouts_per_s")),
+        eta=_float(found.get("eta_s")),
+        updated_at=_float(found.get("updated_at")),
+    )
+
+
+def _mean(coverage: Mapping[str, Any]) -> float | None:
+    score = coverage.get("score")
+    return _float(score.get("mean")) if isinstance(score, dict) else None
+
+
+def _resubmissions(files: Mapping[str, str], problems: list[str]) -> Iterable[Resubmission]:
+    numbered = [(int(name), found) for name, found in _folders(files, "resubmits") if name.isdigit()]
+    for number, found in sorted(numbered, key=lambda item: item[0]):
+        where = f"resubmits/{number}"
+        yield Resubmission(
+            number=number,
+            job_id=job_of(found.get("queued", "")),
+            error=" ".join(found.get("queue_error", "").split()),
+            reason=", ".join(found.get("reason", "").splitlines()),
+            max_retries=_count(found.get("max_retries"), f"{where}/max_retries", problems),
+            max_walltime=_count(found.get("max_walltime"), f"{where}/max_walltime", problems),
+        )
+
+
+def _json(text: str | None, where: str, problems: list[str]) -> Mapping[str, Any]:
+    if text is None:
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    if isinstance(found, dict):
+        return found
+    problems.append(f"{where} is damaged")
+    return {}
+
+
+def _count(text: str | None, where: str, problems: list[str]) -> int | None:
+    number = None if text is None else _number(text, where, problems)
+    return None if number is None else int(number)
+
+
+def _number(text: str, where: str, problems: list[str]) -> float | None:
+    try:
+        return float(text.strip())
+    except ValueError:
+        problems.append(f"{where} holds no number")
+        return None
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None

@@ -1,0 +1,150 @@
+"""Asking both witnesses about any number of submissions: one look and one observation a machine."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from nemo_gym.clock import Clock, SystemClock
+from nemo_gym.errors import GymError
+from nemo_gym.orchestration.evidence import Evidence, Seen
+from nemo_gym.orchestration.evidence_parsing import parse
+from nemo_gym.orchestration.executors.base import JobRef
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.run_files import Look
+from nemo_gym.orchestration.sites import Site
+from nemo_runs.errors import RunsError
+from nemo_slurm.errors import SlurmError
+
+Key = tuple[str, str]
+"""Gym job id and benchmark."""
+
+_TROUBLE = (GymError, RunsError, SlurmError, OSError)
+
+
+class Groups(Protocol):
+    """Groups submissions by machine, as `nemo_gym.orchestration.sites.Sites` does."""
+
+    def groups(self, records: Iterable[SubmissionRecord]) -> Iterable[tuple[Site, list[SubmissionRecord]]]:
+        """The submissions by the machine that they ran on."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Which jobs the executor is asked about."""
+
+    every_job: bool = False
+    """All that were ever known, remembered ends or not; else those on which the state depends."""
+    benchmark: str | None = None
+    """This benchmark alone."""
+
+
+def gather(
+    records: Sequence[SubmissionRecord],
+    sites: Groups,
+    *,
+    scope: Scope | None = None,
+    clock: Clock | None = None,
+) -> dict[Key, Evidence]:
+    """Everything about the benchmarks of some submissions, in their order.
+
+    Silence of a machine is part of the answer (`Evidence.silent`), never an error.
+    """
+    clock, scope = clock or SystemClock(), scope or Scope()
+    found: dict[Key, Evidence] = {}
+    for site, group in sites.groups(records):
+        found |= _of_site(site, group, scope, clock)
+    keys = [(record.gym_job_id, entry.benchmark) for record in records for entry in record.benchmarks]
+    return {key: found[key] for key in keys if key in found}
+
+
+def _of_site(
+    site: Site, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
+) -> dict[Key, Evidence]:
+    facts = _facts(site, records, scope, clock)
+    asked, remembered = _questions(site, facts, scope)
+    silent, seen = "", dict(remembered)
+    asked_at = clock.now()
+    if asked:
+        try:
+            answers = site.executor.observe(asked)
+        except _TROUBLE as error:
+            silent = str(error)
+            seen |= {job: old for job in asked if (old := site.memory.of_job(job)) is not None}
+        else:
+            for job in asked:
+                if job.job_id in answers:
+                    seen[job] = Seen(answers[job.job_id], asked_at)
+                    site.memory.remember(job, answers[job.job_id], asked_at)
+            site.memory.save()
+    return {
+        key: dataclasses.replace(
+            known,
+            asked_at=asked_at,
+            silent=silent or known.silent,
+            seen={
+                job_id: seen[job]
+                for job_id in known.job_ids
+                if (job := JobRef(job_id, known.job_dir)) in seen
+            },
+        )
+        for key, known in facts.items()
+    }
+
+
+def _facts(
+    site: Site, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
+) -> dict[Key, Evidence]:
+    """What the files say."""
+    entries = [
+        (record, entry)
+        for record in records
+        for entry in record.benchmarks
+        if scope.benchmark in (None, entry.benchmark)
+    ]
+    unread = ""
+    try:
+        look = site.files.look([Path(entry.job_dir) for _, entry in entries])
+    except _TROUBLE as error:
+        look, unread = Look(clock.now()), str(error)
+    facts: dict[Key, Evidence] = {}
+    for record, entry in entries:
+        folder = Path(entry.job_dir)
+        values = parse(look.folders.get(folder, {}))
+        if not unread and folder not in look.folders:
+            values["problems"] = (f"there is no folder {folder} on {site.label}",)
+        facts[record.gym_job_id, entry.benchmark] = Evidence(
+            gym_job_id=record.gym_job_id,
+            benchmark=entry.benchmark,
+            job_dir=folder,
+            where=site.label,
+            first_job=entry.job_id,
+            submit_error=entry.error,
+            now=look.now,
+            silent=unread,
+            **values,
+        )
+    return facts
+
+
+def _questions(
+    site: Site, facts: Mapping[Key, Evidence], scope: Scope
+) -> tuple[list[JobRef], dict[JobRef, Seen]]:
+    """The jobs to ask about, and the ends that are remembered of others."""
+    asked: list[JobRef] = []
+    remembered: dict[JobRef, Seen] = {}
+    for known in facts.values():
+        last = known.last
+        depends = (*(() if last is None else (last.job_id,)), *known.waiting)
+        for job_id in known.job_ids if scope.every_job else depends:
+            job = JobRef(job_id, known.job_dir)
+            old = site.memory.of_job(job)
+            if old is not None and old.observation.state.final and not scope.every_job:
+                remembered[job] = old
+            else:
+                asked.append(job)
+    return list(dict.fromkeys(asked)), remembered

@@ -1,0 +1,113 @@
+"""Where everything of a submission is, and what happened to each of its jobs, for a person and as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nemo_gym.clock import utc_text
+from nemo_gym.orchestration import logs
+from nemo_gym.orchestration.evidence import Evidence, Link
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.operations import table
+from nemo_gym.orchestration.run_files import RunFiles
+from nemo_gym.orchestration.status import BenchmarkStatus, assess
+from nemo_runs.durations import format_duration
+
+SCHEMA_VERSION = 1
+_COLUMNS = ("RUN", "STARTED", "DECIDED", "ENDED", "SCHEDULER", "SUCCESSOR")
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One benchmark."""
+
+    known: Evidence
+    status: BenchmarkStatus
+    logs: dict[str, list[str]]
+    """Source -> paths, in the order of the jobs."""
+
+
+def describe(known: Evidence, files: RunFiles) -> Description:
+    """Everything there is to say about one benchmark."""
+    paths = {
+        source: [str(piece.path) for piece in logs.pieces(known, source, files)]
+        for source in logs.sources(known, files)
+    }
+    return Description(known, assess(known), paths)
+
+
+def to_json(record: SubmissionRecord, found: Sequence[Description]) -> dict[str, Any]:
+    """One document."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "record": record.to_json(),
+        "benchmarks": [_one_json(description) for description in found],
+    }
+
+
+def _one_json(description: Description) -> dict[str, Any]:
+    known = description.known
+    return {
+        "status": description.status.to_json(),
+        "job_ids": list(known.job_ids),
+        "links": [asdict(link) for link in known.links],
+        "seen": {job_id: asdict(seen.observation) | {"at": seen.at} for job_id, seen in known.seen.items()},
+        "accumulated_walltime_s": known.walltime,
+        "retries": known.retries,
+        "cancelled": known.cancelled or None,
+        "resubmissions": [asdict(again) for again in known.resubmissions],
+        "problems": list(known.problems),
+        "logs": description.logs,
+    }
+
+
+def text(record: SubmissionRecord, found: Sequence[Description]) -> str:
+    """The same for a person."""
+    gym = f"gym {record.gym_version} ({record.gym_commit or 'commit not known'})"
+    when = f"submitted {record.submitted_at} by {record.submitted_by} with {gym}"
+    head = [
+        f"{record.gym_job_id}: {record.executor} on {record.cluster}, {when}",
+        f"run directory: {record.run_dir}{f' on {record.hostname}' if record.hostname else ''}",
+    ]
+    return "\n\n".join(["\n".join(head), *("\n".join(_lines(description)) for description in found)])
+
+
+def _lines(description: Description) -> Iterable[str]:
+    known, status = description.known, description.status
+    reason = f": {' '.join(status.reason.split())}" if status.reason else ""
+    yield f"{known.benchmark}: {status.state}{reason}"
+    yield f"  folder: {known.job_dir}"
+    if known.links:
+        rows = [_row(known, link) for link in known.links]
+        yield from (f"  {line}" for line in table(_COLUMNS, rows).splitlines())
+    if known.walltime is not None or known.retries is not None:
+        used = format_duration(known.walltime or 0)
+        yield f"  used by ended jobs: {used} of walltime, {known.retries or 0} retries"
+    if known.cancelled:
+        yield f"  cancelled: {known.cancelled}"
+    for again in known.resubmissions:
+        raised = [f"max_retries {again.max_retries}"] if again.max_retries is not None else []
+        if again.max_walltime is not None:
+            raised.append(f"max_walltime {format_duration(again.max_walltime)}")
+        job = again.job_id or again.error or "no job yet"
+        yield f"  resubmitted: {', '.join([job, *raised])} ({again.reason})"
+    yield from (f"  {note}" for note in status.notes)
+    yield from (f"  {source} log: {path}" for source, paths in description.logs.items() for path in paths)
+    yield f"  next: {status.next_command}"
+
+
+def _row(known: Evidence, link: Link) -> list[str]:
+    seen = known.seen.get(link.job_id)
+    word = (seen.observation.word or seen.observation.state) if seen is not None else ""
+    decision = link.decision
+    ended = f"{link.end.outcome} (exit status {link.end.status})" if link.end is not None else "-"
+    return [
+        link.name,
+        "-" if link.started is None else utc_text(link.started),
+        "-" if decision is None else f"{decision.action}: {decision.reason}",
+        ended,
+        str(link.exit.get("state") or word or "-"),
+        link.queued or link.queue_error or "-",
+    ]

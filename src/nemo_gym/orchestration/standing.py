@@ -1,0 +1,143 @@
+"""The state of one benchmark from everything that is known about it. Pure.
+
+It follows the last run that *started*. An executor that does not answer changes nothing, and a successor that
+the scheduler cancelled is no end of a finished run.
+"""
+
+from __future__ import annotations
+
+from nemo_gym.orchestration.endings import BenchmarkState, Cause, Verdict, ended
+from nemo_gym.orchestration.evidence import Evidence
+from nemo_gym.orchestration.executors.base import JobState
+
+BEATING = 180.0
+"""Seconds within which a collector's word proves that it runs, whatever the scheduler does not say."""
+SETTLES = 180.0
+"""Seconds that a job may need until the scheduler shows it."""
+
+
+def standing(known: Evidence) -> tuple[Verdict, str | None]:
+    """State and reason, and the job that they are about."""
+    last = known.last
+    if last is not None and _runs(known, last.job_id):
+        return Verdict(BenchmarkState.RUNNING, _asked_to_end(known)), last.job_id
+    running = [job for job in known.waiting if _state(known, job) is JobState.RUNNING]
+    if running:
+        return Verdict(BenchmarkState.RUNNING, "its job begins"), running[0]
+    queued = [job for job in known.job_ids if _state(known, job) is JobState.QUEUED]
+    if last is None:
+        return (_queued(known, queued[-1], None), queued[-1]) if queued else _before_any_start(known)
+    finished = ended(known, last)
+    if finished.state is BenchmarkState.SUCCEEDED and not _queued_again(known, queued):
+        return finished, last.job_id
+    if queued:
+        return _queued(known, queued[-1], finished), queued[-1]
+    return _without_successor(known, finished), last.job_id
+
+
+def _not_queued(known: Evidence) -> Verdict:
+    error = next((again.error for again in reversed(known.resubmissions) if again.error), known.submit_error)
+    reason = f"could not be queued: {error or 'the executor gave no reason'}"
+    return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE)
+
+
+def _runs(known: Evidence, job_id: str) -> bool:
+    """Whether the last started run is seen at work, or shows itself that it is."""
+    last, seen = known.last, known.seen.get(job_id)
+    state = _state(known, job_id)
+    if state is JobState.RUNNING:
+        return bool(seen and seen.fresh) or last is None or not last.ended
+    if last is None or last.ended or state in (JobState.QUEUED, *_FINAL):
+        return False
+    # nobody says that it ended: not the scheduler, not the job
+    return bool(known.silent) or _beats(known)
+
+
+_FINAL = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
+
+
+def _beats(known: Evidence) -> bool:
+    progress = known.progress
+    return (
+        progress is not None
+        and progress.state in ("running", "draining")
+        and progress.updated_at is not None
+        and known.now - progress.updated_at <= BEATING
+    )
+
+
+def _state(known: Evidence, job_id: str) -> JobState | None:
+    seen = known.seen.get(job_id)
+    return seen.observation.state if seen is not None else None
+
+
+def _asked_to_end(known: Evidence) -> str:
+    if known.cancelled:
+        return f"it is being cancelled ({known.cancelled})"
+    if known.progress is not None and known.progress.state == "draining" and _beats(known):
+        return "it finishes what it has begun and starts nothing new"
+    return ""
+
+
+def _queued(known: Evidence, job_id: str, finished: Verdict | None) -> Verdict:
+    """That a job waits, and what for."""
+    reason = known.seen[job_id].observation.reason
+    if finished is not None and known.last is not None and known.last.job_id != job_id:
+        before = finished.reason or "the job before has ended"
+        after = f"next after job {known.last.job_id} ({before})"
+        reason = f"{after}: {reason}" if reason else after
+    return Verdict(BenchmarkState.QUEUED, reason)
+
+
+def _queued_again(known: Evidence, queued: list[str]) -> bool:
+    """Whether a job waits that a person asked for, and not merely the successor of a finished one."""
+    return any(again.job_id in queued for again in known.resubmissions)
+
+
+def _without_successor(known: Evidence, finished: Verdict) -> Verdict:
+    """A chain whose last run is over and of which nothing is seen in the queue."""
+    last = known.last
+    successor = last.queued if last is not None else ""
+    state = _state(known, successor) if successor else None
+    if finished.cause is Cause.INFRASTRUCTURE and state is JobState.CANCELLED:
+        reason = f"{finished.reason}; its successor {successor} was cancelled before it started"
+        return Verdict(BenchmarkState.CANCELLED, reason, Cause.PERSON)
+    unseen = successor and state in (None, JobState.UNKNOWN)
+    if unseen and finished.state is BenchmarkState.FAILED and not known.cancelled:
+        if known.silent or known.now - ended_at(known) < SETTLES:
+            return Verdict(BenchmarkState.QUEUED, f"its successor {successor} is not seen yet")
+        reason = f"{finished.reason}; its successor {successor} was never seen again"
+        return Verdict(finished.state, reason, finished.cause, finished.look_at)
+    return finished
+
+
+def ended_at(known: Evidence) -> float:
+    """When anybody last heard of the last run: UTC seconds, 0 when never."""
+    last = known.last
+    times = [] if last is None else [last.started, last.exit.get("ended_at")]
+    if last is not None and (seen := known.seen.get(last.job_id)):
+        times.append(seen.observation.ended_at)
+    if known.progress is not None:
+        times.append(known.progress.updated_at)
+    return max((float(time) for time in times if isinstance(time, int | float)), default=0.0)
+
+
+def _before_any_start(known: Evidence) -> tuple[Verdict, str | None]:
+    if not known.job_ids:
+        return _not_queued(known), None
+    job_id = known.waiting[-1] if known.waiting else known.job_ids[-1]
+    seen = known.seen.get(job_id)
+    if known.silent and (seen is None or not seen.observation.state.final):
+        return Verdict(BenchmarkState.QUEUED, "no sign of a start yet"), job_id
+    if seen is None or seen.observation.state is JobState.UNKNOWN:
+        reason = seen.observation.reason if seen is not None else f"nobody knows job {job_id}"
+        return Verdict(BenchmarkState.UNKNOWN, reason), job_id
+    if seen.observation.state is JobState.SUCCEEDED:
+        return Verdict(BenchmarkState.SUCCEEDED), job_id
+    if seen.observation.state is JobState.CANCELLED:
+        by = known.cancelled or seen.observation.reason
+        return Verdict(
+            BenchmarkState.CANCELLED, f"cancelled before it had started: {by}", Cause.PERSON
+        ), job_id
+    reason = f"it ended before its script had begun: {seen.observation.reason}"
+    return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "job"), job_id
