@@ -3,7 +3,7 @@
 Witnesses lie in known ways, so they are heard in a fixed order: proof of completeness (identities, never an
 exit status), a cancellation (ours or the scheduler's), a drain that our own early signal asked for or
 "nothing left to retry", the scheduler's other states, and at last "nobody saw it". ``scancel`` makes a
-driver drain as well, so a marker alone never outweighs CANCELLED.
+driver drain as well, so a marker alone never outweighs CANCELLED. ``shell/decide.sh`` decides the same; one test feeds both.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, EXIT_EXHAUSTED, EXIT_INCOMPLE
 from nemo_runs.durations import format_duration
 from nemo_slurm.states import Meaning, State
 
-LOOK_FOR = 60.0
-"""Seconds for which a state that is not visible yet is looked up again (accounting lags)."""
+LOOKS = 6
+"""How often a state that is not visible yet is looked up, ten seconds apart: accounting lags."""
 
 
 class Asked(StrEnum):
@@ -30,13 +30,23 @@ class Asked(StrEnum):
     TERM = "term"
     """SIGTERM: a time limit, a preemption or ``scancel``; only the scheduler can tell."""
 
+    @classmethod
+    def of(cls, outcome: str, who: str) -> Asked:
+        """From the words of an end marker: what became of the job, and who asked it to stop.
+
+        A signal without more is our own early one when the job only drained, anybody's when it was stopped.
+        """
+        if who == "signal":
+            return cls.EARLY if outcome == "drained" else cls.TERM
+        return {"cancel": cls.CANCEL, "walltime": cls.EARLY}.get(who, cls.NOBODY)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
     """A job script's own last word."""
 
     complete: bool
-    """Every expected identity is recorded exactly once, as counted after the driver's end."""
+    """Every expected identity is recorded exactly once, as the collector counted at its end (or it accepts less)."""
     exit_status: int
     asked: Asked
     hopeless: str | None = None
@@ -115,12 +125,12 @@ class Decision:
         return EXIT_ERROR if self.action is Action.FAIL else EXIT_DONE
 
 
-def look_again(predecessor: Predecessor, *, looked_for: float) -> bool:
-    """Whether to ask the scheduler once more; ``looked_for`` is how long that has been done, in seconds.
+def look_again(predecessor: Predecessor, *, looks: int) -> bool:
+    """Whether to ask the scheduler once more after so many looks.
 
     Nothing is gained when the marker or the tombstone has decided already.
     """
-    if looked_for >= LOOK_FOR or predecessor.same_job or predecessor.cancelled_by_us:
+    if looks >= LOOKS or predecessor.same_job or predecessor.cancelled_by_us:
         return False
     if predecessor.marker and predecessor.marker.complete:
         return False
@@ -128,7 +138,7 @@ def look_again(predecessor: Predecessor, *, looked_for: float) -> bool:
 
 
 def decide(predecessor: Predecessor | None, spent: Spent, budget: Budget) -> Decision:
-    """Say whether the chain goes on after ``predecessor``; `None` is the first job."""
+    """Say whether the chain goes on after ``predecessor``; `None` is the first job, of no cancelled chain."""
     if predecessor is None:
         return _go_on("the first job of its chain")
     ended = _final(predecessor) or _last_word(predecessor.marker) or _by_scheduler(predecessor)

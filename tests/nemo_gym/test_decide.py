@@ -190,19 +190,34 @@ def test_a_second_run_of_one_job_goes_on_uncounted_whatever_its_own_state_reads(
 
 
 def test_a_state_is_looked_up_again_for_a_minute() -> None:
-    def looks(state: str, looked_for: float, marker: Marker | None = None, **facts: bool) -> bool:
-        return look_again(
-            Predecessor(marker=marker, scheduler=read_state(state), **facts), looked_for=looked_for
-        )
+    def looks(state: str, number: int, marker: Marker | None = None, **facts: bool) -> bool:
+        return look_again(Predecessor(marker=marker, scheduler=read_state(state), **facts), looks=number)
 
     assert looks("", 0)
-    assert looks("RUNNING", 59.9)
+    assert looks("RUNNING", 5)
     assert looks("", 1, DRAINED)  # it may yet turn out to be scancel
-    assert not looks("", 60)
+    assert not looks("", 6)
     assert not looks("TIMEOUT", 0)
     assert not looks("", 0, COMPLETE)
     assert not looks("", 0, cancelled_by_us=True)
     assert not looks("RUNNING", 0, same_job=True)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "who", "asked"),
+    [
+        ("ended", "none", Asked.NOBODY),
+        ("service_died", "service_died", Asked.NOBODY),
+        ("drained", "walltime", Asked.EARLY),
+        ("drained", "signal", Asked.EARLY),
+        ("stopped", "walltime", Asked.EARLY),
+        ("stopped", "signal", Asked.TERM),
+        ("stopped", "cancel", Asked.CANCEL),
+        ("drained", "cancel", Asked.CANCEL),
+    ],
+)
+def test_a_marker_says_who_asked(outcome: str, who: str, asked: Asked) -> None:
+    assert Asked.of(outcome, who) is asked
 
 
 def test_no_combination_of_witnesses_breaks_the_rules() -> None:

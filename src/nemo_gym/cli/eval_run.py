@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nemo_gym.cli.options import json_option, overrides_argument
+from nemo_gym.errors import GymError
 from nemo_gym.rollouts.drain import Drain, StoppedEarly, StopReason
+from nemo_runs.errors import RunsError
 
 if TYPE_CHECKING:
     from nemo_gym.composition import Override
     from nemo_gym.rollouts.config import RunConfig
+    from nemo_gym.rollouts.ends import End
     from nemo_gym.rollouts.run import RunResult
     from nemo_gym.rollouts.talk import Talk
 
@@ -98,16 +101,37 @@ def run(
         result = _execute(_load(config_paths, benchmark, search_dirs, overrides, flags), drain, talk)
     except StoppedEarly as signal:
         return _stopped_early(str(signal))
+    except (GymError, RunsError) as error:
+        _leave_last_word(error)
+        raise
     finally:
         drain.restore()
+    _leave_last_word(result)
     _print(result, as_json, talk)
     return result.end.status
+
+
+def _leave_last_word(last: RunResult | End | Exception) -> None:
+    """Tell the chain that this run is part of, if it is, how it ended."""
+    from nemo_gym.rollouts import collected, ends
+
+    if isinstance(last, Exception):
+        word = collected.of_error(last)
+    elif isinstance(last, ends.End):
+        word = collected.of_end(last, None)
+    else:
+        found = last.collected
+        word = collected.of_end(
+            last.end, found.counts if found else None, rejected=found.rejected if found else None
+        )
+    collected.write(word, os.environ)
 
 
 def _stopped_early(signal: str) -> int:
     from nemo_gym.rollouts.ends import stopped_before_start
 
     end = stopped_before_start(StopReason.SIGNAL, signal)
+    _leave_last_word(end)
     click.echo(f"gym: {end.sentence}", err=True)
     return end.status
 

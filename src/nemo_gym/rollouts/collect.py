@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 from nemo_gym.rollouts.drain import POLL_SECONDS, Drain, StopReason
 from nemo_gym.rollouts.failures import Failure, Stage, checked_reward, describe
+from nemo_gym.rollouts.policy_errors import REJECTED
 from nemo_gym.rollouts.progress import Snapshot
 from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verdict, Verifier
 
@@ -78,6 +79,10 @@ class Tally:
     new: int = 0
     failed: int = 0
     endpoint_failures: int = 0
+    rejections: int = 0
+    """Failures because the endpoint refused the credentials."""
+    rejection: str = ""
+    """What it said then."""
     reward_sum: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -207,6 +212,9 @@ class Collector:
             what = f"a rollout failed ({failure.failure_type}): {failure.message.rstrip('.')}"
             self._say(f"{what}. Others are counted.")
         self.tally.endpoint_failures += failure.of_endpoint
+        if failure.http_status in REJECTED:
+            self.tally.rejections += 1
+            self.tally.rejection = failure.message
         self._streak = self._streak + 1 if failure.of_endpoint else 0
         if self._streak >= self._breaker and self._drain.reason is None:
             self._drain.ask(StopReason.ENDPOINT, failure.failure_type)

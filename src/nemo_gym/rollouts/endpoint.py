@@ -30,6 +30,15 @@ _META = ("n_ctx_train", "n_embd", "n_params", "n_vocab", "size", "vocab_type")
 class EndpointError(GymError):
     """The model server cannot be used as it is."""
 
+    rejected: bool = False
+    """Whether it refused the credentials."""
+
+
+class RejectedError(EndpointError):
+    """The model server refused the credentials."""
+
+    rejected = True
+
 
 @dataclass(frozen=True, slots=True)
 class ModelIdentity:
@@ -62,7 +71,7 @@ async def check_endpoint(
     status, listing = await _wait_for_listing(session, endpoint, wait, pause, monotonic, say)
     if status in {401, 403}:
         source = "is not the right one" if endpoint.api_key else "is missing"
-        raise EndpointError(
+        raise RejectedError(
             f"policy_api_key: {endpoint.shown} answered {status}, the API key {source}; "
             "pass --model-api-key host:VAR."
         )

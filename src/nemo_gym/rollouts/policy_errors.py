@@ -23,6 +23,9 @@ BODY_LIMIT = 2000
 
 _GATEWAY = frozenset({429, 502, 503, 504})
 _TRY_AGAIN = frozenset({408, 425})
+REJECTED = frozenset({401, 403})
+"""Statuses of an answer that refuses the credentials."""
+
 _NOT_THIS_REQUEST = frozenset({401, 403, 404})
 _OUT_OF_QUOTA = "insufficient_quota"
 _OUT_OF_FILES = frozenset({23, 24, 12, 99, 105})  # ENFILE EMFILE ENOMEM EADDRNOTAVAIL ENOBUFS

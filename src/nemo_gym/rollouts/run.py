@@ -46,6 +46,14 @@ class Collected:
     seconds: float
     """From the first request."""
 
+    @property
+    def rejected(self) -> str | None:
+        """What the endpoint said when it refused the credentials of every single request, else ``None``."""
+        tally = self.tally
+        return (
+            tally.rejection if tally.failed and tally.rejections == tally.failed and not tally.new else None
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
@@ -54,6 +62,8 @@ class RunResult:
     end: End
     summary: Summary | None
     output: str
+    collected: Collected | None = None
+    """What was collected; ``None`` when the run was stopped before its first request."""
 
     def to_json(self) -> dict[str, Any]:
         """The one document of ``--json``: the summary, and how the run ended."""
@@ -90,8 +100,8 @@ class Run:
         end = self._end(collected.counts)
         asked = self._drain.reason not in {None, StopReason.ENDPOINT} and end.status != 0
         if self._config.disable_aggregation or (asked and not self._quick(collected.counts)):
-            return RunResult(end, None, output)
-        return RunResult(end, self._add_up(prepared, collected), output)
+            return RunResult(end, None, output, collected)
+        return RunResult(end, self._add_up(prepared, collected), output, collected)
 
     def _quick(self, counts: Counts) -> bool:
         """Whether adding up takes no time worth speaking of, so that it is done after a stop as well."""

@@ -4,9 +4,9 @@
 #   gym_state_of ID     sets gym_state, the scheduler's text about a job ('': not visible), and gym_state_source
 #   gym_elapsed_of ID   sets gym_elapsed: a line "<restart count> <seconds>" for each ended run of a job ('': not known)
 #   gym_queue_next      queues this script for the time after this job, with this job's id as its argument; sets gym_next
-#                       to "id" or "id;cluster", or returns 1 with gym_queue_error
-#   gym_drop_next ID    takes a queued successor back
-#   gym_next_waits ID   0: it waits for this job, 1: it is gone, 2: nobody can tell now
+#                       to "id" or "id;cluster", or returns 1 with gym_queue_error; the successor inherits gym_token
+#   gym_drop_next NEXT  takes a queued successor back
+#   gym_next_waits NEXT 0: it waits for this job, 1: it is gone, 2: nobody can tell now
 # Facts about a run are in links/<job id>.<restart count>/, one value a file, each written at once or not at all. The
 # files .gym_job_chain, .gym_accumulated_walltime and .gym_infra_retries show them to people.
 
@@ -26,6 +26,7 @@ gym_chain_prologue() {
     gym_learn_end "$1"
     if gym_account "$1" && gym_count_retries; then
       gym_count_idle
+      gym_raise_limits
       gym_decide
     fi
   fi
@@ -98,7 +99,7 @@ gym_note_chain() {
 # Queues the successor unless one waits already. A cancelled chain gets none.
 gym_chain_queue() {
   local earlier=''
-  [[ ${GYM_QUEUE_FROM:-job} == job && ! -e $GYM_JOB_DIR/.gym_cancelled ]] || return 0
+  [[ ! -e $GYM_JOB_DIR/.gym_cancelled ]] || return 0
   if [[ -n $gym_earlier && ! -e $gym_link/queued ]]; then
     gym_one "$gym_earlier/queued"
     earlier=$gym_value
@@ -109,8 +110,6 @@ gym_chain_queue() {
     fi
   fi
   gym_next='' gym_queue_error=''
-  # What the telemetry collector is to have of this script's environment, the successor inherits.
-  [[ -z $gym_token ]] || export "$GYM_OTEL_TOKEN_ENV=$gym_token"
   if gym_queue_next && [[ -n $gym_next ]]; then
     gym_put "$gym_link/queued" "$gym_next"
     rm -f -- "$gym_link/queue_error"
@@ -122,7 +121,6 @@ gym_chain_queue() {
   else
     gym_tell_refusal "${gym_queue_error:-no reason was given}"
   fi
-  [[ -z $gym_token ]] || unset "$GYM_OTEL_TOKEN_ENV"
 }
 
 gym_tell_refusal() {
@@ -137,12 +135,12 @@ gym_tell_refusal() {
 
 # gym_is_gone ID: whether a successor that was queued is there no more. What nobody can tell counts as there.
 gym_is_gone() {
-  gym_next_waits "${1%%;*}"
+  gym_next_waits "$1"
   (($? == 1))
 }
 
 gym_chain_drop() {
-  gym_drop_next "${1%%;*}"
+  gym_drop_next "$1"
   gym_event successor_dropped successor "${1%%;*}"
   gym_say "job ${1%%;*} was taken out of the queue again"
   rm -f -- "$gym_link/queued"

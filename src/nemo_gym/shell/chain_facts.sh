@@ -120,13 +120,12 @@ gym_pause() {
 
 # gym_read_collected FOLDER: what the driver of that run said at its end: sets gym_c_status, gym_c_new, gym_c_hopeless.
 gym_read_collected() {
-  local form='^\{"state":"[a-z]+","status":([0-9]+),"expected":([0-9]+|null),"recorded":([0-9]+|null),'
-  form+='"new":([0-9]+|null),"hopeless":(null|"(.*)")\}$'
+  local form='^\{"state":"[a-z]+","status":([0-9]+),"expected":[0-9]+,"recorded":[0-9]+,"new":([0-9]+),'
+  form+='"hopeless":(null|"(.*)")\}$'
   gym_c_status='' gym_c_new=0 gym_c_hopeless=''
   gym_one "$1/collected"
   [[ $gym_value =~ $form ]] || return 1
-  gym_c_status=${BASH_REMATCH[1]} gym_c_new=${BASH_REMATCH[4]#null} gym_c_hopeless=${BASH_REMATCH[6]}
-  gym_c_new=${gym_c_new:-0}
+  gym_c_status=${BASH_REMATCH[1]} gym_c_new=${BASH_REMATCH[2]} gym_c_hopeless=${BASH_REMATCH[4]}
   gym_c_hopeless=${gym_c_hopeless//\\n/ }
   gym_c_hopeless=${gym_c_hopeless//\\\"/\"}
   gym_c_hopeless=${gym_c_hopeless//\\\\/\\}
@@ -236,6 +235,21 @@ gym_view() {
 
 gym_damaged() {
   gym_rule fail failed "$1 is damaged: $2; put it right and resubmit the benchmark"
+}
+
+# What a resubmission has raised.
+gym_raise_limits() {
+  local file
+  for file in "$GYM_JOB_DIR"/resubmits/*/max_*; do
+    gym_one "$file"
+    [[ $gym_value =~ $gym_number ]] || continue
+    case $file in
+      */max_retries) ((10#$gym_value <= GYM_MAX_RETRIES)) || GYM_MAX_RETRIES=$((10#$gym_value)) ;;
+      */max_walltime)
+        [[ -z $GYM_MAX_WALLTIME ]] || ((10#$gym_value <= GYM_MAX_WALLTIME)) || GYM_MAX_WALLTIME=$((10#$gym_value))
+        ;;
+    esac
+  done
 }
 
 # Retries that were counted so far, one a file of that name.

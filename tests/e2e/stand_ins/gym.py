@@ -2,7 +2,9 @@
 
 What `gym eval run` does stands in the variable DRIVER, a word each: ask (one answer of the model, goes to
 artifacts/answer.json), sleep=SECONDS, until-drained (ends 75 a moment after it was told), deaf (ignores
-signals), exit=N, show (writes its arguments and what it was told to artifacts/driver.json).
+signals), exit=N, show (writes its arguments and what it was told to artifacts/driver.json), then=WORD+… (these
+words in place of all that follow, from the second link of a chain on), rows=N (adds N result rows),
+collected=STATE,STATUS,EXPECTED[,HOPELESS] (what a collector says to its chain at its end; blanks are _).
 """
 
 import json
@@ -31,10 +33,33 @@ if sys.argv[2] == "prepare":
 print("driver output", flush=True)
 here = Path(os.environ["NEMO_GYM_BENCH_DIR"], "artifacts")
 drain = Path(os.environ["NEMO_GYM_DRAIN_FILE"])
-status = 0
-for word in os.environ.get("DRIVER", "").split():
-    action, _, value = word.partition("=")
-    if action == "ask":
+link = Path(os.environ["NEMO_GYM_LINK"])
+predecessor = link / "predecessor"
+words = os.environ.get("DRIVER", "").split()
+status = new = 0
+
+
+def recorded():
+    rows = here / "rollouts.jsonl"
+    return rows.read_bytes().count(b"\n") if rows.exists() else 0
+
+
+while words:
+    action, _, value = words.pop(0).partition("=")
+    if action == "then":
+        if predecessor.exists() and predecessor.read_text().strip():
+            words = value.split("+")
+    elif action == "rows":
+        with (here / "rollouts.jsonl").open("a") as rows:
+            rows.writelines('{"reward": 1.0}\n' for _ in range(int(value)))
+        new += int(value)
+    elif action == "collected":
+        state, code, expected, *hopeless = value.split(",")
+        said = {"state": state, "status": int(code), "expected": int(expected), "recorded": recorded()}
+        said |= {"new": new, "hopeless": hopeless[0].replace("_", " ") if hopeless else None}
+        (link / "collected").write_text(json.dumps(said, separators=(",", ":")) + "\n")
+        status = int(code)
+    elif action == "ask":
         url = os.environ["NEMO_GYM_POLICY_BASE_URL"] + "/chat/completions"
         body = json.dumps({"model": os.environ["NEMO_GYM_POLICY_MODEL_NAME"], "messages": []}).encode()
         key = os.environ["NEMO_GYM_POLICY_API_KEY"]

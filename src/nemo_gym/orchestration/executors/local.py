@@ -16,7 +16,13 @@ from nemo_gym import job_paths
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
-from nemo_gym.orchestration.executors.local_supervisor import MARKER, Assignment
+from nemo_gym.orchestration.executors.local_supervisor import (
+    MARKER,
+    Assignment,
+    claim,
+    end_unstarted,
+    waits_for,
+)
 from nemo_gym.orchestration.plan import JobPlan, Submission
 from nemo_runs import processes, supervise
 from nemo_runs.errors import RunsError
@@ -33,7 +39,8 @@ _STATES = {
 _OF_ONE_RUN = (
     MARKER,
     *("NEMO_GYM_STEP", "NEMO_GYM_JOB_ID", "NEMO_GYM_RESTART", "NEMO_GYM_SUPERVISOR", "NEMO_GYM_DRAIN_FILE"),
-    *("NEMO_GYM_CHAIN", "NEMO_GYM_BENCH_DIR", "NEMO_GYM_SERVICE_API_KEY", "NEMO_GYM_POLICY_API_KEY"),
+    *("NEMO_GYM_CHAIN", "NEMO_GYM_LINK", "NEMO_GYM_LOCAL_JOBS", "NEMO_GYM_BENCH_DIR"),
+    *("NEMO_GYM_SERVICE_API_KEY", "NEMO_GYM_POLICY_API_KEY"),
 )
 """Variables of a surrounding job that a job submitted from inside it must not inherit."""
 
@@ -42,7 +49,7 @@ class LocalExecutor:
     """Runs jobs on this machine. Job ids are ``local-<n>``, unique per user."""
 
     name: ClassVar[str] = "local"
-    supports_resumable: ClassVar[bool] = False
+    supports_resumable: ClassVar[bool] = True
     supports_containers: ClassVar[bool] = False
 
     def __init__(self, *, environ: Mapping[str, str] | None = None, grace: float = _GRACE) -> None:
@@ -167,7 +174,9 @@ def _observe(job: JobRef) -> Observation:
     started = _started(link)
     if alive is Liveness.ALIVE:
         state = JobState.QUEUED if started is None else JobState.RUNNING
-        return Observation(state, "waiting for its turn" if started is None else "", started_at=started)
+        before = waits_for(link)
+        waiting = f"waiting for the end of {before}" if before else "waiting for its turn"
+        return Observation(state, waiting if started is None else "", started_at=started)
     if alive is Liveness.DEAD:
         what = "before the job had started" if started is None else "and the job ended itself"
         reason = f"its supervisor was killed, or the machine was restarted, {what}"
@@ -226,8 +235,12 @@ def _cancel(job: JobRef) -> bool:
             return True
     except (OSError, RunsError):
         return False
+    if waits_for(link) and claim(link):
+        end_unstarted(link, "cancelled before it had started")
+        return True
     alive = processes.liveness(supervisor)
     if alive is Liveness.ALIVE:
+        link.cancel.touch()
         _terminate(supervisor)
     elif alive is Liveness.DEAD:
         run = f"{job.job_dir.parent.name}/{job.job_dir.name}/{job.job_id}.0"

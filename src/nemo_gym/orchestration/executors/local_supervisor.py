@@ -1,8 +1,9 @@
-"""The detached process that keeps one job of the `local` executor: its turn, its walltime, its end.
+"""The detached process that keeps one job of the `local` executor: its turn, its walltime, its successors.
 
 Started by `nemo_gym.orchestration.executors.local` as ``python -m`` in its own session. It says ``ready`` on
 its standard output once the job is queued, waits for the job's turn, runs ``job.sh`` and writes ``exit.json``
-last. The job script watches it, and ends by itself when it is gone.
+last. The job script watches it, and ends by itself when it is gone. When a job that has queued a successor ends
+otherwise than COMPLETED, the same supervisor keeps the successor, in the same turn.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nemo_gym import events
+from nemo_gym import events, job_paths
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.executors.local_slots import Turn
 from nemo_runs import processes, supervise
-from nemo_runs.files import replace_file
+from nemo_runs.files import create_file, replace_file
 from nemo_runs.journal import Journal
 
 _LOOK = 0.2
@@ -49,10 +50,9 @@ class Assignment:
         """The id under which the job is recorded."""
         return f"local-{self.number}"
 
-    @property
-    def run(self) -> str:
-        """The value of `MARKER` in everything that belongs to this run of the job."""
-        return f"{self.gym_job_id}/{self.benchmark}/{self.job_id}.0"
+    def run_of(self, job_id: str) -> str:
+        """The value of `MARKER` in everything that belongs to one job of this chain."""
+        return f"{self.gym_job_id}/{self.benchmark}/{job_id}.0"
 
 
 def drain_lead(walltime: int | None) -> float:
@@ -83,37 +83,87 @@ def main() -> int:
     while not cancelled and not turn.take():
         time.sleep(_LOOK)
     if cancelled:
-        _cancelled_in_the_queue(link)
+        end_unstarted(link, "cancelled before it had started")
     else:
-        _run(assignment, paths, link, cancelled)
+        _run_chain(assignment, paths, cancelled)
     turn.leave()
     return 0
 
 
-def _cancelled_in_the_queue(link: LinkPaths) -> None:
+def end_unstarted(link: LinkPaths, reason: str) -> None:
+    """Write the end of a job that never ran."""
     now = time.time()
-    end = supervise.Exit("CANCELLED", 0, 0, now, now, "cancelled before it had started")
+    end = supervise.Exit("CANCELLED", 0, 0, now, now, reason)
     replace_file(link.exit, json.dumps(asdict(end)).encode() + b"\n")
 
 
-def _run(assignment: Assignment, paths: JobPaths, link: LinkPaths, cancelled: list[int]) -> None:
-    me = processes.identify()
+def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int]) -> None:
+    """Run the job and, one after the other, the successors that are queued when one has not COMPLETED."""
+    job_id, before = assignment.job_id, ""
+    while job_id:
+        ended = _run(assignment, job_id, before, paths, cancelled)
+        job_id, before = _successor(paths, job_id, ended, cancelled), job_id
+
+
+def _successor(paths: JobPaths, job_id: str, ended: supervise.Exit, cancelled: list[int]) -> str:
+    """The id of the job that starts now, or an empty text; one that does not start has its end written."""
+    link = paths.link(job_id)
+    try:
+        following = link.next.read_text(encoding="ascii").strip()
+        claimed = bool(following) and claim(paths.link(following))
+    except FileNotFoundError:
+        return ""
+    if not claimed:
+        return ""
+    if ended.state == "COMPLETED":
+        end_unstarted(paths.link(following), f"{job_id} was completed, so nothing was left to do")
+        return ""
+    if ended.state == "CANCELLED" or cancelled or link.cancel.exists():
+        end_unstarted(paths.link(following), f"{job_id} was cancelled")
+        return ""
+    return following
+
+
+def waits_for(link: LinkPaths) -> str:
+    """The job that a successor waits for, under the same supervisor; empty when this job waits for none."""
+    try:
+        before = link.predecessor.read_text(encoding="ascii").strip()
+    except FileNotFoundError:
+        return ""
+    return "" if link.taken.exists() else before
+
+
+def claim(link: LinkPaths) -> bool:
+    """Decide about a waiting successor: true for exactly one of those who want to start it or take it back."""
+    try:
+        create_file(link.taken, f"{os.getpid()}\n".encode())
+    except FileExistsError:
+        return False
+    return True
+
+
+def _run(
+    assignment: Assignment, job_id: str, before: str, paths: JobPaths, cancelled: list[int]
+) -> supervise.Exit:
+    """Run one job to its end; ``before`` is the id of the one that it follows, if there is one."""
+    me, link = processes.identify(), paths.link(job_id)
     env = dict(os.environ) | {
-        "NEMO_GYM_JOB_ID": assignment.job_id,
+        "NEMO_GYM_JOB_ID": job_id,
         "NEMO_GYM_RESTART": "0",
         "NEMO_GYM_SUPERVISOR": f"{me.pid}:{me.start_time}",
+        "NEMO_GYM_LOCAL_JOBS": str(job_paths.local_jobs()),
     }
     walltime = assignment.walltime
-    supervise.supervise(
-        ["bash", str(paths.script)],
+    return supervise.supervise(
+        ["bash", str(paths.script), *([before] if before else [])],
         cwd=paths.job_dir,
         env=env,
-        output=paths.output(assignment.job_id),
+        output=paths.output(job_id),
         exit_file=link.exit,
         identity_file=link.supervisor,
         drain_file=link.drain,
         limits=supervise.Limits(walltime, drain_lead(walltime), assignment.grace),
-        marker=(MARKER, assignment.run),
+        marker=(MARKER, assignment.run_of(job_id)),
         # a cancellation in the moment before the signals were the supervision's own
         on_start=lambda: os.kill(os.getpid(), signal.SIGTERM) if cancelled else None,
         adopted=True,
