@@ -89,18 +89,23 @@ def _say(sentence: str) -> None:
 
 
 def _desk(resolved: ResolvedConfig) -> Desk:
+    from nemo_gym.orchestration.destination import destination_of
     from nemo_gym.orchestration.executors.registry import executor_for
     from nemo_gym.orchestration.provenance import provenance
-    from nemo_gym.orchestration.staging import stage
     from nemo_gym.orchestration.submit import Desk
+    from nemo_slurm.ssh import host_of
 
+    compute = resolved.config.machine
+    host = host_of(getattr(compute, "hostname", None))
+    destination = destination_of(host)
     return Desk(
-        executor=executor_for(resolved.config.machine.type),
-        stage=stage,
+        executor=executor_for(compute.type, host),
+        stage=destination.stage,
         provenance=provenance,
         environ=os.environ,
         cwd=Path.cwd(),
         say=_say,
+        destination=destination,
     )
 
 

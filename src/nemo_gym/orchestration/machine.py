@@ -27,6 +27,11 @@ def check(config: SubmitConfig, environ: Mapping[str, str]) -> None:
             source = mount.partition(":")[0]
             if not Path(source).exists():
                 raise ConfigError(f"{path}.mounts: there is no {source} on this machine.")
+    check_token(config, environ)
+
+
+def check_token(config: SubmitConfig, environ: Mapping[str, str]) -> None:
+    """Raise `ConfigError` when the telemetry token is asked for and not there."""
     otel = config.otel
     if otel is not None and otel.enabled and not environ.get(otel.token_env):
         raise ConfigError(

@@ -121,6 +121,8 @@ class JobPlan:
     otel: OtelPlan | None = None
     config_files: list[Path] = field(default_factory=list)
     """Configuration files that were found for this benchmark; copied into the job's folder."""
+    inputs: dict[Path, Path] = field(default_factory=dict)
+    """Files of this machine that the job needs -> where in its folder they belong; for another machine."""
     container: Container | None = None
     """In which driver and preparation run."""
     slurm: SlurmPlan | None = None

@@ -114,6 +114,7 @@ def _job(
         budget=_budget(config.driver.benchmarks[benchmark].chain, benchmark),
         otel=_otel(config, benchmark, paths.job_dir, services, around.user),
         config_files=list(run.files),
+        inputs=dict(run.inputs),
         container=_container(config.driver.container, [str(paths.job_dir), *config.driver.mounts]),
         slurm=_slurm(config, benchmark, paths.job_dir),
     )

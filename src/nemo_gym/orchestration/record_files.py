@@ -17,6 +17,7 @@ from nemo_gym.errors import DataError, GymError, SubmitError
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_runs.errors import RunsError
 from nemo_runs.files import create_file
+from nemo_slurm.errors import SlurmError
 
 SHARED = 0o644
 """Mode of everything that is safe to share; secrets are never in these files."""
@@ -25,8 +26,20 @@ Say = Callable[[str], None]
 """Takes one sentence for stderr."""
 
 
-def write_records(record: SubmissionRecord, resolved_config: str, *, say: Say) -> None:
-    """Write all three locations; `SubmitError` names every queued job when the run directory fails."""
+Write = Callable[[Path, bytes, int], None]
+"""Writes a file of a run directory: path, content, mode."""
+
+
+def create(path: Path, data: bytes, mode: int) -> None:
+    """Write a file of this machine."""
+    create_file(path, data, mode=mode)
+
+
+def write_records(record: SubmissionRecord, resolved_config: str, *, say: Say, write: Write = create) -> None:
+    """Write all three locations; `SubmitError` names every queued job when the run directory fails.
+
+    ``write`` reaches the run directory, which may be on another machine; the local index never is.
+    """
     _write_index(record, say)
     paths = job_paths.RunPaths(Path(record.run_dir))
     failures = [
@@ -35,16 +48,16 @@ def write_records(record: SubmissionRecord, resolved_config: str, *, say: Say) -
             (paths.resolved_config, resolved_config.encode()),
             (paths.record, record.dumps()),
         )
-        if (failure := _write(path, data)) is not None
+        if (failure := _write(write, path, data)) is not None
     ]
     if failures:
         raise SubmitError(_not_recorded(record, failures))
 
 
-def _write(path: Path, data: bytes) -> str | None:
+def _write(write: Write, path: Path, data: bytes) -> str | None:
     try:
-        create_file(path, data, mode=SHARED)
-    except (OSError, RunsError) as error:
+        write(path, data, SHARED)
+    except (OSError, RunsError, SlurmError) as error:
         return f"{path} ({getattr(error, 'strerror', None) or error})"
     return None
 

@@ -27,6 +27,8 @@ class BenchmarkRun:
     """Overrides for ``gym eval prepare``, over ``run`` where there is one; ``None``: not asked for."""
     files: list[Path] = field(default_factory=list)
     """Every configuration file that was read."""
+    inputs: dict[Path, Path] = field(default_factory=dict)
+    """Files of this machine that the job needs there -> where, on the machine of the job."""
 
 
 def load_runs(resolved: ResolvedConfig, *, cwd: Path, model_name: str | None) -> dict[str, BenchmarkRun]:

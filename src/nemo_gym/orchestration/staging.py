@@ -64,6 +64,11 @@ def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
     for source, name in _config_copies(plan.config_files):
         shutil.copyfile(source, paths.config / name)
         (paths.config / name).chmod(_READABLE)
+    for source, target in plan.inputs.items():
+        copy = paths.job_dir / target.relative_to(plan.job_dir)
+        copy.parent.mkdir(exist_ok=True)
+        shutil.copyfile(source, copy)
+        copy.chmod(_READABLE)
     if plan.run is not None:
         files.create_file(paths.run_config, resolve.to_yaml(plan.run).encode(), mode=_READABLE)
     if plan.otel is not None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from nemo_gym.errors import BusyError
 from nemo_gym.orchestration import machine, record_files, rules, twins
+from nemo_gym.orchestration.destination import Destination, ThisMachine
 from nemo_gym.orchestration.executors.base import Executor, Queued
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.plan import Submission
@@ -52,6 +53,8 @@ class Desk:
     environ: Mapping[str, str]
     cwd: Path
     say: record_files.Say
+    destination: Destination = field(default_factory=ThisMachine)
+    """The machine that holds the run directories."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(3)
 
@@ -65,9 +68,12 @@ def plan(order: Order, desk: Desk) -> Submission:
     policy = config.driver.policy_model
     model_name = served_name(config.services[policy]) if policy is not None else None
     runs = load_runs(order.resolved, cwd=desk.cwd, model_name=model_name)
-    machine.check(config, desk.environ)
-    around = Surroundings(gym=machine.gym_program(config), user=machine.username(), environ=desk.environ)
-    return plan_submission(config, runs, fresh_id(desk), around)
+    desk.destination.check(config, desk.environ)
+    gym = desk.destination.gym_program(config)
+    around = Surroundings(gym=gym, user=machine.username(), environ=desk.environ)
+    gym_job_id = fresh_id(desk)
+    there = desk.destination.localized(runs, Path(config.job.output_path) / gym_job_id)
+    return plan_submission(config, there, gym_job_id, around)
 
 
 def submit(order: Order, desk: Desk) -> SubmissionRecord:
@@ -84,7 +90,9 @@ def submit(order: Order, desk: Desk) -> SubmissionRecord:
         with _uninterrupted():
             queued = desk.executor.submit(submission)
             record = _record(order, desk, submission, queued)
-            record_files.write_records(record, order.resolved.to_yaml(), say=desk.say)
+            record_files.write_records(
+                record, order.resolved.to_yaml(), say=desk.say, write=desk.destination.write
+            )
     return record
 
 
@@ -124,6 +132,7 @@ def _record(order: Order, desk: Desk, submission: Submission, queued: Sequence[Q
         cluster=submission.cluster,
         executor=desk.executor.name,
         submitted_by=machine.username(),
+        hostname=desk.destination.hostname,
         benchmarks=tuple(
             _entry(job.benchmark, job.job_dir, answers.get(job.benchmark), _hidden(submission, desk.environ))
             for job in submission.jobs

@@ -134,7 +134,7 @@ class SlurmExecutor:
                 event = {"at": event["at"], "event": "submit_failed", "error": answer.error}
             elif answer.job_id in self._names:
                 event["cluster"] = self._names[answer.job_id]
-            text = shlex.quote(json.dumps(event, ensure_ascii=False))
+            text = shlex.quote(json.dumps(event, separators=(",", ":")))
             journal = shlex.quote(str(JobPaths(plan.job_dir).events))
             lines.append(f"[ ! -d {shlex.quote(str(plan.job_dir))} ] || printf '%s\\n' {text} >>{journal}")
         try:
