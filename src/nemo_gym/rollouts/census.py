@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.rows import CHECKSUM, check_line, decode_row, read_blocks
+from nemo_gym.rollouts.rows import CHECKSUM, check_line, decode_row, read_blocks, reward_of
 
 TERMINAL: Final = 255
 """Counted attempts of a rollout that is never tried again; fewer are a plain count."""
@@ -32,6 +32,8 @@ class Census:
     failed: bytearray = field(init=False)
     """1 where any attempt failed, counted or not."""
     recorded: int = 0
+    reward_sum: float = 0.0
+    """Of the recorded results."""
 
     def __post_init__(self) -> None:
         size = self.num_tasks * self.num_repeats
@@ -45,6 +47,7 @@ class Census:
         if results:
             self.done[:] = bytes(size)
             self.recorded = 0
+            self.reward_sum = 0.0
         else:
             self.attempts[:] = bytes(size)
             self.failed[:] = bytes(size)
@@ -135,6 +138,7 @@ def take_results(census: Census, tally: Tally) -> Callable[[bytes], bool]:
             return False
         done[index] = 1
         census.recorded += 1
+        census.reward_sum += reward_of(line)
         tally.kept += 1
         return True
 

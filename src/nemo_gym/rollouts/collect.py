@@ -248,13 +248,12 @@ class Collector:
             return self._drain.at_once
         return self._monotonic() - self._stop_seen >= self._bounds.drain_margin
 
-    def snapshot(self, expected: int, recorded_before: int) -> Snapshot:
+    def snapshot(self, expected: int, recorded_before: int, reward_before: float = 0.0) -> Snapshot:
         """The tally as progress shows it."""
         tally = self.tally
         state = "running" if self._drain.reason is None else "draining"
-        return Snapshot(
-            expected, recorded_before + tally.new, tally.new, tally.failed, tally.reward_sum, state
-        )
+        done = recorded_before + tally.new
+        return Snapshot(expected, done, tally.new, tally.failed, tally.reward_sum, state, reward_before)
 
 
 def result_fields(

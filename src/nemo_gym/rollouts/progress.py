@@ -5,7 +5,8 @@ Nothing here runs once a rollout: the collector's tick calls `ProgressReport.tic
 ``progress.json`` holds ``schema_version``, ``state`` (``running``, ``draining``, or how the run ended: see
 `nemo_gym.rollouts.ends.End.state`), ``expected``, ``done`` (results, those of earlier runs included),
 ``new``, ``failed`` (failed attempts of this run), ``mean_reward`` (of this run's results), ``rollouts_per_s``
-(over the last half minute), ``eta_s``, ``updated_at`` (UTC seconds) and ``pid``.
+(over the last half minute), ``eta_s``, ``updated_at`` (UTC seconds), ``pid`` and ``mean_reward_all`` (of all
+results, those of earlier runs included).
 """
 
 from __future__ import annotations
@@ -43,11 +44,18 @@ class Snapshot:
     failed: int
     reward_sum: float
     state: str = "running"
+    reward_before: float = 0.0
+    """Sum of the rewards of the results of earlier runs."""
 
     @property
     def mean_reward(self) -> float | None:
         """Over this run's results; ``None`` before the first."""
         return self.reward_sum / self.new if self.new else None
+
+    @property
+    def mean_reward_all(self) -> float | None:
+        """Over all results, those of earlier runs included; ``None`` before the first."""
+        return (self.reward_before + self.reward_sum) / self.done if self.done else None
 
     @property
     def percent(self) -> float:
@@ -131,6 +139,7 @@ class ProgressReport:
                 "eta_s": None if eta is None else round(eta, 1),
                 "updated_at": round(self._now_utc(), 3),
                 "pid": os.getpid(),
+                "mean_reward_all": snapshot.mean_reward_all,
             }
         )
         fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}")

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
@@ -172,6 +172,7 @@ class Run:
 
     async def _collect_into(self, store: Store, prepared: Prepared, policy: HttpPolicy) -> Collected:
         config, resumed, started = self._config, store.recorded, self._clock.monotonic()
+        before = store.reward_before
         if not store.opened.fresh:
             self._talk.say(
                 f"resuming: {resumed:,} of {store.expected:,} rollouts have a result, "
@@ -191,7 +192,7 @@ class Run:
             drain=self._drain,
             bounds=Bounds(config.num_samples_in_parallel, config.drain_margin_s, config.dispatch_budget_s),
             own_service=config.policy_service_name is not None,
-            on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed)),
+            on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed, before)),
             say=self._talk.say,
             monotonic=self._clock.monotonic,
             now=self._clock.now,
@@ -204,7 +205,7 @@ class Run:
             state = self._end(counts).state
         finally:
             gc.unfreeze()
-            report.finish(_with_state(collector.snapshot(store.expected, resumed), state))
+            report.finish(_with_state(collector.snapshot(store.expected, resumed, before), state))
             self._talk.end_progress()
             if retries := self._retries.sentence():
                 self._talk.say(retries)
@@ -236,9 +237,7 @@ class Run:
 
 
 def _with_state(snapshot: Snapshot, state: str) -> Snapshot:
-    return Snapshot(
-        snapshot.expected, snapshot.done, snapshot.new, snapshot.failed, snapshot.reward_sum, state
-    )
+    return replace(snapshot, state=state)
 
 
 def _said_complete(prepared: Prepared) -> bool:

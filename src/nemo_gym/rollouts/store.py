@@ -70,6 +70,8 @@ class Store:
         """Failed attempts recorded by this process, counted or not."""
         self.exhausted = opening.census.exhausted(max_attempts)
         """Rollouts without a result that may not be tried again."""
+        self.reward_before = opening.census.reward_sum
+        """Sum of the rewards that earlier runs recorded."""
         self._census: Census = opening.census
         self._claim = opening.claim
         self._max_attempts = max_attempts

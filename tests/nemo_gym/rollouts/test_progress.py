@@ -36,7 +36,7 @@ def test_progress_json_holds_what_later_tools_read(tmp_path):
     report = ProgressReport(tmp_path / "progress.json", Silent(), now_utc=lambda: 1.7e9, monotonic=clock)
     report.tick(snapshot(100, new=0))
     clock.now = 10.0
-    report.tick(snapshot(150, new=50, failed=2))
+    report.tick(snapshot(150, new=50, failed=2, reward_before=20.0))
     assert json.loads((tmp_path / "progress.json").read_bytes()) == {
         "schema_version": 1,
         "state": "running",
@@ -49,6 +49,7 @@ def test_progress_json_holds_what_later_tools_read(tmp_path):
         "eta_s": 170.0,
         "updated_at": 1.7e9,
         "pid": os.getpid(),
+        "mean_reward_all": 0.3,
     }
     assert [path.name for path in tmp_path.iterdir()] == ["progress.json"]
 
