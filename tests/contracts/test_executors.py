@@ -5,12 +5,18 @@ import shutil
 
 import pytest
 from tests.local_jobs import Workplace, until
+from tests.slurm.lab import slurm, slurm_lab  # noqa: F401 - fixtures
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration import staging
 from nemo_gym.orchestration.executors import registry
 from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState, Queued
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
+from nemo_gym.orchestration.executors.slurm import SlurmExecutor
+from nemo_gym.orchestration.plan import SlurmPlan
+from nemo_slurm import testing as slurm_testing
+from nemo_slurm.cluster import Cluster
+from nemo_slurm.hosts import LocalHost
 
 pytestmark = pytest.mark.e2e
 
@@ -18,7 +24,7 @@ pytestmark = pytest.mark.e2e
 class Local:
     """Jobs of the `local` executor; a job ends when a file says how."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, request=None):
         self.place = Workplace(folder)
         self.place.grace = 1.0
 
@@ -26,9 +32,13 @@ class Local:
         """Another one each time, as another program would have it."""
         return self.place.executor
 
+    wait = 'until [ -e end ]; do sleep 0.05; done; exit "$(cat end)"'
+
+    def plan(self, name):
+        return self.place.plan(name, run=None, command=self.wait)
+
     def submit(self, names, refused=()):
-        wait = 'until [ -e end ]; do sleep 0.05; done; exit "$(cat end)"'
-        submission = self.place.submission(*(self.place.plan(name, run=None, command=wait) for name in names))
+        submission = self.place.submission(*(self.plan(name) for name in names))
         staging.stage(submission)
         for plan in submission.jobs:
             if plan.benchmark in refused:
@@ -48,10 +58,52 @@ class Local:
         self.place.tidy()
 
 
+class Slurm(Local):
+    """Jobs of the `slurm` executor on the fake cluster's programs; time passes with each look."""
+
+    def __init__(self, folder, request):
+        super().__init__(folder)
+        self.request = request
+        self.bring_up(folder)
+
+    def bring_up(self, folder):
+        self.fake = slurm_testing.FakeCluster(folder / "cluster")
+        patch = self.request.getfixturevalue("monkeypatch")
+        patch.setenv("PATH", f"{self.fake.path}:{os.environ['PATH']}")
+
+    def executor(self) -> Executor:
+        self.fake.move(1)
+        self.fake.bash.step(grace=0.5)
+        return SlurmExecutor(Cluster(LocalHost()))
+
+    def plan(self, name):
+        options = ["--account=lab", "--time=00:05:00", "--no-requeue"]
+        cluster = SlurmPlan(options=options, runtime="none")
+        return self.place.plan(name, run=None, command=self.wait, slurm=cluster)
+
+    def close(self):
+        self.executor().cancel(self.place.jobs)
+        self.fake.bash.close()
+
+
+class RealSlurm(Slurm):
+    """The same on a real Slurm."""
+
+    def bring_up(self, folder):
+        real = self.request.getfixturevalue("slurm")
+        real.prefix = f"{self.place.gym_job_id}/"
+
+    def executor(self) -> Executor:
+        return SlurmExecutor(Cluster(LocalHost()))
+
+    def close(self):
+        self.executor().cancel(self.place.jobs)
+
+
 class Fake:
     """Jobs that only a test moves."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, request):
         self.place, self.cluster = Workplace(folder), FakeCluster(now=lambda: 5.0)
 
     def executor(self) -> Executor:
@@ -72,10 +124,10 @@ class Fake:
         pass
 
 
-@pytest.fixture(params=[Local, Fake])
+@pytest.fixture(params=[Local, Slurm, pytest.param(RealSlurm, marks=pytest.mark.slurm), Fake])
 def world(request, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    made = request.param(tmp_path)
+    made = request.param(tmp_path, request)
     yield made
     made.close()
 

@@ -96,9 +96,10 @@ def plan_bundle(host: Host, output_path: Path) -> Bundle:
         if version == ours and kind == platform.machine() and _number(libc) >= _number(_own_libc()):
             return Bundle(output_path / ".gym" / digest(python), python)
     there = "; ".join(f"{python} is {version} on {kind}, libc {libc}" for python, version, kind, libc in rows)
+    needs = f"Python {ours} on {platform.machine()} with libc {_own_libc()} or newer"
     raise ConfigError(
-        f"driver.gym: there is no gym on {host.label}, and this one cannot be brought: it needs Python "
-        f"{ours} on {platform.machine()} with libc {_own_libc()} or newer ({there or 'none was found'}); install "
+        f"driver.gym: there is no gym on {host.label}, and this one cannot be brought: it needs {needs} "
+        f"({there or 'no Python was found'}); install "
         "gym there and set driver.gym to its path."
     )
 

@@ -6,6 +6,7 @@ since such a line cannot be quoted (see `nemo_slurm.scripts`).
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from nemo_gym.errors import ConfigError
@@ -25,16 +26,15 @@ def sbatch_options(cluster: str, compute: SlurmCompute, benchmark: str, job_dir:
     where = f"compute.{cluster}"
     try:
         own = scripts.options(_of_the_job(benchmark, job_dir), where="the job's folder")
-        chosen = scripts.merged(
+        parts: list[tuple[str, dict[str, scripts.OptionValue]]] = [
             (where, {"account": compute.account, **_given({"time": compute.walltime})}),
-            (f"{where}.extra_args", compute.extra_args),
-            *(
-                part
-                for name, pool in compute.node_pools.items()
-                for part in _pool(f"{where}.node_pools.{name}", pool)
-            ),
+            (f"{where}.extra_args", dict(compute.extra_args)),
+            *_pools(f"{where}.node_pools", compute),
             (where, {"nodes": compute.nodes}),
-        )
+        ]
+        for path, values in parts:
+            scripts.options(values, where=path)
+        chosen = scripts.merged(*parts)
         given = scripts.options(_ordered(chosen), where=where)
         return [*own, *given, *scripts.options(_defaults(compute, chosen), where=where)]
     except UnusableValueError as error:
@@ -61,13 +61,15 @@ def _of_the_job(benchmark: str, job_dir: Path) -> dict[str, scripts.OptionValue]
     return {**values, "chdir": str(job_dir)}
 
 
-def _pool(where: str, pool: NodePool) -> list[tuple[str, dict[str, scripts.OptionValue]]]:
-    sizes: dict[str, scripts.OptionValue] = {
-        "partition": pool.partition,
-        "ntasks-per-node": pool.ntasks_per_node,
-        "gpus-per-node": pool.gpus_per_node or None,
-    }
-    return [(where, _given(sizes)), (f"{where}.extra_args", dict(pool.extra_args))]
+def _pools(where: str, compute: SlurmCompute) -> Iterator[tuple[str, dict[str, scripts.OptionValue]]]:
+    for name, pool in compute.node_pools.items():
+        sizes: dict[str, scripts.OptionValue] = {
+            "partition": pool.partition,
+            "ntasks-per-node": pool.ntasks_per_node,
+            "gpus-per-node": pool.gpus_per_node or None,
+        }
+        yield f"{where}.{name}", _given(sizes)
+        yield f"{where}.{name}.extra_args", dict(pool.extra_args)
 
 
 def _given(values: dict[str, scripts.OptionValue]) -> dict[str, scripts.OptionValue]:

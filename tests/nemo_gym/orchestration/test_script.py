@@ -1,4 +1,6 @@
+import dataclasses
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -7,8 +9,9 @@ import pytest
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration import script
 from nemo_gym.orchestration.otel import collector_config
-from nemo_gym.orchestration.plan import JobPlan, OtelPlan, ServicePlan
+from nemo_gym.orchestration.plan import Container, JobPlan, OtelPlan, ServicePlan, SlurmPlan
 from nemo_runs.secret_refs import Reference, SecretText
+from nemo_slurm import calls
 
 RECORDED = Path(__file__).parent / "recorded"
 WEIRD = "a  b's \"c\" $(touch pwned) `d` ${e} *;\n'; echo pwned #\\"
@@ -88,7 +91,26 @@ def full():
     )
 
 
+def cluster(runtime, **changes):
+    """A job of a cluster, everything in containers unless they are off."""
+    contained = runtime != "none"
+    job = full()
+    image = Container("registry.example/vllm:1", ("/models", "/data:/in:ro")) if contained else None
+    services = [dataclasses.replace(service, container=image) for service in job.services]
+    driver = Container("/images/gym.sqsh", (str(job.job_dir),)) if contained else None
+    slurm = SlurmPlan(
+        options=["--job-name=gym-arithmetic", "--account=physics", "--signal=B:USR1@120", "--no-requeue"],
+        runtime=runtime,
+        setup="module load cuda\nexport IT='s'",
+    )
+    values = {"services": services, "container": driver, "slurm": dataclasses.replace(slurm, **changes)}
+    return dataclasses.replace(job, **values)
+
+
 CASES = {
+    "slurm": (cluster("none", kill_on_invalid_dep=False, queue_from="login"), False),
+    "slurm_pyxis": (cluster("pyxis"), False),
+    "slurm_apptainer": (cluster("apptainer"), True),
     "external_endpoint": (plan(), False),
     "everything": (full(), False),
     "everything_redacted": (full(), True),
@@ -109,11 +131,21 @@ def test_a_whole_script_is_as_recorded(name):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_recorded_script_parses_and_is_clean_with_the_files_it_reads(name):
-    recorded = RECORDED / f"{name}.sh"
+def test_a_recorded_script_parses_and_is_clean_with_the_files_it_reads(name, tmp_path):
+    shutil.copytree(RECORDED / "shell", tmp_path / "shell", ignore=shutil.ignore_patterns(".*"))
+    shutil.copy(Path(calls.__file__).with_name("clean_environment.sh"), tmp_path / "shell")
+    recorded = shutil.copy(RECORDED / f"{name}.sh", tmp_path)
     subprocess.run(["bash", "-n", recorded], check=True)
     checked = subprocess.run(["shellcheck", "-x", recorded], capture_output=True, text=True, check=False)
     assert checked.stdout == ""
+
+
+def test_the_lines_of_slurm_come_first_and_values_are_no_part_of_them():
+    text = script.render_job(cluster("pyxis"), redacted=False)
+    lines = text.splitlines()
+    directives = [line for line in lines if line.startswith("#SBATCH")]
+    assert lines[1 : 1 + len(directives)] == directives
+    assert not any("hf'1" in line or "judge-key" in line for line in directives)
 
 
 def test_the_first_commands_are_the_traps():
