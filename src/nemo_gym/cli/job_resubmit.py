@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import click
 
@@ -42,6 +43,7 @@ def resubmit(
         record=record,
         benchmark=benchmark,
         by=username(),
+        environ=os.environ,
         reason=reason,
         max_retries=max_retries,
         max_walltime=max_walltime,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,12 +20,9 @@ def say(text: str) -> None:
 
 def one(name: str, benchmark: str | None = None) -> SubmissionRecord:
     """The submission of a name; raises `GymError` when there is none, or none with such a benchmark."""
-    from nemo_gym.job_paths import RunPaths
     from nemo_gym.orchestration import places, record_files
 
     record = record_files.find(name, say=say)
-    if RunPaths(Path(name)).record.is_file():
-        record = places.moved(record, Path(name).absolute())
     places.chosen(record, benchmark)
     return record
 

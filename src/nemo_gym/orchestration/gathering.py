@@ -77,9 +77,13 @@ def _of_site(
             seen |= {job: old for job in asked if (old := site.memory.of_job(job)) is not None}
         else:
             for job in asked:
-                if job.job_id in answers:
-                    seen[job] = Seen(answers[job.job_id], asked_at)
-                    site.memory.remember(job, answers[job.job_id], asked_at)
+                answer = answers.get(job.job_id)
+                if answer is None or answer.silent:
+                    silent = answer.reason if answer is not None else f"nothing was said of {job.job_id}"
+                    seen |= {job: old} if (old := site.memory.of_job(job)) is not None else {}
+                else:
+                    seen[job] = Seen(answer, asked_at)
+                    site.memory.remember(job, answer, asked_at)
             site.memory.save()
     return {
         key: dataclasses.replace(

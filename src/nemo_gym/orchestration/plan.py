@@ -118,6 +118,8 @@ class JobPlan:
     """Seconds, or ``None`` for no limit."""
     budget: Budget | None = None
     """What a chain of such jobs may use; ``None``: not resumable, one job."""
+    resubmission: int = 0
+    """The how-manieth time it is queued again in place."""
     otel: OtelPlan | None = None
     config_files: list[Path] = field(default_factory=list)
     """Configuration files that were found for this benchmark; copied into the job's folder."""

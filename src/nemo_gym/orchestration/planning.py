@@ -59,7 +59,9 @@ def plan_submission(
     )
 
 
-def plan_again(config: SubmitConfig, gym_job_id: str, benchmark: str, job_dir: Path) -> Submission:
+def plan_again(
+    config: SubmitConfig, gym_job_id: str, benchmark: str, job_dir: Path, *, resubmission: int, user: str
+) -> Submission:
     """Plan one job of a submission anew whose folder is written already: what queueing it takes, no more."""
     walltime = config.machine.walltime
     job = JobPlan(
@@ -75,6 +77,8 @@ def plan_again(config: SubmitConfig, gym_job_id: str, benchmark: str, job_dir: P
         gym=Path(config.driver.gym or "gym"),
         walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
         budget=_budget(config.driver.benchmarks[benchmark].chain, benchmark),
+        resubmission=resubmission,
+        otel=_otel(config, benchmark, job_dir, [], user),
         slurm=_slurm(config, benchmark, job_dir),
     )
     return Submission(

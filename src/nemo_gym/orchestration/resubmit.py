@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym.clock import Clock, SystemClock, utc_text
-from nemo_gym.errors import GymError, RefusedError, UsageError
+from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
 from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths, ResubmissionPaths, RunPaths
 from nemo_gym.orchestration import cancel
@@ -39,6 +40,8 @@ class Wish:
     record: SubmissionRecord
     benchmark: str
     by: str
+    environ: Mapping[str, str]
+    """Holds the telemetry token where the run has telemetry; jobs of this machine inherit all of it."""
     reason: str = ""
     max_retries: int | None = None
     """More retries than before, over the whole life of the benchmark."""
@@ -87,6 +90,8 @@ def resubmit(wish: Wish, sites: Groups, *, clock: Clock | None = None) -> Resubm
     Raises `RefusedError` while anything of it is alive or may be, when it has succeeded, and when its
     walltime is used up and not raised; `UsageError` for a budget that is not raised or has no reason.
     """
+    from nemo_gym.orchestration.planning import plan_again
+
     clock = clock or SystemClock()
     if wish.raises and not wish.reason.strip():
         raise UsageError("--reason TEXT: raising a budget needs a reason; it is recorded with the run.")
@@ -95,6 +100,7 @@ def resubmit(wish: Wish, sites: Groups, *, clock: Clock | None = None) -> Resubm
     site = next(site for site, _ in sites.groups([wish.record]))
     _refuse(known)
     config = _config(site, wish.record)
+    _check_token(config, wish.environ)
     walltime = _checked_budget(wish, known, _budget(config, wish, known))
     number = len(known.resubmissions) + 1
     paths = JobPaths(known.job_dir).resubmission(number)
@@ -102,9 +108,10 @@ def resubmit(wish: Wish, sites: Groups, *, clock: Clock | None = None) -> Resubm
         raise RefusedError(f"{wish.benchmark} of {known.gym_job_id} is being resubmitted at this moment.")
     _note(site, wish, paths, walltime, utc_text(clock.now()))
     site.files.remove(JobPaths(known.job_dir).cancelled)
-    from nemo_gym.orchestration.planning import plan_again
-
-    answer = site.executor.submit(plan_again(config, known.gym_job_id, known.benchmark, known.job_dir))[0]
+    plan = plan_again(
+        config, known.gym_job_id, known.benchmark, known.job_dir, resubmission=number, user=wish.by
+    )
+    answer = site.executor.submit(plan)[0]
     return _recorded(site, wish, known, paths, answer, utc_text(clock.now()))
 
 
@@ -146,6 +153,15 @@ def _config(site: Site, record: SubmissionRecord) -> SubmitConfig:
         copy = Path(folder, path.name)
         copy.write_bytes(text)
         return resolve(copy, cwd=Path(folder)).config
+
+
+def _check_token(config: SubmitConfig, environ: Mapping[str, str]) -> None:
+    otel = config.otel
+    if otel is not None and otel.enabled and not environ.get(otel.token_env):
+        raise ConfigError(
+            f"otel.token_env: the variable {otel.token_env} is not set or empty; the token is in no file, so "
+            "export it here as for the submission."
+        )
 
 
 def _budget(config: SubmitConfig, wish: Wish, known: Evidence) -> _Budget | None:

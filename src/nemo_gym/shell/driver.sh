@@ -35,6 +35,8 @@ gym_become_run() {
   if [[ -n $GYM_POLICY ]]; then
     _policy=("+policy_base_url=\"$NEMO_GYM_POLICY_BASE_URL\"" "${GYM_POLICY_ARGS[@]}")
   fi
+  # Queued again in place: what is recorded is the beginning, not in the way.
+  [[ ! -e $GYM_JOB_DIR/resubmits ]] || _policy+=(++resume_from_cache=true)
   # Ignored until the program handles it: an early signal must not kill an interpreter that is still importing.
   trap '' USR1
   gym_run_step driver "$GYM_PROGRAM" eval run --config "$GYM_JOB_DIR/run.yaml" "${_policy[@]}"

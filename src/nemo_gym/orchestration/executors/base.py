@@ -57,7 +57,9 @@ class Observation:
     """UTC seconds since the epoch, as is `ended_at`."""
     ended_at: float | None = None
     word: str = ""
-    """The scheduler's own word for how the job ended (``TIMEOUT``, ``PREEMPTED``), as ``states.tsv`` has it."""
+    """The scheduler's own word for how the job ended (``TIMEOUT``), as ``states.tsv`` has it."""
+    silent: bool = False
+    """Nobody answered, so nothing was learnt; else "unknown" means that nobody knows such a job."""
 
 
 @dataclass(frozen=True, slots=True)

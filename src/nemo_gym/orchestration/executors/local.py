@@ -180,7 +180,7 @@ def _observe(job: JobRef) -> Observation:
     if alive is Liveness.DEAD:
         what = "before the job had started" if started is None else "and the job ended itself"
         reason = f"its supervisor was killed, or the machine was restarted, {what}"
-        return Observation(JobState.FAILED, reason, started_at=started)
+        return Observation(JobState.FAILED, reason, started_at=started, word="NODE_FAIL")
     if supervisor is None:
         return Observation(JobState.UNKNOWN, f"there is no trace of {job.job_id} in {job.job_dir}")
     reason = f"its supervisor runs on {supervisor.host}, or in a container, and cannot be seen from here"
@@ -199,7 +199,7 @@ def _ended(ended: supervise.Exit, link: LinkPaths) -> Observation:
         reason = _last_word(link) or reason
     elif ended.state == "COMPLETED":
         reason = ""
-    return Observation(state, reason, ended.exit_status, _started(link), ended.ended_at)
+    return Observation(state, reason, ended.exit_status, _started(link), ended.ended_at, word=ended.state)
 
 
 def _last_word(link: LinkPaths) -> str:

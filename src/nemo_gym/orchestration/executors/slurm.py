@@ -60,14 +60,14 @@ class SlurmExecutor:
         try:
             look = self._cluster.observe(list(named.values())) if named else None
         except SlurmError as error:
-            return {job.job_id: Observation(JobState.UNKNOWN, str(error)) for job in jobs}
+            return {job.job_id: Observation(JobState.UNKNOWN, str(error), silent=True) for job in jobs}
         found = {}
         for job in jobs:
             number = named.get(job.job_id)
             if number is None or look is None:
                 found[job.job_id] = Observation(JobState.UNKNOWN, f"{job.job_id} is no number of a Slurm job")
             else:
-                found[job.job_id] = observation(look[number], silent=look.controller or look.accounting)
+                found[job.job_id] = observation(look[number], silent=look.controller, unknown=look.accounting)
         return found
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
@@ -148,22 +148,24 @@ class SlurmExecutor:
 
 def token(plan: JobPlan, link: int) -> str:
     """The comment by which a job of a chain is found; links are counted from 1."""
-    return f"{plan.gym_job_id}/{plan.benchmark}/{link}"
+    again = f"again-{plan.resubmission}-" if plan.resubmission else ""
+    return f"{plan.gym_job_id}/{plan.benchmark}/{again}{link}"
 
 
-def observation(seen: Seen, *, silent: str | None) -> Observation:
+def observation(seen: Seen, *, silent: str | None = None, unknown: str | None = None) -> Observation:
     """What one look says of a job, in the words that all executors use; pure.
 
-    ``silent`` is why controller or accounting did not answer, for a job of which nothing is known.
+    ``silent`` and ``unknown`` are why the controller and accounting did not answer, for a job that nobody
+    knows.
     """
     state = seen.state
     if state is None:
-        reason = silent or "neither the controller nor accounting knows this job (yet)"
-        return Observation(JobState.UNKNOWN, reason)
-    times = {"started_at": seen.started_at, "ended_at": seen.ended_at}
+        reason = silent or unknown or "neither the controller nor accounting knows this job (yet)"
+        return Observation(JobState.UNKNOWN, reason, silent=silent is not None)
     if seen.settled:
         ended, status = _ended(seen, state)
-        return Observation(ended, _reason(state, status), status, word=state.name, **times)
+        reason, word = _reason(state, status), state.name
+        return Observation(ended, reason, status, seen.started_at, seen.ended_at, word)
     if has_ended(state):
         return Observation(
             JobState.QUEUED, f"{state.name}: {state.reason}; it may be put back into the queue"
