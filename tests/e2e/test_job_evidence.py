@@ -156,3 +156,42 @@ def test_a_bill_wants_an_id_or_a_label(finished: Home):
     finished.gym("job", "bill", status=2)
     finished.gym("job", "bill", "latest", "--label", "a=b", status=2)
     assert json.loads(finished.gym("job", "bill", "--label", "a=b", "--json"))["benchmarks"] == []
+
+
+def test_a_fetched_copy_is_whole_and_answers_like_the_run(finished: Home, tmp_path: Path):
+    copy = tmp_path / "copy"
+    done = json.loads(finished.gym("job", "fetch", finished.id, "--to", str(copy), "--json"))
+    assert (done["schema_version"], done["folder"], done["changing"]) == (1, str(copy), [])
+    assert sorted(done["new"]) == sorted(
+        path.relative_to(copy).as_posix()
+        for path in copy.rglob("*")
+        if path.is_file() and path.name != ".gym_fetched.json"
+    )
+    assert not list(copy.rglob("*.sh"))
+    assert not [path for path in copy.rglob("*") if path.is_file() and CANARY in path.read_text()]
+    assert (copy / "sums" / "artifacts" / "rollouts.jsonl").read_bytes() == finished.rows.read_bytes()
+    assert "0 copied now" in finished.gym("job", "fetch", finished.id, "--to", str(copy))
+    assert json.loads(finished.gym("job", "verify", str(copy), "--json"))["valid"]
+    bills = [json.loads(finished.gym("job", "bill", of, "--json")) for of in (finished.id, str(copy))]
+    assert bills[0] == bills[1]
+    (score,) = json.loads(finished.gym("job", "results", str(copy), "--json"))
+    assert (score["status"], score["job_dir"]) == ("complete", str(copy / "sums"))
+
+
+def test_the_index_and_a_lost_record_come_back_from_run_directories(home: Home, tmp_path):
+    home.environ = {**home.environ, "XDG_CACHE_HOME": str(tmp_path / "empty")}
+    (tmp_path / "gym-job-20200101T000000Z-00000a").mkdir()
+    newer = tmp_path / "gym-job-20200101T000000Z-00000b"
+    newer.mkdir()
+    (newer / "gym-job.json").write_text('{"schema_version": 7}')
+    (home.run_dir / "gym-job.json").unlink()
+    home.gym("job", "verify", home.id, status=1)
+    done = home.call("job", "rebuild", "--output-path", str(tmp_path), "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == found["schema_version"] == 1
+    assert [(each["gym_job_id"], each["what"]) for each in found["adopted"]] == [(home.id, "made")]
+    assert [Path(each["run_dir"]).name[-1] for each in found["refused"]] == ["a", "b"]
+    assert done.stderr.count("passed over: ") == 2
+    assert json.loads(home.gym("job", "verify", home.id, "--json"))["valid"]
+    assert home.gym("job", "adopt", str(home.run_dir)).split()[:2] == [home.id, "known"]
+    home.gym("job", "adopt", str(newer), status=1)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command(short_help="What allocated time went into.")
-@click.argument("name", metavar="ID", required=False)
+@click.argument("name", metavar="[ID]", required=False)
 @labels_option("All submissions with this label; can be repeated.")
 @json_option
 def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:

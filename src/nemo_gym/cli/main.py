@@ -21,7 +21,16 @@ _EVAL = {
 }
 _JOB = {
     "list": ("nemo_gym.cli.job_list:list_jobs", "Your submissions from this machine, newest first."),
+    "status": ("nemo_gym.cli.job_status:status", "What every benchmark is doing, and why."),
+    "watch": ("nemo_gym.cli.job_watch:watch", "Follow the status until all have ended."),
+    "info": ("nemo_gym.cli.job_info:info", "Directories, jobs, decisions and logs of a submission."),
+    "logs": ("nemo_gym.cli.job_logs:logs", "A log over all jobs of a benchmark; -f follows it."),
+    "cancel": ("nemo_gym.cli.job_cancel:cancel", "End a benchmark, or all of a submission, for good."),
+    "resubmit": ("nemo_gym.cli.job_resubmit:resubmit", "Queue a benchmark again in place."),
     "results": ("nemo_gym.cli.job_results:results", "Scores of submissions, one row a benchmark."),
+    "adopt": ("nemo_gym.cli.job_adopt:adopt", "Know a run directory again."),
+    "rebuild": ("nemo_gym.cli.job_rebuild:rebuild", "Make the index again from run directories."),
+    "fetch": ("nemo_gym.cli.job_fetch:fetch", "Copy results and records to this machine."),
     "bill": ("nemo_gym.cli.job_bill:bill", "What allocated time went into."),
     "verify": ("nemo_gym.cli.job_verify:verify", "Certify that results are whole."),
 }
@@ -53,7 +62,7 @@ def gym(ctx: click.Context, verbose: bool, as_json: bool) -> None:
 gym.add_command(
     LazyGroup("eval", lazy=_EVAL, help="Prepare, run, submit, grade again and compare evaluations.")
 )
-gym.add_command(LazyGroup("job", lazy=_JOB, help="Find submissions and their results."))
+gym.add_command(LazyGroup("job", lazy=_JOB, help="Operate submissions: status, logs, cancel, results."))
 gym.add_command(LazyGroup("list", lazy=_LIST, help="List what is there."))
 gym.add_command(LazyGroup("step", lazy=_STEP, hidden=True, help="Steps that job scripts run."))
 
@@ -88,10 +97,11 @@ def _say_error(error: Exception) -> int:
 
         traceback.print_exception(error)
     from nemo_runs.errors import RunsError
+    from nemo_slurm.errors import SlurmError
 
     if isinstance(error, errors.GymError):
         return _say(str(error), error.exit_status)
-    if isinstance(error, RunsError):
+    if isinstance(error, RunsError | SlurmError):
         return _say(str(error), errors.EXIT_ERROR)
     if isinstance(error, OSError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""

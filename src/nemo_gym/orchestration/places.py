@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_gym.errors import GymError
@@ -62,12 +62,3 @@ def chosen(record: SubmissionRecord, benchmark: str | None) -> list[BenchmarkEnt
         names = ", ".join(entry.benchmark for entry in record.benchmarks)
         raise GymError(f"{record.gym_job_id} has no benchmark '{benchmark}'; it has {names or 'none'}.")
     return entries
-
-
-def moved(record: SubmissionRecord, run_dir: Path) -> SubmissionRecord:
-    """The record of a run directory that lies elsewhere now."""
-    entries = tuple(
-        replace(entry, job_dir=str(RunPaths(run_dir).job(entry.benchmark).job_dir))
-        for entry in record.benchmarks
-    )
-    return replace(record, run_dir=str(run_dir), benchmarks=entries)

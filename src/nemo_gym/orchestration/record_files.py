@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from nemo_gym import job_paths
@@ -126,10 +127,13 @@ def newest(*, limit: int | None, labels: Mapping[str, str], say: Say) -> list[Su
 
 
 def find(name: str, *, say: Say) -> SubmissionRecord:
-    """The record of a full id, a unique prefix of one, ``latest``, or a run directory."""
+    """The record of a full id, a unique prefix of one, ``latest``, or a run directory.
+
+    Of a run directory that was moved or copied, the record names the folder in which it is now.
+    """
     record = job_paths.RunPaths(Path(name)).record
     if record.is_file():
-        return read_record(record)
+        return moved(read_record(record), Path(name))
     exact = job_paths.job_index() / f"{name}.json"
     if "/" not in name and not name.startswith(".") and exact.is_file():
         return read_record(exact)
@@ -142,6 +146,17 @@ def find(name: str, *, say: Say) -> SubmissionRecord:
         shown = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
         raise GymError(f"'{name}' begins the ids of {len(ids)} submissions ({shown}): give more of it.")
     raise GymError(f"no submission '{name}' in {job_paths.job_index()}; `gym job list` shows what is there.")
+
+
+def moved(record: SubmissionRecord, run_dir: Path) -> SubmissionRecord:
+    """The record of a run directory that lies in ``run_dir`` now."""
+    if run_dir.resolve() == Path(record.run_dir).resolve():
+        return record
+    paths = job_paths.RunPaths(run_dir.absolute())
+    entries = tuple(
+        replace(entry, job_dir=str(paths.job(entry.benchmark).job_dir)) for entry in record.benchmarks
+    )
+    return replace(record, run_dir=str(paths.run_dir), benchmarks=entries)
 
 
 def _latest(say: Say) -> SubmissionRecord:

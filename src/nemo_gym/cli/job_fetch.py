@@ -1,0 +1,57 @@
+"""`gym job fetch`: results and records of a submission, copied to this machine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from nemo_gym.cli.options import json_option
+
+
+@click.command(short_help="Copy results and records to this machine.")
+@click.argument("name", metavar="ID")
+@click.option(
+    "--to",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder to copy into; one named after the id, in the current folder, unless given.",
+)
+@click.option("--logs", is_flag=True, help="Copy logs too.")
+@json_option
+def fetch(name: str, folder: Path | None, logs: bool, as_json: bool) -> int:
+    """Copy the results and records of a submission into a folder here, without captures of model calls and
+    without job scripts, which may hold secrets.
+
+    A copy that broke off goes on where it stopped, and a copy of an unfinished run is brought up to date.
+    Every file is compared by its digest. Nothing else in the folder is ever overwritten. The folder can be
+    given to `gym job verify`, `gym job bill`, `gym job results` and `gym eval compare`.
+    """
+    from nemo_gym.orchestration import record_files
+    from nemo_gym.orchestration.fetch import fetch as copy
+    from nemo_slurm.ssh import host_of
+
+    def say(text: str) -> None:
+        click.echo(f"gym: {text}", err=True)
+
+    record = record_files.find(name, say=say)
+    target = (folder or Path(record.gym_job_id)).absolute()
+    host = host_of(record.hostname)
+    try:
+        found = copy(record, host, target, logs=logs)
+    finally:
+        host.close()
+    if found.changing:
+        say(
+            f"{len(found.changing)} file(s) were written to meanwhile ({', '.join(found.changing[:3])}); "
+            "fetch again when the run has ended."
+        )
+    if as_json:
+        click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
+    else:
+        click.echo(
+            f"{found.folder}: {found.files:,} files, {found.size:,} bytes; {len(found.new):,} copied now "
+            f"from {found.source}"
+        )
+    return 0
