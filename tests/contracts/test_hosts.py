@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -73,6 +75,29 @@ def test_values_reach_a_script_whole_and_in_no_argument_list(host: Host) -> None
     assert done.stdout == ODD
     assert "never" not in done.stderr
     assert not Path("/tmp/never").exists()
+
+
+def test_no_process_anywhere_shows_a_value_while_a_script_runs(host: Host) -> None:
+    secret = "canary-4711"
+    shown: list[str] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                with contextlib.suppress(OSError):
+                    shown.append(file.read_bytes().decode(errors="replace"))
+            time.sleep(0.03)
+
+    host.run("true")
+    thread = threading.Thread(target=look)
+    thread.start()
+    done = host.run('sleep 0.4; echo "${#TOKEN}"', env={"TOKEN": secret})
+    over.set()
+    thread.join()
+    assert done.stdout == f"{len(secret)}\n"
+    assert any("sleep" in line for line in shown)
+    assert not [line for line in shown if secret in line]
 
 
 def test_a_script_reads_an_empty_input_and_not_the_rest_of_itself(host: Host) -> None:

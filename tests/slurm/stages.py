@@ -176,7 +176,7 @@ class Real(_Common):
 
     def part_from_controller(self) -> None:
         assert self.patch is not None
-        self.real.client(self.patch, SlurmctldPort="17098", MessageTimeout="2")
+        self.real.client(self.patch, SlurmctldPort="17098", MessageTimeout="1")
 
     def part_from_accounting(self) -> None:
         assert self.patch is not None

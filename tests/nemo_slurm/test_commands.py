@@ -1,0 +1,134 @@
+"""Argument lists of Slurm's commands."""
+
+from __future__ import annotations
+
+import pytest
+
+from nemo_slurm import commands
+from nemo_slurm.errors import RefusedError, SubmitLimitError, UnusableValueError
+from nemo_slurm.records import Job
+
+MAINTENANCE = "*** Maintenance on 12 March ***\nYour budget: 5000\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1234\n", Job("1234")),
+        ("1234;gpu-west\n", Job("1234", "gpu-west")),
+        (f"{MAINTENANCE}1234\nbye 99 now\n", Job("1234")),
+        (f"{MAINTENANCE}1234;west\n", Job("1234", "west")),
+        (f"{MAINTENANCE}Submitted batch job 1234\n", Job("1234")),
+        ("Submitted batch job 1234 on cluster west\n", Job("1234", "west")),
+        ("job id: 1234\n", Job("1234")),
+        ("12\n1234\n", None),
+        (MAINTENANCE + "no job\n", None),
+        ("", None),
+        ("0\n", None),
+        ("1234;\n", None),
+        ("1234; rm -rf x\n", None),
+    ],
+)
+def test_the_id_is_found_among_what_a_site_prints_or_not_guessed(text: str, expected: Job | None) -> None:
+    assert commands.read_submitted(text) == expected
+
+
+def test_a_submission_is_one_argument_list_whatever_its_words_hold() -> None:
+    argv = commands.sbatch("-odd script.sh", ["a b", "--flag"], token="run/x/1", dependency="afternotok:7")
+    assert argv == [
+        "sbatch", "--parsable", "--comment=run/x/1", "--dependency=afternotok:7", "--", "-odd script.sh",
+        "a b", "--flag",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sbatch: error: Batch job submission failed: Socket timed out on send/recv operation",
+        "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+        "sbatch: error: Batch job submission failed: Zero Bytes were transmitted or received",
+        "sbatch: error: Batch job submission failed: Unexpected message received",
+        "slurm_receive_msg: Transport endpoint is not connected",
+        "",
+    ],
+)
+def test_an_answer_that_leaves_the_outcome_open_is_not_a_refusal(text: str) -> None:
+    assert commands.is_uncertain(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("Batch job submission failed: Invalid account or account/partition combination", RefusedError),
+        ("Batch job submission failed: Requested node configuration is not available", RefusedError),
+        ("AssocMaxSubmitJobLimit\nJob violates accounting/QOS policy (job submit limit)", SubmitLimitError),
+        ("sbatch: error: QOSMaxSubmitJobPerUserLimit", SubmitLimitError),
+        ("Batch job submission failed: Access/permission denied", RefusedError),
+    ],
+)  # fmt: skip
+def test_a_refusal_is_told_from_a_limit_that_passes(text: str, kind: type[RefusedError]) -> None:
+    assert not commands.is_uncertain(text)
+    error = commands.refusal(1, text, "login1")
+    assert type(error) is kind
+    assert error.text == text
+    assert "login1" in str(error)
+
+
+def test_many_ids_are_asked_for_in_few_calls_by_cluster_and_once_each() -> None:
+    jobs = [Job(str(n)) for n in range(1, 2501)] + [Job("7"), Job("7", "west", submitted_at=5.0)]
+    calls = commands.queue(jobs)
+    ids = [argv[argv.index("-j") + 1].split(",") for argv in calls]
+    assert [len(some) for some in ids] == [1000, 1000, 500, 1]
+    assert calls[-1][-3:] == ["--clusters=west", "-j", "7"]
+    assert len(commands.accounting(jobs)) == 4
+
+
+def test_waiting_jobs_are_cancelled_before_all_others_with_one_state_a_call() -> None:
+    assert commands.cancel([Job("1"), Job("2")]) == [
+        ["scancel", "--state=PENDING", "1", "2"],
+        ["scancel", "1", "2"],
+    ]
+
+
+@pytest.mark.parametrize("number", ["", "0", "-1", "1 2", "1;", "$(x)", "1_3", "12;a b"])
+def test_what_is_not_a_number_of_a_job_reaches_no_command(number: str) -> None:
+    with pytest.raises(UnusableValueError):
+        commands.cancel([Job(number)])
+
+
+def test_the_cleaning_of_the_environment_keeps_the_way_to_the_cluster() -> None:
+    from nemo_slurm.calls import HostCalls
+    from nemo_slurm.hosts import LocalHost
+
+    given = dict.fromkeys(
+        ["SLURM_CPU_BIND", "SBATCH_X", "PMIX_RANK", "PMI_FD", "OMPI_COMM", "SLURMD_NODENAME"], "1"
+    )
+    kept = {"SLURM_CONF": "/c", "SLURM_JWT": "t", "SLURMY": "mine", "MY_SLURM_X": "mine"}
+    (answer,) = HostCalls(LocalHost()).call([["env"]], env=given | kept)
+    found = dict(line.split("=", 1) for line in answer.stdout.splitlines() if "=" in line)
+    assert {name: found.get(name) for name in kept} == kept
+    assert not given.keys() & found.keys()
+    assert (found["LC_ALL"], found["SLURM_TIME_FORMAT"]) == ("C", "%s")
+
+
+def test_several_commands_have_one_answer_each_in_one_round_trip() -> None:
+    from nemo_slurm.calls import HostCalls
+    from nemo_slurm.hosts import LocalHost
+
+    argvs = [["printf", "a\nb"], ["sh", "-c", "echo bad >&2; exit 3"], ["cat"], ["printf", "x'y\n"]]
+    answers = HostCalls(LocalHost()).call(argvs)
+    assert [(a.status, a.stdout, a.stderr) for a in answers] == [
+        (0, "a\nb", ""),
+        (3, "", "bad\n"),
+        (0, "", ""),
+        (0, "x'y\n", ""),
+    ]
+
+
+def test_a_command_that_hangs_is_ended_on_the_host_and_counts_as_silence() -> None:
+    from nemo_slurm.calls import HostCalls
+    from nemo_slurm.errors import NotReachableError
+    from nemo_slurm.hosts import LocalHost
+
+    with pytest.raises(NotReachableError, match="sleep on this machine gave no answer"):
+        HostCalls(LocalHost()).call([["sleep", "30"]], timeout=0.2)

@@ -1,0 +1,89 @@
+"""What Slurm prints, read."""
+
+from __future__ import annotations
+
+import pytest
+
+from nemo_slurm import records
+from nemo_slurm.errors import UnusableValueError
+from nemo_slurm.records import BREAK, QUEUE_FIELDS, Job
+
+
+def queue_line(**changes: str) -> str:
+    values = dict.fromkeys(QUEUE_FIELDS, "(null)") | {
+        "JobID": "1000", "State": "FAILED", "exit_code": "768", "RestartCnt": "0", "Requeue": "0",
+        "Reason": "NonZeroExitCode", "SubmitTime": "1795961799", "StartTime": "1795961800",
+        "EndTime": "1795961900",
+        "Partition": "main", "Name": "gym-é b", "Comment": "run/a b|x/1",
+    }  # fmt: skip
+    return "".join(f"{value:<30}{BREAK}" for value in (values | changes).values())
+
+
+def test_a_row_of_the_queue_has_its_times_as_numbers_and_its_status_taken_apart() -> None:
+    (row,) = records.read_queue(queue_line() + "\n")
+    assert (row.id, row.state.name, row.exit_status, row.signal) == ("1000", "FAILED", 3, 0)
+    assert (row.submitted_at, row.started_at, row.ended_at) == (1795961799, 1795961800, 1795961900)
+    assert (row.name, row.comment, row.dependency, row.requeues) == ("gym-é b", "run/a b|x/1", "", False)
+
+
+def test_text_around_rows_is_passed_over_and_a_killed_job_has_its_signal() -> None:
+    text = (
+        f"Welcome to login1\nCLUSTER: west\n{queue_line(exit_code='9', Requeue='1', StartTime='N/A')}\n\nbye"
+    )
+    (row,) = records.read_queue(text)
+    assert (row.exit_status, row.signal, row.requeues, row.started_at) == (0, 9, True, None)
+
+
+@pytest.mark.parametrize(
+    ("state", "name", "author", "known"),
+    [
+        ("CANCELLED by 1000", "CANCELLED", 1000, True),
+        ("OUT_OF_ME+", "OUT_OF_MEMORY", None, True),
+        ("NODE_FAIL", "NODE_FAIL", None, True),
+        ("SHINY_NEW", "SHINY_NEW", None, False),
+    ],
+)
+def test_accounting_rows_are_of_allocations_alone(
+    state: str, name: str, author: int | None, known: bool
+) -> None:
+    fields = ["1000", state, "0:15", "90", "1795961799", "1795961800", "Unknown", "2", "gym", "token"]
+    step = ["1000.batch", "COMPLETED", *fields[2:]]
+    text = "\n".join(["Warning: something", BREAK.join(step), BREAK.join(fields), ""])
+    (run,) = records.read_accounting(text)
+    assert (run.state.name, run.state.author, run.state.known) == (name, author, known)
+    assert (run.elapsed, run.signal, run.nodes, run.ended_at) == (90, 15, 2, None)
+
+
+def test_a_shown_record_keeps_values_with_blanks_and_its_first_of_two_keys() -> None:
+    line = "JobId=7 JobName=a b c Reason=None Comment=x Reason=y WorkDir=/tmp/it is  Power= "
+    found = records.read_show(line)
+    assert (found["JobName"], found["Reason"], found["WorkDir"], found["Power"]) == (
+        "a b c",
+        "None",
+        "/tmp/it is",
+        "",
+    )
+
+
+def test_limits_of_a_partition_are_seconds_or_none() -> None:
+    text = (
+        "PartitionName=gpu AllowAccounts=a,b Default=NO DefaultTime=NONE MaxNodes=4 MaxTime=1-12:00:00 "
+        "State=UP TotalNodes=9\n"
+        "PartitionName=old AllowAccounts=ALL Default=YES DefaultTime=00:30:00 MaxNodes=UNLIMITED "
+        "MaxTime=UNLIMITED State=DOWN TotalNodes=1\n"
+    )
+    gpu, old = records.read_partitions(text)
+    assert (gpu.max_seconds, gpu.default_seconds, gpu.max_nodes, gpu.accounts) == (
+        129_600,
+        None,
+        4,
+        ("a", "b"),
+    )
+    assert (old.max_seconds, old.default_seconds, old.up, old.accounts) == (None, 1800, False, None)
+
+
+def test_the_text_of_a_job_is_read_back() -> None:
+    assert Job.parse(str(Job("12", "west"))) == Job("12", "west")
+    for text in ("", "x", "12;", "0"):
+        with pytest.raises(UnusableValueError):
+            Job.parse(text)
