@@ -12,7 +12,7 @@ from nemo_gym.cli.options import json_option
 
 
 @click.command(short_help="Know a run directory again.")
-@click.argument("run_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run_dir", type=click.Path(path_type=Path))
 @json_option
 def adopt(run_dir: Path, as_json: bool) -> int:
     """Put a run directory into this machine's index of submissions: one of a colleague, of another machine

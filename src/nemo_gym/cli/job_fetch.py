@@ -15,7 +15,7 @@ from nemo_gym.cli.options import json_option
 @click.option(
     "--to",
     "folder",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=click.Path(path_type=Path),
     help="The folder to copy into; one named after the id, in the current folder, unless given.",
 )
 @click.option("--logs", is_flag=True, help="Copy logs too.")

@@ -68,6 +68,8 @@ def adopt(run_dir: Path, *, now: datetime, say: Say) -> Adopted:
     """
     run_dir = run_dir.absolute()
     paths = RunPaths(run_dir)
+    if not run_dir.is_dir():
+        raise GymError(f"there is no folder {run_dir}; give a run directory.")
     if paths.fetched.exists():
         raise GymError(f"{run_dir} is a fetched copy, not a run directory; give it in place of an id.")
     if paths.record.exists():

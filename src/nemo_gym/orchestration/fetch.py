@@ -108,6 +108,8 @@ def fetch(record: SubmissionRecord, host: Host, folder: Path, *, logs: bool) -> 
 def _refuse_itself(record: SubmissionRecord, host: Host, folder: Path) -> None:
     if host.name is None and folder.resolve() == Path(record.run_dir).resolve():
         raise GymError(f"{folder} is the run directory itself: it is here already.")
+    if folder.exists() and not folder.is_dir():
+        raise GymError(f"{folder} is a file; choose a folder with --to.")
     there = RunPaths(folder).record
     if there.is_file():
         other = record_files.read_record(there).gym_job_id

@@ -145,6 +145,8 @@ def test_without_a_config_no_record_can_be_made(run_dir: Path, config: str):
 def test_a_folder_that_is_no_run_directory_is_refused(tmp_path: Path):
     with pytest.raises(DataError, match="is no id"):
         take(tmp_path)
+    with pytest.raises(GymError, match="there is no folder"):
+        take(tmp_path / "gone")
 
 
 def test_a_directory_of_somebody_else_is_indexed_although_its_record_cannot_be_written(

@@ -210,6 +210,8 @@ def test_a_file_that_is_replaced_while_it_is_copied_is_told_and_comes_again(run:
 def test_a_folder_of_another_submission_the_run_itself_and_a_lost_run_are_refused(run: Run):
     with pytest.raises(GymError, match="here already"):
         fetch(run.record, LocalHost(), run.run_dir, logs=False)
+    with pytest.raises(GymError, match="is a file"):
+        fetch(run.record, LocalHost(), run.run_dir / "gym-job.json", logs=False)
     other = json.loads(run.record.dumps()) | {"gym_job_id": "gym-job-20261129T000001Z-00000b"}
     run.to.mkdir()
     (run.to / "gym-job.json").write_text(json.dumps(other))
