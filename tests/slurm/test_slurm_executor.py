@@ -350,3 +350,20 @@ def test_our_own_gym_is_brought_once_where_there_is_none(student: Student, tmp_p
     config = student.config(driver={"gym": str(bundle.program)})
     paths = student.ended(student.submit(config))
     assert student.rows(paths) == 4, student.said(paths)
+
+
+def test_a_check_uses_no_job_and_says_what_to_change(student: Student) -> None:
+    (student.home / "submit.yaml").write_text(json.dumps(student.config(compute={"hostname": "lab"})))
+    found = json.loads(student.gym("eval", "check", "-c", "submit.yaml", "--json").stdout)
+    assert (found["schema_version"], found["ok"]) == (1, True)
+    assert {"connection", "partition", "account", "sbatch --test-only", "space", "program", "data"} <= {
+        finding["about"] for finding in found["findings"]
+    }
+    wrong = ["compute.lab.node_pools.all.partition=gpus", "compute.lab.account=nobody"]
+    told = student.gym("eval", "check", "-c", "submit.yaml", *wrong, status=1).stdout
+    assert "there is no partition gpus; there is main, low, lowq, high." in told
+    assert "root may not use nobody" in told
+    refused = student.gym("eval", "submit", "-c", "submit.yaml", *wrong, status=1).stderr
+    assert "there is no partition gpus" in refused
+    assert not (student.folder / "runs").exists()
+    assert student.slurm.cluster.queue_of("not-submitted") == []

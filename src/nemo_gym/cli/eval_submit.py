@@ -90,6 +90,7 @@ def _say(sentence: str) -> None:
 
 def _desk(resolved: ResolvedConfig) -> Desk:
     from nemo_gym.orchestration.destination import destination_of
+    from nemo_gym.orchestration.examine import refuse_cheaply
     from nemo_gym.orchestration.executors.registry import executor_for
     from nemo_gym.orchestration.provenance import provenance
     from nemo_gym.orchestration.submit import Desk
@@ -106,6 +107,7 @@ def _desk(resolved: ResolvedConfig) -> Desk:
         cwd=Path.cwd(),
         say=_say,
         destination=destination,
+        preflight=lambda config: refuse_cheaply(config, host),
     )
 
 

@@ -16,6 +16,7 @@ _EVAL = {
     "run": ("nemo_gym.cli.eval_run:run", "Collect rollouts of one benchmark on this machine."),
     "prepare": ("nemo_gym.cli.eval_prepare:prepare", "Make or download a benchmark's data."),
     "submit": ("nemo_gym.cli.eval_submit:submit", "Turn one YAML file into jobs, one a benchmark."),
+    "check": ("nemo_gym.cli.eval_check:check", "Find out, without a job, what would keep one from running."),
     "reverify": ("nemo_gym.cli.eval_reverify:reverify", "Grade stored answers again, without new answers."),
     "compare": ("nemo_gym.cli.eval_compare:compare", "Paired differences between two runs."),
 }

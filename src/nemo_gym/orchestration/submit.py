@@ -18,6 +18,7 @@ from pathlib import Path
 
 from nemo_gym.errors import BusyError
 from nemo_gym.orchestration import machine, record_files, rules, twins
+from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.destination import Destination, ThisMachine
 from nemo_gym.orchestration.executors.base import Executor, Queued
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
@@ -55,6 +56,8 @@ class Desk:
     say: record_files.Say
     destination: Destination = field(default_factory=ThisMachine)
     """The machine that holds the run directories."""
+    preflight: Callable[[SubmitConfig], None] = lambda _config: None
+    """The cheap part of `gym eval check`: raises `ConfigError` for what cannot be."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(3)
 
@@ -82,6 +85,7 @@ def submit(order: Order, desk: Desk) -> SubmissionRecord:
     Raises `BusyError` for a twin of a live run, and `SubmitError` when jobs were queued that could not be
     recorded.
     """
+    desk.preflight(order.resolved.config)
     submission = plan(order, desk)
     with twins.one_at_a_time(order.resolved.digest):
         if not order.again:

@@ -1,0 +1,108 @@
+"""What a cluster says of itself, asked in one round trip, for whoever checks a config against it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nemo_slurm import commands, records
+from nemo_slurm.calls import HostCalls
+from nemo_slurm.errors import CommandMissingError
+from nemo_slurm.hosts import Completed, Host
+from nemo_slurm.records import Association, Partition
+
+_CONFIG = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
+_NEEDED = ("sbatch", "squeue", "scontrol", "scancel")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterFacts:
+    """One look at a cluster. What could not be asked is `None`."""
+
+    user: str
+    partitions: list[Partition] | None
+    alloc_nodes: dict[str, str] = field(default_factory=dict)
+    """Partition -> the nodes from which jobs may be submitted to it; ``ALL`` or names."""
+    associations: list[Association] | None
+    """The user's accounts; `None` where accounting does not answer, empty where it keeps none."""
+    config: dict[str, str] = field(default_factory=dict)
+    """``scontrol show config``."""
+    queued: int | None
+    """How many jobs of the user wait or run."""
+    accounting: str | None
+    """Why ``sacct`` cannot be used; `None` when it can."""
+
+
+def gather(host: Host) -> ClusterFacts:
+    """Ask the cluster. Raises `SlurmError` when the host, or one of the needed commands, cannot be had."""
+    user = host.run("id -un").stdout.strip() or "root"
+    calls = HostCalls(host)
+    answers = calls.call(
+        [
+            commands.show_partitions(),
+            ["scontrol", "show", "config"],
+            ["squeue", "-h", "--me", "-o", "%i"],
+            ["sbatch", "--version"],
+            ["scancel", "--version"],
+        ]
+    )
+    partitions = answers[0].stdout if answers[0].status == 0 else None
+    return ClusterFacts(
+        user=user,
+        partitions=None if partitions is None else records.read_partitions(partitions),
+        alloc_nodes=_alloc_nodes(partitions or ""),
+        associations=_associations(calls, user),
+        config=dict(_CONFIG.findall(answers[1].stdout)),
+        queued=len(answers[2].stdout.split()) if answers[2].status == 0 else None,
+        accounting=_accounting(calls),
+    )
+
+
+def _alloc_nodes(text: str) -> dict[str, str]:
+    rows = [records.read_show(line) for line in text.splitlines() if line.startswith("PartitionName=")]
+    return {row["PartitionName"]: row.get("AllocNodes", "ALL") for row in rows}
+
+
+def _associations(calls: HostCalls, user: str) -> list[Association] | None:
+    try:
+        answer = _one(calls, commands.associations(user))
+    except CommandMissingError:
+        return None
+    return records.read_associations(answer.stdout) if answer.status == 0 else None
+
+
+def _accounting(calls: HostCalls) -> str | None:
+    try:
+        answer = _one(calls, ["sacct", "-n", "-X", "-S", "now-1minutes"])
+    except CommandMissingError as error:
+        return str(error)
+    text = " ".join((answer.stderr or answer.stdout).split())
+    if answer.status != 0 or "accounting storage is disabled" in text.lower():
+        return text or f"sacct ended with status {answer.status}"
+    return None
+
+
+def _one(calls: HostCalls, argv: Sequence[str]) -> Completed:
+    return calls.call([argv])[0]
+
+
+def space(host: Host, path: str) -> tuple[str, bool, int | None]:
+    """The nearest folder that is there, whether it may be written to, and its free space in KiB."""
+    script = (
+        f'd={shlex.quote(path)}\nuntil [ -e "$d" ]; do d=$(dirname -- "$d"); done\n'
+        'printf "%s\\n" "$d"; [ -d "$d" ] && [ -w "$d" ] && echo yes || echo no\n'
+        "df -Pk -- \"$d\" | awk 'NR == 2 { print $4 }'"
+    )
+    lines = host.run(script).stdout.splitlines()
+    free = int(lines[2]) if len(lines) > 2 and lines[2].isdigit() else None
+    return lines[0] if lines else path, lines[1:2] == ["yes"], free
+
+
+def missing(host: Host, paths: Sequence[str]) -> list[str]:
+    """Those of some paths that are not there."""
+    if not paths:
+        return []
+    tests = [f"[ -e {shlex.quote(path)} ] || echo {number}" for number, path in enumerate(paths)]
+    return [paths[int(line)] for line in host.run("\n".join([*tests, "exit 0"])).stdout.split()]

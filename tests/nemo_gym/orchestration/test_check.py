@@ -1,0 +1,126 @@
+"""What `gym eval check` makes of a cluster's own words."""
+
+from typing import Any
+
+import pytest
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.orchestration import check
+from nemo_gym.orchestration.check import Finding, Verdict
+from nemo_gym.orchestration.cluster_facts import ClusterFacts
+from nemo_gym.orchestration.config import SlurmCompute, SubmitConfig
+from nemo_slurm.records import Association, Partition
+
+from .submit_files import changed
+
+SLURM = {
+    "compute": {
+        "alps": {
+            "type": "slurm",
+            "account": "physics",
+            "walltime": "04:00:00",
+            "node_pools": {"gpu": {"partition": "batch"}},
+        }
+    }
+}
+BATCH = Partition("batch", True, True, 4 * 3600, 3600, 2, 10, None)
+
+
+def judged(changes: dict[str, Any] | None = None, **facts: Any) -> list[Finding]:
+    config = SubmitConfig.model_validate(changed(changes or {}, changed(SLURM)))
+    values = {
+        "user": "ada",
+        "partitions": [BATCH],
+        "associations": [Association("physics", "", None, 10)],
+        "queued": 2,
+        "accounting": None,
+    }
+    compute = config.machine
+    assert isinstance(compute, SlurmCompute)
+    return check.judge(config, compute, ClusterFacts(**{**values, **facts}))
+
+
+def problems(found: list[Finding]) -> list[str]:
+    return [finding.text for finding in found if finding.verdict is Verdict.PROBLEM]
+
+
+def test_a_config_that_fits_is_said_to_fit():
+    found = judged()
+    assert {finding.verdict for finding in found} == {Verdict.OK}
+    assert [finding.about for finding in found] == ["partition", "account", "submit limit"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts", "sentence"),
+    [
+        (
+            {"compute/alps/walltime": "1-00"},
+            {},
+            "compute.alps.walltime: 1-00:00:00 is more than batch allows",
+        ),
+        (
+            {"compute/alps/node_pools/gpu/partition": "gpus"},
+            {},
+            "compute.alps.node_pools.gpu.partition: there is no partition gpus; there is batch",
+        ),
+        (
+            {"compute/alps/node_pools/gpu/nodes": 3},
+            {},
+            "3 nodes are asked for, but batch gives a job at most 2",
+        ),
+        ({}, {"partitions": [Partition("batch", False, True, None, None, None, 1, None)]}, "batch is not up"),
+        (
+            {},
+            {"partitions": [Partition("batch", True, True, None, None, None, 1, ("biology",))]},
+            "compute.alps.account: batch is open to biology only",
+        ),
+        (
+            {},
+            {"associations": [Association("biology", "", None, None)]},
+            "ada may not use physics; there is biology",
+        ),
+        ({}, {"queued": 10}, "1 jobs are needed at once and 10 are queued, of at most 10 for physics"),
+        (
+            {"driver/benchmarks/sums/resumable": True},
+            {"alloc_nodes": {"batch": "login[1-2]"}},
+            "compute.alps.queue_from: jobs may be submitted from login[1-2] only; set it to login",
+        ),
+        ({"compute/alps/node_pools": {}}, {"partitions": []}, "there is no default partition"),
+    ],
+)
+def test_what_would_fail_is_said_with_what_to_change(changes, facts, sentence):
+    found = problems(judged(changes, **facts))
+    assert len(found) == 1
+    assert sentence in found[0]
+    with pytest.raises(ConfigError, match=r"\.$"):
+        check.refuse(judged(changes, **facts))
+
+
+def test_what_cannot_be_seen_is_no_problem():
+    found = judged(partitions=None, associations=None, queued=None, accounting="down")
+    assert problems(found) == []
+    assert [finding.about for finding in found if finding.verdict is Verdict.UNKNOWN] == [
+        "partition",
+        "account",
+    ]
+
+
+def test_a_chain_without_accounting_and_readable_job_scripts_are_warned_of():
+    changes = {"driver/benchmarks/sums/resumable": True, "driver/env": {"HF_TOKEN": "host:HF_TOKEN"}}
+    flags = {"AccountingStoreFlags": "job_comment,job_script"}
+    found = judged(changes, accounting="Slurm accounting storage is disabled", config=flags)
+    warned = [finding.text for finding in found if finding.verdict is Verdict.WARNING]
+    assert len(warned) == 2
+    assert "Slurm accounting storage is disabled" in warned[0]
+    assert "`sacct -B`" in warned[1]
+
+
+def test_a_walltime_that_is_not_set_is_told_with_what_the_partition_gives():
+    (told,) = [f.text for f in judged({"compute/alps/walltime": ...}) if f.verdict is Verdict.WARNING]
+    assert told == "compute.alps.walltime: it is not set; batch gives 01:00:00."
+
+
+def test_space_that_is_not_there_is_told():
+    assert check.judge_space("/a/b", "/a", writable=False, free=1).verdict is Verdict.PROBLEM
+    assert check.judge_space("/a/b", "/a", writable=True, free=1000).verdict is Verdict.WARNING
+    assert check.judge_space("/a/b", "/a", writable=True, free=9 << 20).text == "9.0 GiB are free at /a"
