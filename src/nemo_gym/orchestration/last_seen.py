@@ -73,6 +73,7 @@ def _load(path: Path) -> dict[str, Seen]:
     seen: dict[str, Seen] = {}
     for key, value in items.items():
         with contextlib.suppress(KeyError, TypeError, ValueError):
-            at = float(value.pop("at"))
-            seen[key] = Seen(Observation(**{**value, "state": JobState(value["state"])}), at, fresh=False)
+            values = dict(value)
+            at, values["state"] = float(values.pop("at")), JobState(values["state"])
+            seen[key] = Seen(Observation(**values), at, fresh=False)
     return seen

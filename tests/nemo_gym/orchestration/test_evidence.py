@@ -1,0 +1,226 @@
+"""Gathering evidence: one look and one observation a machine, and what is remembered when one is silent."""
+
+import time
+from pathlib import Path
+
+import pytest
+from tests.nemo_gym.orchestration.evidence_files import ID, collected, link, progress
+
+from nemo_gym.clock import MovableClock
+from nemo_gym.errors import DataError
+from nemo_gym.orchestration.evidence_parsing import parse
+from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation
+from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
+from nemo_gym.orchestration.gathering import Scope, gather
+from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.orchestration.last_seen import LastSeen
+from nemo_gym.orchestration.run_files import HostRunFiles, LocalRunFiles
+from nemo_gym.orchestration.sites import Site
+from nemo_gym.orchestration.status import assess, of_submissions
+from nemo_slurm.errors import NotReachableError
+from nemo_slurm.hosts import LocalHost
+
+
+class Counting(FakeExecutor):
+    """Says how often and about which jobs it was asked; may be made silent."""
+
+    def __init__(self, cluster):
+        super().__init__(cluster)
+        self.asked, self.silent = [], ""
+
+    def observe(self, jobs):
+        self.asked.append([job.job_id for job in jobs])
+        if self.silent:
+            return {job.job_id: Observation(JobState.UNKNOWN, self.silent, silent=True) for job in jobs}
+        return super().observe(jobs)
+
+
+class One:
+    """A single machine."""
+
+    def __init__(self, site):
+        self.site = site
+
+    def groups(self, records):
+        return [(self.site, list(records))]
+
+
+@pytest.fixture
+def executor():
+    return Counting(FakeCluster())
+
+
+def record(folder, *benchmarks, gym_job_id=ID):
+    entries = tuple(
+        BenchmarkEntry(benchmark=name, job_dir=str(folder / name), job_id=job) for name, job in benchmarks
+    )
+    return SubmissionRecord(
+        gym_job_id=gym_job_id, gym_version="", gym_commit=None, submitted_at="", run_dir=str(folder),
+        cluster="c", executor="fake", submitted_by="ada", benchmarks=entries,
+    )  # fmt: skip
+
+
+def write(folder: Path, *files):
+    for name, text in (item for some in files for item in some.items()):
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+WEIRD = 'run  it\'s "a" $(touch pwned)\n;'
+
+
+@pytest.mark.parametrize("files", [LocalRunFiles(), HostRunFiles(LocalHost())], ids=["here", "elsewhere"])
+def test_the_small_files_of_many_folders_are_read_in_one_look(files, tmp_path):
+    first, second, gone = tmp_path / WEIRD / "a", tmp_path / "b", tmp_path / "gone"
+    wanted = {
+        **link("12.0", queued="13;main\n"),
+        **progress(),
+        ".gym_job_chain": "12\n",
+        "resubmits/1/reason": "why\n",
+        "artifacts/rollouts_coverage.json": "{}",
+    }
+    write(first, wanted, {"links/12.0/large": "x" * 70_000, "logs/driver-12.log": "no", "job.sh": "no"})
+    write(first, {".gym_events.jsonl": "no", "artifacts/rollouts.jsonl": "no"})
+    second.mkdir()
+    look = files.look([first, second, gone])
+    assert look.folders == {first: wanted, second: {}}
+    assert abs(look.now - time.time()) < 5
+    assert files.look([]).folders == {}
+
+
+@pytest.mark.parametrize("files", [LocalRunFiles(), HostRunFiles(LocalHost())], ids=["here", "elsewhere"])
+def test_files_are_claimed_written_appended_read_and_removed(files, tmp_path):
+    folder = tmp_path / WEIRD
+    folder.mkdir()
+    assert [files.claim(folder / "resubmits" / "1") for _ in range(2)] == [True, False]
+    files.write(folder / "one", b"a\xff")
+    files.append(folder / "journal", b'{"a":"it\'s"}\n')
+    files.append(folder / "journal", b'{"b":2}\n')
+    assert files.read(folder / "journal") == b'{"a":"it\'s"}\n{"b":2}\n'
+    assert files.read(folder / "one", offset=1, limit=1) == b"\xff"
+    assert files.sizes(folder) == {"one": 2, "journal": 21}
+    assert files.sizes(folder / "nowhere") == {}
+    files.remove(folder / "one")
+    files.remove(folder / "one")
+    with pytest.raises(FileNotFoundError):
+        files.read(folder / "one")
+
+
+def test_links_are_ordered_by_their_start_and_those_that_wait_come_last():
+    files = {**link("9.0", started=300), **link("10.1", started=200), **link("10.0", started=100)}
+    values = parse({**files, **link("11.0", started=None, predecessor="9")})
+    assert [found.name for found in values["links"]] == ["10.0", "10.1", "9.0", "11.0"]
+
+
+def test_five_hundred_submissions_take_one_observation_and_little_time(executor, tmp_path):
+    records = []
+    for number in range(500):
+        folder = tmp_path / str(number)
+        write(folder / "gpqa", link(f"{number}.0", end="drained 75 walltime\n", queued=f"{number + 1000}"))
+        write(folder / "gpqa", link(f"{number + 1000}.0", decision="go_on running\n\n"), progress(age=0.0))
+        executor.cluster.jobs[f"{number + 1000}"] = Observation(JobState.RUNNING, "")
+        records.append(record(folder, ("gpqa", str(number)), gym_job_id=f"gym-job-{number}"))
+    begun = time.perf_counter()
+    found = of_submissions(gather(records, One(Site(executor))).values())
+    took = time.perf_counter() - begun
+    assert len(executor.asked) == 1
+    assert {submission.state for submission in found} == {"running"}
+    assert took < 3.0, f"{took:.2f} s"
+
+
+def test_only_jobs_on_which_the_state_depends_are_asked_about_unless_all_are_wanted(executor, tmp_path):
+    write(tmp_path / "gpqa", link("1.0", started=100, queued="2"), link("2.0", started=200, queued="3"))
+    whole = record(tmp_path, ("gpqa", "1"))
+    gather([whole], One(Site(executor)))
+    gather([whole], One(Site(executor)), scope=Scope(every_job=True))
+    assert executor.asked == [["2", "3"], ["1", "2", "3"]]
+
+
+def test_an_end_that_was_seen_is_not_asked_for_again(executor, tmp_path):
+    write(tmp_path / "gpqa", link("1.0"))
+    executor.cluster.jobs["1"] = Observation(JobState.FAILED, "it broke", word="FAILED")
+    site = One(Site(executor))
+    for _ in range(2):
+        known = gather([record(tmp_path, ("gpqa", "1"))], site)[ID, "gpqa"]
+        assert known.seen["1"].observation.reason == "it broke"
+    assert executor.asked == [["1"]]
+
+
+def test_silence_shows_what_was_seen_last_with_its_age_and_recovery_is_immediate(executor, tmp_path):
+    clock = MovableClock()
+    write(tmp_path / "gpqa", link("1.0", started=clock.now()))
+    executor.cluster.jobs["1"] = Observation(JobState.RUNNING, "")
+    path = tmp_path / "seen.json"
+
+    def look():
+        site = Site(executor, memory=LastSeen(path))  # another command each time
+        return assess(gather([record(tmp_path, ("gpqa", "1"))], One(site), clock=clock)[ID, "gpqa"])
+
+    assert (look().state, look().state_age_s) == ("running", None)
+    executor.silent = "slurmctld gave no answer"
+    clock.move(3600)
+    status = look()
+    assert (status.state, status.state_age_s, status.silent) == (
+        "running",
+        3600.0,
+        "slurmctld gave no answer",
+    )
+    executor.silent = ""
+    assert (look().state, look().silent) == ("running", "")
+
+
+def test_a_machine_that_cannot_be_reached_loses_nothing(executor, tmp_path):
+    class Away(LocalRunFiles):
+        def look(self, job_dirs):
+            raise NotReachableError("the host gave no answer")
+
+    memory = LastSeen()
+    memory.remember(JobRef("1", tmp_path / "gpqa"), Observation(JobState.RUNNING, ""), 0.0)
+    executor.silent = "the host gave no answer"
+    site = Site(executor, files=Away(), memory=memory)
+    status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(site))[ID, "gpqa"])
+    assert (status.state, status.silent) == ("running", "the host gave no answer")
+    assert status.notes == ()
+
+
+def test_an_executor_that_raises_is_silent(executor, tmp_path):
+    def observe(_jobs):
+        raise DataError("no answer that could be read")
+
+    executor.observe = observe
+    write(tmp_path / "gpqa", link("1.0"))
+    status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(Site(executor)))[ID, "gpqa"])
+    assert (status.state, status.silent) == ("running", "no answer that could be read")
+
+
+def test_a_missing_folder_is_said(executor, tmp_path):
+    status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(Site(executor)))[ID, "gpqa"])
+    assert status.state == "unknown"
+    assert status.notes == (f"there is no folder {tmp_path / 'gpqa'} on this machine",)
+
+
+def test_a_flapping_scheduler_restarts_nothing_and_fails_nothing(executor, tmp_path):
+    write(tmp_path / "gpqa", link("1.0"), progress(age=0.0), {"links/1.0/collected": "{torn"})
+    executor.cluster.jobs["1"] = Observation(JobState.RUNNING, "")
+    site, states = One(Site(executor)), set()
+    for number in range(50):
+        executor.silent = "timed out" if number % 2 else ""
+        states.add(assess(gather([record(tmp_path, ("gpqa", "1"))], site)[ID, "gpqa"]).state)
+    assert states == {"running"}
+
+
+def test_a_memory_that_is_damaged_is_no_memory(tmp_path):
+    path = tmp_path / "seen.json"
+    path.write_text('{"1 /x": {"state": "NO SUCH", "reason": "", "at": 1}, "2": 3, "torn')
+    assert LastSeen(path).of_job(JobRef("1", Path("/x"))) is None
+    path.write_text('{"1 /x": {"state": "NO SUCH", "reason": "", "at": 1}, "2 /x": 3}')
+    assert LastSeen(path).of_job(JobRef("1", Path("/x"))) is None
+
+
+def test_a_collected_line_is_read_as_the_chain_reads_it():
+    [found] = parse(link("1.0", collected=collected("incomplete", 75, 4, hopeless="the key was rejected")))[
+        "links"
+    ]
+    assert (found.collected.recorded, found.collected.hopeless) == (4, "the key was rejected")
+    assert not found.collected.complete

@@ -1,0 +1,345 @@
+"""States, reasons, causes, ages and advice from evidence alone."""
+
+import pytest
+from tests.nemo_gym.orchestration.evidence_files import (
+    ID,
+    NOW,
+    collected,
+    decision,
+    known,
+    link,
+    progress,
+    saw,
+)
+
+from nemo_gym.orchestration.endings import BenchmarkState, Cause
+from nemo_gym.orchestration.status import SubmissionStatus, assess, narrowed, of_submissions, to_json
+from nemo_gym.orchestration.status_text import status_text
+
+
+def ends(word, **values):
+    """A run that the scheduler saw end."""
+    state = {"COMPLETED": "SUCCEEDED", "CANCELLED": "CANCELLED"}.get(word, "FAILED")
+    return known(link("1.0", **values), seen={"1": saw(state, word=word)})
+
+
+def told(status):
+    return (str(status.state), status.cause and str(status.cause))
+
+
+def test_a_job_that_waits_is_queued_with_the_schedulers_reason():
+    status = assess(known(seen={"1": saw("QUEUED", "Priority")}))
+    assert (status.state, status.reason, status.job_id) == ("queued", "Priority", "1")
+    assert status.next_command == f"gym job watch {ID}"
+
+
+def test_a_running_benchmark_shows_progress_over_all_runs_and_the_time_left_now():
+    evidence = known(
+        link("1.0", end="drained 75 walltime\n"),
+        link("2.0", started=NOW - 50),
+        progress(done=6, age=20.0),
+        seen={"2": saw("RUNNING")},
+    )
+    status = assess(evidence)
+    assert (status.state, status.job_id, status.links) == ("running", "2", 2)
+    assert (status.done, status.expected, status.mean_reward) == (6, 10, 0.25)
+    assert status.eta_s == pytest.approx(40.0)
+    assert status.progress_age_s == pytest.approx(20.0)
+    assert "6/10 (00:00:20 ago)  0.250        00:00:40  2 (run 2)" in status_text(of_submissions([evidence]))
+    assert status.next_command == f"gym job logs {ID} gpqa -f"
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("TIMEOUT", ("failed", "infrastructure")),
+        ("PREEMPTED", ("failed", "infrastructure")),
+        ("NODE_FAIL", ("failed", "infrastructure")),
+        ("BOOT_FAIL", ("failed", "infrastructure")),
+        ("FAILED", ("failed", "your code")),
+        ("OUT_OF_MEMORY", ("failed", "your code")),
+        ("CANCELLED", ("cancelled", "a person")),
+        ("COMPLETED", ("succeeded", None)),
+        ("NEVER_HEARD_OF", ("failed", "your code")),
+    ],
+)
+def test_what_the_scheduler_did_is_told_apart_from_what_your_code_did(word, expected):
+    assert told(assess(ends(word))) == expected
+
+
+def test_the_cause_beats_the_symptom():
+    status = assess(
+        ends("PREEMPTED", end="service_died 1 none\nservice policy ended", service_died="policy 1")
+    )
+    assert told(status) == ("failed", "infrastructure")
+    assert status.reason.startswith("PREEMPTED")
+    assert status.next_command == f"gym job resubmit {ID} gpqa"
+
+
+def test_a_service_that_died_by_itself_is_named_with_its_log():
+    status = assess(ends("FAILED", end="service_died 1 none\npolicy ended with 3", service_died="policy 3"))
+    assert (told(status), status.reason) == (("failed", "your code"), "policy ended with 3")
+    assert status.next_command == f"gym job logs {ID} gpqa policy --tail 50"
+
+
+def test_proof_of_completeness_outranks_every_other_word():
+    status = assess(ends("CANCELLED", collected=collected()))
+    assert status.state == "succeeded"
+
+
+def test_an_incomplete_run_that_the_config_accepts_has_succeeded_and_says_so():
+    status = assess(ends("COMPLETED", collected=collected("incomplete", 0, recorded=9)))
+    assert (status.state, status.reason) == (
+        "succeeded",
+        "9 of 10 rollouts have a result, which the config accepts",
+    )
+
+
+def test_a_finished_run_is_succeeded_although_its_dead_successor_is_still_queued():
+    evidence = known(
+        link("1.0", collected=collected(), queued="2"),
+        seen={"1": saw("SUCCEEDED", word="COMPLETED"), "2": saw("QUEUED", "DependencyNeverSatisfied")},
+    )
+    status = assess(evidence)
+    assert (status.state, status.job_id) == ("succeeded", "1")
+    assert status.notes == (f"still in the queue: 2; gym job cancel {ID} gpqa",)
+
+
+def test_a_successor_that_slurm_cancelled_is_no_end_of_a_finished_run():
+    evidence = known(
+        link("1.0", queued="2;main"),
+        seen={"1": saw("SUCCEEDED", word="COMPLETED"), "2": saw("CANCELLED", word="CANCELLED")},
+    )
+    assert assess(evidence).state == "succeeded"
+
+
+def test_between_two_jobs_a_chain_is_queued_and_says_why_the_last_one_ended():
+    evidence = known(
+        link("1.0", queued="2"),
+        seen={"1": saw("FAILED", word="PREEMPTED"), "2": saw("QUEUED", "Resources")},
+    )
+    status = assess(evidence)
+    assert (status.state, status.job_id) == ("queued", "2")
+    assert "after job 1 (PREEMPTED: a job of higher priority took the nodes): Resources" in status.reason
+
+
+def test_a_successor_that_never_becomes_eligible_is_called_stuck_with_the_command_that_helps():
+    evidence = known(
+        link("1.0", started=NOW - 9000, end="failed 1 none\nit broke", queued="2"),
+        seen={"1": saw("FAILED", word="FAILED", ended_at=NOW - 4000), "2": saw("QUEUED", "Dependency")},
+    )
+    [note] = assess(evidence).notes
+    assert note.startswith("STUCK: it still waits for job 1")
+    assert f"gym job cancel {ID} gpqa" in note
+
+
+def test_a_cancelled_successor_after_a_lost_node_means_that_somebody_cancelled_the_chain():
+    evidence = known(
+        link("1.0", queued="2"),
+        seen={"1": saw("FAILED", word="NODE_FAIL"), "2": saw("CANCELLED", word="CANCELLED")},
+    )
+    assert told(assess(evidence)) == ("cancelled", "a person")
+
+
+def test_a_successor_that_is_not_visible_yet_is_waited_for_and_then_given_up():
+    def evidence(age):
+        ended = saw("FAILED", word="TIMEOUT", ended_at=NOW - age)
+        return known(link("1.0", queued="2"), seen={"1": ended, "2": saw("UNKNOWN")})
+
+    assert assess(evidence(10)).state == "queued"
+    later = assess(evidence(500))
+    assert told(later) == ("failed", "infrastructure")
+    assert "successor 2 was never seen again" in later.reason
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (("stop", "stopped", "2h of walltime are used"), ("stopped", "a limit you set")),
+        (("stop", "cancelled", "the chain was cancelled"), ("cancelled", "a person")),
+        (("stop", "succeeded", "every rollout is recorded"), ("succeeded", None)),
+        (("fail", "failed", "max_retries (3) are used up"), ("failed", "your code")),
+    ],
+)
+def test_what_the_last_job_decided_is_the_state_of_the_chain(line, expected):
+    evidence = known(
+        link("1.0", end="failed 1 none\n"),
+        link(
+            "2.0", started=NOW - 5, predecessor="1", decision=decision(*line, "scheduler=FAILED source=sacct")
+        ),
+        seen={"2": saw("SUCCEEDED", word="COMPLETED")},
+    )
+    status = assess(evidence)
+    assert told(status) == expected
+    assert status.reason == line[2]
+    if status.state is BenchmarkState.STOPPED:
+        assert "--max-walltime" in status.next_command
+
+
+def test_a_failure_that_no_retry_can_help_says_so():
+    status = assess(ends("FAILED", collected=collected("failed", 1, 0, hopeless="the key was rejected")))
+    assert (told(status), status.reason) == (
+        ("failed", "your code"),
+        "no retry can help: the key was rejected",
+    )
+
+
+def test_a_job_that_drained_ahead_of_its_limit_was_ended_by_infrastructure_whatever_its_exit_status():
+    status = assess(ends("FAILED", end="drained 75 walltime\nasked to stop"))
+    assert told(status) == ("failed", "infrastructure")
+
+
+def test_a_tombstone_with_nothing_alive_is_cancelled_with_who_and_why():
+    evidence = known(
+        link("1.0"),
+        {".gym_cancelled": "2027-01-15T08:00:00Z\nada\nwrong model\n"},
+        seen={"1": saw("FAILED", word="FAILED")},
+    )
+    status = assess(evidence)
+    assert told(status) == ("cancelled", "a person")
+    assert "ada, wrong model" in status.reason
+
+
+def test_a_job_that_is_being_cancelled_still_runs():
+    evidence = known(
+        link("1.0"), {".gym_cancelled": "2027-01-15T08:00:00Z\nada\nx\n"}, seen={"1": saw("RUNNING")}
+    )
+    status = assess(evidence)
+    assert status.state == "running"
+    assert "being cancelled" in status.reason
+
+
+def test_the_user_of_a_foreign_cancellation_is_shown():
+    evidence = known(link("1.0"), seen={"1": saw("CANCELLED", word="CANCELLED by 1000")})
+    assert "by user 1000" in assess(evidence).reason
+
+
+# Silence
+
+
+def test_silence_changes_nothing_and_the_last_known_state_is_shown_with_its_age():
+    evidence = known(
+        link("1.0", started=NOW - 300_000),
+        progress(age=4000.0),
+        seen={"1": saw("RUNNING")},
+        age=3600.0,
+        silent="the controller gave no answer",
+    )
+    status = assess(evidence)
+    assert (status.state, status.silent) == ("running", "the controller gave no answer")
+    assert status.state_age_s == pytest.approx(3600.0)
+    text = status_text(of_submissions([evidence]))
+    assert "running (01:00:00 ago)" in text
+    assert "no answer: the controller gave no answer. What is shown was known before." in text
+
+
+def test_a_weekend_of_silence_fails_nothing_even_when_nothing_was_ever_seen():
+    sixty_hours = 60 * 3600
+    assert assess(known(silent="no answer", submit_error=None)).state == "queued"
+    running = known(link("1.0", started=NOW - sixty_hours), silent="no answer")
+    assert assess(running).state == "running"
+
+
+def test_files_that_say_an_end_are_believed_during_silence():
+    evidence = known(
+        link("1.0", end="ended 0 none\n", collected=collected()),
+        seen={"1": saw("RUNNING")},
+        age=600.0,
+        silent="no answer",
+    )
+    assert assess(evidence).state == "succeeded"
+
+
+def test_a_job_that_nobody_knows_any_more_is_judged_by_its_own_last_word_and_else_unknown():
+    unknown = {"1": saw("UNKNOWN", "nobody knows this job")}
+    marked = assess(known(link("1.0", end="failed 3 none\nit broke"), seen=unknown))
+    assert (told(marked), marked.reason) == (("failed", "your code"), "it broke")
+    nothing = assess(known(link("1.0", started=NOW - 9000), seen=unknown))
+    assert (nothing.state, nothing.reason) == ("unknown", "nobody knows this job")
+    assert nothing.next_command == f"gym job info {ID} gpqa"
+
+
+def test_a_collector_that_beats_is_running_whatever_the_scheduler_does_not_know():
+    evidence = known(link("1.0"), progress(age=30.0), seen={"1": saw("UNKNOWN", "gone")})
+    assert assess(evidence).state == "running"
+
+
+def test_a_running_job_without_a_successor_is_at_risk():
+    evidence = known(link("1.0", queue_error="too many jobs"), seen={"1": saw("RUNNING")})
+    assert assess(evidence).notes[0].startswith("AT RISK: its successor is not queued (too many jobs)")
+
+
+def test_a_benchmark_that_could_not_be_queued_says_why_and_can_be_resubmitted():
+    status = assess(known(first=None, submit_error="the account is unknown"))
+    assert told(status) == ("failed", "infrastructure")
+    assert "the account is unknown" in status.reason
+    assert status.next_command == f"gym job resubmit {ID} gpqa"
+
+
+def test_a_job_that_was_put_back_into_the_queue_is_queued_under_its_own_number():
+    evidence = known(link("1.0", end="stopped 75 signal\n"), seen={"1": saw("QUEUED", "BeginTime")})
+    status = assess(evidence)
+    assert (status.state, status.job_id, status.reason) == ("queued", "1", "BeginTime")
+
+
+def test_a_job_queued_again_in_place_is_what_counts_after_an_accepted_end():
+    evidence = known(
+        link("1.0", collected=collected("incomplete", 0, recorded=9)),
+        {"resubmits/1/queued": "7\n", "resubmits/1/reason": "t\nada\nmore\n"},
+        seen={"1": saw("SUCCEEDED", word="COMPLETED"), "7": saw("QUEUED", "Priority")},
+    )
+    assert (assess(evidence).state, assess(evidence).job_id) == ("queued", "7")
+
+
+def test_damaged_files_are_named_and_never_read_as_nothing():
+    evidence = known(link("1.0", exit="{torn"), {".gym_infra_retries": "many\n"}, seen={"1": saw("RUNNING")})
+    assert set(assess(evidence).notes) == {
+        "links/1.0/exit.json is damaged",
+        ".gym_infra_retries holds no number",
+    }
+
+
+# Submissions
+
+
+def rolled(*states):
+    one = assess(known(seen={"1": saw("QUEUED")}))
+    from dataclasses import replace
+
+    statuses = tuple(replace(one, state=BenchmarkState(state)) for state in states)
+    return SubmissionStatus(gym_job_id=ID, benchmarks=statuses)
+
+
+@pytest.mark.parametrize(
+    ("states", "rolled_up"),
+    [
+        (("failed", "queued", "running"), "running"),
+        (("failed", "queued"), "queued"),
+        (("succeeded", "cancelled", "failed"), "failed"),
+        (("succeeded", "unknown"), "unknown"),
+        (("succeeded", "succeeded"), "succeeded"),
+        ((), "unknown"),
+    ],
+)
+def test_a_submission_rolls_up_and_has_succeeded_only_when_all_have(states, rolled_up):
+    assert rolled(*states).state == rolled_up
+
+
+def test_narrowing_to_live_ones_counts_anew():
+    [kept] = narrowed([rolled("failed", "queued"), rolled("succeeded")])
+    assert kept.to_json()["counts"] == {"queued": 1}
+
+
+def test_the_document_has_a_schema_version_and_plain_values():
+    document = to_json(of_submissions([known(seen={"1": saw("QUEUED", "Priority")})]), at="now")
+    assert document["schema_version"] == 1
+    [status] = document["submissions"][0]["benchmarks"]
+    assert (status["state"], status["reason"], status["cause"]) == ("queued", "Priority", None)
+
+
+def test_a_cause_is_said_in_words_below_the_table():
+    text = status_text(of_submissions([ends("NODE_FAIL"), ends("FAILED", end="failed 3 none\nit broke")]))
+    assert "gpqa: failed: NODE_FAIL: a node failed [infrastructure ended it]" in text
+    assert "gpqa: failed: it broke [your code ended it]" in text
+    assert f"  next: gym job resubmit {ID} gpqa" in text
+    assert Cause.INFRASTRUCTURE == "infrastructure"
