@@ -15,6 +15,8 @@ gym_exported=()         # variables that a step was given: an image's own values
 
 # How long a driver may take to finish what it has in flight after one of its services died, in seconds.
 : "${NEMO_GYM_DRAIN_SECONDS:=30}"
+# How long the script sleeps between two looks at what it waits for, in seconds.
+: "${NEMO_GYM_TICK_SECONDS:=0.2}"
 # How long a step may take to end after SIGTERM before it is killed, in seconds.
 : "${NEMO_GYM_STOP_SECONDS:=10}"
 
@@ -97,12 +99,13 @@ gym_export() {
   done
 }
 
-# A pause of a fifth of a second without starting a process; a signal ends it. Ends the job when nobody keeps it.
+# A pause of a fifth of a second, unless asked otherwise, without starting a process; a signal ends it. Ends the job when
+# nobody keeps it, and sees to the chain.
 gym_tick() {
   if [[ -z $gym_tick_fd ]]; then
     exec {gym_tick_fd}<> <(:)
   fi
-  read -r -t 0.2 -u "$gym_tick_fd"
+  read -r -t "$NEMO_GYM_TICK_SECONDS" -u "$gym_tick_fd"
   gym_still_kept || gym_abandon
   gym_chain_tick
   # The drain file is the truth; a signal is a nudge that can be lost.
