@@ -9,11 +9,62 @@ import secrets
 import shlex
 import signal
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import IO, Protocol
 
-from nemo_slurm.errors import UnusableValueError
+from nemo_slurm.errors import SlurmError, UnusableValueError
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Channel(Protocol):
+    """What a copy needs of a host."""
+
+    @property
+    def label(self) -> str:
+        """For messages."""
+        ...
+
+    def run(self, script: str, *, timeout: float) -> Ran:
+        """Run a script."""
+        ...
+
+    def start(self) -> subprocess.Popen[bytes]:
+        """Start the program that reads a script."""
+        ...
+
+    def argv(self) -> list[str]:
+        """That program."""
+        ...
+
+    def finish(
+        self, process: subprocess.Popen[bytes], feed: Callable[[IO[bytes]], None], mark: str, timeout: float
+    ) -> tuple[int, bytes, str]:
+        """Feed a started program and unwrap what it printed."""
+        ...
+
+    def explain(self, status: int, text: str) -> SlurmError:
+        """The error for a program that ended before its script began."""
+        ...
+
+
+class Ran(Protocol):
+    """How a script ended."""
+
+    @property
+    def status(self) -> int:
+        """Its exit status."""
+        ...
+
+    @property
+    def stdout(self) -> str:
+        """What it printed."""
+        ...
+
+    @property
+    def stderr(self) -> str:
+        """What it complained of."""
+        ...
 
 
 def wrap(script: str, env: Mapping[str, str], mark: str) -> bytes:

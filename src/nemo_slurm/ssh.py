@@ -64,10 +64,13 @@ class SshHost(BashHost):
         config = (os.environ if environ is None else environ).get(CONFIG_VARIABLE)
         self._base = ["ssh", *(["-F", config] if config else [])]
         self._connection: list[str] | None = None
+        self._socket = ""
         self._end: weakref.finalize[[list[str], str], SshHost] | None = None
 
     def argv(self) -> list[str]:
-        """See `BashHost.argv`. The first use finds or makes the connection."""
+        """See `BashHost.argv`. The first use finds or makes the connection, and again when it has ended."""
+        if self._end is not None and not os.path.exists(self._socket):
+            self.close()
         if self._connection is None:
             self._connection = self._connect()
         return [*self._base, *_options(), *self._connection, "-T", "--", self.name, "exec bash -s"]
@@ -113,8 +116,14 @@ class SshHost(BashHost):
             return []
         folder = _socket_folder()
         if folder is not None:
-            mine = ["-o", f"ControlPath={folder}/s"]
-            if self._start_master(mine):
+            self._socket = f"{folder}/s"
+            mine = ["-o", f"ControlPath={self._socket}"]
+            try:
+                started = self._start_master(mine)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            if started:
                 last = [*self._base, *mine, "-O", "exit", "--", self.name]
                 self._end = weakref.finalize(self, _end_master, last, folder)
                 return ["-o", "ControlMaster=no", *mine]

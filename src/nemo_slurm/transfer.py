@@ -17,15 +17,14 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
-from nemo_slurm.channel import end_group, new_mark, tail, wrap
+from nemo_slurm.channel import Channel, end_group, new_mark, tail, wrap
 from nemo_slurm.errors import (
     CommandFailedError,
     NoSuchPathError,
     NotReachableError,
     PathExistsError,
-    SlurmError,
 )
 
 Wanted = Callable[[str], bool]
@@ -35,56 +34,6 @@ _CONTENT = "content"
 _IDLE = 60.0
 _SLOWEST = 50_000
 """Bytes a second below which a transfer counts as broken."""
-
-
-class Channel(Protocol):
-    """What a copy needs of a host."""
-
-    @property
-    def label(self) -> str:
-        """For messages."""
-        ...
-
-    def run(self, script: str, *, timeout: float) -> Ran:
-        """Run a script."""
-        ...
-
-    def start(self) -> subprocess.Popen[bytes]:
-        """Start the program that reads a script."""
-        ...
-
-    def argv(self) -> list[str]:
-        """That program."""
-        ...
-
-    def finish(
-        self, process: subprocess.Popen[bytes], feed: Callable[[IO[bytes]], None], mark: str, timeout: float
-    ) -> tuple[int, bytes, str]:
-        """Feed a started program and unwrap what it printed."""
-        ...
-
-    def explain(self, status: int, text: str) -> SlurmError:
-        """The error for a program that ended before its script began."""
-        ...
-
-
-class Ran(Protocol):
-    """How a script ended."""
-
-    @property
-    def status(self) -> int:
-        """Its exit status."""
-        ...
-
-    @property
-    def stdout(self) -> str:
-        """What it printed."""
-        ...
-
-    @property
-    def stderr(self) -> str:
-        """What it complained of."""
-        ...
 
 
 def everything(path: str) -> bool:

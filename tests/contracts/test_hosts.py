@@ -289,6 +289,12 @@ def test_our_own_connection_is_shared_has_a_short_socket_and_leaves_nothing(slur
         assert stat.S_IMODE(Path(socket).parent.stat().st_mode) == 0o700
         first = host.run("echo $PPID").stdout
         assert host.run("echo $PPID").stdout == first, "each command made a connection of its own"
+        end = [*host.argv()[:3], "-o", f"ControlPath={socket}", "-O", "exit", "lab"]
+        subprocess.run(end, check=True, capture_output=True)
+        second = host.run("echo $PPID").stdout
+        assert second != first
+        assert host.run("echo $PPID").stdout == second, "a connection that had ended was not made anew"
+        socket = host.argv()[host.argv().index("-T") - 1].removeprefix("ControlPath=")
     assert not Path(socket).parent.exists()
 
 
@@ -326,13 +332,19 @@ def test_a_connection_that_the_user_has_open_is_used_and_left_open(slurm_lab: La
 
 
 @pytest.mark.slurm
-def test_a_login_that_needs_a_person_is_one_sentence_and_asks_nobody(slurm_lab: Lab, tmp_path: Path) -> None:
+def test_a_login_that_needs_a_person_is_one_sentence_and_asks_nobody(
+    slurm_lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = tmp_path / "key"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", other], check=True)
     environ = config_with(slurm_lab, tmp_path, "lab", IdentityFile=str(other))
+    (tmp_path / "t").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "t"))
+    monkeypatch.setattr(ssh, "_LONGEST_SOCKET", 200)
     with SshHost("lab", environ=environ) as host, pytest.raises(LoginNeededError) as caught:
         host.run("true")
     assert "needs a person" in str(caught.value)
+    assert list((tmp_path / "t").iterdir()) == [], "something was left behind"
     assert "run `ssh lab`" in str(caught.value)
     assert "\n" not in str(caught.value)
 
