@@ -19,7 +19,11 @@ compute:
   here: {type: local, max_parallel: 2}
 driver:
   benchmarks:
-    one: {command: 'echo began; until [ -e "$NEMO_GYM_BENCH_DIR/end" ]; do sleep 0.05; done; exit "$(cat end)"'}
+    one:
+      command: |
+        echo began
+        until [ -e "$NEMO_GYM_BENCH_DIR/end" ]; do sleep 0.05; done
+        exit "$(cat "$NEMO_GYM_BENCH_DIR/end")"
     two: {command: "echo two; exit 3"}
 job: {output_path: runs}
 """

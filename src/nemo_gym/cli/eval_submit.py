@@ -154,6 +154,7 @@ def _print_record(record: SubmissionRecord) -> None:
         else:
             click.echo(f"failed {entry.benchmark}: {entry.error}")
     click.echo(f"Record: {RunPaths(Path(record.run_dir)).record}")
+    click.echo(f"Status: gym job status {record.gym_job_id}")
     click.echo(f"Results, when done: gym job results {record.gym_job_id}")
 
 

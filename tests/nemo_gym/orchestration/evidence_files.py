@@ -1,4 +1,4 @@
-"""Evidence for tests: the small files of a benchmark's folder by name, and what an executor sees of its jobs."""
+"""Evidence for tests: small files of a benchmark's folder by name, and what an executor sees of its jobs."""
 
 from __future__ import annotations
 

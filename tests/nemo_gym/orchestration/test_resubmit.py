@@ -19,8 +19,12 @@ compute:
   here: {type: local, max_parallel: 3, walltime: "00:10:00"}
 driver:
   benchmarks:
-    gpqa: {resumable: {max_retries: 2, max_walltime: "02:00:00"}, run: {policy_base_url: "http://h/v1", policy_model_name: m, config_paths: [gpqa]}}
-    free: {resumable: true, run: {policy_base_url: "http://h/v1", policy_model_name: m, config_paths: [gpqa]}}
+    gpqa:
+      resumable: {max_retries: 2, max_walltime: "02:00:00"}
+      run: {policy_base_url: "http://h/v1", policy_model_name: m, config_paths: [gpqa]}
+    free:
+      resumable: true
+      run: {policy_base_url: "http://h/v1", policy_model_name: m, config_paths: [gpqa]}
     plain: {command: "true"}
 job: {output_path: /runs}
 """
