@@ -36,7 +36,9 @@ gym_claim_link() {
 
 gym_work() {
   [[ -z $gym_asked ]] || return
-  gym_setup && gym_prepare && gym_choose_ports && gym_start_collector || return
+  gym_setup
+  ((gym_setup_status == 0)) || return
+  gym_prepare && gym_choose_ports && gym_start_collector || return
   gym_start_services
   gym_await_services || return
   if [[ -z $gym_asked ]]; then

@@ -9,6 +9,7 @@ set -u
 gym_status=1            # what the job will exit with
 gym_outcome=failed      # one word for the end marker
 gym_reason=''           # one sentence for a person
+gym_setup_status=0      # how the cluster's own lines ended
 gym_dead=''             # number of the service that died
 gym_tick_fd=''
 gym_exported=()         # variables that a step was given: an image's own values must give way to them

@@ -37,28 +37,26 @@ gym_nodes() {
 
 # ---------------------------------------------------------------- steps
 
-# Shell lines of the cluster's configuration, once, in this shell: what they change holds for all steps.
+# Shell lines of the cluster's configuration, once, in this shell: what they change holds for all steps. Sets
+# gym_setup_status. Not called as part of a condition, where their own `set -e` would mean nothing.
 gym_setup() {
   [[ -n $GYM_SETUP ]] || return 0
-  local gym_setup_status
-  trap gym_setup_left EXIT
+  # Nothing in a trap's function may come before `set +e`: bash 5.2 loses its place otherwise.
+  trap 'gym_setup_status=$?; trap - EXIT; set +e -u; gym_setup_left' EXIT
   set +u
   gym_init_modules
   eval "$GYM_SETUP"
   gym_setup_status=$?
   set +e -u
   trap - EXIT
-  ((gym_setup_status == 0)) && return 0
-  gym_fail "the lines of compute.setup ended with exit status $gym_setup_status; what they said stands above"
-  return 1
+  if ((gym_setup_status != 0)); then
+    gym_fail "the lines of compute.setup ended with exit status $gym_setup_status; what they said stands above"
+  fi
 }
 
 # Called when the lines of setup left the script.
 gym_setup_left() {
-  local status=$?
-  trap - EXIT
-  set +e -u
-  gym_fail "the lines of compute.setup left the job with exit status $status; what they said stands above"
+  gym_fail "the lines of compute.setup left the job with exit status $gym_setup_status; what they said stands above"
   gym_end
 }
 
@@ -181,7 +179,7 @@ gym_state_of() {
     return 0
   fi
   while IFS='|' read -r _state _end; do
-    if [[ -n $_state ]] && gym_is_this_job "$1" "$_end"; then
+    if [[ $_state =~ ^[A-Z_]+(\+|\ by\ [0-9]+)?$ ]] && gym_is_this_job "$1" "$_end"; then
       gym_state=$_state
       gym_state_source=sacct
       return 0
@@ -208,7 +206,9 @@ gym_elapsed_of() {
   local _submit _state _seconds _end _run=0
   gym_elapsed=''
   while IFS='|' read -r _submit _state _seconds _end; do
-    gym_is_this_job "$1" "$_end" || continue
+    if [[ ! $_submit =~ ^[0-9]+$ ]] || ! gym_is_this_job "$1" "$_end"; then
+      continue
+    fi
     if [[ $_seconds =~ ^[0-9]+$ && $_end =~ ^[0-9]+$ ]] && gym_is_ended "$_state"; then
       gym_elapsed+="$_run $_seconds"$'\n'
     fi

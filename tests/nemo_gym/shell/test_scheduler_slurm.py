@@ -1,0 +1,276 @@
+"""What job scripts ask of Slurm, in real bash against the fake cluster's programs."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import nemo_gym
+from nemo_slurm import calls
+from nemo_slurm.cluster import Cluster
+from nemo_slurm.hosts import LocalHost
+from nemo_slurm.testing import FakeCluster
+
+SHELL = Path(nemo_gym.__file__).parent / "shell"
+CLEAN = Path(calls.__file__).with_name("clean_environment.sh")
+TOKEN = "canary-of-a-token"
+
+
+class World:
+    """A job's folder on a fake cluster, and bash with the file that answers for Slurm."""
+
+    def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
+        self.job_dir = folder / "it's a job"
+        (self.job_dir / "links").mkdir(parents=True)
+        (self.job_dir / "job.sh").write_text("#!/bin/bash\n#SBATCH --job-name=gym-b\n:\n")
+        self.fake = FakeCluster(folder / "cluster")
+        patch.setenv("PATH", f"{self.fake.path}:{os.environ['PATH']}")
+        self.settings = {"GYM_KILL_ON_INVALID_DEP": "yes", "GYM_QUEUE_FROM": "job", "GYM_OTEL_TOKEN_ENV": ""}
+
+    def queue(self, token: str = "gym-job-x/b/1") -> str:
+        """A job of the chain, running."""
+        job = (
+            Cluster(LocalHost())
+            .submit(
+                str(self.job_dir / "job.sh"), token=token, folder=str(self.job_dir), options=["--requeue"]
+            )
+            .job
+        )
+        return job.id
+
+    def ask(self, command: str, own: str = "1", **environ: str) -> str:
+        """Bash with the functions; what it prints."""
+        values = {
+            "GYM_JOB": "gym-job-x",
+            "GYM_BENCHMARK": "b",
+            "GYM_JOB_DIR": str(self.job_dir),
+            **self.settings,
+        }
+        text = "\n".join(
+            [
+                "set -u",
+                *(f"{name}={_quoted(value)}" for name, value in values.items()),
+                f". {_quoted(str(SHELL / 'header.sh'))}",
+                f". {_quoted(str(CLEAN))}",
+                f". {_quoted(str(SHELL / 'scheduler_slurm.sh'))}",
+                "gym_identify",
+                command,
+            ]
+        )
+        given = os.environ | {"SLURM_JOB_ID": own, "SLURM_NTASKS": "9", **environ}
+        done = subprocess.run(
+            ["bash", "-c", text], cwd=self.job_dir, env=given, capture_output=True, text=True, check=False
+        )
+        assert done.stderr == ""
+        return done.stdout.strip()
+
+    def state_of(self, number: str) -> str:
+        return self.ask(f'gym_state_of "{number}"; echo "$gym_state/$gym_state_source"')
+
+    def elapsed_of(self, number: str) -> str:
+        return self.ask(f'gym_elapsed_of {number}; echo "$gym_elapsed"')
+
+    def queue_next(self, own: str, more: str = "", **environ: str) -> str:
+        return self.ask(f'{more}\ngym_queue_next; echo "$? $gym_next $gym_queue_error"', own, **environ)
+
+    def started(self, number: str, restart: int = 0) -> None:
+        """What the prologue of that run wrote."""
+        link = self.job_dir / "links" / f"{number}.{restart}"
+        link.mkdir(parents=True)
+        (link / "started").write_text(f"{int(self.fake.now())}\n")
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "'\\''") + "'"
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    return World(tmp_path, monkeypatch)
+
+
+def test_the_controller_is_asked_first_then_accounting_and_silence_is_nothing(world):
+    job = world.queue()
+    assert world.state_of(job) == "RUNNING/scontrol"
+    world.fake.end(job, "TIMEOUT")
+    assert world.state_of(f"{job};main") == "TIMEOUT/scontrol"
+    world.fake.move(1000)
+    assert world.state_of(job) == "TIMEOUT/sacct"
+    assert world.state_of("4711") == "/"
+    with world.fake.faults() as faults:
+        faults.accounting = "down"
+    assert world.state_of(job) == "/"
+
+
+def test_raw_text_is_handed_on_and_a_banner_is_passed_over(world):
+    job = world.queue()
+    Cluster(LocalHost()).cancel([Cluster(LocalHost()).find("gym-job-x/b/1")])
+    world.fake.move(1000)
+    with world.fake.faults() as faults:
+        faults.banner = "** Welcome to the cluster **\n"
+    assert world.state_of(job) == "CANCELLED by 0/sacct"
+    assert world.elapsed_of(job) == "0 0"
+    with world.fake.faults() as faults:
+        faults.cuts_states = True
+    assert world.state_of(job) == "CANCELLED+/sacct"
+
+
+def test_an_older_job_with_the_same_number_is_not_taken_for_ours(world):
+    world.fake.remember_older("900", "COMPLETED", elapsed=77)
+    assert world.state_of("900") == "COMPLETED/sacct"
+    world.started("900")
+    assert world.state_of("900") == "/"
+    assert world.elapsed_of("900") == ""
+
+
+def test_each_run_of_a_requeued_job_has_its_own_seconds(world):
+    job = world.queue()
+    world.fake.move(100)
+    assert world.elapsed_of(job) == ""
+    world.fake.requeue(job)
+    world.fake.move(30)
+    assert world.elapsed_of(job).splitlines()[0].split()[0] == "0"
+    world.fake.end(job, "NODE_FAIL")
+    runs = [line.split() for line in world.elapsed_of(job).splitlines()]
+    assert [run for run, _ in runs] == ["0", "1"]
+    assert [int(seconds) >= least for (_, seconds), least in zip(runs, (100, 30), strict=True)] == [
+        True,
+        True,
+    ]
+
+
+def test_a_successor_waits_for_this_job_and_inherits_its_environment_alone(world):
+    job = world.queue()
+    (world.job_dir / ".gym_job_chain").write_text(f"{job}\n")
+    world.settings["GYM_OTEL_TOKEN_ENV"] = "MY_TOKEN"
+    more = f"gym_token={TOKEN}; export SETUP=x PATH=/nowhere:$PATH; unset KEPT"
+    answer = world.queue_next(job, more, KEPT="as it was", NEMO_GYM_RUN="of a job around this one")
+    status, number = answer.split()
+    assert status == "0"
+    successor = world.fake.job(number)
+    assert successor.options["dependency"] == f"afternotok:{job}"
+    assert successor.options["kill_invalid"] == "yes"
+    assert (successor.comment, successor.arguments) == ("gym-job-x/b/2", [job])
+    assert successor.environment["KEPT"] == "as it was"
+    assert successor.environment["MY_TOKEN"] == TOKEN
+    assert not successor.environment["PATH"].startswith("/nowhere")
+    assert [
+        name for name in successor.environment if name.startswith(("SLURM", "NEMO_GYM_RUN", "SETUP"))
+    ] == []
+
+
+def test_a_second_run_of_a_job_and_a_lost_reply_find_the_successor_that_is_there(world):
+    job = world.queue()
+    with world.fake.faults() as faults:
+        faults.lost_replies = 1
+    first = world.queue_next(job)
+    assert first.startswith("0 ")
+    assert world.queue_next(job, SLURM_RESTART_COUNT="1") == first
+    assert len(world.fake.jobs()) == 2
+
+
+def test_a_refusal_is_handed_on_in_the_schedulers_words_and_the_option_can_be_left_out(world):
+    job = world.queue()
+    with world.fake.faults() as faults:
+        faults.refuses_kill_option = True
+    refused = world.queue_next(job)
+    assert refused.startswith("1 ")
+    assert "--kill-on-invalid-dep" in refused
+    world.settings["GYM_KILL_ON_INVALID_DEP"] = ""
+    assert world.queue_next(job).startswith("0 ")
+
+
+def test_where_jobs_may_not_submit_the_login_node_is_asked_over_ssh(world, tmp_path, monkeypatch):
+    job = world.queue()
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    real = world.fake.path / "sbatch"
+    refusing = f'[ "${{VIA-}}" = login ] && exec {real} "$@"; echo "sbatch: error: Access denied" >&2; exit 1'
+    programs = {"sbatch": refusing, "ssh": f'printf "%s\\n" "$@" >{folder}/argv; VIA=login exec bash -s'}
+    for name, text in programs.items():
+        (folder / name).write_text(f"#!/bin/bash\n{text}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    given = {"SLURM_SUBMIT_HOST": "login7"}
+    world.settings["GYM_OTEL_TOKEN_ENV"] = "MY_TOKEN"
+    assert "Access denied" in world.queue_next(job, **given)
+    world.settings["GYM_QUEUE_FROM"] = "login"
+    status, number = world.queue_next(job, f"gym_token={TOKEN}", **given).split()
+    assert status == "0"
+    assert world.fake.job(number).environment["MY_TOKEN"] == TOKEN
+    argv = (folder / "argv").read_text()
+    assert "login7" in argv
+    assert TOKEN not in argv
+
+
+def test_a_successor_waits_or_is_gone_or_nobody_can_tell(world):
+    job = world.queue()
+    _, number = world.queue_next(job).split()
+
+    def waits(which):
+        return world.ask(f"gym_next_waits {which}; echo $?")
+
+    assert waits(number) == "0"
+    assert world.ask(f"gym_drop_next {number}; echo $?") == "0"
+    assert waits(number) == "1"
+    assert waits("4711") == "1"
+    with world.fake.faults() as faults:
+        faults.controller_down = True
+    assert waits(number) == "2"
+
+
+def test_a_step_without_a_container_is_the_program_itself(world):
+    world.settings |= {"GYM_RUNTIME": "none", "GYM_DRIVER_IMAGE": ""}
+    assert world.ask("GYM_DRIVER_MOUNTS=(); (gym_run_step driver printf '%s-' 'a b' c)") == "a b-c-"
+
+
+@pytest.mark.parametrize(("runtime", "program"), [("pyxis", "srun"), ("apptainer", "apptainer")])
+def test_a_step_in_a_container_is_started_with_every_word_as_it_was(
+    world, tmp_path, monkeypatch, runtime, program
+):
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / program).write_text("#!/bin/bash\nprintf '[%s]' \"$@\"\n")
+    (folder / program).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    world.settings |= {"GYM_RUNTIME": runtime}
+    arrays = (
+        "GYM_SERVICE_NAMES=(policy) GYM_SERVICE_0_IMAGE='an image' GYM_SERVICE_0_MOUNTS=('/a b:/c:ro' /d:/d)"
+    )
+    said = world.ask(
+        f"{arrays}; gym_exported=(A B); (gym_run_step policy serve --port 1 '')", SLURMD_NODENAME="n1"
+    )
+    if runtime == "apptainer":
+        assert said == "[exec][--nv][--bind][/a b:/c:ro][--bind][/d:/d][an image][serve][--port][1][]"
+    else:
+        assert (
+            "[--container-image=an image][--container-mounts=/a b:/c:ro,/d:/d][--container-env=A,B]" in said
+        )
+        assert said.endswith("[sh][][serve][--port][1][]")
+        assert "[--overlap][--nodes=1][--ntasks=1][--nodelist=n1][--cpu-bind=none][--export=ALL]" in said
+
+
+@pytest.mark.parametrize(
+    ("setup", "sentence"),
+    [
+        ("false", "ended with exit status 1"),
+        ("exit 7", "left the job with exit status 7"),
+        ("set -e; false; true", "left the job with exit status 1"),
+    ],
+)
+def test_lines_of_setup_that_fail_are_told(world, setup, sentence):
+    world.settings["GYM_SETUP"] = setup
+    text = 'exec 2>&1; gym_end() { echo "ended"; }; gym_setup; ((gym_setup_status == 0)) || gym_end'
+    said = world.ask(text)
+    assert sentence in said
+    assert said.endswith("ended")
+
+
+def test_lines_of_setup_hold_for_what_follows_and_module_is_made_known(world, tmp_path):
+    init = tmp_path / "modules" / "init"
+    init.mkdir(parents=True)
+    (init / "bash").write_text('module() { export LOADED="$*"; }\n')
+    world.settings["GYM_SETUP"] = "module load cuda\necho $UNSET_VARIABLE\nulimit -n 321"
+    said = world.ask('gym_setup; echo "$LOADED $(ulimit -n)"', MODULESHOME=str(init.parent))
+    assert said == "load cuda 321"
