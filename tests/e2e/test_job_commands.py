@@ -9,7 +9,19 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.local_jobs import until
+from tests.local_jobs import Workplace, until
+
+from nemo_gym.decide import Budget
+from nemo_gym.orchestration import logs
+from nemo_gym.orchestration.cancel import Wish, cancel
+from nemo_gym.orchestration.evidence import Evidence
+from nemo_gym.orchestration.executors.base import JobRef
+from nemo_gym.orchestration.gathering import Scope, gather
+from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.orchestration.run_files import LocalRunFiles
+from nemo_gym.orchestration.sites import Site
+from nemo_gym.orchestration.status import assess
+from nemo_runs.journal import read_journal
 
 pytestmark = pytest.mark.e2e
 
@@ -230,3 +242,103 @@ def test_two_resubmissions_at_once_queue_one_job(home):
         thread.join()
     assert sorted(statuses) == [0, 5, 5]
     assert len(list((home.folder_of(gym_job_id, "one") / "links").iterdir())) == 2
+
+
+# Chains
+
+
+class Chain(Workplace):
+    """A resumable benchmark of this machine, and whoever asks about it."""
+
+    def begin(self, driver: str, **changes: object) -> SubmissionRecord:
+        [job] = self.submit(self.plan(driver=driver, budget=Budget(), **changes))
+        entry = BenchmarkEntry(benchmark="arithmetic", job_dir=str(job.job_dir), job_id=job.job_id)
+        return SubmissionRecord(
+            gym_job_id=self.gym_job_id, gym_version="", gym_commit=None, submitted_at="",
+            run_dir=str(job.job_dir.parent), cluster="here", executor="local", submitted_by="ada",
+            benchmarks=(entry,),
+        )  # fmt: skip
+
+    def groups(self, records):
+        return [(Site(self.executor), list(records))]
+
+    def known(self, record: SubmissionRecord) -> Evidence:
+        known = gather([record], self, scope=Scope(every_job=True))[self.gym_job_id, "arithmetic"]
+        jobs = [JobRef(job_id, known.job_dir) for job_id in known.job_ids]
+        self.jobs += [job for job in jobs if job not in self.jobs]
+        return known
+
+
+def happened(known: Evidence) -> list[str]:
+    return [event["event"] for event in read_journal(known.job_dir / ".gym_events.jsonl")]
+
+
+@pytest.fixture
+def chain(tmp_path):
+    place = Chain(tmp_path)
+    quick = {"NEMO_GYM_STOP_SECONDS": "2", "NEMO_GYM_CHAIN_SECONDS": "1", "NEMO_GYM_LOOKUP_SECONDS": "0"}
+    place.environ |= quick
+    place.grace = 1.0
+    yield place
+    place.tidy()
+
+
+@pytest.mark.slow
+def test_a_chain_is_one_benchmark_whose_state_follows_the_last_job_that_started(chain):
+    record = chain.begin(
+        "then=rows=2+collected=complete,0,5 rows=3 until-drained collected=drained,75,5", walltime=3
+    )
+
+    def finished():
+        status = assess(chain.known(record))
+        assert status.state in ("queued", "running", "succeeded"), status
+        return status if status.state == "succeeded" else None
+
+    status = until(finished, within=60)
+    assert (status.links, status.job_id, status.notes) == (2, "local-2", ())
+    known = chain.known(record)
+    assert [link.name for link in known.links] == ["local-1.0", "local-2.0", "local-3.0"]
+    assert known.links[0].end.outcome == "drained"
+    assert known.links[1].decision.reason == "the job before drained ahead of its time limit"
+    text = b"".join(logs.whole(logs.pieces(known, "driver", LocalRunFiles()), LocalRunFiles())).decode()
+    assert [line.partition(" (")[0] for line in text.splitlines()] == [
+        "==> driver of job local-1",
+        "driver output",
+        "==> driver of job local-2",
+        "driver output",
+    ]
+
+
+@pytest.mark.slow
+def test_after_a_cancellation_no_job_of_a_chain_does_anything(chain):
+    record = chain.begin("sleep=600")
+    until(lambda: len(chain.known(record).job_ids) == 2)
+    until(lambda: "driver_started" in happened(chain.known(record)))
+    assert assess(chain.known(record)).state == "running"
+    report = cancel(Wish(record=record, benchmark=None, by="ada", within=60), chain)
+    assert (report.exit_status, report.outcomes[0].state, report.troubles) == (0, "cancelled", ())
+    assert report.outcomes[0].asked[:2] == ("local-2", "local-1"), "what waits goes first"
+    known = chain.known(record)
+    assert known.alive() == ()
+    assert [link.started is not None for link in known.links] == [True, False]
+    assert happened(known).count("driver_started") == 1
+    assert all(chain.left(job) == [] for job in chain.jobs)
+
+
+@pytest.mark.slow
+def test_a_resubmission_goes_on_with_a_raised_budget_after_the_chain_has_failed(chain):
+    record = chain.begin("rows=1 exit=1", walltime=60)
+    until(lambda: assess(chain.known(record)).state == "failed", within=60)
+    known = chain.known(record)
+    status = assess(known)
+    assert (status.cause, known.retries) == ("your code", 4)
+    assert "max_retries (3) are used up" in status.reason
+    folder = known.job_dir / "resubmits" / "1"
+    folder.mkdir(parents=True)
+    (folder / "max_retries").write_text("5\n")
+    plan = chain.plan(driver="rows=1 exit=1", budget=Budget(), walltime=60)
+    [answer] = chain.executor.submit(chain.submission(plan))
+    (folder / "queued").write_text(f"{answer.job_id}\n")
+    until(lambda: assess(chain.known(record)).job_id != status.job_id, within=60)
+    until(lambda: assess(chain.known(record)).state == "failed", within=60)
+    assert "max_retries (5) are used up" in assess(chain.known(record)).reason
