@@ -57,7 +57,7 @@ gym_settle() {
   gym_event job_decided action "$gym_action" chain "$gym_fate" reason "$gym_why" evidence "$evidence"
   case $gym_action in
     go_on) gym_say "going on: $gym_why" ;;
-    stop) gym_say "nothing to do, the chain is $gym_fate: $gym_why" ;;
+    stop) gym_say "not going on: $gym_why" ;;
     fail) gym_say "the chain ends here: $gym_why" ;;
   esac
   [[ $gym_action != go_on ]] || return 0

@@ -73,5 +73,6 @@ if "die-when" in options:
         os._exit(int(options.get("status", 1)))
 
     threading.Thread(target=wait_and_die, daemon=True).start()
-print(f"serving {model} on {port}", flush=True)
-ThreadingHTTPServer(("127.0.0.1", int(port)), Handler).serve_forever()
+server = ThreadingHTTPServer(("127.0.0.1", int(port)), Handler)
+print(f"serving {model} on {server.server_port}", flush=True)
+server.serve_forever()
