@@ -245,6 +245,24 @@ def test_a_container_step_runs_with_the_mounts_and_variables_that_were_asked_for
     assert status_of(paths.job_dir) == "ended"
 
 
+def test_an_early_signal_reaches_the_collector_inside_its_container(student: Student) -> None:
+    image = student.folder / "image.sqsh"
+    image.touch()
+    config = student.config()
+    config["services"]["policy"] |= {"container": str(image), "command": f"{SERVE} delay=1"}
+    config["driver"] |= {"container": str(image), "mounts": [str(student.folder)]}
+    config["driver"]["benchmarks"]["sums"]["run"]["num_samples_in_parallel"] = 1
+    record = student.submit(config)
+    entry = record["benchmarks"][0]
+    paths = JobPaths(Path(entry["job_dir"]))
+    until(lambda: paths.rollouts.output.exists() and paths.rollouts.output.read_text(), timeout=60)
+    subprocess.run(["scancel", "--batch", "--signal=USR1", entry["job_id"]], check=True)
+    student.ended(record)
+    marker = paths.link(entry["job_id"]).end.read_text()
+    assert marker.startswith("drained 75 walltime\n"), student.said(paths)
+    assert 0 < student.rows(paths) < 4
+
+
 def test_a_container_that_cannot_be_started_fails_the_job_with_a_sentence(student: Student) -> None:
     """srun of some versions ends with 0 then."""
     image = student.folder / "not there.sqsh"

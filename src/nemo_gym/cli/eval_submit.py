@@ -153,9 +153,11 @@ def _print_record(record: SubmissionRecord) -> None:
             click.echo(f"submitted {entry.benchmark} → {kind} {entry.job_id}")
         else:
             click.echo(f"failed {entry.benchmark}: {entry.error}")
-    click.echo(f"Record: {RunPaths(Path(record.run_dir)).record}")
+    on = f" on {record.hostname}" if record.hostname is not None else ""
+    click.echo(f"Record: {RunPaths(Path(record.run_dir)).record}{on}")
     click.echo(f"Status: gym job status {record.gym_job_id}")
-    click.echo(f"Results, when done: gym job results {record.gym_job_id}")
+    verb = "results" if record.hostname is None else "fetch"
+    click.echo(f"Results, when done: gym job {verb} {record.gym_job_id}")
 
 
 def _follow(record: SubmissionRecord, desk: Desk, *, quiet: bool) -> int:

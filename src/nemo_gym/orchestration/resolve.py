@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym import composition
-from nemo_gym.errors import UsageError
+from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.orchestration import rules
 from nemo_gym.orchestration.config import SubmitConfig
+from nemo_slurm.hosts import is_this_machine
 
 _BRACE = re.compile(r"(\\*)\$\{")
 
@@ -118,6 +119,7 @@ def _anchored(config: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]
     anchored = dict(config)
     job, driver = config.get("job"), config.get("driver")
     if isinstance(job, Mapping) and isinstance(path := job.get("output_path"), str) and path:
+        _refuse_relative_elsewhere(path, config.get("compute"))
         anchored["job"] = {**job, "output_path": os.path.abspath(folders[-1] / Path(path).expanduser())}
     if not isinstance(driver, Mapping):
         return anchored
@@ -128,6 +130,17 @@ def _anchored(config: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]
     if isinstance(benchmarks, Mapping):
         driver["benchmarks"] = {name: _anchored_job(job, folders) for name, job in benchmarks.items()}
     return {**anchored, "driver": driver}
+
+
+def _refuse_relative_elsewhere(path: str, compute: Any) -> None:
+    """A relative path means a place on this machine."""
+    for name, entry in (compute if isinstance(compute, Mapping) else {}).items():
+        host = entry.get("hostname") if isinstance(entry, Mapping) else None
+        if isinstance(host, str) and not is_this_machine(host) and not path.startswith("/"):
+            raise ConfigError(
+                f"job.output_path: {path} is relative to a folder of this machine, but "
+                f"compute.{name}.hostname is {host}; give an absolute path on that machine."
+            )
 
 
 def _anchored_job(job: Any, folders: Sequence[Path]) -> Any:

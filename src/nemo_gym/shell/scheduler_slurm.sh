@@ -76,7 +76,7 @@ gym_init_modules() {
 }
 
 # gym_run_step NAME COMMAND…: becomes the step, in its container if it has one. Called in a subshell whose environment
-# is complete. NAME is a service's name, otel_collector, prepare, driver, or step for a small program of the driver.
+# is complete. NAME is a service's name, otel_collector, prepare, driver, or :step for a small program of ours.
 gym_run_step() {
   local _name=$1 _image='' _mark=''
   local -a _mounts=()
@@ -98,7 +98,7 @@ gym_run_step() {
 gym_find_container() {
   local _index
   case $1 in
-    driver | prepare | step)
+    driver | prepare | :step)
       _image=$GYM_DRIVER_IMAGE
       _mounts=("${GYM_DRIVER_MOUNTS[@]}")
       ;;

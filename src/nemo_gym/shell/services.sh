@@ -29,7 +29,7 @@ gym_choose_ports() {
     asked+=(otel_grpc=0 otel_http=0 otel_health=0)
   fi
   ((${#asked[@]})) || return 0
-  if ! answer=$(gym_run_step step "$GYM_PROGRAM" step port -- "${asked[@]}"); then
+  if ! answer=$(gym_run_step :step "$GYM_PROGRAM" step port -- "${asked[@]}"); then
     gym_fail "no port for a service of this job; the reason stands above"
     return 1
   fi
@@ -113,7 +113,7 @@ gym_start_health() {
   (
     gym_child "health-$name"
     export NEMO_GYM_SERVICE_API_KEY="$gym_key"
-    gym_run_step step "$GYM_PROGRAM" step health --name "$name" --pid "${gym_service_pids[index]}" \
+    gym_run_step :step "$GYM_PROGRAM" step health --name "$name" --pid "${gym_service_pids[index]}" \
       --marker "NEMO_GYM_STEP=$gym_run/$name" --host "$(gym_nodes)" --port "${gym_service_ports[index]}" \
       --health-port "${GYM_SERVICE_HEALTH_PORTS[index]}" --path "${GYM_SERVICE_PATHS[index]}" \
       --model "${GYM_SERVICE_MODELS[index]}" --timeout "${GYM_SERVICE_TIMEOUTS[index]}" --log "$log"
@@ -209,7 +209,7 @@ gym_await_collector() {
   set -m
   (
     gym_child health-otel_collector
-    gym_run_step step "$GYM_PROGRAM" step health --name otel_collector --pid "$gym_otel_pid" --host "$(gym_nodes)" \
+    gym_run_step :step "$GYM_PROGRAM" step health --name otel_collector --pid "$gym_otel_pid" --host "$(gym_nodes)" \
       --marker "NEMO_GYM_STEP=$gym_run/otel_collector" --port "${gym_service_ports[$1 + 2]}" --path / \
       --model '' --timeout "$GYM_OTEL_TIMEOUT" --log "$2"
   ) </dev/null &
