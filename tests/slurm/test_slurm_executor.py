@@ -279,6 +279,7 @@ def test_a_container_that_cannot_be_started_fails_the_job_with_a_sentence(studen
     assert "ran" not in os.listdir(paths.job_dir)
 
 
+@pytest.mark.slow
 def test_the_telemetry_token_reaches_every_link_of_a_chain_through_no_file(student: Student) -> None:
     collector = student.folder / "otelcol"
     seen = student.folder / "tokens"
@@ -349,6 +350,7 @@ def test_the_same_from_another_machine_over_ssh(student: Student) -> None:
     assert yaml.safe_load(run.resolved_config.read_text())["compute"]["lab"]["hostname"] == "lab"
 
 
+@pytest.mark.slow
 def test_our_own_gym_is_brought_once_where_there_is_none(student: Student, tmp_path: Path) -> None:
     host = SshHost("lab")
     bundle = own_gym.plan_bundle(host, tmp_path / "runs")

@@ -1,0 +1,165 @@
+"""The Slurm executor on a cluster that is not there: lost replies, refusals, pairing, observations."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.local_jobs import Workplace
+
+from nemo_gym.errors import GymError
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration import staging
+from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.executors.slurm import SlurmExecutor, observation
+from nemo_gym.orchestration.plan import OtelPlan, SlurmPlan
+from nemo_slurm.cluster import Seen, Source
+from nemo_slurm.records import Job
+from nemo_slurm.states import read_state, table
+from nemo_slurm.testing import FakeCluster
+
+SLURM = SlurmPlan(options=["--account=lab", "--job-name=gym-x"], runtime="none")
+
+
+class World:
+    """Staged benchmarks and a cluster in this process."""
+
+    def __init__(self, folder: Path) -> None:
+        self.place = Workplace(folder)
+        self.fake = FakeCluster()
+        self.executor = SlurmExecutor(self.fake, environ={"MY_TOKEN": "token-canary", "OTHER": "x"})
+
+    def submit(self, *names: str, max_parallel: int = 9, **changes):
+        plans = [self.place.plan(name, run=None, command="true", slurm=SLURM, **changes) for name in names]
+        submission = self.place.submission(*plans, max_parallel=max_parallel)
+        staging.stage(submission)
+        return submission, self.executor.submit(submission)
+
+    def refs(self, submission, answers):
+        pairs = zip(submission.jobs, answers, strict=True)
+        return [JobRef(answer.job_id, plan.job_dir) for plan, answer in pairs if answer.job_id]
+
+    def events(self, plan):
+        return [json.loads(line) for line in JobPaths(plan.job_dir).events.read_text().splitlines()]
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+def test_a_job_carries_its_token_and_lies_in_its_folder(world):
+    submission, (answer,) = world.submit("gpqa")
+    job = world.fake.job(answer.job_id)
+    assert job.comment == f"{submission.gym_job_id}/gpqa/1"
+    assert (job.folder, job.arguments) == (str(submission.jobs[0].job_dir), [])
+    (event,) = world.events(submission.jobs[0])
+    assert (event["event"], event["job_id"]) == ("submitted", answer.job_id)
+    assert event["at"].endswith("Z")
+
+
+def test_a_lost_reply_leads_to_the_job_that_was_accepted_and_to_no_second_one(world):
+    with world.fake.faults() as faults:
+        faults.lost_replies = 1
+        faults.hidden_for = 5
+    _, answers = world.submit("a", "b")
+    assert [job.id for job in world.fake.jobs()] == [answer.job_id for answer in answers]
+
+
+def test_a_request_that_never_arrived_is_failed_after_a_while_and_can_be_made_again(world):
+    with world.fake.faults() as faults:
+        faults.lost_requests = 1
+    submission, answers = world.submit("a", "b")
+    assert answers[0].job_id is None
+    assert "was not accepted" in answers[0].error
+    assert answers[1].job_id is not None
+    assert world.events(submission.jobs[0])[0]["event"] == "submit_failed"
+    again = world.executor.submit(world.place.submission(submission.jobs[0]))
+    assert again[0].job_id is not None
+
+
+def test_one_that_is_refused_shifts_no_other(world):
+    with world.fake.faults() as faults:
+        faults.submit_limit = 2
+    submission, answers = world.submit("a", "b", "c", "d")
+    assert [answer.benchmark for answer in answers] == ["a", "b", "c", "d"]
+    assert [answer.job_id is None for answer in answers] == [False, False, True, True]
+    assert "AssocMaxSubmitJobLimit" in answers[2].error
+    comments = {job.id: job.comment for job in world.fake.jobs()}
+    assert comments[answers[1].job_id].endswith("/b/1")
+    assert submission.jobs[2].job_dir.is_dir()
+
+
+def test_when_the_controller_is_away_every_benchmark_says_so_and_nothing_is_known_of_jobs(world):
+    submission, answers = world.submit("a")
+    job = world.refs(submission, answers)[0]
+    with world.fake.faults() as faults:
+        faults.controller_down = True
+        faults.accounting = "down"
+    seen = world.executor.observe([job])[job.job_id]
+    assert seen.state is JobState.UNKNOWN
+    assert "Unable to contact slurm controller" in seen.reason
+    with pytest.raises(GymError, match=job.job_id):
+        world.executor.cancel([job])
+    refused = world.executor.submit(world.place.submission(world.place.plan("a", slurm=SLURM)))
+    assert refused[0].job_id is None
+    assert refused[0].error
+
+
+def test_a_banner_and_a_clusters_name_are_no_part_of_an_id(world):
+    with world.fake.faults() as faults:
+        faults.banner = "** maintenance on Monday **\n"
+        faults.cluster_name = "alpha"
+    submission, (answer,) = world.submit("a")
+    assert answer.job_id.isdecimal()
+    assert world.events(submission.jobs[0])[0]["cluster"] == "alpha"
+
+
+def test_the_telemetry_token_is_the_only_value_handed_to_a_job(world):
+    otel = OtelPlan(
+        binary="otelcol",
+        endpoint="http://127.0.0.1:9",
+        service_name="s",
+        token_env="MY_TOKEN",
+        config={},
+        health_check_timeout_seconds=1,
+    )
+    _, (answer,) = world.submit("a", otel=otel)
+    given = world.fake.job(answer.job_id)
+    assert given.environment["MY_TOKEN"] == "token-canary"
+    assert "OTHER" not in given.environment
+    assert "token-canary" not in given.text
+
+
+def test_beyond_the_allowed_number_each_job_waits_for_one_before_it(world):
+    _, answers = world.submit("a", "b", "c", "d", max_parallel=2)
+    ids = [answer.job_id for answer in answers]
+    found = [world.fake.job(number).options["dependency"] for number in ids]
+    assert found == ["", "", f"afterany:{ids[0]}", f"afterany:{ids[1]}"]
+
+
+@pytest.mark.parametrize("name", [*table(), "SOMETHING_NEW"])
+def test_every_state_has_a_meaning_here_and_only_ends_are_final(name):
+    state = read_state(name)
+    ended = state.known and state.meaning.value != "lag"
+    seen = Seen(
+        Job("7"), Source.CONTROLLER, state, settled=ended, exit_status=3, started_at=1.0, ended_at=2.0
+    )
+    found = observation(seen, silent=None)
+    assert found.state.final == ended
+    wanted = {"COMPLETED": JobState.SUCCEEDED, "CANCELLED": JobState.CANCELLED, "RUNNING": JobState.RUNNING}
+    wanted |= {"PENDING": JobState.QUEUED, "REQUEUED": JobState.QUEUED, "SOMETHING_NEW": JobState.UNKNOWN}
+    assert found.state is wanted.get(name, JobState.FAILED if ended else found.state)
+    if found.state is JobState.FAILED:
+        assert found.word == name
+        assert found.reason
+
+
+def test_an_end_that_may_be_taken_back_is_not_final():
+    seen = Seen(Job("7"), Source.CONTROLLER, read_state("PREEMPTED"), settled=False)
+    assert observation(seen, silent=None).state is JobState.QUEUED
+
+
+def test_nothing_known_says_why_nobody_answered():
+    seen = Seen(Job("7"), Source.NOBODY, None, settled=False)
+    assert observation(seen, silent="slurmdbd is down").reason == "slurmdbd is down"
+    assert observation(seen, silent=None).state is JobState.UNKNOWN
