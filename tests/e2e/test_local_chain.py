@@ -227,6 +227,41 @@ def test_a_chain_keeps_its_place_among_those_that_may_run_at_once(workplace):
     assert len(ids) == 6
 
 
+SUBMIT = """
+compute: {here: {type: local, walltime: "00:00:04"}}
+driver:
+  gym: GYM
+  env: {DRIVER: "then=collected=complete,0,0 rows=1 until-drained"}
+  benchmarks:
+    arithmetic:
+      resumable:
+        max_retries: 5            # non-timeout failures to retry (default 3)
+        max_walltime: "48:00:00"  # cap on total accumulated walltime (default: none)
+      run: {config_paths: [benchmarks/arithmetic/config.yaml], policy_base_url: "http://127.0.0.1:9/v1",
+            policy_model_name: tiny}
+job: {output_path: runs}
+"""
+
+
+def test_a_submission_is_followed_to_the_end_of_its_chain_and_its_record_names_the_first_job(
+    workplace, tmp_path
+):
+    (tmp_path / "submit.yaml").write_text(SUBMIT.replace("GYM", str(workplace.gym)))
+    words = [REAL_GYM, "eval", "submit", "-c", "submit.yaml", "--follow", "--json"]
+    done = subprocess.run(
+        words, cwd=tmp_path, env=workplace.environ, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    record = json.loads((next((tmp_path / "runs").iterdir()) / "gym-job.json").read_text())
+    [entry] = record["benchmarks"]
+    job = JobRef(entry["job_id"], Path(entry["job_dir"]))
+    assert job.job_id == "local-1"
+    assert dot(job, ".gym_job_chain") == ["local-1", "local-2"]
+    assert "resume_from_cache: true" in (job.job_dir / "run.yaml").read_text()
+    script = JobPaths(job.job_dir).script.read_text()
+    assert "GYM_MAX_RETRIES='5'\nGYM_MAX_WALLTIME='172800'\nGYM_MAX_LINKS_WITHOUT_PROGRESS='5'\n" in script
+
+
 def run_of(workplace, tmp_path, tasks, **changes):
     """The run configuration of the real collector over sums of the stand-in server."""
     rows = [{"question": f"What is {number} + 1?", "expected_answer": "12"} for number in range(tasks)]

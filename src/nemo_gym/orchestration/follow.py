@@ -16,6 +16,7 @@ from typing import Any, TextIO
 
 from nemo_gym.clock import Clock, SystemClock
 from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration import chains
 from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState, Observation
 from nemo_runs.durations import format_duration
 
@@ -40,7 +41,7 @@ def follow(
     display = _Redrawn(stream) if stream.isatty() else _Lines(stream)
     try:
         while True:
-            seen = executor.observe(list(jobs.values()))
+            seen = chains.observe(executor, list(jobs.values()))
             state = {benchmark: seen[job.job_id] for benchmark, job in jobs.items()}
             width = max(map(len, jobs), default=0)
             lines = {

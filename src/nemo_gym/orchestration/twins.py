@@ -10,7 +10,7 @@ from pathlib import Path
 
 from nemo_gym import job_paths
 from nemo_gym.errors import BusyError
-from nemo_gym.orchestration import record_files
+from nemo_gym.orchestration import chains, record_files
 from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState
 
 _LIVE = (JobState.QUEUED, JobState.RUNNING)
@@ -31,7 +31,7 @@ def refuse_twin(digest: str, executor: Executor) -> None:
     }
     if not references:
         return
-    seen = executor.observe(list(references))
+    seen = chains.observe(executor, list(references))
     for reference, record in references.items():
         observation = seen.get(reference.job_id)
         if observation is not None and observation.state in _LIVE:

@@ -1,0 +1,78 @@
+"""A benchmark's chain seen as one: its newest job, found through the files of its folder, stands for all.
+
+Where that folder is not on this machine, the job that was submitted stands for itself.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState, Observation
+
+_UNSEEN = Observation(JobState.UNKNOWN, "nothing was said of it")
+
+
+def observe(executor: Executor, jobs: Sequence[JobRef]) -> dict[str, Observation]:
+    """Look at chains, each named by the job that was submitted; answers by that job's id.
+
+    A chain is as its last started job is; when that has ended, as the successor is that waits or runs.
+    """
+    members = {job: list(_members(job)) for job in jobs}
+    seen = executor.observe(list(dict.fromkeys(member for found in members.values() for member in found)))
+    return {
+        job.job_id: _of_chain([seen.get(member.job_id, _UNSEEN) for member in found])
+        for job, found in members.items()
+    }
+
+
+def _of_chain(seen: list[Observation]) -> Observation:
+    last, *successor = seen
+    if last.state.final and successor and not successor[0].state.final:
+        return successor[0]
+    return last
+
+
+def _members(job: JobRef) -> Iterator[JobRef]:
+    """The job of the chain that started last, then its successor if it has queued one."""
+    last = _last_started(job)
+    yield JobRef(last, job.job_dir) if last else job
+    queued = _value(job, last or job.job_id, "queued").partition(";")[0]
+    if queued:
+        yield JobRef(queued, job.job_dir)
+
+
+def _last_started(job: JobRef) -> str:
+    paths = JobPaths(job.job_dir)
+    try:
+        names = os.listdir(paths.link("", 0).folder.parent)
+    except OSError:
+        return ""
+    runs = [(*_order(paths, name), name.rpartition(".")[0]) for name in names]
+    return max((run for run in runs if run[0]), default=(0.0, 0, ""))[2]
+
+
+def _order(paths: JobPaths, name: str) -> tuple[float, int]:
+    """When a run started, 0 when it has not, and its job's number, which tells runs of one second apart."""
+    job_id, _, restart = name.rpartition(".")
+    digits = "".join(letter for letter in job_id if letter.isdigit())
+    try:
+        return float(paths.link(job_id, int(restart)).started.read_text(encoding="ascii")), int(digits or 0)
+    except (OSError, ValueError):
+        return 0.0, 0
+
+
+def _value(job: JobRef, job_id: str, name: str) -> str:
+    """A value of the newest run of a job; empty where there is none."""
+    folder = JobPaths(job.job_dir).link(job_id).folder
+    runs = sorted(folder.parent.glob(f"{job_id}.*"), key=lambda path: _restart(path.name))
+    try:
+        return (runs[-1] / name).read_text(encoding="ascii").strip() if runs else ""
+    except (OSError, ValueError):
+        return ""
+
+
+def _restart(name: str) -> int:
+    text = name.rpartition(".")[2]
+    return int(text) if text.isdecimal() else -1
