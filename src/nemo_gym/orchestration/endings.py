@@ -91,8 +91,8 @@ def ended(known: Evidence, last: Link) -> Verdict:
 
 
 def _complete(last: Link) -> Verdict | None:
-    if last.collected is not None and last.collected.complete:
-        return Verdict(BenchmarkState.SUCCEEDED)
+    if last.collected is not None and (last.collected.complete or last.collected.status == 0):
+        return _done(last)
     if last.decision is not None and last.decision.chain == "succeeded":
         return Verdict(BenchmarkState.SUCCEEDED, last.decision.reason)
     return None
@@ -123,8 +123,8 @@ def _decided(known: Evidence, last: Link) -> Verdict | None:
         return Verdict(state, decision.reason, Cause.PERSON)
     before = next((link for link in known.links if link.job_id == last.predecessor), None)
     cause = _cause_of(_evidence_state(last)) or Cause.YOUR_CODE
-    source = _died(before) if before is not None else ""
-    return Verdict(state, decision.reason, cause, source or "driver")
+    own = before.end.reason if before is not None and before.end is not None else ""
+    return Verdict(state, decision.reason, cause, _log_of(before, own) if before is not None else "job")
 
 
 def _last_word(last: Link) -> Verdict | None:
@@ -150,7 +150,9 @@ def _by_scheduler(last: Link, observation: Observation | None) -> Verdict | None
         return None
     if observation.state is JobState.SUCCEEDED:
         return _done(last)
-    return _by_marker(last) or Verdict(BenchmarkState.FAILED, observation.reason, Cause.YOUR_CODE, "job")
+    return _by_marker(last) or Verdict(
+        BenchmarkState.FAILED, observation.reason, Cause.YOUR_CODE, _log_of(last, observation.reason)
+    )
 
 
 def _done(last: Link) -> Verdict:
@@ -171,7 +173,7 @@ def _failed(last: Link, state: State, observation: Observation | None) -> Verdic
         queueing = f"; its successor could not be queued ({last.queue_error})" if last.queue_error else ""
         return Verdict(BenchmarkState.FAILED, reason + queueing, cause, "job")
     reason = own or seen or f"{state.name}: {state.reason}"
-    return Verdict(BenchmarkState.FAILED, reason, cause, _died(last) or ("driver" if own else "job"))
+    return Verdict(BenchmarkState.FAILED, reason, cause, _log_of(last, reason))
 
 
 def _by_marker(last: Link) -> Verdict | None:
@@ -189,7 +191,7 @@ def _by_marker(last: Link) -> Verdict | None:
         reason = end.reason or f"asked to stop ({end.asked})"
         return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
     reason = end.reason or f"it ended with exit status {end.status}"
-    return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, _died(last) or "driver")
+    return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, _log_of(last, reason))
 
 
 def word_of(last: Link, observation: Observation | None) -> State | None:
@@ -212,6 +214,9 @@ def _cause_of(state: State | None) -> Cause | None:
     return Cause.PERSON if state.meaning is Meaning.CANCELLED else Cause.YOUR_CODE
 
 
-def _died(last: Link) -> str:
-    """The service that ended too early."""
-    return last.service_died.split()[0] if last.service_died else ""
+def _log_of(last: Link, reason: str) -> str:
+    """The log that says more: a dead service's, the one that the reason names, else the job script's."""
+    if last.service_died:
+        return last.service_died.split()[0]
+    named = re.search(rf"logs/(.+?)-{re.escape(last.job_id)}\.log", reason)
+    return named[1] if named else "job"

@@ -82,6 +82,12 @@ class Link:
         return f"{self.job_id}.{self.restart}"
 
     @property
+    def stepped_aside(self) -> bool:
+        """Whether it ended at once because another successor of the same job goes on."""
+        decision = self.decision
+        return decision is not None and (decision.action, decision.chain) == ("stop", "running")
+
+    @property
     def ended(self) -> bool:
         """Whether its files say that it has ended."""
         return self.end is not None or bool(self.exit)
@@ -172,8 +178,11 @@ class Evidence:
 
     @property
     def last(self) -> Link | None:
-        """The run that started last: the benchmark's state follows it."""
-        started = [link for link in self.links if link.started is not None]
+        """The run that started last: the benchmark's state follows it.
+
+        One of two successors of the same job that found the other at work stepped aside, and is not meant.
+        """
+        started = [link for link in self.links if link.started is not None and not link.stepped_aside]
         return started[-1] if started else None
 
     @property

@@ -82,6 +82,29 @@ def test_a_service_that_died_by_itself_is_named_with_its_log():
     assert status.next_command == f"gym job logs {ID} gpqa policy --tail 50"
 
 
+@pytest.mark.parametrize(
+    ("reason", "log"),
+    [
+        ("prepare ended with exit status 1; see logs/prepare-1.log", "prepare"),
+        ("the driver ended with exit status 3; see /runs/a/gpqa/logs/driver-1.log", "driver"),
+        ("no free port was found", "job"),
+    ],
+)
+def test_a_failure_leads_to_the_log_that_says_more(reason, log):
+    status = assess(ends("FAILED", end=f"failed 1 none\n{reason}"))
+    assert status.next_command == f"gym job logs {ID} gpqa {log} --tail 50"
+
+
+def test_a_successor_that_stepped_aside_for_its_twin_is_not_the_last_run():
+    evidence = known(
+        link("1.0", end="drained 75 walltime\n"),
+        link("2.0", started=NOW - 50),
+        link("3.0", started=NOW - 40, decision=decision("stop", "running", "job 2 goes on already")),
+        seen={"2": saw("RUNNING"), "3": saw("SUCCEEDED", word="COMPLETED")},
+    )
+    assert (assess(evidence).state, assess(evidence).job_id) == ("running", "2")
+
+
 def test_proof_of_completeness_outranks_every_other_word():
     status = assess(ends("CANCELLED", collected=collected()))
     assert status.state == "succeeded"
