@@ -49,8 +49,8 @@ def render_job(plan: JobPlan, *, redacted: bool) -> str:
 
 def shell_parts(plan: JobPlan) -> list[str]:
     """The static files of one job's script, in the order in which it reads them."""
-    cleaning = ["clean_environment"] if plan.scheduler == "slurm" else []
-    return [SHELL_PARTS[0], *cleaning, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:]]
+    own = ["clean_environment", "slurm_steps"] if plan.scheduler == "slurm" else []
+    return [SHELL_PARTS[0], *own, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:]]
 
 
 def _opening(plan: JobPlan) -> str:

@@ -8,6 +8,7 @@ from tests.local_jobs import Workplace, service
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import staging
+from nemo_gym.orchestration.plan import SlurmPlan
 
 
 def modes(folder):
@@ -17,7 +18,14 @@ def modes(folder):
     }
 
 
-def test_a_run_directory_holds_all_that_a_job_needs_and_only_the_script_is_closed(tmp_path):
+@pytest.mark.parametrize(
+    ("scheduler", "own"),
+    [
+        ("local", ["scheduler_local"]),
+        ("slurm", ["scheduler_slurm", "slurm_steps", "clean_environment"]),
+    ],
+)
+def test_a_run_directory_holds_all_that_a_job_needs_and_only_the_script_is_closed(tmp_path, scheduler, own):
     place = Workplace(tmp_path)
     for folder in ("x", "y"):
         (tmp_path / folder).mkdir()
@@ -29,12 +37,14 @@ def test_a_run_directory_holds_all_that_a_job_needs_and_only_the_script_is_close
         "limit": None,
         "on": "yes",
     }
-    plan = place.plan(services=[service()], config_files=sources, run=run)
+    slurm = SlurmPlan(options=["--account=a"], runtime="none") if scheduler == "slurm" else None
+    plan = place.plan(services=[service()], config_files=sources, run=run, slurm=slurm)
     staging.stage(place.submission(plan))
-    shell = ["driver", "end_marker", "header", "scheduler_local", "services"]
+    shell = ["chain", "chain_facts", "decide", "driver", "end_marker", "header", "services", *own]
     assert modes(plan.job_dir) == {
         **dict.fromkeys(["artifacts", "config", "links", "logs", "shell"], "0o755"),
         **{f"shell/{name}.sh": "0o644" for name in shell},
+        "shell/states.tsv": "0o644",
         "config/01-config.yaml": "0o644",
         "config/02-config.yaml": "0o644",
         "run.yaml": "0o644",

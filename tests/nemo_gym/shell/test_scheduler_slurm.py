@@ -53,7 +53,7 @@ class World:
                 *(f"{name}={_quoted(value)}" for name, value in values.items()),
                 f". {_quoted(str(SHELL / 'header.sh'))}",
                 f". {_quoted(str(CLEAN))}",
-                f". {_quoted(str(SHELL / 'scheduler_slurm.sh'))}",
+                *(f". {_quoted(str(SHELL / f'{part}.sh'))}" for part in ("slurm_steps", "scheduler_slurm")),
                 "gym_identify",
                 command,
             ]

@@ -125,6 +125,7 @@ GYM_SERVICE_1_MOUNTS=(
 cd -- '/runs/gym-job-20270115T080000Z-00abcd/arithmetic' || exit 1
 . shell/header.sh
 . shell/clean_environment.sh
+. shell/slurm_steps.sh
 . shell/scheduler_slurm.sh
 . shell/services.sh
 . shell/driver.sh
