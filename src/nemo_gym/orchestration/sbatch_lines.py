@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration.config import NodePool, SlurmCompute
+from nemo_gym.orchestration.config import SlurmCompute
 from nemo_runs.durations import parse_duration
 from nemo_slurm import scripts
 from nemo_slurm.errors import UnusableValueError
