@@ -5,7 +5,8 @@
 #   gym_elapsed_of ID   sets gym_elapsed: a line "<restart count> <seconds>" for each ended run of a job ('': not known)
 #   gym_queue_next      queues this script for the time after this job, with this job's id as its argument; sets gym_next
 #                       to "id" or "id;cluster", or returns 1 with gym_queue_error; the successor inherits gym_token
-#   gym_drop_next NEXT  takes a queued successor back
+#   gym_drop_next NEXT  takes a queued successor back; fails when nobody heard it
+#   gym_find_unheard    sets gym_next to a successor that was queued although queueing it seemed to fail, or returns 1
 #   gym_next_waits NEXT 0: it waits for this job, 1: it is gone, 2: nobody can tell now
 # Facts about a run are in links/<job id>.<restart count>/, one value a file, each written at once or not at all. The
 # files .gym_job_chain, .gym_accumulated_walltime and .gym_infra_retries show them to people.
@@ -139,11 +140,21 @@ gym_is_gone() {
   (($? == 1))
 }
 
+# Takes a successor out of the queue; what the scheduler does not hear is said again a few times, as long as there is time.
 gym_chain_drop() {
-  gym_drop_next "$1"
-  gym_event successor_dropped successor "${1%%;*}"
-  gym_say "job ${1%%;*} was taken out of the queue again"
-  rm -f -- "$gym_link/queued"
+  local tries
+  for tries in 1 2 3; do
+    if gym_drop_next "$1" || gym_is_gone "$1"; then
+      gym_event successor_dropped successor "${1%%;*}"
+      gym_say "job ${1%%;*} was taken out of the queue again"
+      rm -f -- "$gym_link/queued"
+      return 0
+    fi
+    [[ $gym_asked != stop && $tries != 3 ]] || break
+    sleep 1
+  done
+  gym_event successor_failed error "job ${1%%;*} could not be taken out of the queue"
+  gym_say "warning: job ${1%%;*} could not be taken out of the queue; it has nothing to do, cancel it by hand"
 }
 
 # Called a few times a second while the job waits for anything; acts every NEMO_GYM_CHAIN_SECONDS.
@@ -161,6 +172,8 @@ gym_chain_tick() {
     return 0
   fi
   gym_chain_see_to_successor
+  # counted from here: a scheduler that answers slowly must not keep this script from everything else
+  gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
 }
 
 # A successor that was refused is asked for again, one that vanished is replaced.
@@ -185,6 +198,8 @@ gym_chain_epilogue() {
   gym_chain_due=''
   gym_put "$gym_link/alive" "$SECONDS"
   if gym_chain_is_over; then
+    # one that was refused may have been accepted without saying so
+    [[ ! -e $gym_link/queue_error ]] || ! gym_find_unheard || gym_put "$gym_link/queued" "$gym_next"
     gym_one "$gym_link/queued"
     [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
   elif [[ $gym_asked != stop || -e $gym_link/queue_error ]]; then
