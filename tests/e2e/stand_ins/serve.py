@@ -2,7 +2,8 @@
 
 Options: delay=SECONDS (before each answer), die-after=SECONDS, die-when=FILE (is there), status=N (its exit
 status then), grandchild=FILE (leaves a process that left its session and its parent; its number goes there),
-deaf (ignores SIGTERM), key (refuses requests without the service's API key).
+deaf (ignores SIGTERM), key (refuses requests without the service's API key), answers=N (further requests wait
+until open-when=FILE is there, or for ever), grow-when=FILE (is there: takes memory until it is stopped).
 """
 
 import json
@@ -16,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 port, model, *words = sys.argv[1:]
 options = dict(word.partition("=")[::2] for word in words)
+left = threading.Semaphore(int(options.get("answers", 1 << 30)))
 KEY = f"Bearer {os.environ.get('NEMO_GYM_SERVICE_API_KEY')}"
 
 
@@ -45,6 +47,8 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         time.sleep(float(options.get("delay", 0)))
+        if not left.acquire(blocking=False):
+            wait_for(options.get("open-when", "/nowhere"))
         if self.allowed():
             message = {"role": "assistant", "content": "12"}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
@@ -54,6 +58,11 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *args):
         pass
+
+
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.05)
 
 
 if "deaf" in options:
@@ -68,11 +77,19 @@ if "die-after" in options:
 if "die-when" in options:
 
     def wait_and_die():
-        while not os.path.exists(options["die-when"]):
-            time.sleep(0.05)
+        wait_for(options["die-when"])
         os._exit(int(options.get("status", 1)))
 
     threading.Thread(target=wait_and_die, daemon=True).start()
+if "grow-when" in options:
+
+    def wait_and_grow():
+        wait_for(options["grow-when"])
+        taken = []
+        while True:
+            taken.append(bytearray(b"x" * (16 << 20)))
+
+    threading.Thread(target=wait_and_grow, daemon=True).start()
 server = ThreadingHTTPServer(("127.0.0.1", int(port)), Handler)
 print(f"serving {model} on {server.server_port}", flush=True)
 server.serve_forever()
