@@ -73,21 +73,37 @@ gym_reason_in() {
 }
 
 # gym_claim_succession PREDECESSOR: of several successors of one job (a reply that was lost, a requeued job), the first one that
-# comes goes on, and the others end.
+# comes goes on, and the others end; so does a job that is put back into the queue when another went on after it.
 gym_claim_succession() {
   local claim
   if [[ -e $GYM_JOB_DIR/.gym_cancelled ]]; then
     gym_p_cancelled=yes
   fi
-  [[ -n $gym_before && -z $gym_p_same ]] || return 0
-  claim=$gym_before/successor
-  if ! gym_create "$claim" "$gym_job_id"; then
-    gym_one "$claim"
-    if [[ -n $gym_value && $gym_value != "$gym_job_id" ]]; then
-      gym_rule stop running "job $gym_value goes on after job $1 already"
-      return 1
-    fi
+  if [[ -n $gym_p_same ]]; then
+    for claim in "$gym_links/$gym_job_id".*/successor; do
+      gym_one "$claim"
+      [[ -z $gym_value ]] || gym_is_continued "$gym_job_id" || return 1
+    done
+    return 0
   fi
+  [[ -n $gym_before ]] || return 0
+  claim=$gym_before/successor
+  gym_claim "$claim" || gym_one "$claim"
+  [[ -z $gym_value || $gym_value == "$gym_job_id" ]] || gym_is_continued "$1"
+}
+
+# gym_claim FILE: makes FILE with this job's id in it, in one step, so that nobody ever reads an empty one; fails when it is there.
+gym_claim() {
+  gym_value=''
+  gym_put "$gym_link/claim" "$gym_job_id"
+  ln -- "$gym_link/claim" "$1" 2>/dev/null && return
+  # a file system without hard links
+  [[ ! -e $1 ]] && gym_create "$1" "$gym_job_id"
+}
+
+gym_is_continued() {
+  gym_rule stop running "job $gym_value goes on after job $1 already"
+  return 1
 }
 
 # gym_learn_end PREDECESSOR: how the run before ended: its own last word, then the scheduler's, looked up again for about a

@@ -131,6 +131,10 @@ gym_claim_number() {
   return 0
 }
 
+gym_find_unheard() {
+  return 1
+}
+
 gym_drop_next() {
   local folder="$GYM_JOB_DIR/links/$1.0" now=${EPOCHREALTIME-} text
   now=${now/,/.}

@@ -81,6 +81,14 @@ gym_is_this_job() {
   local _file _started
   [[ $2 =~ ^[0-9]+$ ]] || return 0
   for _file in links/"${1%%;*}".*/started; do
+    if { read -r _started <"$_file"; } 2>/dev/null && [[ $_started =~ ^[0-9]+$ ]]; then
+      (($2 >= _started - 3600))
+      return
+    fi
+  done
+  # It ended before it could write anything: then it ran after every other job of its chain had begun.
+  for _file in links/*/started; do
+    [[ $_file != "links/$gym_job_id."* ]] || continue
     if { read -r _started <"$_file"; } 2>/dev/null && [[ $_started =~ ^[0-9]+$ ]] && (($2 < _started - 3600)); then
       return 1
     fi
@@ -91,16 +99,19 @@ gym_is_this_job() {
 # gym_elapsed_of ID: sets gym_elapsed to a line `<restart> <raw seconds>` for each run of a job that is known to have
 # ended; nothing when nothing is known yet. Asks accounting, then the controller, which knows the last run alone.
 gym_elapsed_of() {
-  local _submit _state _seconds _end _run=0
+  local _submit _state _seconds _end _run=-1 _before='' _known=-1
   gym_elapsed=''
   while IFS='|' read -r _submit _state _seconds _end; do
-    if [[ ! $_submit =~ ^[0-9]+$ ]] || ! gym_is_this_job "$1" "$_end"; then
+    # a run whose end is not recorded is one all the same; two records of one submission are one run
+    if [[ ! $_submit =~ ^[0-9]+$ ]] || { [[ $_end =~ ^[0-9]+$ ]] && ! gym_is_this_job "$1" "$_end"; }; then
       continue
     fi
-    if [[ $_seconds =~ ^[0-9]+$ && $_end =~ ^[0-9]+$ ]] && gym_is_ended "$_state"; then
+    [[ $_submit == "$_before" ]] || _run=$((_run + 1))
+    _before=$_submit
+    if [[ $_seconds =~ ^[0-9]+$ && $_end =~ ^[0-9]+$ ]] && ((_known < _run)) && gym_is_ended "$_state"; then
       gym_elapsed+="$_run $_seconds"$'\n'
+      _known=$_run
     fi
-    _run=$((_run + 1))
   done < <(gym_slurm sacct -n -X -D -P -o Submit,State,ElapsedRaw,End -j "${1%%;*}" | sort -t '|' -s -n -k 1,1)
   [[ -n $gym_elapsed ]] || gym_ask_run_time "${1%%;*}"
   gym_elapsed=${gym_elapsed%$'\n'}
@@ -210,7 +221,13 @@ gym_call_from_login() {
     <<<"$_script"
 }
 
-# gym_drop_next ID: removes a job from the queue.
+# gym_find_unheard: sets gym_next to a successor that waits although its submission seemed to fail.
+gym_find_unheard() {
+  gym_next=''
+  gym_find_next "$GYM_JOB/$GYM_BENCHMARK/$(gym_next_number)"
+}
+
+# gym_drop_next ID: removes a job from the queue; fails when nobody heard it.
 gym_drop_next() {
   local -a _cluster=()
   [[ $1 != *\;* ]] || _cluster=("--clusters=${1#*;}")
