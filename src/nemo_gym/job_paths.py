@@ -115,6 +115,11 @@ class LinkPaths:
         return self.folder / "queued"
 
     @property
+    def queue_error(self) -> Path:
+        """Why there is no successor; gone once there is one."""
+        return self.folder / "queue_error"
+
+    @property
     def collected(self) -> Path:
         """How the collector ended, with its counts: one JSON line. It alone proves completeness."""
         return self.folder / "collected"
