@@ -266,11 +266,7 @@ def test_following_stays_until_the_jobs_have_ended_and_tells_of_failure(home: Ho
     [
         (["driver.benchmarks.one.comand=x"], 1, "did you mean driver.benchmarks.one.command"),
         (["driver.benchmarks.one.resumable=true"], 1, "driver.benchmarks.one.resumable"),
-        (
-            ["+driver.benchmarks.three.resumable=true", "+driver.benchmarks.three.run.x=1"],
-            1,
-            "local does not",
-        ),
+        (["+driver.container=image"], 1, "the local executor runs no containers"),
         (["--only", "onn"], 2, "did you mean one"),
         (["--limit", "0"], 2, "--limit"),
         (["--label", "x"], 2, "key=value"),

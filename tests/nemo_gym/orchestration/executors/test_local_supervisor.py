@@ -20,4 +20,5 @@ def test_a_run_is_told_from_every_other_by_submission_benchmark_job_and_restart(
         walltime=None,
         grace=1.0,
     )
-    assert (job.job_id, job.run) == ("local-7", "gym-job-1/b/local-7.0")
+    assert job.job_id == "local-7"
+    assert job.run_of("local-8") == "gym-job-1/b/local-8.0"
