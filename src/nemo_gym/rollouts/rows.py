@@ -32,7 +32,6 @@ _SUFFIX: Final = len(_BEFORE_SUM) + 8 + len(b'"}')
 _SUM_AT: Final = _SUFFIX - len(_BEFORE_SUM)
 _IDENTITY: Final = re.compile(rb'\{"_ng_task_index":(\d{1,15}),"_ng_rollout_index":(\d{1,15})[,}]').match
 _REWARD: Final = b',"reward":'
-_NUMBER: Final = re.compile(rb"-?\d+(\.\d+)?([eE][+-]?\d+)?(?=[,}])").match
 _BLOCK: Final = 1 << 18
 _LARGEST: Final = 2**64 - 1
 _SMALLEST: Final = -(2**63)
@@ -75,9 +74,11 @@ def reward_of(line: bytes) -> float:
     Our own rows hold it behind everything that a data set or a model can put in; others are parsed.
     """
     at = line.rfind(_REWARD)
-    number = _NUMBER(line, at + len(_REWARD)) if at >= 0 and line.endswith(b'"}') else None
-    if number is not None:
-        return float(number[0])
+    if at >= 0:
+        try:
+            return float(line[at + len(_REWARD) : line.find(b",", at + 1)])
+        except ValueError:  # null, or a row that nobody of us wrote
+            pass
     reward = orjson.loads(line).get("reward")
     return float(reward) if isinstance(reward, int | float) and not isinstance(reward, bool) else 0.0
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.rows import check_line, decode_row, encode_row, read_blocks
+from nemo_gym.rollouts.rows import check_line, decode_row, encode_row, read_blocks, reward_of
 
 JSON = st.recursive(
     st.none()
@@ -124,3 +124,15 @@ def test_blocks_hold_whole_lines_whatever_their_length(tmp_path) -> None:
     path = tmp_path / "rows"
     path.write_bytes(b"\n".join(lines) + b"\ntorn")
     assert [line for block in read_blocks(path) for line in block.split(b"\n")] == lines
+
+
+@pytest.mark.parametrize("reward", [0, 1, 0.25, 1e-07, -3.5])
+def test_the_reward_of_a_row_is_read_without_parsing_it(reward):
+    row = encode_row(1, 2, {"note": ',"reward":9,', "response": {"x": 1}, "reward": reward, "ng_perf": {}})
+    assert reward_of(row) == reward
+    assert reward_of(b'{"_ng_task_index":1,"_ng_rollout_index":0,"reward":%g}' % reward) == reward
+
+
+@pytest.mark.parametrize("fields", [{}, {"reward": None}, {"reward": True}, {"reward": "1"}])
+def test_a_row_without_a_grade_adds_nothing(fields):
+    assert reward_of(encode_row(1, 2, {**fields, "ng_perf": {}})) == 0
