@@ -99,9 +99,19 @@ def has_ended(state: State) -> bool:
 
 
 def own_runs(job: Job, runs: Sequence[Run]) -> tuple[Run, ...]:
-    """The records that belong to this job and not to an older one with its number, the oldest first."""
-    found = [run for run in runs if run.id == job.id and _is_this(job, run.submitted_at)]
-    return tuple(sorted(found, key=lambda run: (run.submitted_at or 0.0, run.started_at or float("inf"))))
+    """The records that belong to this job and not to an older one with its number, the oldest first.
+
+    Each run is there once: of several records of one start, one that tells an end counts.
+    """
+    found: dict[tuple[float | None, float | None], Run] = {}
+    for run in runs:
+        start = (run.submitted_at, run.started_at)
+        if run.id != job.id or not _is_this(job, run.submitted_at):
+            continue
+        if start not in found or found[start].ended_at is None or run.ended_at is not None:
+            found[start] = run
+    order = sorted(found, key=lambda start: (start[0] or 0.0, start[1] or float("inf")))
+    return tuple(found[start] for start in order)
 
 
 def may_come_back(row: QueueRow) -> bool:

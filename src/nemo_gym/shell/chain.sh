@@ -39,6 +39,7 @@ gym_chain_prologue() {
   fi
   gym_chain_queue
   gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
+  gym_notice_succession || :
 }
 
 # Writes the decision down: the retry first, since one that was counted by an earlier run of this job is not counted again.
@@ -46,10 +47,11 @@ gym_settle() {
   local evidence
   gym_status=0
   [[ $gym_action != fail ]] || gym_status=1
-  if [[ -n $gym_counts && ! -e $gym_link/retry ]] && ! gym_retry_counted; then
-    gym_put "$gym_link/retry" "$gym_why"
+  if [[ -n $gym_counts ]]; then
+    gym_retry_counted || gym_put "$gym_link/retry" "$gym_why"
     ((++gym_spent_retries))
     gym_put "$GYM_JOB_DIR/.gym_infra_retries" "$gym_spent_retries"
+    gym_counts=''
   fi
   evidence="scheduler=${gym_s_name// /_} source=$gym_state_source marker=${gym_p_marker:+$gym_p_status/$gym_p_asked}"
   evidence+=" complete=${gym_p_complete:-no} same_job=${gym_p_same:-no} looks=$gym_looks retries=$gym_spent_retries"
@@ -155,6 +157,7 @@ gym_chain_drop() {
   done
   gym_event successor_failed error "job ${1%%;*} could not be taken out of the queue"
   gym_say "warning: job ${1%%;*} could not be taken out of the queue; it has nothing to do, cancel it by hand"
+  return 1
 }
 
 # Called a few times a second while the job waits for anything; acts every NEMO_GYM_CHAIN_SECONDS.
@@ -171,9 +174,19 @@ gym_chain_tick() {
     [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
     return 0
   fi
-  gym_chain_see_to_successor
+  gym_notice_succession || gym_chain_see_to_successor
   # counted from here: a scheduler that answers slowly must not keep this script from everything else
-  gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
+  [[ -z $gym_chain_due ]] || gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
+}
+
+# A job whose node was lost for the scheduler may live on beside the one that goes on after it: it leaves the results to that.
+gym_notice_succession() {
+  gym_one "$gym_link/successor"
+  [[ -n $gym_value ]] || return 1
+  gym_chain_due=''
+  gym_say "job $gym_value goes on after this one already; ending it"
+  gym_put "$gym_link/drain" continued
+  gym_asked=stop
 }
 
 # A successor that was refused is asked for again, one that vanished is replaced.
@@ -198,10 +211,10 @@ gym_chain_epilogue() {
   gym_chain_due=''
   gym_put "$gym_link/alive" "$SECONDS"
   if gym_chain_is_over; then
-    # one that was refused may have been accepted without saying so
-    [[ ! -e $gym_link/queue_error ]] || ! gym_find_unheard || gym_put "$gym_link/queued" "$gym_next"
     gym_one "$gym_link/queued"
     [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
+    # one that was refused may have been accepted without saying so
+    while gym_find_unheard && gym_chain_drop "$gym_next"; do :; done
   elif [[ $gym_asked != stop || -e $gym_link/queue_error ]]; then
     gym_chain_see_to_successor
   fi

@@ -65,6 +65,12 @@ gym_recall() {
   else
     gym_newest_run "$1"
     gym_before=$gym_found
+    # one that ended the chain has nobody to go on after it, whatever a lost node still queued
+    gym_one "${gym_before:-$gym_link}/decision"
+    if [[ -n $gym_value && $gym_value != go_on* ]]; then
+      gym_rule "${gym_value%% *}" "${gym_value##* }" "job $1 had decided: $(gym_reason_in "$gym_before")"
+      return 1
+    fi
   fi
 }
 
@@ -268,13 +274,15 @@ gym_raise_limits() {
   done
 }
 
-# Retries that were counted so far, one a file of that name.
+# Retries that were counted so far, one a file of that name. The one that an earlier run of this job counted is about the
+# decision that is taken now.
 gym_count_retries() {
   local file
   for file in "$gym_links"/*/retry; do
     [[ -e $file ]] && ((++gym_spent_retries))
   done
-  gym_view "$GYM_JOB_DIR/.gym_infra_retries" "$gym_spent_retries"
+  gym_view "$GYM_JOB_DIR/.gym_infra_retries" "$gym_spent_retries" || return 1
+  ! gym_retry_counted || ((--gym_spent_retries)) || :
 }
 
 gym_count_rows() {

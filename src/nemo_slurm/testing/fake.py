@@ -99,6 +99,11 @@ class FakeCluster(Cluster):
         with self._state.open() as model:
             return copy.deepcopy(sorted(model.jobs.values(), key=lambda job: int(job.id)))
 
+    def states(self) -> dict[str, tuple[str, int]]:
+        """State and restart count of each job, the oldest first."""
+        with self._state.open() as model:
+            return {number: (job.state, job.restarts) for number, job in model.jobs.items()}
+
     def calls(self) -> dict[str, int]:
         """How often each program was called, from anywhere."""
         with self._state.open() as model:

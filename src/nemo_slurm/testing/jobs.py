@@ -50,6 +50,8 @@ class Faults:
     """``sbatch`` from within a job is refused."""
     unknown_dependency: str = "satisfied"
     """``satisfied`` as in Slurm 22.05, ``refused`` as in 24.11."""
+    doubles_records: bool = False
+    """Accounting shows each run of a job twice, the first time without its end."""
     remembers: float = 300.0
     """Seconds for which the controller knows an ended job."""
     banner: str = ""
