@@ -182,9 +182,10 @@ gym_chain_tick() {
 # A job whose node was lost for the scheduler may live on beside the one that goes on after it: it leaves the results to that.
 gym_notice_succession() {
   gym_one "$gym_link/successor"
-  [[ -n $gym_value ]] || return 1
+  gym_newest_run "$gym_job_id"
+  [[ -n $gym_value || $gym_found != "$gym_link" ]] || return 1
   gym_chain_due=''
-  gym_say "job $gym_value goes on after this one already; ending it"
+  gym_say "${gym_value:-${gym_found##*/}} goes on after this run already; ending it"
   gym_put "$gym_link/drain" continued
   gym_asked=stop
 }
