@@ -26,6 +26,7 @@ from nemo_gym.decide import (
 from nemo_slurm.cluster import Job, Seen
 from nemo_slurm.errors import NotReachableError, RefusedError
 from nemo_slurm.observing import has_ended
+from nemo_slurm.states import State
 from nemo_slurm.testing import FakeCluster
 
 RUNNING = frozenset({"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
@@ -40,6 +41,8 @@ class Facts:
     started: float
     rows: int
     decision: Decision | None = None
+    saw: State | None = None
+    """What the scheduler said of the job before, when that was asked last."""
     retry: bool = False
     accounted: dict[tuple[str, int], int] = field(default_factory=dict)
     queued: str = ""
@@ -231,7 +234,8 @@ class Link:
                 self._fake.move(10)
             yield "looks at the job before"
             seen = self._seen(before)
-            predecessor = dataclasses.replace(predecessor, scheduler=seen.state if seen else None)
+            self.facts.saw = seen.state if seen else None
+            predecessor = dataclasses.replace(predecessor, scheduler=self.facts.saw)
             looks += 1
         return predecessor, found
 

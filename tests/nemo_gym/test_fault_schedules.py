@@ -18,7 +18,7 @@ from nemo_slurm.testing import FakeCluster, Faults
 BLOCKS, EACH = 20, 50
 CHAOS = 600
 """Events before the faults cease."""
-CALM = 4000
+CALM = 2000
 """Events after that within which every chain must have come to its end."""
 
 
@@ -41,11 +41,15 @@ class Schedule:
         )
         self.folder = Folder(self.chance.choice([3, 40, 150]), budget, since=self.fake.now())
         self.broken = self.chance.random() < 0.1
+        """The driver never records anything."""
+        self.slow = self.chance.random() < 0.05
+        """No job ever gets to its work within its time limit."""
         self.options = ["--time=4:00:00", *(["--requeue"] if self.chance.random() < 0.5 else [])]
         self.script = script
         self.running: dict[tuple[str, int], Link] = {}
         self.dying: dict[tuple[str, int], tuple[int, Callable[[], None]]] = {}
         self.zombies: list[Link] = []
+        self.haunted = False
         self.all: dict[tuple[str, int], Link] = {}
         self.removed: set[str] = set()
         """Waiting jobs that a person took away."""
@@ -163,7 +167,10 @@ class Schedule:
             elif self.fake.states()[me[0]] == ("RUNNING", me[1]):
                 self.fake.end(me[0], "COMPLETED" if stop.value == 0 else "FAILED", stop.value)
             return
-        if me in self.dying:
+        if self.slow and done == "before it works" and me in self.running:
+            self._cut(me, "its time is over before it works")
+            self.fake.end(me[0], "TIMEOUT")
+        elif me in self.dying:
             left, end = self.dying[me]
             self.dying[me] = (left - 1, end)
             if left <= 0 and me in self.running:
@@ -246,6 +253,7 @@ class Schedule:
         link = self.running.pop(me)
         self.dying.pop(me, None)
         if zombie:
+            self.haunted = True
             self.zombies.append(link)
         else:
             link.steps.close()
@@ -291,6 +299,7 @@ class Schedule:
         self._nothing_is_left()
         self._everything_once()
         self._time_and_retries()
+        self._went_on_within_its_limits()
         self._ended_for_a_reason()
 
     def _nothing_is_left(self) -> None:
@@ -321,6 +330,23 @@ class Schedule:
 
     def _failed(self, state: str) -> bool:
         return table()[state].meaning is Meaning.OTHER
+
+    def _went_on_within_its_limits(self) -> None:
+        links, budget = self.folder.links, self.folder.budget
+        onward = [
+            (me, facts)
+            for me, facts in links.items()
+            if facts.decision and facts.decision.action is Action.GO_ON
+        ]
+        assert sum(facts.retry for _, facts in onward) <= budget.max_retries, "too many retries"
+        for index, (me, facts) in enumerate(onward):
+            saw = facts.saw.meaning if facts.saw else None
+            assert saw is not Meaning.CANCELLED, f"{me} went on after {facts.saw}"
+            known: dict[tuple[str, int], int] = {}
+            for _, earlier in onward[: index + 1]:
+                known = earlier.accounted | known
+            if saw is Meaning.INFRASTRUCTURE and budget.max_walltime is not None and not self.haunted:
+                assert sum(known.values()) < budget.max_walltime, f"{me} went on beyond the cap"
 
     def _ended_for_a_reason(self) -> None:
         """A healthy chain ends complete. Whatever else it says of its end must be true."""
