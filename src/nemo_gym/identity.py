@@ -58,6 +58,7 @@ NEITHER_KEYS: Final = (
     "require_complete",
     "resume_from_cache",
     "split",  # the digest of the data set stands for it
+    "walltime_margin_s",
 )
 """Keys that affect neither, so that they may differ from one job of a chain to the next."""
 

@@ -9,12 +9,17 @@ from typing import Any
 
 from nemo_gym import composition
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration.config import BenchmarkJob, SubmitConfig
+from nemo_gym.orchestration.config import BenchmarkJob, LocalCompute, SlurmCompute, SubmitConfig
+from nemo_gym.orchestration.executors.local_supervisor import drain_lead
 from nemo_gym.orchestration.resolve import ResolvedConfig, escaped
+from nemo_gym.orchestration.sbatch_lines import drain_seconds
 from nemo_gym.rollouts.config import LoadedConfig, RunConfig, load_run_config, require_policy
+from nemo_runs.durations import parse_duration
 
 SERVICE_KEY = "NEMO_GYM_POLICY_API_KEY"
 """The variable in which a job gives its driver the random key of its own service."""
+_TO_LEAVE = 10.0
+"""Seconds between the driver's end and the job's walltime."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +54,11 @@ def _load(
     reader = _Reader(resolved.source.parent, cwd)
     if job.command is not None:
         return _command(job, reader, where)
-    base = {**_defaults(job), **_with_prepare_args(job, where), **_wired(resolved.config, model_name)}
+    base = {
+        **_defaults(job, resolved.config),
+        **_with_prepare_args(job, where),
+        **_wired(resolved.config, model_name),
+    }
     loaded = reader.read(base, f"{where}.run")
     if resolved.config.driver.policy_model is None:
         _check_endpoint(loaded.config, where)
@@ -98,11 +107,22 @@ def _plain(config: RunConfig) -> dict[str, Any]:
     return plain
 
 
-def _defaults(job: BenchmarkJob) -> dict[str, Any]:
+def _defaults(job: BenchmarkJob, config: SubmitConfig) -> dict[str, Any]:
     defaults: dict[str, Any] = {"require_complete": True}
     if job.chain is not None:
         defaults["resume_from_cache"] = True
+    lead = _lead(config.machine)
+    if lead:
+        # the rest is for leaving: the services' end, the last rows, the successor
+        defaults["walltime_margin_s"] = max(lead - _TO_LEAVE, lead / 2)
     return defaults
+
+
+def _lead(machine: LocalCompute | SlurmCompute) -> float:
+    """How long before its walltime a job is asked to drain, in seconds; 0: nobody can tell."""
+    if isinstance(machine, SlurmCompute):
+        return 0.0 if "signal" in machine.extra_args else float(drain_seconds(machine))
+    return drain_lead(parse_duration(machine.walltime, where="walltime") if machine.walltime else None)
 
 
 def _with_prepare_args(job: BenchmarkJob, where: str) -> dict[str, Any]:

@@ -68,6 +68,8 @@ class Bounds:
     concurrency: int
     drain_margin: float = 10.0
     """What rollouts in flight get once a stop was asked for."""
+    walltime_margin: float | None = None
+    """The same where the stop comes ahead of the job's time limit; ``None``: no other."""
     dispatch_budget: float | None = None
     """From the start of collecting; nothing is started in its last ``drain_margin``."""
 
@@ -121,6 +123,8 @@ class Collector:
         self._streak = 0
         self._started = self._store_ticked = monotonic()
         self._stop_seen: float | None = None
+        self._margin = bounds.drain_margin
+        self._hurried = False
         self.tally = Tally()
 
     async def collect(self) -> Tally:
@@ -235,18 +239,25 @@ class Collector:
         self._on_tick(self.tally)
 
     def _see_stop(self, now: float) -> None:
-        """Note when a stop was first seen; the breaker sets no limit, for each request is bounded."""
-        reason = self._drain.reason
-        if reason is None or reason is StopReason.ENDPOINT or self._stop_seen is not None:
+        """Note when a stop was first seen; the breaker sets no limit, for each request is bounded.
+
+        SIGTERM shortens the time that a stop ahead of the time limit had given.
+        """
+        reason, hurried = self._drain.reason, self._drain.hurried
+        if reason is None or reason is StopReason.ENDPOINT:
             return
-        self._stop_seen = now
-        self._say(f"stopping ({reason}): rollouts in flight get {self._bounds.drain_margin:g} s.")
+        if self._stop_seen is not None and (self._hurried or not hurried):
+            return
+        self._stop_seen, self._hurried, self._margin = now, hurried, self._bounds.drain_margin
+        if self._bounds.walltime_margin is not None and self._drain.ahead_of_limit():
+            self._margin = self._bounds.walltime_margin
+        self._say(f"stopping ({reason}): rollouts in flight get {self._margin:g} s.")
 
     def _overdue(self) -> bool:
         """Whether rollouts in flight have had their time after a stop."""
         if self._drain.at_once or self._stop_seen is None:
             return self._drain.at_once
-        return self._monotonic() - self._stop_seen >= self._bounds.drain_margin
+        return self._monotonic() - self._stop_seen >= self._margin
 
     def snapshot(self, expected: int, recorded_before: int, reward_before: float = 0.0) -> Snapshot:
         """The tally as progress shows it."""

@@ -145,6 +145,8 @@ class RunConfig(Strict):
     """Stop starting rollouts after so many seconds."""
     drain_margin_s: Seconds = 10
     """How long running rollouts may take to finish once no new ones are started."""
+    walltime_margin_s: Seconds | None = None
+    """The same in a job that was asked to stop ahead of its walltime; ``drain_margin_s`` unless given."""
     disable_aggregation: bool = False
 
     @property

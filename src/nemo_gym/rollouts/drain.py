@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     import asyncio
 
 DRAIN_FILE_VARIABLE = "NEMO_GYM_DRAIN_FILE"
+AHEAD_OF_LIMIT = "walltime"
+"""What the drain file says when the job was asked ahead of its time limit."""
 POLL_SECONDS = 0.5
 """How often the drain file is looked for."""
 
@@ -55,6 +57,8 @@ class Drain:
         """Whose wish it was: a signal's name, or the text of the drain file."""
         self.at_once = False
         """Drop what is in flight as well."""
+        self.hurried = False
+        """SIGTERM came, which is followed by SIGKILL soon."""
         path = environ.get(DRAIN_FILE_VARIABLE)
         self._file = Path(path) if path else None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -100,6 +104,11 @@ class Drain:
             self.ask(StopReason.FILE, _text(self._file))
         return self.reason is not None
 
+    def ahead_of_limit(self) -> bool:
+        """Whether the stop comes ahead of the job's time limit, with no SIGTERM since."""
+        file = self._file
+        return not self.hurried and file is not None and file.exists() and _text(file) == AHEAD_OF_LIMIT
+
     def _may_be_asked(self) -> bool:
         return self.reason is None or self.reason is StopReason.ENDPOINT
 
@@ -120,6 +129,7 @@ class Drain:
 
     def _signalled(self, number: int, *, leave: Callable[[int], object]) -> None:
         name = signal.Signals(number).name
+        self.hurried = self.hurried or number == signal.SIGTERM
         if number == signal.SIGINT:
             self._interrupts += 1
             if self._loop is None:

@@ -190,7 +190,12 @@ class Run:
             verifier=prepared.verifier,
             policy=policy,
             drain=self._drain,
-            bounds=Bounds(config.num_samples_in_parallel, config.drain_margin_s, config.dispatch_budget_s),
+            bounds=Bounds(
+                config.num_samples_in_parallel,
+                config.drain_margin_s,
+                config.walltime_margin_s,
+                config.dispatch_budget_s,
+            ),
             own_service=config.policy_service_name is not None,
             on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed, before)),
             say=self._talk.say,

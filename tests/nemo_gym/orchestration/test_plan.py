@@ -101,6 +101,26 @@ def test_resumable_asks_for_the_cache_unless_the_user_said_otherwise(tmp_path: P
     assert job.run["resume_from_cache"] is False
 
 
+@pytest.mark.parametrize(
+    ("compute", "margin"),
+    [
+        ({"type": "local"}, None),
+        ({"type": "local", "walltime": "00:10:00"}, 50.0),
+        ({"type": "local", "walltime": "00:00:30"}, 7.5),
+        ({"type": "slurm", "account": "a", "walltime": "04:00:00"}, 110.0),
+        ({"type": "slurm", "account": "a"}, 110.0),
+        ({"type": "slurm", "account": "a", "drain_seconds": 300}, 290.0),
+        ({"type": "slurm", "account": "a", "extra_args": {"signal": "B:USR1@30"}}, None),
+    ],
+)
+def test_what_is_in_flight_may_finish_in_the_time_between_the_drain_and_the_walltime(
+    tmp_path: Path, compute: dict[str, Any], margin: float | None
+):
+    job = only_job(tmp_path, {"compute/here": compute})
+    assert job.run is not None
+    assert job.run["walltime_margin_s"] == margin
+
+
 def test_require_complete_can_be_taken_back_by_the_user(tmp_path: Path):
     job = only_job(tmp_path, {"driver/benchmarks/sums/run/require_complete": False})
     assert job.run is not None

@@ -275,6 +275,42 @@ def test_what_does_not_finish_within_the_margin_is_dropped_without_a_trace():
     assert scripted.running == 0
 
 
+def asked_by_file(folder, said):
+    """A drain that somebody asks for 0.05 s after the start, by file and by signal as a job does."""
+    path = folder / "drain"
+
+    def ask(loop, drain):
+        def now():
+            path.write_text(f"{said}\n")
+            drain.ask(StopReason.SIGNAL, "SIGUSR1")
+
+        loop.call_later(0.05, now)
+
+    return Drain({"NEMO_GYM_DRAIN_FILE": str(path)}), ask
+
+
+@pytest.mark.parametrize(("said", "finished"), [("walltime", 4), ("cancel", 0)])
+def test_a_stop_ahead_of_the_time_limit_gives_what_is_in_flight_a_time_of_its_own(tmp_path, said, finished):
+    store, (drain, ask) = MemoryStore(4), asked_by_file(tmp_path, said)
+    scripted = Scripted(lambda *_: asyncio.sleep(1.5))
+    collect(store, scripted, drain, before=ask, drain_margin=0.1, walltime_margin=60)
+    assert len(store.rows) == finished
+
+
+def test_sigterm_shortens_the_time_that_a_stop_ahead_of_the_time_limit_gave(tmp_path):
+    store, (drain, ask) = MemoryStore(4), asked_by_file(tmp_path, "walltime")
+    said = []
+
+    def ask_twice(loop, drain):
+        ask(loop, drain)
+        loop.call_later(0.8, setattr, drain, "hurried", True)
+
+    scripted = Scripted(lambda *_: asyncio.sleep(60))
+    collect(store, scripted, drain, before=ask_twice, said=said, drain_margin=0.1, walltime_margin=60)
+    assert store.rows == {}
+    assert [line.rpartition(" get ")[2] for line in said] == ["60 s.", "0.1 s."]
+
+
 def test_what_fails_after_a_stop_uses_up_no_attempt():
     async def fails_later():
         await asyncio.sleep(0.2)
