@@ -1,11 +1,13 @@
 """A very cheap OpenAI-compatible server for load measurements, on loopback only.
 
-    python bench/servers/mock_openai.py [--port 0] [--latency-ms 0] [--max-seconds 3600]
+    python bench/servers/mock_openai.py [--port 0] [--latency-ms 0 …] [--first-request FILE]
 
-It prints its port. Every request is answered after the same latency with ``Answer: N``, N made from the
-request's bytes, so that the same request gets the same answer. Requests are not parsed beyond their length,
-answers are ready-made bytes: about 0.04 ms of CPU each. ``GET /stats`` tells requests, most in flight, CPU
-seconds and when the first request came (UTC seconds); ``GET /reset`` begins anew.
+It prints its port. Every request is answered with ``Answer: N``, N made from the request's bytes, so that the
+same request gets the same answer, after a latency: one for all, or one of several, chosen by the request's
+bytes too. Requests are not parsed beyond their length, answers are ready-made bytes: about 0.04 ms of CPU
+each. ``GET /stats`` tells requests, those in flight and their most, CPU seconds, when the first request came
+(UTC seconds; a file can be told too), and the seconds spent on answers that were waited for and on those that
+were not; ``GET /reset`` begins anew. It ends by itself after ``--max-seconds``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import json
 import resource
 import time
 import zlib
+from collections import deque
+from pathlib import Path
 
 _HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
 _CHAT = (
@@ -57,19 +61,28 @@ ANSWERS = {
 class Counters:
     """What the server has done since the last reset."""
 
-    def __init__(self) -> None:
+    def __init__(self, first_request: Path | None) -> None:
+        self._first_request = first_request
         self.reset()
+
+    def begin(self) -> None:
+        """The first request is there."""
+        self.first_at = time.time()
+        if self._first_request is not None:
+            self._first_request.write_text(f"{self.first_at}\n")
 
     def reset(self) -> None:
         """Begin anew."""
         self.requests = self.in_flight = self.most_in_flight = 0
-        self.first_at = 0.0
+        self.first_at = self.answered_s = self.abandoned_s = 0.0
         self._cpu = _cpu_seconds()
 
     def to_json(self) -> bytes:
         """What ``GET /stats`` answers."""
-        facts = {"requests": self.requests, "most_in_flight": self.most_in_flight}
+        facts = {"requests": self.requests, "in_flight": self.in_flight}
+        facts |= {"most_in_flight": self.most_in_flight}
         facts |= {"cpu_s": round(_cpu_seconds() - self._cpu, 3), "first_at": self.first_at}
+        facts |= {"answered_s": self.answered_s, "abandoned_s": self.abandoned_s}
         return json.dumps(facts).encode()
 
 
@@ -81,17 +94,26 @@ def _cpu_seconds() -> float:
 class Connection(asyncio.Protocol):
     """One keep-alive connection."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, counters: Counters, latency: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, counters: Counters, latencies: list[float]) -> None:
         self._loop = loop
         self._counters = counters
-        self._latency = latency
+        self._latencies = latencies
         self._buffer = b""
+        self._waiting: deque[float] = deque()
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Keep the transport."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nobody waits for what is still to be answered here."""
+        del exc
+        now = self._loop.time()
+        self._counters.abandoned_s += sum(now - since for since in self._waiting)
+        self._counters.in_flight -= len(self._waiting)
+        self._waiting.clear()
 
     def data_received(self, data: bytes) -> None:
         """Answer every request that is there as a whole."""
@@ -113,19 +135,22 @@ class Connection(asyncio.Protocol):
             return
         counters = self._counters
         if not counters.requests:
-            counters.first_at = time.time()
+            counters.begin()
         counters.requests += 1
         counters.in_flight += 1
         counters.most_in_flight = max(counters.most_in_flight, counters.in_flight)
-        answer = answers[zlib.crc32(body) % len(answers)]
-        if self._latency:
-            self._loop.call_later(self._latency, self._reply, answer)
+        number = zlib.crc32(body)
+        answer, latency = answers[number % len(answers)], self._latencies[number % len(self._latencies)]
+        self._waiting.append(self._loop.time())
+        if latency:
+            self._loop.call_later(latency, self._reply, answer)
         else:
             self._reply(answer)
 
     def _reply(self, answer: bytes) -> None:
-        self._counters.in_flight -= 1
-        if not self._transport.is_closing():
+        if self._waiting:  # none: the connection was lost before
+            self._counters.in_flight -= 1
+            self._counters.answered_s += self._loop.time() - self._waiting.popleft()
             self._transport.write(answer)
 
     def _other(self, what: bytes) -> bytes:
@@ -146,11 +171,11 @@ def _body_length(head: bytes) -> int:
     return int(lower[at + len(_LENGTH) : end if end >= 0 else len(lower)])
 
 
-async def serve(port: int, latency: float, max_seconds: float) -> None:
+async def serve(port: int, latencies: list[float], first_request: Path | None, max_seconds: float) -> None:
     """Serve until the time is up, so that a forgotten server ends by itself."""
-    loop, counters = asyncio.get_running_loop(), Counters()
+    loop, counters = asyncio.get_running_loop(), Counters(first_request)
     server = await loop.create_server(
-        lambda: Connection(loop, counters, latency), "127.0.0.1", port, backlog=4096
+        lambda: Connection(loop, counters, latencies), "127.0.0.1", port, backlog=4096
     )
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server:
@@ -162,11 +187,13 @@ def main() -> None:
         description="A very cheap OpenAI-compatible server for load measurements."
     )
     parser.add_argument("--port", type=int, default=0)
-    parser.add_argument("--latency-ms", type=float, default=0.0)
+    parser.add_argument("--latency-ms", type=float, nargs="+", default=[0.0])
+    parser.add_argument("--first-request", type=Path, metavar="FILE")
     parser.add_argument("--max-seconds", type=float, default=3600.0)
     arguments = parser.parse_args()
+    latencies = [milliseconds / 1000 for milliseconds in arguments.latency_ms]
     with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(arguments.port, arguments.latency_ms / 1000, arguments.max_seconds))
+        asyncio.run(serve(arguments.port, latencies, arguments.first_request, arguments.max_seconds))
 
 
 if __name__ == "__main__":
