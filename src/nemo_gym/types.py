@@ -94,7 +94,8 @@ class Agent(Protocol):
 class Verifier(Protocol):
     """How an answer becomes a reward. Built as ``VerifierClass(options, models)``.
 
-    ``models`` maps a name to a `Policy`; it is empty unless the config names judge models.
+    ``models`` maps a name to a `Policy`; it is empty unless the config names judge models. A class that needs
+    a live environment says ``grades_stored_answers = False``; `gym eval reverify` then refuses it.
     """
 
     Options: ClassVar[type[BaseModel]]

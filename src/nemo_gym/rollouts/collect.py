@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from nemo_gym.rollouts.drain import POLL_SECONDS, Drain, StopReason
 from nemo_gym.rollouts.failures import Failure, Stage, checked_reward, describe
 from nemo_gym.rollouts.progress import Snapshot
+from nemo_gym.rollouts.verdicts import graded
 from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verdict, Verifier
 
 STORE_TICK_SECONDS = 1.0
@@ -247,10 +248,8 @@ def result_fields(task: Task, episode: Episode, verdict: Verdict, *, reward: flo
     usage = response.get("usage") or {}
     fields = {key: value for key, value in task.row.items() if key not in _IDENTITY}
     fields.update(episode.fields)
-    fields.update(verdict.fields)
+    fields = graded(fields, verdict, reward)
     fields["response"] = response
-    fields["reward"] = reward
-    fields["extracted_answer"] = verdict.extracted_answer
     fields["ng_perf"] = {
         "num_turns": episode.turns,
         "num_tool_calls": episode.tool_calls,

@@ -132,6 +132,7 @@ def test_a_result_row_holds_the_source_the_answer_the_grade_and_the_cost():
         "question": "q0",
         "trace": 1,
         "grade": "good",
+        "_ng_verdict_fields": ["grade"],
         "response": {"output": [], "usage": {"input_tokens": 5, "output_tokens": 2}},
         "reward": 1.0,
         "extracted_answer": "7",
