@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,9 +15,6 @@ from nemo_gym import errors
 from nemo_gym.composition import KnownKeys, Override, check_model, compose, drop_scratch, merge
 from nemo_gym.rollouts import catalog, includes
 from nemo_gym.rollouts.prompts import check_template
-
-MAX_ATTEMPTS = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
-"""Environment variable: the default of ``max_rollout_attempts``."""
 
 Split = Literal["benchmark", "validation", "train"]
 
@@ -184,6 +181,27 @@ class RunConfig(Strict):
         return self.model_dump(mode="json")
 
 
+_TYPED = KnownKeys({"type": KnownKeys()}, free=True)
+"""Agents and verifiers: a type, and options that only their own schemas know."""
+RUN_KEYS = replace(
+    KnownKeys.of(RunConfig)
+    .with_keys(("benchmark", "agent"), _TYPED)
+    .with_keys(("benchmark", "verifier"), _TYPED),
+    aliases={
+        "model": "policy_model_name",
+        "model_url": "policy_base_url",
+        "base_url": "policy_base_url",
+        "model_api_key": "policy_api_key",
+        "api_key": "policy_api_key",
+        "input": "input_jsonl_fpath",
+        "output": "output_jsonl_fpath",
+        "concurrency": "num_samples_in_parallel",
+        "resume": "resume_from_cache",
+    },
+)
+"""The keys of a run, as far as they are known before the agent and the verifier are."""
+
+
 @dataclass(frozen=True, slots=True)
 class LoadedConfig:
     """A configuration and where it came from."""
@@ -226,15 +244,15 @@ def load_run_config(
     settings = includes.user_settings(search_dirs, cwd) if user_env else None
     if settings is not None and settings not in tree.files:
         config = merge(config, tree.load(settings))
-    config = merge(_environment_defaults(), config)
-    config = compose(merge(config, top), rest, known=KnownKeys.of(RunConfig), where=where)
+    config = merge(includes.environment_defaults(), config)
+    config = compose(merge(config, top), rest, known=RUN_KEYS, where=where)
     config = _absolute(drop_scratch(config), cwd)
-    if "benchmark" not in config:
+    if "benchmark" not in config and config.keys() <= RUN_KEYS.names.keys():
         raise errors.ConfigError(
             "benchmark: none is given; name one with --benchmark NAME (see `gym list benchmarks`) "
             "or include its config."
         )
-    return LoadedConfig(check_model(RunConfig, config, where=where), tree.files)
+    return LoadedConfig(check_model(RunConfig, config, where=where, known=RUN_KEYS), tree.files)
 
 
 def _absolute(config: Mapping[str, Any], cwd: Path) -> dict[str, Any]:
@@ -260,15 +278,6 @@ def _included_by_overrides(overrides: Sequence[Override]) -> tuple[list[str], li
     if not all(isinstance(name, str) for name in names):
         raise errors.ConfigError("config_paths: must be a list of file names.")
     return names, [override for override in overrides if override.key != "config_paths"]
-
-
-def _environment_defaults() -> dict[str, Any]:
-    text = os.environ.get(MAX_ATTEMPTS, "")
-    if not text:
-        return {}
-    if not text.isdecimal() or int(text) < 1:
-        raise errors.ConfigError(f"{MAX_ATTEMPTS}: must be a whole number from 1.")
-    return {"max_rollout_attempts": int(text)}
 
 
 def require_policy(config: RunConfig) -> tuple[str, str]:

@@ -157,6 +157,10 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         load(folder, configs=("benchmarks/other/config.yaml",))
     with pytest.raises(ConfigError, match="benchmark: none is given; name one with --benchmark"):
         load(folder, name=None)
+    with pytest.raises(
+        ConfigError, match="missing benchmark; unknown key benchmarks; did you mean benchmark"
+    ):
+        load(folder, "+benchmarks={name: toy}", name=None)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +173,13 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
             "+responses_create_params.top_k=3",
             "unknown key responses_create_params.top_k; did you mean responses",
         ),
+        (
+            "concurency=3",
+            "concurency: unknown key on the command line for the run configuration; did you mean num",
+        ),
+        ("model=x", "did you mean policy_model_name."),
+        ("+model=x", "unknown key model; did you mean policy_model_name."),
+        ("benchmark.agent.typ=x", "did you mean benchmark.agent.type;"),
         ("+benchmark.prompt.usr=x", "unknown key benchmark.prompt.usr; did you mean benchmark.prompt.user"),
         ("limit=-1", "limit (input should be greater than or equal to 0)"),
         ("limit=true", "limit (must be a number, not a truth value)"),
@@ -184,7 +195,7 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         ("benchmark.prompt.user='{'", "benchmark.prompt.user ("),
         ("benchmark.name=a/b", "benchmark.name (string should match pattern"),
         ("benchmark.verifier={type: 3}", "benchmark.verifier (needs a type"),
-        ("benchmark.verifier=null", "benchmark.verifier (input should be a valid dictionary)"),
+        ("benchmark.verifier=null", "benchmark.verifier (must be a mapping of keys to values)"),
         ("config_paths=3", "config_paths: must be a list of file names"),
         ("config_paths=nowhere.yaml", "config_paths: there is no nowhere.yaml in "),
     ],
