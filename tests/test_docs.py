@@ -130,6 +130,7 @@ def test_every_command_line_shown_can_be_typed(line, tmp_path, monkeypatch):
         command = COMMANDS[typed]
     arguments = [word for word in words[len(typed) :] if word != "&"]
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-benchmarks").mkdir()
     for path in (Path(word) for word in arguments if re.fullmatch(r"[\w./-]+/[\w.-]+", word)):
         path.parent.mkdir(parents=True, exist_ok=True)  # some commands look whether their files are there
         path.touch()

@@ -51,7 +51,7 @@ _FLAGS = {
     "--search-dir",
     "search_dirs",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder to look for benchmarks and configs in; repeatable.",
 )
 @click.option("-m", "--model", metavar="NAME", help="Name of the model, as the server lists it.")
@@ -100,7 +100,12 @@ def run(
         return _stopped_early(str(signal))
     finally:
         drain.restore()
-    _print(result, as_json, talk)
+    try:
+        _print(result, as_json)
+    finally:
+        talk.say(f"gym: {result.end.sentence}")
+        if not as_json:
+            talk.say(f"gym: results are in {result.output}")
     return result.end.status
 
 
@@ -157,13 +162,11 @@ def _execute(config: RunConfig, drain: Drain, talk: Talk) -> RunResult:
     return Run(config, drain=drain, talk=talk, clock=SystemClock()).execute()
 
 
-def _print(result: RunResult, as_json: bool, talk: Talk) -> None:
+def _print(result: RunResult, as_json: bool) -> None:
     if as_json:
         import json
 
         click.echo(json.dumps(result.to_json(), ensure_ascii=False))
     elif result.summary is not None:
         result.summary.print(sys.stdout)
-    talk.say(f"gym: {result.end.sentence}")
-    if not as_json:
-        talk.say(f"gym: results are in {result.output}")
+        sys.stdout.flush()

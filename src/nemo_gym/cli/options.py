@@ -29,5 +29,7 @@ def _checked(_ctx: click.Context, _param: click.Parameter, tokens: tuple[str, ..
         key, equals, _ = token.lstrip("+").partition("=")
         if not equals or not key:
             message = f"'{token}' is no override: an override looks like key=value, +key=value or ++key=value"
+            if token.endswith((".yaml", ".yml")):
+                message += f"; a file is given with --config {token}"
             raise click.UsageError(message)
     return tokens

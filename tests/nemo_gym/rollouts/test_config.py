@@ -266,6 +266,11 @@ def test_an_unknown_benchmark_or_config_names_the_nearest(folder: Path) -> None:
         find_benchmark("tyo", cwd=folder)
     with pytest.raises(ConfigError, match="no benchmark zzz; known: arithmetic, arithmetic_mcq, gpqa, toy"):
         find_benchmark("zzz", cwd=folder)
+    (folder / "toy.yaml").write_text(BENCHMARK)
+    with pytest.raises(ConfigError, match=r"there is no toy\.yml in .*; did you mean toy\.yaml\."):
+        load(folder, name=None, configs=("toy.yml",))
+    with pytest.raises(ConfigError, match=r"toy\.yaml is a file; include it with --config toy\.yaml"):
+        load(folder, name="toy.yaml")
     with pytest.raises(ConfigError, match=r"did you mean benchmarks/gpqa/config\.yaml"):
         find_config("benchmarks/gqpa/config.yaml", cwd=folder)
     with pytest.raises(ConfigError, match="benchmarks/toy is a folder; give the YAML file in it"):
