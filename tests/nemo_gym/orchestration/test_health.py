@@ -243,7 +243,7 @@ def test_a_probe_that_hangs_is_given_up_and_another_one_made():
     with socket.create_server(("127.0.0.1", 0)) as silent:
         here = address(silent.getsockname()[1])
         service = RunningService(os.getpid(), ("NOBODY_HAS", "this"), here, timeout=0.2)
-        assert (
-            "was not answered within 0.2 s" in probed(service).detail or "timed out" in probed(service).detail
-        )
-        assert probed(service).found is Found.NOT_YET
+        for _ in range(2):  # which of the two clocks ends it is chance
+            probe = probed(service)
+            assert probe.found is Found.NOT_YET
+            assert "was not answered within 0.2 s" in probe.detail or "timed out" in probe.detail
