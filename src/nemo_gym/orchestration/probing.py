@@ -126,7 +126,10 @@ class _BackgroundProbe:
 
 def model_names(body: bytes) -> list[str]:
     """The ids in an answer of ``/v1/models``; raises `ValueError` when it is something else."""
-    answer = json.loads(body)
+    try:
+        answer = json.loads(body)
+    except RecursionError:
+        raise ValueError("/v1/models is nested too deeply") from None
     entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
         raise ValueError("/v1/models is not a list of models")  # noqa: TRY004 - wrong data, not a wrong call

@@ -16,7 +16,7 @@ from nemo_gym.rollouts.drain import POLL_SECONDS, Drain, StopReason
 from nemo_gym.rollouts.failures import Failure, Stage, checked_reward, describe
 from nemo_gym.rollouts.progress import Snapshot
 from nemo_gym.rollouts.verdicts import graded
-from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verdict, Verifier
+from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verdict, Verifier, token_count
 
 STORE_TICK_SECONDS = 1.0
 BREAKER_AT_LEAST = 16
@@ -165,11 +165,11 @@ class Collector:
             stage = "verifier"
             verdict = await self._verifier.verify(task, episode)
             reward = checked_reward(verdict.reward)
+            latency = time.perf_counter() - started
+            fields = result_fields(task, episode, verdict, reward=reward, latency_ms=1000 * latency)
         except Exception as error:  # noqa: BLE001 - the edge of one rollout: no plug-in's error ends the run
             self._failed(task, describe(error, stage))
             return
-        latency = time.perf_counter() - started
-        fields = result_fields(task, episode, verdict, reward=reward, latency_ms=1000 * latency)
         try:
             self._store.record(task, fields)
         except TypeError as error:
@@ -245,7 +245,8 @@ class Collector:
 def result_fields(task: Task, episode: Episode, verdict: Verdict, *, reward: float, latency_ms: float) -> Row:
     """The result row: the materialized row, then what the agent and the verifier added. Own names win."""
     response = episode.response
-    usage = response.get("usage") or {}
+    usage = response.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
     fields = {key: value for key, value in task.row.items() if key not in _IDENTITY}
     fields.update(episode.fields)
     fields = graded(fields, verdict, reward)
@@ -253,8 +254,8 @@ def result_fields(task: Task, episode: Episode, verdict: Verdict, *, reward: flo
     fields["ng_perf"] = {
         "num_turns": episode.turns,
         "num_tool_calls": episode.tool_calls,
-        "prompt_tokens": usage.get("input_tokens") or 0,
-        "completion_tokens": usage.get("output_tokens") or 0,
+        "prompt_tokens": token_count(usage.get("input_tokens")),
+        "completion_tokens": token_count(usage.get("output_tokens")),
         "total_latency_ms": round(latency_ms, 3),
     }
     return fields

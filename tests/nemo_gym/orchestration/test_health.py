@@ -106,7 +106,7 @@ def test_the_expected_model_must_be_named(expected, names, found):
     assert judge_models(expected, names).found is found
 
 
-@pytest.mark.parametrize("body", [b"[]", b'{"data": 3}', b"<html>"])
+@pytest.mark.parametrize("body", [b"[]", b'{"data": 3}', b"<html>", b"[" * 99_999])
 def test_an_answer_that_is_no_list_of_models_is_an_error(body):
     with pytest.raises(ValueError, match=r"."):
         model_names(body)

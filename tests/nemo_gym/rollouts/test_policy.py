@@ -155,6 +155,7 @@ def test_a_proxy_is_looked_up_once_and_not_for_addresses_that_bypass_it(monkeypa
         (b'{"a": NaN, "b": [-Infinity]}', {"a": None, "b": [None]}),
         (b'{"a": "x\\ud83d"}', {"a": "x?"}),
         (b'{"a": "\xff"}', {"a": "\ufffd"}),
+        (b'{"a": NaN, "b": [1e400, %b]}' % (b"9" * 9999), {"a": None, "b": [None, None]}),
     ],
 )
 def test_what_python_servers_send_besides_json_is_read(sent, read):
@@ -164,3 +165,19 @@ def test_what_python_servers_send_besides_json_is_read(sent, read):
 def test_what_is_no_json_is_refused():
     with pytest.raises(ValueError, match="Expecting value"):
         parsed_json(b"<html>")
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parsed_json(b"[" * 99_999)
+
+
+def test_an_answer_without_end_is_given_up_early_and_not_held_in_memory():
+    with MockServer(faults=["flood"]) as server:
+        started = time.monotonic()
+        error = refused(server, attempts=1, timeout=60.0)
+    assert "more than 16 MiB" in str(error)
+    assert time.monotonic() - started < 5
+
+
+def test_of_an_endless_error_only_the_beginning_is_read():
+    with MockServer(faults=["flood:500"]) as server:
+        error = refused(server, attempts=1, timeout=60.0)
+    assert (error.http_status, len(error.body)) == (500, 2000)
