@@ -62,8 +62,9 @@ def _value(text: str, key: str) -> Any:
         return read_scalar(stripped)
     try:
         return yaml.load(stripped, Loader=TextLoader)  # noqa: S506 - a safe loader
-    except (yaml.YAMLError, ConfigError) as error:
-        problem = getattr(error, "problem", None) or "bad keys"
+    except (yaml.YAMLError, ConfigError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        problem = "nested too deeply" if deep else getattr(error, "problem", None) or "bad keys"
         raise UsageError(
             f"{key}: the value of this override is no YAML ({problem}); "
             f"quote text that begins with {stripped[0]}."

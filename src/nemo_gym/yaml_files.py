@@ -115,6 +115,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{_line(str(path), error.problem_mark)}: no valid YAML: {problem}.") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: no valid YAML: {' '.join(str(error).split())}.") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply to be read.") from None
     if content is None:
         return {}
     if not isinstance(content, dict):

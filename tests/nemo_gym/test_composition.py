@@ -68,6 +68,8 @@ def test_a_broken_value_is_a_usage_error_that_does_not_repeat_it() -> None:
     with pytest.raises(UsageError, match=r"^policy_api_key: the value of this override is no YAML") as caught:
         parse_overrides(['policy_api_key="sk-canary'])
     assert "canary" not in str(caught.value)
+    with pytest.raises(UsageError, match="nested too deeply"):
+        parse_overrides(["a=" + "[" * 9999])
 
 
 def test_a_file_with_a_byte_order_mark_and_yml_suffix_is_read(tmp_path: Path) -> None:
@@ -114,7 +116,12 @@ def test_a_quoted_duration_stays_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"- a\n", "must hold a mapping"), (b"\xff\xfe", "not UTF-8"), (b"a: \x00", "YAML")],
+    [
+        (b"- a\n", "must hold a mapping"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"a: \x00", "YAML"),
+        (b"a: " + b"[" * 9999, "nested too deeply"),
+    ],
 )
 def test_a_file_that_is_no_mapping_of_text_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

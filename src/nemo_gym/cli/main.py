@@ -106,7 +106,8 @@ def _say_error(error: Exception) -> int:
     if isinstance(error, RunsError):
         return _say(str(error), errors.EXIT_ERROR)
     if isinstance(error, OSError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
+        name = error.filename2 or error.filename  # of two the second is where something was to go
+        where = f" ({name})" if name else ""
         return _say(f"{error.strerror}{where}.", errors.EXIT_ERROR)
     name = type(error).__name__
     return _say(f"unexpected {name}: {error}. Set NEMO_GYM_DEBUG=1 to see where.", errors.EXIT_ERROR)

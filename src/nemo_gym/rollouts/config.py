@@ -9,28 +9,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nemo_gym import errors
 from nemo_gym.composition import KnownKeys, Override, check_model, compose, drop_scratch, merge
 from nemo_gym.rollouts import catalog, includes
 from nemo_gym.rollouts.prompts import check_template
+from nemo_gym.rollouts.values import Count, Index, Number, Seconds, is_address
 
 Split = Literal["benchmark", "validation", "train"]
-
-
-def _no_truth_value(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not a truth value")  # noqa: TRY004 - pydantic's protocol
-    return value
-
-
-Count = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=1)]
-"""A whole number from 1."""
-Index = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=0)]
-"""A whole number from 0."""
-Number = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
-Seconds = Annotated[float, BeforeValidator(_no_truth_value), Field(ge=0, allow_inf_nan=False)]
 
 
 class Strict(BaseModel):
@@ -95,6 +83,14 @@ class SamplingConfig(Strict):
     reasoning: dict[str, Any] | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further parameters, passed on as they are."""
+
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> SamplingConfig:
+        try:
+            orjson.dumps(self.given())
+        except TypeError as error:
+            raise ValueError(f"holds what no request can ({str(error).rstrip('.')})") from error
+        return self
 
     def given(self) -> dict[str, Any]:
         """The parameters that are set."""
@@ -166,6 +162,8 @@ class RunConfig(Strict):
     def _is_url(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
             raise ValueError("must look like http://HOST:PORT/v1")
+        if value is not None and not is_address(value):
+            raise ValueError("must look like http://HOST:PORT/v1, with a port from 1 to 65535 if with any")
         if value is not None and "@" in value.split("/")[2]:
             raise ValueError("must not hold a password; use policy_api_key: host:VAR")
         return value.rstrip("/") if value is not None else None

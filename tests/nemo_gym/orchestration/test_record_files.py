@@ -145,8 +145,9 @@ def test_records_that_cannot_be_read_are_told_and_passed_over(cache: Path, tmp_p
     (cache / "gym-job-torn.json").write_text('{"schema_')
     (cache / "gym-job-newer.json").write_text(json.dumps({"schema_version": 99}))
     (cache / ".half.json").write_text("")
+    (cache / "gym-job-deep.json").write_text("[" * 99_999)
     assert len(record_files.newest(limit=None, labels={}, say=said.append)) == 1
-    assert len(said) == 2
+    assert len(said) == 3
     assert "newer Gym" in "".join(said)
 
 
