@@ -315,6 +315,18 @@ def test_a_folder_in_the_place_of_the_metrics_is_named_itself(run, tmp_path):
     assert "rollouts_aggregate_metrics.json" in err
 
 
+def test_an_output_that_is_no_file_is_refused_and_nothing_is_made_beside_it(run, tmp_path):
+    folder = tmp_path / "special"
+    folder.mkdir()
+    with MockServer() as server, socket.socket(socket.AF_UNIX) as special:
+        special.bind(str(folder / "it"))
+        status, _, err = run(server, flags={"--output": "special/it"})
+        assert server.requests == 0
+    assert status == 1
+    assert "special/it is a device or a pipe; name a file" in err
+    assert os.listdir(folder) == ["it"]
+
+
 def test_the_signals_are_given_back(run):
     import signal
 
