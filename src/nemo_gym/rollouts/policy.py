@@ -19,10 +19,12 @@ import aiohttp
 import orjson
 import yarl
 
+from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts import http_body, policy_apis, policy_errors
 from nemo_gym.rollouts.backoff import RequestLimits, delay_before_retry
 from nemo_gym.rollouts.notices import Retries
 from nemo_gym.rollouts.policy_errors import PolicyError
+from nemo_gym.rollouts.values import is_address
 from nemo_gym.types import Row
 from nemo_runs.secret_refs import SecretText, redact
 
@@ -74,12 +76,18 @@ def open_session(endpoint: Endpoint, limits: RequestLimits) -> aiohttp.ClientSes
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for this address, looked up once and not for every request."""
+    """The proxy that the environment names for this address, looked up once and not for every request.
+
+    Raises `ConfigError` when it cannot be one.
+    """
     parsed = yarl.URL(url)
     host = parsed.host or ""
     if host in _THIS_MACHINE or host.startswith("127.") or urllib.request.proxy_bypass(host):
         return None
-    return urllib.request.getproxies().get(parsed.scheme)
+    proxy = urllib.request.getproxies().get(parsed.scheme)
+    if proxy is not None and not is_address(proxy):  # its text may hold a password
+        raise ConfigError(f"{parsed.scheme}_proxy: this variable holds no address such as http://HOST:PORT.")
+    return proxy
 
 
 class HttpPolicy:

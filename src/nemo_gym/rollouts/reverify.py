@@ -96,6 +96,8 @@ def reverify(
     known = manifest.load_manifest(paths.manifest)
     if known is None:
         raise DataError(f"{paths.manifest}: not there; only outputs of `gym eval run` can be graded again.")
+    if not paths.output.is_file():  # opening a pipe would wait for ever
+        raise DataError(f"{paths.output}: there is no such file, or it is none.")
     scoring = _scoring(known, config)
     verifier = load_verifier(config.benchmark.verifier)
     if not grades_stored_answers(verifier):

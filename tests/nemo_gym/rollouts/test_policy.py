@@ -5,6 +5,7 @@ import time
 import pytest
 from tests.mock_server import MockServer
 
+from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.backoff import RequestLimits
 from nemo_gym.rollouts.notices import Retries
 from nemo_gym.rollouts.policy import Endpoint, HttpPolicy, PolicyError, open_session, parsed_json, proxy_for
@@ -147,6 +148,35 @@ def test_a_proxy_is_looked_up_once_and_not_for_addresses_that_bypass_it(monkeypa
     monkeypatch.delenv("no_proxy")
     assert proxy_for("http://localhost:8000/v1") is None
     assert proxy_for("http://models.example/v1") == "http://proxy:3128"
+
+
+@pytest.mark.parametrize(
+    "proxy", ["garbage", "me:canary@h", "http://me:canary@[::1", "http://me:canary@h:99999"]
+)
+def test_a_proxy_that_is_no_address_is_refused_without_repeating_it(monkeypatch, proxy):
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(ConfigError, match=r"^http_proxy: ") as caught:
+        proxy_for("http://models.example/v1")
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("scheme", "status"), [("https", "999"), ("http", "407")])
+def test_the_password_of_a_proxy_is_in_no_message(monkeypatch, scheme, status):
+    monkeypatch.setattr(
+        "tests.mock_server._Handler.do_CONNECT", lambda handler: handler._json({}, 999), raising=False
+    )
+    with MockServer(faults=[status]) as proxy:
+        monkeypatch.setenv(f"{scheme}_proxy", f"http://me:canary@127.0.0.1:{proxy.port}")
+        error = refused(None, base_url=f"{scheme}://models.invalid/v1", attempts=1)
+    assert status in str(error)
+    assert "canary" not in f"{error} {error.body}"
+
+
+def test_a_proxy_that_is_not_there_is_told_apart_from_the_server(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://me:canary@127.0.0.1:1")
+    error = refused(None, base_url="http://models.invalid/v1", attempts=1)
+    assert "the proxy that the environment names for http://models.invalid/v1" in str(error)
+    assert "canary" not in str(error)
 
 
 @pytest.mark.parametrize(
