@@ -79,8 +79,6 @@ def _output(config: RunConfig) -> Path:
     where = "output_jsonl_fpath"
     if path.is_dir():
         raise ConfigError(f"{where}: {path} is a folder; name a file in it, say {path}/rollouts.jsonl.")
-    if path.exists() and not path.is_file():
-        raise ConfigError(f"{where}: {path} is a device or a pipe; name a file, say results/rollouts.jsonl.")
     folder = path.parent
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -323,7 +323,7 @@ def test_an_output_that_is_no_file_is_refused_and_nothing_is_made_beside_it(run,
         status, _, err = run(server, flags={"--output": "special/it"})
         assert server.requests == 0
     assert status == 1
-    assert "special/it is a device or a pipe; name a file" in err
+    assert "special/it is there and no file" in err
     assert os.listdir(folder) == ["it"]
 
 
