@@ -19,6 +19,7 @@ from nemo_runs.processes import Liveness, ProcessIdentity
 _PROBE_TIMEOUT = 10.0
 """Seconds; a probe that hangs longer is given up and another one is made."""
 _LARGEST_ANSWER = 4 << 20
+_LONGEST_REASON = 200
 _LOOPBACK = ("127.0.0.1", "localhost")
 _LOOPBACK_V4, _LOOPBACK_V6 = ip_address("127.0.0.1"), ip_address("::1")
 
@@ -121,7 +122,8 @@ class _BackgroundProbe:
         try:
             self._outcome = self._look()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._outcome = Probe(Found.NOT_YET, f"a probe failed ({type(error).__name__}: {error})")
+            reason = " ".join(str(error).split())[:_LONGEST_REASON]
+            self._outcome = Probe(Found.NOT_YET, f"a probe failed ({type(error).__name__}: {reason})")
 
 
 def model_names(body: bytes) -> list[str]:

@@ -247,3 +247,20 @@ def test_a_probe_that_hangs_is_given_up_and_another_one_made():
             probe = probed(service)
             assert probe.found is Found.NOT_YET
             assert "was not answered within 0.2 s" in probe.detail or "timed out" in probe.detail
+
+
+def test_what_a_stranger_to_http_says_is_told_in_one_line():
+    def talk():
+        connection, _ = stranger.accept()
+        with connection:
+            connection.sendall(b"SSH-2.0-x\r\n" * 200)
+
+    with socket.create_server(("127.0.0.1", 0)) as stranger:
+        thread = threading.Thread(target=talk)
+        thread.start()
+        service = RunningService(os.getpid(), ("NOBODY_HAS", "this"), address(stranger.getsockname()[1]))
+        probe = probed(service)
+        thread.join()
+    assert "a probe failed (BadStatusLine: SSH-2.0-x" in probe.detail
+    assert len(probe.detail) < 300
+    assert probe.detail.isprintable()
