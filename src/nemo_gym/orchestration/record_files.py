@@ -7,6 +7,7 @@ error that names every queued job.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -116,7 +117,7 @@ def find(name: str, *, say: Say) -> SubmissionRecord:
     """The record of a full id, a unique prefix of one, ``latest``, or a run directory."""
     record = job_paths.RunPaths(Path(name)).record
     if record.is_file():
-        return read_record(record)
+        return _as_found(read_record(record), Path(os.path.abspath(record.parent)))
     exact = job_paths.job_index() / f"{name}.json"
     if "/" not in name and not name.startswith(".") and exact.is_file():
         return read_record(exact)
@@ -129,6 +130,14 @@ def find(name: str, *, say: Say) -> SubmissionRecord:
         shown = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
         raise GymError(f"'{name}' begins the ids of {len(ids)} submissions ({shown}): give more of it.")
     raise GymError(f"no submission '{name}' in {job_paths.job_index()}; `gym job list` shows what is there.")
+
+
+def _as_found(record: SubmissionRecord, folder: Path) -> SubmissionRecord:
+    """A record whose run directory is gone from where it was made speaks of the one that it was found in."""
+    if Path(record.run_dir).exists():
+        return record
+    moved = [dataclasses.replace(entry, job_dir=str(folder / entry.benchmark)) for entry in record.benchmarks]
+    return dataclasses.replace(record, run_dir=str(folder), benchmarks=tuple(moved))
 
 
 def _latest(say: Say) -> SubmissionRecord:
