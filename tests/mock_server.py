@@ -4,10 +4,11 @@
 
 It reads ``a + b`` out of a request and answers with the sum, or with one less (``answer="wrong"``), or with a
 fixed text. A fault is one word: ``429``, ``429:SECONDS`` (Retry-After), any other status, ``drop`` (the
-connection ends before the answer), ``cut`` (ends within it), ``hang``, ``garbage`` (no JSON), ``empty`` (no
-choices), ``length`` (a truncated answer), ``null`` (null content), ``echo-key`` (a 401 that repeats the
-Authorization header). ``faults`` are used up by the first requests; ``faults_for`` maps a text in the request
-to faults of its own, used up likewise; an empty fault is none; one that ends in ``*`` stays for ever.
+connection ends before the answer), ``cut`` (ends within it), ``flood``, ``flood:STATUS`` (never ends),
+``hang``, ``garbage`` (no JSON), ``empty`` (no choices), ``length`` (a truncated answer), ``null`` (null
+content), ``echo-key`` (a 401 that repeats the Authorization header). ``faults`` are used up by the first
+requests; ``faults_for`` maps a text in the request to faults of its own, used up likewise; an empty fault is
+none; one that ends in ``*`` stays for ever.
 """
 
 from __future__ import annotations
@@ -152,6 +153,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(b'{"choices": [')
             self.close_connection = True
+        elif fault.startswith("flood"):
+            self._flood(int(fault.partition(":")[2] or 200))
         elif fault == "garbage":
             self._bytes(b"<html>oh no</html>")
         elif fault == "empty":
@@ -161,6 +164,14 @@ class _Handler(BaseHTTPRequestHandler):
         else:
             status, _, wait = fault.partition(":")
             self._json({"error": f"fault {status}"}, int(status), {"retry-after": wait} if wait else {})
+
+    def _flood(self, status: int) -> None:
+        """Bytes without end, a gigabyte at most."""
+        self.send_response(status)
+        self.end_headers()
+        self.close_connection = True
+        for _ in range(1 << 10):
+            self.wfile.write(bytes(1 << 20))
 
     def _key_is_wrong(self) -> bool:
         key = self.mock.options.api_key

@@ -130,6 +130,7 @@ def test_every_command_line_shown_can_be_typed(line, tmp_path, monkeypatch):
         command = COMMANDS[typed]
     arguments = [word for word in words[len(typed) :] if word != "&"]
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-benchmarks").mkdir()
     for path in (Path(word) for word in arguments if re.fullmatch(r"[\w./-]+/[\w.-]+", word)):
         path.parent.mkdir(parents=True, exist_ok=True)  # some commands look whether their files are there
         path.touch()
@@ -223,6 +224,24 @@ def test_the_verifier_of_the_how_to_page_keeps_the_protocol():
     part = {"type": "message", "content": [{"type": "output_text", "text": "short"}]}
     verdict = asyncio.run(verifier.verify(Task(0, 0, {}), Episode({"output": [part]})))
     assert (verdict.reward, verdict.extracted_answer) == (1.0, "short")
+
+
+def test_the_agent_of_the_how_to_page_asks_twice():
+    space = {}
+    exec(code_blocks(ROOT / "docs" / "how-to" / "add-a-verifier.md", "python")[1], space)
+    asked = []
+
+    class Model:
+        async def respond(self, params):
+            asked.append(params["input"])
+            part = {"type": "message", "content": [{"type": "output_text", "text": str(len(asked))}]}
+            return {"output": [part]}
+
+    agent = space["TwiceAgent"](space["TwiceOptions"]())
+    task = Task(0, 0, {"responses_create_params": {"input": [{"role": "user", "content": "?"}]}})
+    episode = asyncio.run(agent.run(task, Model()))
+    assert (episode.text, episode.turns) == ("2", 2)
+    assert [turn["content"] for turn in asked[1]] == ["?", "1", "Are you sure? Answer again."]
 
 
 # Exit statuses

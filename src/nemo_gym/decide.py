@@ -3,7 +3,8 @@
 Witnesses lie in known ways, so they are heard in a fixed order: proof of completeness (identities, never an
 exit status), a cancellation (ours or the scheduler's), a drain that our own early signal asked for or
 "nothing left to retry", the scheduler's other states, and at last "nobody saw it". ``scancel`` makes a
-driver drain as well, so a marker alone never outweighs CANCELLED. ``shell/decide.sh`` decides the same; one test feeds both.
+driver drain as well, so a marker alone never outweighs CANCELLED. ``shell/decide.sh`` decides the same; one
+test feeds both.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Marker:
     """A job script's own last word."""
 
     complete: bool
-    """Every expected identity is recorded exactly once, as the collector counted at its end (or it accepts less)."""
+    """Every expected identity is recorded exactly once, as the collector counted (or it accepts less)."""
     exit_status: int
     asked: Asked
     hopeless: str | None = None

@@ -44,7 +44,8 @@ class Event(StrEnum):
     CANCEL_ASKED = "cancel_asked"
     """A user asked for the end of everything that is queued or runs; ``by``, ``why``."""
     RESUBMITTED = "resubmitted"
-    """A user queued the benchmark again in place; ``by``, ``reason``, ``max_retries``, ``max_walltime`` (s)."""
+    """A user queued the benchmark again in place; ``by``, ``reason``, ``max_retries``,
+    ``max_walltime`` (s)."""
     JOB_ENDED = "job_ended"
     """A job ended; ``outcome``, ``status``, ``asked``."""
 

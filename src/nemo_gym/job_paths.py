@@ -233,7 +233,7 @@ class JobPaths:
 
     @property
     def cancelled(self) -> Path:
-        """The tombstone of ``gym job cancel``: UTC time, who, why, a line each. No job of the chain goes on."""
+        """The tombstone of ``gym job cancel``: UTC time, who, why, a line each. No job goes on."""
         return self.job_dir / ".gym_cancelled"
 
     def resubmission(self, number: int) -> ResubmissionPaths:

@@ -15,7 +15,7 @@ import yaml
 
 from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.schema import KnownKeys
-from nemo_gym.yaml_files import TextLoader, read_scalar
+from nemo_gym.yaml_files import read_flow, read_scalar
 
 Prefix = Literal["", "+", "++"]
 
@@ -61,9 +61,10 @@ def _value(text: str, key: str) -> Any:
     if stripped[0] not in "[{\"'":
         return read_scalar(stripped)
     try:
-        return yaml.load(stripped, Loader=TextLoader)  # noqa: S506 - a safe loader
-    except (yaml.YAMLError, ConfigError) as error:
-        problem = getattr(error, "problem", None) or "bad keys"
+        return read_flow(stripped)
+    except (yaml.YAMLError, ConfigError, RecursionError) as error:
+        deep = isinstance(error, RecursionError)
+        problem = "nested too deeply" if deep else getattr(error, "problem", None) or "bad keys"
         raise UsageError(
             f"{key}: the value of this override is no YAML ({problem}); "
             f"quote text that begins with {stripped[0]}."

@@ -72,13 +72,23 @@ def check_options(model: type[BaseModel], spec: Mapping[str, Any], *, where: str
 
     options = {key: value for key, value in spec.items() if key != "type"}
     try:
+        _strict(model).model_validate(options)
         return model.model_validate(options)
     except ValidationError as error:
         problems = (
             f"{'.'.join([where, *map(str, found['loc'])])} ({_reason(found, model)})"
             for found in error.errors(include_url=False, include_input=False)
         )
-        raise ConfigError("; ".join(problems)) from error
+        raise ConfigError(f"{'; '.join(problems)}.") from error
+
+
+def _strict(model: type[BaseModel]) -> type[BaseModel]:
+    """The schema, refusing unknown options unless it says what becomes of them: a typo must not pass."""
+    if "extra" in model.model_config:
+        return model
+    return type(
+        model.__name__, (model,), {"model_config": {"extra": "forbid"}, "__module__": model.__module__}
+    )
 
 
 def construct(cls: type[Any], protocol: type[Any], arguments: tuple[Any, ...], *, where: str) -> Any:
@@ -99,7 +109,8 @@ def construct(cls: type[Any], protocol: type[Any], arguments: tuple[Any, ...], *
 
 def _reason(problem: Mapping[str, Any], model: type[BaseModel]) -> str:
     if problem["type"] != "extra_forbidden":
-        return str(problem["msg"]).removeprefix("Value error, ")
+        message = str(problem["msg"]).removeprefix("Value error, ")
+        return message[:1].lower() + message[1:]
     near = nearest(str(problem["loc"][-1]), model.model_fields)
     known = ", ".join(model.model_fields) or "none"
     return f"unknown option; did you mean {near}?" if near else f"unknown option; known are {known}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
@@ -25,6 +25,8 @@ class KnownKeys:
     """What stands under keys that the user names (``services.<name>``)."""
     free: bool = False
     """Anything may stand here."""
+    aliases: Mapping[str, str] = field(default_factory=dict)
+    """Other names that people give to keys here, and the keys; suggested, never accepted."""
 
     @classmethod
     def of(cls, model: type[BaseModel]) -> KnownKeys:
@@ -35,6 +37,16 @@ class KnownKeys:
     def anything(cls) -> KnownKeys:
         """The keys of something without a schema."""
         return cls(free=True)
+
+    def with_keys(self, path: Sequence[str], below: KnownKeys) -> KnownKeys:
+        """The tree with ``below`` at ``path``, in which ``*`` is every key that the user names."""
+        if not path:
+            return below
+        first, rest = path[0], path[1:]
+        if first == "*":
+            return replace(self, values=(self.values or KnownKeys()).with_keys(rest, below))
+        changed = self.names.get(first, KnownKeys()).with_keys(rest, below)
+        return replace(self, names={**self.names, first: changed})
 
     def has(self, parts: Sequence[str], config: Any) -> bool:
         """Whether the schema names this path; keys that the user names must be in ``config``."""
@@ -82,7 +94,7 @@ class KnownKeys:
                 else parts[: path.count(".") + 1] != path.split(".")
             )
         ]
-        path = nearest_path(".".join(parts), others)
+        path = self._alias(parts, 1.0) or nearest_path(".".join(parts), others) or self._alias(parts, 0.8)
         if path is not None:
             return f"; did you mean {path}"
         if free:
@@ -93,6 +105,14 @@ class KnownKeys:
             if here:
                 return f"; known there: {', '.join(here[:30])}"
         return ""
+
+    def _alias(self, parts: Sequence[str], cutoff: float) -> str | None:
+        """The path that is meant by a path whose last part is like a known other name."""
+        node: KnownKeys | None = self
+        for part in parts[:-1]:
+            node = node.names.get(part, node.values) if node is not None else None
+        found = difflib.get_close_matches(parts[-1], node.aliases, n=1, cutoff=cutoff) if node else []
+        return ".".join([*parts[:-1], node.aliases[found[0]]]) if node and found else None
 
 
 def _of_type(annotation: Any) -> KnownKeys:
@@ -147,19 +167,21 @@ def nearest_path(path: str, candidates: Sequence[str]) -> str | None:
     return nearest(path, candidates)
 
 
-def check_model(model: type[Model], config: Mapping[str, Any], *, where: str) -> Model:
+def check_model(
+    model: type[Model], config: Mapping[str, Any], *, where: str, known: KnownKeys | None = None
+) -> Model:
     """Build ``model`` from ``config``; `ConfigError` in one line: missing keys first, then ``path (reason)``.
 
+    ``known`` are the keys that can be suggested, those of the model unless given.
     Values are never quoted in the message: one of them may be a secret.
     """
     try:
         return model.model_validate(config)
     except ValidationError as error:
-        raise ConfigError(f"{where}: {_explain(error, model, config)}.") from None
+        raise ConfigError(f"{where}: {_explain(error, known or KnownKeys.of(model), config)}.") from None
 
 
-def _explain(error: ValidationError, model: type[BaseModel], config: Mapping[str, Any]) -> str:
-    known = KnownKeys.of(model)
+def _explain(error: ValidationError, known: KnownKeys, config: Mapping[str, Any]) -> str:
     missing: list[str] = []
     unknown: list[str] = []
     reasons: dict[str, list[str]] = {}
@@ -180,6 +202,8 @@ def _explain(error: ValidationError, model: type[BaseModel], config: Mapping[str
 def _reason(kind: str, message: str) -> str:
     if kind in ("value_error", "assertion_error"):
         message = message.partition(", ")[2]
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        message = "must be a mapping of keys to values"
     return message[:1].lower() + message[1:]
 
 

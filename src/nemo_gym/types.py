@@ -8,6 +8,7 @@ Outsiders add their own through the entry-point groups ``nemo_gym.agents`` and `
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
@@ -94,7 +95,8 @@ class Agent(Protocol):
 class Verifier(Protocol):
     """How an answer becomes a reward. Built as ``VerifierClass(options, models)``.
 
-    ``models`` maps a name to a `Policy`; it is empty unless the config names judge models.
+    ``models`` maps a name to a `Policy`; it is empty unless the config names judge models. A class that needs
+    a live environment says ``grades_stored_answers = False``; `gym eval reverify` then refuses it.
     """
 
     Options: ClassVar[type[BaseModel]]
@@ -131,7 +133,14 @@ def output_text(response: Mapping[str, Any]) -> str:
     return parts[0] if len(parts) == 1 else "".join(parts)
 
 
+def token_count(value: object) -> int:
+    """A number of tokens as a server says it; what is no number counts 0."""
+    if isinstance(value, int | float) and math.isfinite(value) and value > 0:
+        return int(value)
+    return 0
+
+
 def is_truncated(response: Mapping[str, Any]) -> bool:
     """Whether the answer stopped because of ``max_output_tokens``."""
-    details = response.get("incomplete_details") or {}
-    return bool(details.get("reason") == "max_output_tokens")
+    details = response.get("incomplete_details")
+    return isinstance(details, dict) and details.get("reason") == "max_output_tokens"

@@ -16,6 +16,7 @@ from nemo_gym.errors import ConfigError
 
 _INT, _FLOAT, _TIME = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
 _SEXAGESIMAL = "!sexagesimal"
+_MOST_VALUES = 100_000
 
 
 class TextLoader(yaml.SafeLoader):
@@ -64,8 +65,8 @@ def _mapping(loader: TextLoader, node: yaml.MappingNode) -> dict[str, Any]:
             continue
         where = _line(loader.name, key.start_mark)
         if key.tag != "tag:yaml.org,2002:str":
-            text = getattr(key, "value", "")
-            raise ConfigError(f'{where}: a key must be text; quote it: "{text}".')
+            remedy = f'; quote it: "{key.value}"' if isinstance(key, yaml.ScalarNode) else ""
+            raise ConfigError(f"{where}: a key must be text{remedy}.")
         if key.value in seen:
             raise ConfigError(
                 f"{where}: the key {key.value} stands here a second time (first in line {seen[key.value]})."
@@ -115,6 +116,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{_line(str(path), error.problem_mark)}: no valid YAML: {problem}.") from error
     except yaml.YAMLError as error:
         raise ConfigError(f"{path}: no valid YAML: {' '.join(str(error).split())}.") from error
+    except RecursionError:
+        raise ConfigError(f"{path}: nested too deeply to be read.") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
@@ -125,7 +128,32 @@ def load_yaml(path: Path) -> dict[str, Any]:
 def _document(text: str, name: str) -> Any:
     loader = FileLoader(text)
     loader.name = name
+    return _loaded(loader)
+
+
+def read_flow(text: str) -> Any:
+    """What YAML makes of one value of the command line; raises ``yaml.YAMLError`` and `ConfigError`."""
+    return _loaded(TextLoader(text))
+
+
+def _loaded(loader: TextLoader) -> Any:
+    """The one document of a loader, unless its aliases make far more of it than was written."""
     try:
-        return loader.get_single_data()
+        node = loader.get_single_node()
+        if node is None:
+            return None
+        if _size(node, {}) > _MOST_VALUES:
+            raise ConfigError(f"{loader.name}: its aliases make more than {_MOST_VALUES:,} values of it.")
+        return loader.construct_document(node)
     finally:
         loader.dispose()
+
+
+def _size(node: yaml.Node, known: dict[int, int]) -> int:
+    """How many values a node comes to once every alias is written out; one inside of itself counts once."""
+    if id(node) not in known:
+        known[id(node)] = 1
+        pairs = node.value if isinstance(node, yaml.CollectionNode) else []
+        parts = (part for pair in pairs for part in (pair if isinstance(pair, tuple) else (pair,)))
+        known[id(node)] = 1 + sum(_size(part, known) for part in parts)
+    return known[id(node)]

@@ -198,6 +198,18 @@ def test_a_terminal_that_goes_away_ends_nothing(start, tmp_path):
     assert_complete(tmp_path)
 
 
+@pytest.mark.parametrize("token", ["--json", "+limit=40"])
+def test_a_reader_that_has_left_changes_nothing_about_how_the_run_ended(start, tmp_path, token):
+    reader, writer = os.pipe()
+    with MockServer() as server:
+        process = start(server.base_url, token, stdout=writer)
+        os.close(writer)
+        os.close(reader)
+        assert process.wait(timeout=30) == 0
+    assert "Traceback" not in process.stderr.read()
+    assert_complete(tmp_path)
+
+
 def test_piped_output_is_plain_and_short(start):
     with MockServer() as server:
         status, out, err = end(start(server.base_url, tasks=300, concurrency=32))

@@ -257,6 +257,20 @@ def test_a_service_that_dies_before_it_is_ready_ends_the_wait_at_once_and_is_nam
     assert workplace.left(job) == []
 
 
+def test_the_reason_of_a_job_is_what_gym_itself_said_of_it(workplace):
+    wrong = workplace.plan("wrong", services=[service("policy", model_name="other", health_timeout=2)])
+    typo = workplace.plan("typo", services=[service("policy", shell="no-such-program", argv=None)])
+    said = "echo 'gym: results: one is odd.'; echo 'gym: results are in here'; echo others; exit 3"
+    told = workplace.plan("told", run=None, command=said)
+    wrong, typo, told = workplace.submit(wrong, typo, told)
+    assert "did not become healthy" in workplace.wait(wrong).reason
+    assert ": /v1/models names '" in workplace.wait(wrong).reason
+    assert "not 'other'; see " in workplace.wait(wrong).reason
+    assert not list(JobPaths(wrong.job_dir).link(wrong.job_id).end.parent.glob("health-*"))
+    assert "exit status 127 before it was ready: its command was not found; " in workplace.wait(typo).reason
+    assert "ended with exit status 3: results: one is odd; see " in workplace.wait(told).reason
+
+
 def test_a_service_that_dies_later_ends_the_job_after_the_driver_was_told(workplace, tmp_path):
     dying = service("policy", f"die-when={tmp_path / 'now'}", "status=9")
     plan = workplace.plan(driver="until-drained show exit=75", services=[dying], policy="policy")

@@ -19,6 +19,10 @@ from nemo_gym.composition import (
 )
 from nemo_gym.errors import ConfigError, UsageError
 
+LEVELS = [f"l{level}: &l{level} [{', '.join([f'*l{level - 1}'] * 9)}]" for level in range(1, 9)]
+ALIASES = f"{{l0: &l0 x, {', '.join(LEVELS)}}}"
+"""Nine lists of nine lists of …: 43 million values in half a thousand characters."""
+
 
 def write(path: Path, text: str | bytes) -> Path:
     path.write_bytes(text.encode() if isinstance(text, str) else text)
@@ -68,6 +72,13 @@ def test_a_broken_value_is_a_usage_error_that_does_not_repeat_it() -> None:
     with pytest.raises(UsageError, match=r"^policy_api_key: the value of this override is no YAML") as caught:
         parse_overrides(['policy_api_key="sk-canary'])
     assert "canary" not in str(caught.value)
+    with pytest.raises(UsageError, match="nested too deeply"):
+        parse_overrides(["a=" + "[" * 9999])
+
+
+def test_aliases_of_aliases_are_refused_on_the_command_line_too() -> None:
+    with pytest.raises(UsageError, match=r"^a: the value of this override is no YAML"):
+        parse_overrides([f"a={ALIASES}"])
 
 
 def test_a_file_with_a_byte_order_mark_and_yml_suffix_is_read(tmp_path: Path) -> None:
@@ -114,7 +125,14 @@ def test_a_quoted_duration_stays_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [(b"- a\n", "must hold a mapping"), (b"\xff\xfe", "not UTF-8"), (b"a: \x00", "YAML")],
+    [
+        (b"- a\n", "must hold a mapping"),
+        (b"\xff\xfe", "not UTF-8"),
+        (b"a: \x00", "YAML"),
+        (b"a: " + b"[" * 9999, "nested too deeply"),
+        (b"? [a]\n: 1\n", r"a key must be text\.$"),
+        (f"a: {ALIASES}".encode(), "its aliases make more than 100,000"),
+    ],
 )
 def test_a_file_that_is_no_mapping_of_text_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -23,7 +23,7 @@ from nemo_gym.cli.options import json_option, overrides_argument
     "--search-dir",
     "search_dirs",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder to look for benchmarks and configs in; repeatable.",
 )
 @click.option("--split", type=click.Choice(["benchmark", "validation", "train"]), help="Which data.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nemo_gym.cli.options import json_option, overrides_argument
+from nemo_gym.cli.options import json_option, let_stdout_go, overrides_argument
 from nemo_gym.errors import GymError
 from nemo_gym.rollouts.drain import Drain, StoppedEarly, StopReason
 from nemo_runs.errors import RunsError
@@ -54,7 +54,7 @@ _FLAGS = {
     "--search-dir",
     "search_dirs",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder to look for benchmarks and configs in; repeatable.",
 )
 @click.option("-m", "--model", metavar="NAME", help="Name of the model, as the server lists it.")
@@ -107,7 +107,14 @@ def run(
     finally:
         drain.restore()
     _leave_last_word(result)
-    _print(result, as_json, talk)
+    try:
+        _print(result, as_json)
+    except BrokenPipeError:  # whoever read along has left; the exit status is still about the rollouts
+        let_stdout_go()
+    finally:
+        talk.say(f"gym: {result.end.sentence}")
+        if not as_json:
+            talk.say(f"gym: results are in {result.output}")
     return result.end.status
 
 
@@ -181,13 +188,11 @@ def _execute(config: RunConfig, drain: Drain, talk: Talk) -> RunResult:
     return Run(config, drain=drain, talk=talk, clock=SystemClock()).execute()
 
 
-def _print(result: RunResult, as_json: bool, talk: Talk) -> None:
+def _print(result: RunResult, as_json: bool) -> None:
     if as_json:
         import json
 
         click.echo(json.dumps(result.to_json(), ensure_ascii=False))
     elif result.summary is not None:
         result.summary.print(sys.stdout)
-    talk.say(f"gym: {result.end.sentence}")
-    if not as_json:
-        talk.say(f"gym: results are in {result.output}")
+        sys.stdout.flush()

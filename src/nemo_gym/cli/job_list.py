@@ -28,6 +28,9 @@ def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps([record.to_json() for record in records], indent=2, ensure_ascii=False))
         return 0
+    if not records and labels:
+        say("no submission has this label; `gym job list` shows all of them.")
+        return 0
     if not records:
         say("no submissions here; `gym eval submit -c FILE` makes one.")
         return 0

@@ -28,13 +28,30 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """As click does it, but lazy commands too are suggested for a name that is none."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from difflib import get_close_matches
+
+            shown = [name for name in self.list_commands(ctx) if not self._is_hidden(name)]
+            near = get_close_matches(args[0], shown, n=1)
+            hint = f" Did you mean '{near[0]}'?" if near else ""
+            raise click.UsageError(f"{error.message}{hint}", ctx) from None
+
+    def _is_hidden(self, name: str) -> bool:
+        return name in self.commands and self.commands[name].hidden
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands with their one-line help, importing none of them."""
         rows = [(name, help_line) for name, (_, help_line) in self._lazy.items()]
         for name in super().list_commands(ctx):
             command = super().get_command(ctx, name)
             if command is not None and not command.hidden:
-                rows.append((name, command.get_short_help_str()))
+                rows.append((name, command.get_short_help_str(limit=formatter.width)))
         if rows:
             with formatter.section("Commands"):
                 formatter.write_dl(rows)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     "--search-dir",
     "search_dirs",
     multiple=True,
-    type=click.Path(path_type=Path),
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder to look for benchmarks in; repeatable.",
 )
 @json_option

@@ -11,6 +11,7 @@ import click
 
 from nemo_gym import __version__, errors
 from nemo_gym.cli.lazy import LazyGroup
+from nemo_gym.cli.options import let_stdout_go
 
 _EVAL = {
     "run": ("nemo_gym.cli.eval_run:run", "Collect rollouts of one benchmark on this machine."),
@@ -70,7 +71,19 @@ gym.add_command(LazyGroup("step", lazy=_STEP, hidden=True, help="Steps that job 
 
 def main() -> NoReturn:
     """Run `gym` and leave with its documented exit status; no traceback reaches the user."""
+    _open_streams()
     sys.exit(_status(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """Point standard streams that are closed at the null device, so that no other file gets their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def _status(args: list[str]) -> int:
@@ -81,11 +94,13 @@ def _status(args: list[str]) -> int:
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "gym"
-        return _say(f"{error.format_message().rstrip('.')}. See '{where} --help'.", errors.EXIT_USAGE)
+        message = error.format_message()
+        end = "" if message.endswith((".", "?")) else "."
+        return _say(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
     except (click.exceptions.Abort, KeyboardInterrupt):
         return _say("interrupted.", errors.EXIT_INTERRUPTED)
     except BrokenPipeError:
-        _close_stdout()
+        let_stdout_go()
         return errors.EXIT_ERROR
     except Exception as error:  # noqa: BLE001 - the outermost edge: a person gets a sentence, never a traceback
         return _say_error(error)
@@ -105,7 +120,8 @@ def _say_error(error: Exception) -> int:
     if isinstance(error, RunsError | SlurmError):
         return _say(str(error), errors.EXIT_ERROR)
     if isinstance(error, OSError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
+        name = error.filename2 or error.filename  # of two the second is where something was to go
+        where = f" ({name})" if name else ""
         return _say(f"{error.strerror}{where}.", errors.EXIT_ERROR)
     name = type(error).__name__
     return _say(f"unexpected {name}: {error}. Set NEMO_GYM_DEBUG=1 to see where.", errors.EXIT_ERROR)
@@ -115,8 +131,3 @@ def _say(message: str, status: int) -> int:
     with contextlib.suppress(BrokenPipeError):
         click.echo(f"gym: {message}", err=True)
     return status
-
-
-def _close_stdout() -> None:
-    """Point stdout at the null device, so that the interpreter's own last flush cannot fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

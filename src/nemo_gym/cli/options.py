@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,10 +26,17 @@ def overrides_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("overrides", nargs=-1, type=click.UNPROCESSED, callback=_checked)(command)
 
 
+def let_stdout_go() -> None:
+    """Point stdout, whose reader has left, at the null device, so that the last flush cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _checked(_ctx: click.Context, _param: click.Parameter, tokens: tuple[str, ...]) -> tuple[str, ...]:
     for token in tokens:
         key, equals, _ = token.lstrip("+").partition("=")
         if not equals or not key:
             message = f"'{token}' is no override: an override looks like key=value, +key=value or ++key=value"
+            if token.endswith((".yaml", ".yml")):
+                message += f"; a file is given with --config {token}"
             raise click.UsageError(message)
     return tokens

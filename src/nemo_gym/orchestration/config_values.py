@@ -43,10 +43,15 @@ def _checked_mounts(mounts: list[str]) -> list[str]:
     return mounts
 
 
+_LONGEST_NAME = 128
+
+
 def _checked_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
         message = f"'{name}' is no name here: letters, digits, '.', '_', '-', and neither '.' nor '-' first"
         raise ValueError(message)
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"is longer than {_LONGEST_NAME} letters; it becomes part of file names")
     return name
 
 

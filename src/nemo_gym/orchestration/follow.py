@@ -53,7 +53,11 @@ def follow(
                 return state
             sleep(_LOOK)
     except KeyboardInterrupt:
-        print("\nThe jobs go on without being followed.", file=stream, flush=True)
+        print(
+            "\nThe jobs go on without being followed; `gym job results` tells of them.",
+            file=stream,
+            flush=True,
+        )
         raise
 
 
@@ -86,10 +90,10 @@ def _measures(report: Mapping[str, Any], *, running: bool) -> list[str]:
         parts.append(f"mean reward {report['mean_reward']:.3f}")
     if report.get("failed"):
         parts.append(f"{report['failed']} failed attempts")
-    if running and report.get("rollouts_per_s"):
-        parts.append(f"{report['rollouts_per_s']:.1f}/s")
     if running and report.get("eta_s") is not None:
         parts.append(f"{format_duration(round(report['eta_s']))} left")
+    if running and report.get("rollouts_per_s"):  # last: a narrow terminal cuts it first
+        parts.append(f"{report['rollouts_per_s']:.1f}/s")
     return parts
 
 

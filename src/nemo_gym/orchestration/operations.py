@@ -148,7 +148,7 @@ def _json(path: Path) -> Mapping[str, Any]:
     """A small file that others replace as a whole; an empty mapping where there is none."""
     try:
         found = json.loads(path.read_bytes())
-    except (FileNotFoundError, ValueError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -19,6 +19,7 @@ from nemo_runs.processes import Liveness, ProcessIdentity
 _PROBE_TIMEOUT = 10.0
 """Seconds; a probe that hangs longer is given up and another one is made."""
 _LARGEST_ANSWER = 4 << 20
+_LONGEST_REASON = 200
 _LOOPBACK = ("127.0.0.1", "localhost")
 _LOOPBACK_V4, _LOOPBACK_V6 = ip_address("127.0.0.1"), ip_address("::1")
 
@@ -121,12 +122,16 @@ class _BackgroundProbe:
         try:
             self._outcome = self._look()
         except (OSError, http.client.HTTPException, ValueError) as error:
-            self._outcome = Probe(Found.NOT_YET, f"a probe failed ({type(error).__name__}: {error})")
+            reason = " ".join(str(error).split())[:_LONGEST_REASON]
+            self._outcome = Probe(Found.NOT_YET, f"a probe failed ({type(error).__name__}: {reason})")
 
 
 def model_names(body: bytes) -> list[str]:
     """The ids in an answer of ``/v1/models``; raises `ValueError` when it is something else."""
-    answer = json.loads(body)
+    try:
+        answer = json.loads(body)
+    except RecursionError:
+        raise ValueError("/v1/models is nested too deeply") from None
     entries = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(entries, list):
         raise ValueError("/v1/models is not a list of models")  # noqa: TRY004 - wrong data, not a wrong call

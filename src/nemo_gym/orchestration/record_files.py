@@ -109,7 +109,7 @@ def read_record(path: Path) -> SubmissionRecord:
     """Read one record file. Raises `DataError` naming the file when it cannot be read as a record."""
     try:
         return SubmissionRecord.load(json.loads(path.read_bytes()))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} is no JSON document ({error}).") from None
     except DataError as error:
         raise DataError(f"{path}: {error}") from None

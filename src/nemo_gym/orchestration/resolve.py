@@ -19,6 +19,7 @@ from nemo_gym import composition
 from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.orchestration import rules
 from nemo_gym.orchestration.config import SubmitConfig
+from nemo_gym.rollouts.config import RUN_KEYS
 from nemo_slurm.hosts import is_this_machine
 
 _BRACE = re.compile(r"(\\*)\$\{")
@@ -66,6 +67,8 @@ def resolve(
     """
     source = Path(os.path.abspath(cwd / path))
     known = composition.KnownKeys.of(SubmitConfig)
+    for block in ("run", "prepare"):
+        known = known.with_keys(("driver", "benchmarks", "*", block), RUN_KEYS)
     overrides = composition.parse_overrides(tokens)
     composed = composition.compose(composition.load_yaml(source), overrides, known=known, where=str(source))
     wanted = _narrowed(composition.drop_scratch(composed), narrowing or Narrowing())

@@ -14,6 +14,7 @@ from nemo_gym.orchestration.executors.local_supervisor import drain_lead
 from nemo_gym.orchestration.resolve import ResolvedConfig, escaped
 from nemo_gym.orchestration.sbatch_lines import drain_seconds
 from nemo_gym.rollouts.config import LoadedConfig, RunConfig, load_run_config, require_policy
+from nemo_gym.rollouts.prepare import check_script
 from nemo_runs.durations import parse_duration
 
 SERVICE_KEY = "NEMO_GYM_POLICY_API_KEY"
@@ -63,6 +64,8 @@ def _load(
     if resolved.config.driver.policy_model is None:
         _check_endpoint(loaded.config, where)
     check_data(loaded.config, f"{where}.run")
+    if resolved.config.driver.gym is None:
+        _check_plugins(loaded.config, f"{where}.run")
     prepare: dict[str, Any] | None = None
     if job.prepare:
         preparing = reader.read(composition.merge(base, job.prepare), f"{where}.prepare")
@@ -159,6 +162,15 @@ def _check_endpoint(config: RunConfig, where: str) -> None:
         ) from None
 
 
+def _check_plugins(config: RunConfig, where: str) -> None:
+    """Build agent and verifier: the `gym` of the job is this one, so what it lacks is lacking here."""
+    from nemo_gym.agents.registry import load_agent
+    from nemo_gym.verifiers.registry import load_verifier
+
+    load_agent(config.benchmark.agent, where=f"{where}.benchmark.agent")
+    load_verifier(config.benchmark.verifier, where=f"{where}.benchmark.verifier")
+
+
 def check_data(config: RunConfig, where: str) -> None:
     """Raise `ConfigError` when the rows are neither there nor can be prepared."""
     if config.input_jsonl_fpath is not None:
@@ -174,6 +186,10 @@ def check_data(config: RunConfig, where: str) -> None:
     if dataset.prepare_script is not None:
         if not dataset.prepare_script.is_file():
             raise ConfigError(f"{where}: there is no prepare script {dataset.prepare_script}.")
+        try:
+            check_script(dataset.prepare_script, config.prepare_script_args)
+        except ConfigError as error:
+            raise ConfigError(f"{where}.{error}") from None
     elif not dataset.jsonl_fpath.is_file():
         raise ConfigError(
             f"{where}: there is no data file {dataset.jsonl_fpath}, and nothing that prepares it."

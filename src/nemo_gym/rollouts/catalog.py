@@ -69,9 +69,17 @@ def find_config(
     if any(path.is_dir() for path in _candidates(name, roots)):
         raise errors.ConfigError(f"{where}: {name} is a folder; give the YAML file in it.")
     looked = ", ".join(str(root) for root in roots)
-    guess = nearest(name, (f"benchmarks/{n}/config.yaml" for n in benchmark_names(search_dirs, cwd)))
+    shipped = [f"benchmarks/{n}/config.yaml" for n in benchmark_names(search_dirs, cwd)]
+    guess = nearest(name, [*shipped, *_beside(name, roots)])
     hint = f"; did you mean {guess}" if guess else ""
     raise errors.ConfigError(f"{where}: there is no {name} in {looked}{hint}.")
+
+
+def _beside(name: str, roots: Sequence[Path]) -> Iterator[str]:
+    """The YAML files of the folders in which ``name`` was looked for, named as it was."""
+    folder = Path(name).parent
+    for root in roots:
+        yield from (str(folder / path.name) for path in (root / folder).glob("*.y*ml"))
 
 
 def find_benchmark(name: str, *, cwd: Path, search_dirs: Sequence[Path] = ()) -> Path:
@@ -82,6 +90,8 @@ def find_benchmark(name: str, *, cwd: Path, search_dirs: Sequence[Path] = ()) ->
             for path in (folder / "config.yaml", folder.with_name(f"{folder.name}.yaml")):
                 if path.is_file():
                     return Path(os.path.abspath(path))
+    if (cwd / name).is_file():
+        raise errors.ConfigError(f"--benchmark: {name} is a file; include it with --config {name}.")
     known = benchmark_names(search_dirs, cwd)
     guess = nearest(name, known)
     hint = f"did you mean {guess}" if guess else f"known: {', '.join(known)}"

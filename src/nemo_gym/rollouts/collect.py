@@ -16,7 +16,8 @@ from nemo_gym.rollouts.drain import POLL_SECONDS, Drain, StopReason
 from nemo_gym.rollouts.failures import Failure, Stage, checked_reward, describe
 from nemo_gym.rollouts.policy_errors import REJECTED
 from nemo_gym.rollouts.progress import Snapshot
-from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verdict, Verifier
+from nemo_gym.rollouts.verdicts import graded
+from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verdict, Verifier, token_count
 
 STORE_TICK_SECONDS = 1.0
 BREAKER_AT_LEAST = 16
@@ -177,13 +178,14 @@ class Collector:
             stage = "verifier"
             verdict = await self._verifier.verify(task, episode)
             reward = checked_reward(verdict.reward)
+            latency = 1000 * (time.perf_counter() - started)
+            ended_at = self._now()
+            fields = result_fields(
+                task, episode, verdict, reward=reward, latency_ms=latency, ended_at=ended_at
+            )
         except Exception as error:  # noqa: BLE001 - the edge of one rollout: no plug-in's error ends the run
             self._failed(task, describe(error, stage), 1000 * (time.perf_counter() - started))
             return
-        latency = 1000 * (time.perf_counter() - started)
-        fields = result_fields(
-            task, episode, verdict, reward=reward, latency_ms=latency, ended_at=self._now()
-        )
         try:
             self._store.record(task, fields)
         except TypeError as error:
@@ -275,18 +277,17 @@ def result_fields(
     ``ended_at`` is in UTC seconds; with the latency it says when the rollout was in flight.
     """
     response = episode.response
-    usage = response.get("usage") or {}
+    usage = response.get("usage")
+    usage = usage if isinstance(usage, dict) else {}
     fields = {key: value for key, value in task.row.items() if key not in _IDENTITY}
     fields.update(episode.fields)
-    fields.update(verdict.fields)
+    fields = graded(fields, verdict, reward)
     fields["response"] = response
-    fields["reward"] = reward
-    fields["extracted_answer"] = verdict.extracted_answer
     fields["ng_perf"] = {
         "num_turns": episode.turns,
         "num_tool_calls": episode.tool_calls,
-        "prompt_tokens": usage.get("input_tokens") or 0,
-        "completion_tokens": usage.get("output_tokens") or 0,
+        "prompt_tokens": token_count(usage.get("input_tokens")),
+        "completion_tokens": token_count(usage.get("output_tokens")),
         "total_latency_ms": round(latency_ms, 3),
         "ended_at": round(ended_at, 3),
     }

@@ -5,35 +5,20 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nemo_gym import errors
 from nemo_gym.composition import KnownKeys, Override, check_model, compose, drop_scratch, merge
 from nemo_gym.rollouts import catalog, includes
 from nemo_gym.rollouts.prompts import check_template
-
-MAX_ATTEMPTS = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
-"""Environment variable: the default of ``max_rollout_attempts``."""
+from nemo_gym.rollouts.values import Count, Index, Number, Seconds, is_address
 
 Split = Literal["benchmark", "validation", "train"]
-
-
-def _no_truth_value(value: Any) -> Any:
-    if isinstance(value, bool):
-        raise ValueError("must be a number, not a truth value")  # noqa: TRY004 - pydantic's protocol
-    return value
-
-
-Count = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=1)]
-"""A whole number from 1."""
-Index = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=0)]
-"""A whole number from 0."""
-Number = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
-Seconds = Annotated[float, BeforeValidator(_no_truth_value), Field(ge=0, allow_inf_nan=False)]
 
 
 class Strict(BaseModel):
@@ -98,6 +83,14 @@ class SamplingConfig(Strict):
     reasoning: dict[str, Any] | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further parameters, passed on as they are."""
+
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> SamplingConfig:
+        try:
+            orjson.dumps(self.given())
+        except TypeError as error:
+            raise ValueError(f"holds what no request can ({str(error).rstrip('.')})") from error
+        return self
 
     def given(self) -> dict[str, Any]:
         """The parameters that are set."""
@@ -171,6 +164,8 @@ class RunConfig(Strict):
     def _is_url(cls, value: str | None) -> str | None:
         if value is not None and not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
             raise ValueError("must look like http://HOST:PORT/v1")
+        if value is not None and not is_address(value):
+            raise ValueError("must look like http://HOST:PORT/v1, with a port from 1 to 65535 if with any")
         if value is not None and "@" in value.split("/")[2]:
             raise ValueError("must not hold a password; use policy_api_key: host:VAR")
         return value.rstrip("/") if value is not None else None
@@ -184,6 +179,27 @@ class RunConfig(Strict):
     def to_plain(self) -> dict[str, Any]:
         """As plain values for YAML or JSON; loaded again (``${`` escaped) it is the same configuration."""
         return self.model_dump(mode="json")
+
+
+_TYPED = KnownKeys({"type": KnownKeys()}, free=True)
+"""Agents and verifiers: a type, and options that only their own schemas know."""
+RUN_KEYS = replace(
+    KnownKeys.of(RunConfig)
+    .with_keys(("benchmark", "agent"), _TYPED)
+    .with_keys(("benchmark", "verifier"), _TYPED),
+    aliases={
+        "model": "policy_model_name",
+        "model_url": "policy_base_url",
+        "base_url": "policy_base_url",
+        "model_api_key": "policy_api_key",
+        "api_key": "policy_api_key",
+        "input": "input_jsonl_fpath",
+        "output": "output_jsonl_fpath",
+        "concurrency": "num_samples_in_parallel",
+        "resume": "resume_from_cache",
+    },
+)
+"""The keys of a run, as far as they are known before the agent and the verifier are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,15 +244,15 @@ def load_run_config(
     settings = includes.user_settings(search_dirs, cwd) if user_env else None
     if settings is not None and settings not in tree.files:
         config = merge(config, tree.load(settings))
-    config = merge(_environment_defaults(), config)
-    config = compose(merge(config, top), rest, known=KnownKeys.of(RunConfig), where=where)
+    config = merge(includes.environment_defaults(), config)
+    config = compose(merge(config, top), rest, known=RUN_KEYS, where=where)
     config = _absolute(drop_scratch(config), cwd)
-    if "benchmark" not in config:
+    if "benchmark" not in config and config.keys() <= RUN_KEYS.names.keys():
         raise errors.ConfigError(
             "benchmark: none is given; name one with --benchmark NAME (see `gym list benchmarks`) "
             "or include its config."
         )
-    return LoadedConfig(check_model(RunConfig, config, where=where), tree.files)
+    return LoadedConfig(check_model(RunConfig, config, where=where, known=RUN_KEYS), tree.files)
 
 
 def _absolute(config: Mapping[str, Any], cwd: Path) -> dict[str, Any]:
@@ -262,15 +278,6 @@ def _included_by_overrides(overrides: Sequence[Override]) -> tuple[list[str], li
     if not all(isinstance(name, str) for name in names):
         raise errors.ConfigError("config_paths: must be a list of file names.")
     return names, [override for override in overrides if override.key != "config_paths"]
-
-
-def _environment_defaults() -> dict[str, Any]:
-    text = os.environ.get(MAX_ATTEMPTS, "")
-    if not text:
-        return {}
-    if not text.isdecimal() or int(text) < 1:
-        raise errors.ConfigError(f"{MAX_ATTEMPTS}: must be a whole number from 1.")
-    return {"max_rollout_attempts": int(text)}
 
 
 def require_policy(config: RunConfig) -> tuple[str, str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from nemo_gym.errors import DataError
+from nemo_gym.rollouts.policy_apis import request_body
 from nemo_gym.rollouts.prompts import check_template, fill
 from nemo_gym.types import Row, Verifier
 
@@ -138,9 +139,24 @@ def _filler(config: RunConfig) -> Callable[[Row], dict[str, Any]]:
         own = {} if own is None else own
         if not isinstance(own, dict):
             raise DataError("responses_create_params must be an object")
-        return {**own, "input": messages(row, own), **sampling}
+        params = {**own, "input": messages(row, own), **sampling}
+        if own and (problem := _unusable(config, params)):
+            raise DataError(f"its responses_create_params make no request: {problem}")
+        return params
 
     return fill_in
+
+
+def _unusable(config: RunConfig, params: Mapping[str, Any]) -> str | None:
+    """Why no request can be made of parameters that a row brings along."""
+    seed = params.get("seed")
+    if config.num_repeats_add_seed and (isinstance(seed, bool) or not isinstance(seed, int | None)):
+        return f"seed is {seed!r}, to which no repeat's number can be added"
+    try:
+        orjson.dumps(request_body(config.policy_api, "", params))
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        return str(error).rstrip(".")
+    return None
 
 
 def _message_maker(prompt: PromptConfig | None) -> Callable[[Row, Mapping[str, Any]], Any]:

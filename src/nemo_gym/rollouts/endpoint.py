@@ -14,7 +14,7 @@ import yarl
 
 from nemo_gym.composition import nearest
 from nemo_gym.errors import ConfigError, GymError
-from nemo_gym.rollouts import policy_errors
+from nemo_gym.rollouts import http_body, policy_errors
 from nemo_gym.rollouts.policy import Endpoint
 
 PROBE_TIMEOUT = 5.0
@@ -123,10 +123,10 @@ async def _wait_for_listing(
 async def _get(session: aiohttp.ClientSession, url: yarl.URL) -> tuple[int, Any]:
     timeout = aiohttp.ClientTimeout(total=PROBE_TIMEOUT)
     async with session.get(url, timeout=timeout) as answer:
-        content = await answer.read()
+        content = await http_body.read_body(answer, http_body.LONGEST_LISTING)
         try:
-            return answer.status, json.loads(content) if answer.status == 200 else None
-        except ValueError:
+            return answer.status, json.loads(content) if content and answer.status == 200 else None
+        except (ValueError, RecursionError):
             return answer.status, None
 
 

@@ -12,6 +12,9 @@ from nemo_gym import errors
 from nemo_gym.composition import load_yaml, merge
 from nemo_gym.rollouts import catalog
 
+MAX_ATTEMPTS = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
+"""Environment variable: the default of ``max_rollout_attempts``."""
+
 _DATA_FILES = ("jsonl_fpath", "prepare_script")
 
 
@@ -104,3 +107,13 @@ def user_settings(search_dirs: Sequence[Path], cwd: Path) -> Path | None:
         if path.is_file() and (root != shipped or root == cwd):
             return Path(os.path.abspath(path))
     return None
+
+
+def environment_defaults() -> dict[str, Any]:
+    """What the environment says instead of the schema's own defaults."""
+    text = os.environ.get(MAX_ATTEMPTS, "")
+    if not text:
+        return {}
+    if not text.isdecimal() or int(text) < 1:
+        raise errors.ConfigError(f"{MAX_ATTEMPTS}: must be a whole number from 1.")
+    return {"max_rollout_attempts": int(text)}

@@ -26,6 +26,7 @@ STALE_AFTER: Final = 30.0
 """Seconds without a heartbeat after which an owner that cannot be seen from here is succeeded."""
 
 _LEFT_BEHIND: Final = 60.0
+_CLAIM: Final = re.compile(r"[0-9]{6,18}\.json").fullmatch
 _TEMPORARY: Final = re.compile(r"\.tmp-\d+-[0-9a-f]{12}").fullmatch
 
 
@@ -240,4 +241,4 @@ def _claim_path(folder: Path, number: int) -> Path:
 
 
 def _highest(folder: Path) -> int:
-    return max((int(path.stem) for path in folder.glob("*.json") if path.stem.isdigit()), default=0)
+    return max((int(path.stem) for path in folder.glob("*.json") if _CLAIM(path.name)), default=0)

@@ -88,7 +88,7 @@ def load_manifest(path: Path) -> Manifest | None:
     try:
         found = json.loads(data)
         version = found["schema_version"]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise DataError(f"{path}: not a manifest ({type(error).__name__}: {error}).") from error
     if version != SCHEMA_VERSION:
         raise DataError(
@@ -104,6 +104,7 @@ def _read(path: Path, found: Mapping[str, Any]) -> Manifest:
         manifest = Manifest(**{key: value for key, value in values.items() if key in known})
         sound = isinstance(manifest.generation, dict) and isinstance(manifest.scoring, dict)
         sound = sound and manifest.expected >= 0 and isinstance(manifest.materialized, dict)
+        sound = sound and isinstance(manifest.links, list) and isinstance(manifest.unsafe_resumes, list)
     except (KeyError, TypeError) as error:
         raise DataError(f"{path}: not a whole manifest ({error}).") from error
     if not sound:

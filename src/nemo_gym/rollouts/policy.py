@@ -7,6 +7,7 @@ keep-alive connection that the server had closed, so `HttpPolicy` does that itse
 from __future__ import annotations
 
 import json
+import math
 import random
 import time
 import urllib.request
@@ -18,10 +19,12 @@ import aiohttp
 import orjson
 import yarl
 
-from nemo_gym.rollouts import policy_apis, policy_errors
+from nemo_gym.errors import ConfigError
+from nemo_gym.rollouts import http_body, policy_apis, policy_errors
 from nemo_gym.rollouts.backoff import RequestLimits, delay_before_retry
 from nemo_gym.rollouts.notices import Retries
 from nemo_gym.rollouts.policy_errors import PolicyError
+from nemo_gym.rollouts.values import is_address
 from nemo_gym.types import Row
 from nemo_runs.secret_refs import SecretText, redact
 
@@ -29,6 +32,7 @@ __all__ = ["Endpoint", "HttpPolicy", "PolicyError", "open_session", "proxy_for"]
 
 _THIS_MACHINE = frozenset({"", "localhost", "::1"})
 _CONNECT_TIMEOUT = 30.0
+_INTEGER_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +76,18 @@ def open_session(endpoint: Endpoint, limits: RequestLimits) -> aiohttp.ClientSes
 
 
 def proxy_for(url: str) -> str | None:
-    """The proxy that the environment names for this address, looked up once and not for every request."""
+    """The proxy that the environment names for this address, looked up once and not for every request.
+
+    Raises `ConfigError` when it cannot be one.
+    """
     parsed = yarl.URL(url)
     host = parsed.host or ""
     if host in _THIS_MACHINE or host.startswith("127.") or urllib.request.proxy_bypass(host):
         return None
-    return urllib.request.getproxies().get(parsed.scheme)
+    proxy = urllib.request.getproxies().get(parsed.scheme)
+    if proxy is not None and not is_address(proxy):  # its text may hold a password
+        raise ConfigError(f"{parsed.scheme}_proxy: this variable holds no address such as http://HOST:PORT.")
+    return proxy
 
 
 class HttpPolicy:
@@ -133,11 +143,14 @@ class HttpPolicy:
     async def _send(self, body: bytes) -> Row:
         try:
             async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
-                content = await answer.read()
                 if answer.status != 200:
-                    raise self._refused(answer, content)
+                    raise self._refused(answer, await http_body.read_start(answer, http_body.LONGEST_ERROR))
+                content = await http_body.read_body(answer, http_body.LONGEST_ANSWER)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise policy_errors.of_exception(self._where, error, timeout=self._limits.timeout) from error
+        if content is None:
+            longest = f"{http_body.LONGEST_ANSWER >> 20} MiB"
+            raise PolicyError("agent_request_failed", f"{self._where} sent an answer of more than {longest}.")
         return self._parsed(content)
 
     def _refused(self, answer: aiohttp.ClientResponse, content: bytes) -> PolicyError:
@@ -158,11 +171,26 @@ class HttpPolicy:
 
 
 def parsed_json(content: bytes) -> Any:
-    """Parsed JSON; raises ``ValueError``. Servers written in Python also send ``NaN`` (read as null here) and
-    halves of surrogate pairs (read as ``?``), which a strict reader refuses and no result row could hold.
+    """Parsed JSON; raises ``ValueError``.
+
+    Servers written in Python also send ``NaN`` and boundless numbers (read as null here) and halves of
+    surrogate pairs (read as ``?``), which a strict reader refuses and no result row could hold.
     """
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
-        loose = json.loads(content.decode(errors="replace"), parse_constant=lambda _: None)
+        text = content.decode(errors="replace")
+    try:
+        loose = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_bounded)
         return orjson.loads(json.dumps(loose, ensure_ascii=False).encode(errors="replace"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _finite(text: str) -> float | None:
+    value = float(text)
+    return value if math.isfinite(value) else None
+
+
+def _bounded(text: str) -> int | float | None:
+    return int(text) if len(text) <= _INTEGER_DIGITS else _finite(text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from nemo_gym.types import Row
+from nemo_gym.types import Row, token_count
 
 Api = Literal["chat", "completions", "responses"]
 
@@ -31,7 +31,7 @@ _SAME_NAME = (
     "parallel_tool_calls",
     "metadata",
 )
-_EMPTY_USAGE: Mapping[str, Any] = {}
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 class MalformedAnswerError(Exception):
@@ -60,9 +60,7 @@ def to_response(api: Api, answer: Any) -> Row:
     if not isinstance(answer, dict):
         raise MalformedAnswerError(f"the answer is a JSON {type(answer).__name__}, not an object")
     if api == "responses":
-        if not isinstance(answer.get("output"), list):
-            raise MalformedAnswerError("the answer has no list 'output'")
-        return answer
+        return _checked_response(answer)
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise MalformedAnswerError("the answer has no 'choices'")
@@ -164,6 +162,36 @@ def _plain_text(content: Any) -> str:
     return "".join(part.get("text", "") for part in parts)
 
 
+def _checked_response(answer: Row) -> Row:
+    """A Responses object as the server sent it, in the shapes that whoever reads it later relies on."""
+    output = answer.get("output")
+    if not isinstance(output, list):
+        raise MalformedAnswerError("the answer has no list 'output'")
+    if not all(_is_item(item) for item in output):
+        raise MalformedAnswerError("an item of 'output' is none")
+    usage, details = answer.get("usage"), answer.get("incomplete_details")
+    if isinstance(usage, dict):
+        usage = {**usage, **{name: token_count(usage[name]) for name in _COUNTS if name in usage}}
+    else:
+        usage = None
+    return {**answer, "usage": usage, "incomplete_details": details if isinstance(details, dict) else None}
+
+
+def _is_item(item: Any) -> bool:
+    """Whether this is an object and, if it is a message, has nothing but parts with text or without any."""
+    if not isinstance(item, dict) or item.get("type") != "message":
+        return isinstance(item, dict)
+    parts = item.get("content") or []
+    return isinstance(parts, list) and all(
+        isinstance(part, dict) and isinstance(part.get("text"), str | None) for part in parts
+    )
+
+
+def _detail(usage: Row, where: str, name: str) -> int:
+    found = usage.get(where)
+    return token_count(found.get(name)) if isinstance(found, dict) else 0
+
+
 def _response_of_choice(answer: Row, choice: Row) -> Row:
     message = choice.get("message")
     if message is None:
@@ -220,9 +248,9 @@ def _function_call(call: Any) -> Row:
 def _usage(usage: Any) -> Row | None:
     if not isinstance(usage, dict):
         return None
-    prompt, completion = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
-    cached = (usage.get("prompt_tokens_details") or _EMPTY_USAGE).get("cached_tokens") or 0
-    reasoning = (usage.get("completion_tokens_details") or _EMPTY_USAGE).get("reasoning_tokens") or 0
+    prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
+    cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
+    reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
     return {
         "input_tokens": prompt,
         "input_tokens_details": {"cached_tokens": cached},

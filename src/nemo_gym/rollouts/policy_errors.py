@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import email.utils
+import re
 from typing import Literal
 
 import aiohttp
@@ -21,6 +22,7 @@ Kind = Literal[
 BODY_LIMIT = 2000
 """Characters of an error body that are kept."""
 
+_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 _GATEWAY = frozenset({429, 502, 503, 504})
 _TRY_AGAIN = frozenset({408, 425})
 REJECTED = frozenset({401, 403})
@@ -96,7 +98,14 @@ def of_exception(where: str, error: Exception, *, timeout: float) -> PolicyError
         return PolicyError(
             "transport_peer_drop", f"{where} closed the connection before the answer was complete."
         )
-    return PolicyError("agent_request_failed", f"{where}: {type(error).__name__}: {_one_line(str(error))}")
+    return PolicyError("agent_request_failed", f"{where}: {type(error).__name__}: {_told(error)}")
+
+
+def _told(error: Exception) -> str:
+    """What an exception says, without addresses: that of a proxy may hold a password."""
+    if isinstance(error, aiohttp.ClientResponseError):
+        return f"{error.status} {_one_line(error.message)}".rstrip()
+    return _CREDENTIALS.sub("//", _one_line(str(error)))
 
 
 def _unreachable(where: str, error: aiohttp.ClientConnectorError) -> str:
@@ -104,8 +113,10 @@ def _unreachable(where: str, error: aiohttp.ClientConnectorError) -> str:
         return f"the host name of {where} cannot be resolved."
     if isinstance(error, aiohttp.ClientSSLError):
         return f"no secure connection to {where}: {_one_line(str(error))}"
-    reason = (error.os_error.strerror or str(error.os_error)).lower()
-    return f"{where} cannot be reached ({_plain(reason)})."
+    reason = _plain((error.os_error.strerror or str(error.os_error)).lower())
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return f"the proxy that the environment names for {where} cannot be reached ({reason})."
+    return f"{where} cannot be reached ({reason})."
 
 
 def parse_retry_after(value: str | None, *, now: float) -> float | None:

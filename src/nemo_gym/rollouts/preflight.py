@@ -21,6 +21,8 @@ from nemo_gym.verifiers.registry import load_verifier
 from nemo_runs.secret_refs import SecretText, parse_reference, resolve_host
 
 _OTHER_FILES = 64
+_MOST_ROLLOUTS = 100_000_000
+"""Each takes three bytes of memory and a row on the disk before the first request."""
 
 Say = Callable[[str], None]
 
@@ -49,7 +51,13 @@ def check(config: RunConfig, *, environ: Mapping[str, str], say: Say) -> Prepare
     endpoint = Endpoint(base_url, model, config.policy_api, _api_key(config, environ))
     agent = load_agent(config.benchmark.agent)
     verifier = load_verifier(config.benchmark.verifier, {})
-    return Prepared(config, paths, endpoint, agent, verifier, _dataset(config, paths, verifier, say))
+    dataset = _dataset(config, paths, verifier, say)
+    if dataset.num_tasks * config.repeats > _MOST_ROLLOUTS:
+        raise ConfigError(
+            f"num_repeats: {dataset.num_tasks:,} tasks, {config.repeats:,} times each, are more than the "
+            f"{_MOST_ROLLOUTS:,} rollouts that one run may have."
+        )
+    return Prepared(config, paths, endpoint, agent, verifier, dataset)
 
 
 def _allow_connections(concurrency: int) -> None:
@@ -79,7 +87,16 @@ def _output(config: RunConfig) -> Path:
         raise ConfigError(f"{where}: the folder {folder} cannot be made ({reason}).") from error
     if not os.access(folder, os.W_OK | os.X_OK):
         raise ConfigError(f"{where}: the folder {folder} cannot be written to; choose another --output.")
+    _refuse_what_is_no_file(path, where)
     return path
+
+
+def _refuse_what_is_no_file(output: Path, where: str) -> None:
+    """Refuse pipes, devices and folders in the places of files: opening one may wait for ever."""
+    paths = RolloutPaths(output)
+    for path in (output, paths.failures, paths.materialized_inputs, paths.manifest):
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{where}: {path} is there and no file; choose another --output.")
 
 
 def _api_key(config: RunConfig, environ: Mapping[str, str]) -> SecretText | None:

@@ -6,6 +6,7 @@ a finished file is never written again: two runs that prepare at once end up wit
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import importlib.util
@@ -156,16 +157,41 @@ def _failure(script: Path, error: Exception) -> str:
 
 def _check_arguments(function: Callable[..., Any], script: Path, arguments: Mapping[str, Any]) -> None:
     known = list(inspect.signature(function).parameters.values())[1:]
-    names = [parameter.name for parameter in known if parameter.kind is not parameter.VAR_KEYWORD]
-    if len(names) == len(known):
-        for name in arguments:
-            if name not in names:
-                guess = nearest(name, names)
-                hint = f"did you mean {guess}" if guess else f"known: {', '.join(names) or 'none'}"
-                raise errors.ConfigError(
-                    f"prepare_script_args.{name}: {script} takes no such argument; {hint}."
-                )
-    missing = [p.name for p in known if p.name in names and p.default is p.empty and p.name not in arguments]
+    optional = {p.name: p.default is not p.empty for p in known if p.kind is not p.VAR_KEYWORD}
+    _check_names(optional, len(optional) < len(known), script, arguments)
+
+
+def check_script(script: Path, arguments: Mapping[str, Any]) -> None:
+    """Raise `errors.ConfigError` for what is wrong as far as it can be seen without running the script."""
+    try:
+        body = ast.parse(script.read_bytes()).body
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise errors.ConfigError(
+            f"{script}{line}: no valid Python: {getattr(error, 'msg', error)}."
+        ) from None
+    found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "prepare"]
+    if not found or found[-1].decorator_list:
+        return
+    given = found[-1].args
+    named = [*given.posonlyargs, *given.args]
+    optional = {a.arg: i >= len(named) - len(given.defaults) for i, a in enumerate(named)}
+    optional |= {a.arg: d is not None for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
+    if named:
+        del optional[named[0].arg]
+    _check_names(optional, given.kwarg is not None, script, arguments)
+
+
+def _check_names(
+    optional: Mapping[str, bool], takes_others: bool, script: Path, arguments: Mapping[str, Any]
+) -> None:
+    """``optional``: the arguments of the script after the output, and whether each may be left out."""
+    for name in arguments if not takes_others else ():
+        if name not in optional:
+            guess = nearest(name, optional)
+            hint = f"did you mean {guess}" if guess else f"known: {', '.join(optional) or 'none'}"
+            raise errors.ConfigError(f"prepare_script_args.{name}: {script} takes no such argument; {hint}.")
+    missing = [name for name, may_lack in optional.items() if not may_lack and name not in arguments]
     if missing:
         raise errors.ConfigError(f"prepare_script_args: {script} needs {', '.join(missing)}.")
 

@@ -26,6 +26,7 @@ from nemo_gym.rollouts import aggregate, columns, lock, manifest, rows
 from nemo_gym.rollouts.config import RunConfig
 from nemo_gym.rollouts.failures import checked_reward
 from nemo_gym.rollouts.summary import Summary
+from nemo_gym.rollouts.verdicts import graded, ungraded
 from nemo_gym.types import Episode, RolloutFailedError, Row, Task, Verifier
 from nemo_gym.verifiers.registry import grades_stored_answers, load_verifier
 from nemo_runs import disk, files
@@ -95,6 +96,8 @@ def reverify(
     known = manifest.load_manifest(paths.manifest)
     if known is None:
         raise DataError(f"{paths.manifest}: not there; only outputs of `gym eval run` can be graded again.")
+    if not paths.output.is_file():  # opening a pipe would wait for ever
+        raise DataError(f"{paths.output}: there is no such file, or it is none.")
     scoring = _scoring(known, config)
     verifier = load_verifier(config.benchmark.verifier)
     if not grades_stored_answers(verifier):
@@ -178,7 +181,10 @@ async def _grade(row: Row, task: Task, verifier: Verifier, source: frozenset[str
     perf, response = row.get("ng_perf") or {}, row.get("response")
     if not isinstance(response, dict):
         raise DataError(f"{where}: the row has no response, so there is no answer to grade.")
-    added = {key: row[key] for key in row.keys() - source - _NOT_OF_EPISODE if not key.startswith("_ng_")}
+    before = ungraded(row)
+    added = {
+        key: before[key] for key in before.keys() - source - _NOT_OF_EPISODE if not key.startswith("_ng_")
+    }
     episode = Episode(response, perf.get("num_turns", 1), perf.get("num_tool_calls", 0), added)
     try:
         verdict = await verifier.verify(task, episode)
@@ -187,8 +193,7 @@ async def _grade(row: Row, task: Task, verifier: Verifier, source: frozenset[str
         raise DataError(f"{where}: {error}") from error
     except Exception as error:  # foreign code: a verifier may raise anything
         raise DataError(f"{where}: the verifier failed: {type(error).__name__}: {error}") from error
-    # a field that only the old verdict set cannot be told from the agent's own: it stays
-    return {**row, **verdict.fields, "reward": reward, "extracted_answer": verdict.extracted_answer}
+    return graded(row, verdict, reward)
 
 
 @contextlib.contextmanager

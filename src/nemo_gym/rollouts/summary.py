@@ -97,16 +97,19 @@ class Summary:
         }
 
     def print(self, file: IO[str], *, width: int | None = None) -> None:
-        """Write it for a person: a table on a terminal, the same words without colour when piped."""
+        """Write it for a person: a table on a terminal, one line a heading when piped."""
+        lines = self.lines()
+        if width is None and not file.isatty():
+            widest = max(len(name) for name, _ in lines)
+            file.writelines(f"{name.ljust(widest)}  {words}\n" for name, words in lines)
+            return
         from rich.console import Console
         from rich.table import Table
         from rich.text import Text
 
         table = Table.grid(padding=(0, 2))
-        for name, words in self.lines():
+        for name, words in lines:
             table.add_row(Text(name, style="bold"), Text(words))
-        if width is None and not file.isatty():
-            width = 120
         Console(file=file, width=width, highlight=False, soft_wrap=False).print(table)
 
     def lines(self) -> list[tuple[str, str]]:

@@ -9,7 +9,9 @@ gym_prepare() {
     gym_status=1
     return 0
   fi
-  [[ -n $gym_asked ]] || gym_fail "prepare ended with exit status $gym_status; see logs/prepare-$gym_job_id.log"
+  gym_own_words "logs/prepare-$gym_job_id.log"
+  [[ -n $gym_asked ]] ||
+    gym_fail "prepare ended with exit status $gym_status${gym_words:+: $gym_words}; see logs/prepare-$gym_job_id.log"
   return 1
 }
 

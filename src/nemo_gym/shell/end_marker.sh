@@ -59,7 +59,8 @@ gym_end() {
   elif [[ -n $gym_asked && $gym_status == 75 ]]; then
     gym_fail "asked to stop ($who); the driver saved what was done and left with work to do (exit status 75)"
   elif ((gym_status != 0)); then
-    gym_reason=${gym_reason:-"the driver ended with exit status $gym_status; see $GYM_JOB_DIR/logs/driver-$gym_job_id.log"}
+    gym_own_words "logs/driver-$gym_job_id.log"
+    gym_reason=${gym_reason:-"the driver ended with exit status $gym_status${gym_words:+: $gym_words}; see $GYM_JOB_DIR/logs/driver-$gym_job_id.log"}
   fi
   if [[ $gym_outcome != service_died && $gym_outcome != decided ]]; then
     case $gym_asked in

@@ -31,6 +31,17 @@ gym_fail() {
   gym_reason=${gym_reason:-$*}
 }
 
+# gym_own_words FILE: sets gym_words to the last sentence that `gym` itself said in FILE, which is where it says why it
+# ends; empty when there is none. What others wrote is not repeated: it may be anything.
+gym_own_words() {
+  local line
+  gym_words=''
+  while IFS= read -r line; do
+    [[ $line != 'gym: '* || $line == 'gym: results are in '* ]] || gym_words=${line:5:1000}
+  done < <(tail -n 20 -- "$1" 2>/dev/null)
+  gym_words=${gym_words%.}
+}
+
 # gym_quote TEXT: sets gym_quoted to TEXT as a JSON string.
 gym_quote() {
   local text=$1

@@ -103,6 +103,7 @@ gym_await_services() {
   for index in "${!waits[@]}"; do
     gym_end_step "${waits[index]}"
   done
+  rm -f -- "$gym_link"/health-*
   ((left == 0))
 }
 
@@ -117,7 +118,7 @@ gym_start_health() {
       --marker "NEMO_GYM_STEP=$gym_run/$name" --host "$(gym_nodes)" --port "${gym_service_ports[index]}" \
       --health-port "${GYM_SERVICE_HEALTH_PORTS[index]}" --path "${GYM_SERVICE_PATHS[index]}" \
       --model "${GYM_SERVICE_MODELS[index]}" --timeout "${GYM_SERVICE_TIMEOUTS[index]}" --log "$log"
-  ) </dev/null &
+  ) </dev/null 2>"$gym_link/health-$name" &
   set +m
 }
 
@@ -135,7 +136,9 @@ gym_settle_health() {
   if [[ -n $gym_dead ]]; then
     gym_tell_death "before it was ready"
   else
-    gym_fail "service '$name' did not become healthy; its log is $(gym_service_log "$name")"
+    gym_own_words "$gym_link/health-$name"
+    [[ -n $gym_words ]] || gym_words="service '$name' did not become healthy; its log is $(gym_service_log "$name")"
+    gym_fail "$gym_words"
   fi
   return 1
 }
@@ -160,7 +163,9 @@ gym_tell_death() {
   gym_outcome=service_died
   gym_put "$gym_link/service_died" "$name $status"
   gym_event service_died service "$name" status "$status"
-  gym_fail "service '$name' ended with exit status $status $1; its last lines are at the end of $log"
+  gym_own_words "$log"
+  ((status != 127)) || gym_words="its command was not found"
+  gym_fail "service '$name' ended with exit status $status $1${gym_words:+: $gym_words}; its last lines are at the end of $log"
 }
 
 # Ends all services, the last started first; a service that ends now was told to.

@@ -63,7 +63,19 @@ def nemo() -> None:
 
 def main() -> NoReturn:
     """Run `nemo` and leave with its documented exit status; no traceback reaches the user."""
+    _open_streams()
     sys.exit(_status(sys.argv[1:]))
+
+
+def _open_streams() -> None:
+    """Point standard streams that are closed at the null device, so that no other file gets their number."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            opened = os.open(os.devnull, os.O_RDWR)
+            if opened != number:
+                os.dup2(opened, number)
+                os.close(opened)
+            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
 def _status(args: list[str]) -> int:
@@ -74,7 +86,9 @@ def _status(args: list[str]) -> int:
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "nemo"
-        return _say(f"{error.format_message().rstrip('.')}. See '{where} --help'.", errors.EXIT_USAGE)
+        message = error.format_message()
+        end = "" if message.endswith((".", "?")) else "."
+        return _say(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
     except (click.exceptions.Abort, KeyboardInterrupt):
         return _say("interrupted.", errors.EXIT_INTERRUPTED)
     except BrokenPipeError:

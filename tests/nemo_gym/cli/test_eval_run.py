@@ -269,6 +269,7 @@ WRONG = {
     "a wrong value": ({"--concurrency": "0"}, (), 1, "num_samples_in_parallel"),
     "no data": ({"--input": "gone.jsonl"}, (), 1, "gone.jsonl"),
     "data that does not fit": ({"--input": "bad.jsonl"}, (), 1, "bad.jsonl:2"),
+    "more than can be planned": ({"--num-repeats": "99999999999"}, (), 1, "rollouts that one run may have"),
     "an unknown verifier": ({}, ("benchmark.verifier.type=mach",), 1, "match"),
 }
 
@@ -291,6 +292,39 @@ def test_what_is_wrong_is_one_sentence_before_the_first_request(run, case, tmp_p
     assert out == ""
     assert "canary" not in err
     assert not (tmp_path / "out" / "rollouts.jsonl").exists()
+
+
+@pytest.mark.parametrize("name", ["rollouts.jsonl", "rollouts_failures.jsonl", "rollouts_manifest.json"])
+@pytest.mark.parametrize("tokens", [(), ("--resume",)])
+def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(run, tmp_path, name, tokens):
+    (tmp_path / "out").mkdir()
+    os.mkfifo(tmp_path / "out" / name)
+    with MockServer() as server:
+        status, _, err = run(server, *tokens)
+        assert server.requests == 0
+    assert status == 1
+    assert f"{name} is there and no file" in err
+
+
+def test_a_folder_in_the_place_of_the_metrics_is_named_itself(run, tmp_path):
+    (tmp_path / "out" / "rollouts_aggregate_metrics.json").mkdir(parents=True)
+    with MockServer() as server:
+        status, _, err = run(server)
+    assert status == 1
+    assert "Is a directory" in err
+    assert "rollouts_aggregate_metrics.json" in err
+
+
+def test_an_output_that_is_no_file_is_refused_and_nothing_is_made_beside_it(run, tmp_path):
+    folder = tmp_path / "special"
+    folder.mkdir()
+    with MockServer() as server, socket.socket(socket.AF_UNIX) as special:
+        special.bind(str(folder / "it"))
+        status, _, err = run(server, flags={"--output": "special/it"})
+        assert server.requests == 0
+    assert status == 1
+    assert "special/it is there and no file" in err
+    assert os.listdir(folder) == ["it"]
 
 
 def test_the_signals_are_given_back(run):

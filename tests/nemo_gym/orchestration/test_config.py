@@ -60,6 +60,8 @@ def test_the_smallest_config_passes_with_its_defaults():
         ({"driver/mounts": ["/a:/b:ro:x"]}, ["driver.mounts"]),
         ({"driver/benchmarks/a b": {"command": "x"}}, ["driver.benchmarks", "'a b'"]),
         ({"driver/benchmarks/..": {"command": "x"}}, ["driver.benchmarks", "'..'"]),
+        ({f"driver/benchmarks/{'a' * 129}": {"command": "x"}}, ["driver.benchmarks", "longer than 128"]),
+        ({f"services/{'s' * 250}": {}}, ["services", "longer than 128"]),
         ({"services/policy/health_check": {"path": "health"}}, ["services.policy.health_check.path"]),
         ({"driver/benchmarks/sums/resumable": {"max_retries": -1}}, ["resumable"]),
         ({"driver/benchmarks/sums/resumable": {"max_walltime": 172800}}, ["max_walltime", "quote it"]),

@@ -77,9 +77,9 @@ def test_jobs_are_followed_to_their_ends_and_each_change_is_one_line(tmp_path):
     assert stream.getvalue().splitlines() == [
         "a     queued",
         "long  queued",
-        "a     running  for 00:00:00  10/40  mean reward 0.400  5.0/s  00:00:06 left",
+        "a     running  for 00:00:00  10/40  mean reward 0.400  00:00:06 left  5.0/s",
         "long  running  for 00:00:00",
-        "a     running  for 00:02:02  30/40  mean reward 0.400  5.0/s  00:00:06 left",
+        "a     running  for 00:02:02  30/40  mean reward 0.400  00:00:06 left  5.0/s",
         "long  running  for 00:02:02",
         "a     succeeded  30/40  mean reward 0.400  (exited with status 0)",
         "long  failed  (service 'policy' ended)",
@@ -101,7 +101,9 @@ def test_stopping_to_follow_leaves_the_jobs_alone_and_says_so(tmp_path):
     world = World(tmp_path, both_run, interrupt)
     with pytest.raises(KeyboardInterrupt):
         world.follow(stream)
-    assert stream.getvalue().endswith("The jobs go on without being followed.\n")
+    assert stream.getvalue().endswith(
+        "The jobs go on without being followed; `gym job results` tells of them.\n"
+    )
     assert world.cluster.jobs["fake-1"].state is JobState.RUNNING
 
 

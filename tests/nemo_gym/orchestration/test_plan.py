@@ -213,6 +213,14 @@ def test_an_unset_variable_is_named_with_its_dotted_path(tmp_path: Path):
             {"run/prepare_script_args": {"n": 1}, "prepare": {"prepare_script_args": {"n": 2}}},
             ["driver.benchmarks.sums.prepare.prepare_script_args", "differ"],
         ),
+        (
+            {"run/benchmark": {"agent": {"type": "single_tun"}}},
+            ["driver.benchmarks.sums.run.benchmark.agent.type", "did you mean single_turn"],
+        ),
+        (
+            {"run/benchmark": {"verifier": {"mod": "exact"}}},
+            ["driver.benchmarks.sums.run.benchmark.verifier.mod", "did you mean mode"],
+        ),
         ({"prepare": {"split": "validation"}}, ["driver.benchmarks.sums.prepare", "other data"]),
         ({"prepare": {"prepare_args": {}}}, ["driver.benchmarks.sums.prepare", "prepare_args"]),
     ],
@@ -236,6 +244,26 @@ def test_data_that_is_missing_and_cannot_be_prepared_is_found_at_submit(tmp_path
     resolved = resolve(path, cwd=tmp_path)
     with pytest.raises(ConfigError, match=r"no data file .*rows\.jsonl"):
         load_runs(resolved, cwd=tmp_path, model_name="tiny")
+
+
+def test_arguments_that_the_prepare_script_does_not_take_are_found_at_submit(tmp_path: Path):
+    changes = {
+        "driver/benchmarks/sums/run": {
+            "config_paths": ["benchmarks/arithmetic/config.yaml"],
+            "prepare_script_args": {"num_task": 3},
+        }
+    }
+    with pytest.raises(ConfigError) as caught:
+        plan(tmp_path, changes)
+    assert str(caught.value).startswith("driver.benchmarks.sums.run.prepare_script_args.num_task: ")
+    assert str(caught.value).endswith("takes no such argument; did you mean num_tasks.")
+
+
+def test_another_gym_may_have_agents_and_verifiers_that_this_one_lacks(tmp_path: Path):
+    at = "driver/benchmarks/sums/run/benchmark"
+    job = only_job(tmp_path, {"driver/gym": "gym", at: {"verifier": {"type": "theirs"}}})
+    assert job.run is not None
+    assert job.run["benchmark"]["verifier"]["type"] == "theirs"
 
 
 def test_prepare_arguments_reach_the_run_too_so_that_both_mean_the_same_data(tmp_path: Path):

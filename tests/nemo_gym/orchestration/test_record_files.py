@@ -145,8 +145,9 @@ def test_records_that_cannot_be_read_are_told_and_passed_over(cache: Path, tmp_p
     (cache / "gym-job-torn.json").write_text('{"schema_')
     (cache / "gym-job-newer.json").write_text(json.dumps({"schema_version": 99}))
     (cache / ".half.json").write_text("")
+    (cache / "gym-job-deep.json").write_text("[" * 99_999)
     assert len(record_files.newest(limit=None, labels={}, say=said.append)) == 1
-    assert len(said) == 2
+    assert len(said) == 3
     assert "newer Gym" in "".join(said)
 
 
@@ -184,3 +185,14 @@ def test_a_damaged_record_file_is_named(tmp_path: Path):
     path.write_text("[")
     with pytest.raises(DataError, match=f"{path} is no JSON document"):
         record_files.read_record(path)
+
+
+def test_a_run_directory_that_was_moved_is_read_where_it_is(cache: Path, tmp_path: Path):
+    made = record(tmp_path, 1)
+    record_files.write_records(made, "", say=print)
+    moved = Path(made.run_dir).rename(tmp_path / "moved")
+    found = record_files.find(str(moved), say=print)
+    assert found.run_dir == str(moved)
+    assert [Path(entry.job_dir) for entry in found.benchmarks] == [
+        moved / entry.benchmark for entry in made.benchmarks
+    ]

@@ -125,6 +125,38 @@ def test_overrides_are_applied_and_a_mistyped_one_names_the_nearest(tmp_path: Pa
         resolved(tmp_path, None, "compute.here.max_paralel=3")
 
 
+def test_a_key_of_a_run_can_be_set_though_the_file_does_not_have_it(tmp_path: Path):
+    run = "driver.benchmarks.sums.run"
+    tokens = [
+        f"{run}.limit=3",
+        f"{run}.responses_create_params.temperature=0.5",
+        f"{run}.benchmark.agent.type=x",
+    ]
+    mapping = resolved(tmp_path, None, *tokens).config.driver.benchmarks["sums"].run
+    assert mapping["limit"] == 3
+    assert mapping["responses_create_params"] == {"temperature": 0.5}
+    assert mapping["benchmark"] == {"agent": {"type": "x"}}
+
+
+@pytest.mark.parametrize(
+    ("key", "nearest"),
+    [
+        ("driver.benchmarks.sums.run.limt", "driver.benchmarks.sums.run.limit"),
+        ("driver.benchmarks.sum.run.limit", "driver.benchmarks.sums.run.limit"),
+        ("driver.benchmarks.sums.prepare.splt", "driver.benchmarks.sums.prepare.split"),
+        (
+            "driver.benchmarks.sums.run.temperature",
+            "driver.benchmarks.sums.run.responses_create_params.temperature",
+        ),
+        ("driver.benchmarks.sums.run.concurrency", "driver.benchmarks.sums.run.num_samples_in_parallel"),
+    ],
+)
+def test_a_mistyped_key_of_a_run_names_the_nearest_one_that_is_valid(tmp_path: Path, key: str, nearest: str):
+    with pytest.raises(ConfigError) as caught:
+        resolved(tmp_path, None, f"{key}=3")
+    assert str(caught.value).endswith(f"submit.yaml; did you mean {nearest}.")
+
+
 def test_relative_paths_become_absolute_beside_the_submit_file_first(tmp_path: Path):
     write(tmp_path / "files")
     write(tmp_path / "cwd")
@@ -218,5 +250,6 @@ def test_json_and_yaml_of_the_resolved_config_say_the_same(tmp_path: Path):
 def test_sections_of_the_wrong_shape_are_config_errors_whatever_the_flags(
     tmp_path: Path, broken: dict[str, Any]
 ):
-    with pytest.raises(ConfigError):
+    with pytest.raises(ConfigError) as caught:
         resolved(tmp_path, broken, limit=3, walltime="10")
+    assert "dictionary" not in str(caught.value)

@@ -145,6 +145,7 @@ def test_a_result_row_holds_the_source_the_answer_the_grade_and_the_cost():
         "question": "q0",
         "trace": 1,
         "grade": "good",
+        "_ng_verdict_fields": ["grade"],
         "response": {"output": [], "usage": {"input_tokens": 5, "output_tokens": 2}},
         "reward": 1.0,
         "extracted_answer": "7",
@@ -194,6 +195,7 @@ def test_a_rollout_that_always_fails_is_given_up_at_the_cap():
         (DOWN, "judge_failed"),
         (RolloutFailedError("judge_invalid", "no grade"), "judge_invalid"),
         (Verdict(1.0, fields={"odd": object()}), "persistence_failed"),
+        (Verdict(1.0, fields=[1]), "verifier_error"),
     ],
 )
 def test_what_goes_wrong_after_the_answer_is_told_apart(verdict, failure_class):
@@ -201,6 +203,17 @@ def test_what_goes_wrong_after_the_answer_is_told_apart(verdict, failure_class):
     collect(store, Scripted(verdict=verdict))
     assert [failure["failure_class"] for _, failure in store.failures] == [failure_class]
     assert not store.rows
+
+
+@pytest.mark.parametrize("usage", [[1], {"input_tokens": "9", "output_tokens": {}}, "x"])
+def test_a_plug_in_that_counts_tokens_oddly_does_not_end_the_run(usage):
+    class Odd(Scripted):
+        async def run(self, task, policy):
+            return Episode({"output": [], "usage": usage, "incomplete_details": "x"})
+
+    store = MemoryStore(2)
+    tally, _ = collect(store, Odd())
+    assert (tally.new, tally.input_tokens) == (2, 0)
 
 
 @pytest.mark.parametrize(("name", "flag"), [("timeout_exceeded", True), ("skipped", False)])

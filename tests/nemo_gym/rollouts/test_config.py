@@ -157,6 +157,10 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         load(folder, configs=("benchmarks/other/config.yaml",))
     with pytest.raises(ConfigError, match="benchmark: none is given; name one with --benchmark"):
         load(folder, name=None)
+    with pytest.raises(
+        ConfigError, match="missing benchmark; unknown key benchmarks; did you mean benchmark"
+    ):
+        load(folder, "+benchmarks={name: toy}", name=None)
 
 
 @pytest.mark.parametrize(
@@ -169,6 +173,13 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
             "+responses_create_params.top_k=3",
             "unknown key responses_create_params.top_k; did you mean responses",
         ),
+        (
+            "concurency=3",
+            "concurency: unknown key on the command line for the run configuration; did you mean num",
+        ),
+        ("model=x", "did you mean policy_model_name."),
+        ("+model=x", "unknown key model; did you mean policy_model_name."),
+        ("benchmark.agent.typ=x", "did you mean benchmark.agent.type;"),
         ("+benchmark.prompt.usr=x", "unknown key benchmark.prompt.usr; did you mean benchmark.prompt.user"),
         ("limit=-1", "limit (input should be greater than or equal to 0)"),
         ("limit=true", "limit (must be a number, not a truth value)"),
@@ -177,6 +188,12 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         ("responses_create_params.temperature=.nan", "temperature (input should be a finite number"),
         ("responses_create_params.top_p=0", "top_p (input should be greater than 0)"),
         ("policy_base_url=localhost:8000", "policy_base_url (must look like http://HOST:PORT/v1)"),
+        ("policy_base_url=http://127.0.0.1:99999/v1", "policy_base_url (must look like http://HOST:PORT/v1"),
+        ("policy_base_url=http://h:80:80/v1", "policy_base_url (must look like http://HOST:PORT/v1"),
+        ("policy_base_url=http://[::1/v1", "policy_base_url (must look like http://HOST:PORT/v1"),
+        ("responses_create_params.seed=99999999999999999999", "responses_create_params (holds what no requ"),
+        ("+responses_create_params.extra_body={a: !!binary aGk=}", "holds what no request can"),
+        ('+responses_create_params.stop="\\ud800"', "responses_create_params"),
         ("policy_base_url=http://me:pw@h/v1", "policy_base_url (must not hold a password"),
         ("policy_api=grpc", "policy_api (input should be 'chat', 'completions' or 'responses')"),
         ("split=test", "split (input should be 'benchmark', 'validation' or 'train')"),
@@ -184,7 +201,7 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         ("benchmark.prompt.user='{'", "benchmark.prompt.user ("),
         ("benchmark.name=a/b", "benchmark.name (string should match pattern"),
         ("benchmark.verifier={type: 3}", "benchmark.verifier (needs a type"),
-        ("benchmark.verifier=null", "benchmark.verifier (input should be a valid dictionary)"),
+        ("benchmark.verifier=null", "benchmark.verifier (must be a mapping of keys to values)"),
         ("config_paths=3", "config_paths: must be a list of file names"),
         ("config_paths=nowhere.yaml", "config_paths: there is no nowhere.yaml in "),
     ],
@@ -255,6 +272,11 @@ def test_an_unknown_benchmark_or_config_names_the_nearest(folder: Path) -> None:
         find_benchmark("tyo", cwd=folder)
     with pytest.raises(ConfigError, match="no benchmark zzz; known: arithmetic, arithmetic_mcq, gpqa, toy"):
         find_benchmark("zzz", cwd=folder)
+    (folder / "toy.yaml").write_text(BENCHMARK)
+    with pytest.raises(ConfigError, match=r"there is no toy\.yml in .*; did you mean toy\.yaml\."):
+        load(folder, name=None, configs=("toy.yml",))
+    with pytest.raises(ConfigError, match=r"toy\.yaml is a file; include it with --config toy\.yaml"):
+        load(folder, name="toy.yaml")
     with pytest.raises(ConfigError, match=r"did you mean benchmarks/gpqa/config\.yaml"):
         find_config("benchmarks/gqpa/config.yaml", cwd=folder)
     with pytest.raises(ConfigError, match="benchmarks/toy is a folder; give the YAML file in it"):

@@ -167,6 +167,17 @@ def test_repeats_get_seeds_of_their_own_when_asked() -> None:
         assert [row["responses_create_params"]["seed"] for row in rows_of(run, {"a": 1})] == seeds
 
 
+@pytest.mark.parametrize(
+    "own", [{"tools": ["x"]}, {"reasoning": "high"}, {"extra_body": [1]}, {"seed": "abc"}, {"seed": True}]
+)
+def test_a_row_whose_parameters_make_no_request_is_refused(tmp_path: Path, own: Row) -> None:
+    path = write(
+        tmp_path / "a.jsonl", json.dumps({"a": 1, "answer": 1, "responses_create_params": own}).encode()
+    )
+    with pytest.raises(DataError, match=r"a.jsonl:1: its responses_create_params make no request: "):
+        check_rows(config(ASK, num_repeats_add_seed=True), path, Grader())
+
+
 def test_a_row_that_changed_after_the_check_is_named_by_its_number() -> None:
     with pytest.raises(DataError, match=r"row 1: the prompt needs the field a"):
         rows_of(config(ASK), {"a": 1}, {"b": 1})

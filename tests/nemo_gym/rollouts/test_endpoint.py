@@ -103,6 +103,15 @@ def test_a_server_that_lists_nothing_is_used_and_said():
     assert "could not be checked" in said[0]
 
 
+@pytest.mark.parametrize("body", [b"[" * 99_999, b"[" + b" " * (5 << 20) + b"]", b"\xff", b""])
+def test_a_listing_that_cannot_be_read_is_none(body, monkeypatch):
+    monkeypatch.setattr("tests.mock_server._Handler.do_GET", lambda handler: handler._bytes(body))
+    said = []
+    with MockServer() as server:
+        assert check(server.base_url, "any", said=said).name == "any"
+    assert "could not be checked" in said[0]
+
+
 def test_nobody_there_is_one_sentence_with_the_address_after_the_whole_wait():
     url, said = f"http://127.0.0.1:{free_port()}/v1", []
     text = problem(url, wait=10.0, said=said)

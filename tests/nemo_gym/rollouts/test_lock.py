@@ -139,6 +139,12 @@ def test_what_was_not_proven_stays_so_until_the_rows_were_copied(tmp_path) -> No
     assert acquire(tmp_path, claimant(), output=OUTPUT).proven
 
 
+@pytest.mark.parametrize("name", ["\u0663.json", "\u00b2\u00b2.json", "9" * 40 + ".json", "1.json"])
+def test_a_file_that_no_gym_wrote_is_no_claim(tmp_path, name: str) -> None:
+    (tmp_path / name).touch()
+    assert acquire(tmp_path, claimant(), output=OUTPUT).number == 1
+
+
 @pytest.mark.parametrize("content", [b"", b"{}", b'{"process": {}}', b"\x00" * 64])
 def test_a_damaged_claim_counts_as_somebody_who_cannot_be_seen(tmp_path, content: bytes) -> None:
     claim = tmp_path / "000001.json"

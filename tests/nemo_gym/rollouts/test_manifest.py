@@ -71,6 +71,8 @@ def test_a_later_gym_may_add_keys(tmp_path) -> None:
         ("[]", "not a manifest"),
         ('{"schema_version": 2}', "written in schema 2, this gym reads 1"),
         ('{"schema_version": 1}', "not a whole manifest"),
+        ("[" * 99_999, "not a manifest"),
+        (json.dumps({**MANIFEST.to_json(), "links": None}), "not a whole manifest"),
         (json.dumps({**MANIFEST.to_json(), "num_tasks": "x", "materialized": 1}), "not a whole manifest"),
     ],
 )

@@ -5,6 +5,7 @@ import time
 import pytest
 from tests.mock_server import MockServer
 
+from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.backoff import RequestLimits
 from nemo_gym.rollouts.notices import Retries
 from nemo_gym.rollouts.policy import Endpoint, HttpPolicy, PolicyError, open_session, parsed_json, proxy_for
@@ -150,11 +151,41 @@ def test_a_proxy_is_looked_up_once_and_not_for_addresses_that_bypass_it(monkeypa
 
 
 @pytest.mark.parametrize(
+    "proxy", ["garbage", "me:canary@h", "http://me:canary@[::1", "http://me:canary@h:99999"]
+)
+def test_a_proxy_that_is_no_address_is_refused_without_repeating_it(monkeypatch, proxy):
+    monkeypatch.setenv("http_proxy", proxy)
+    with pytest.raises(ConfigError, match=r"^http_proxy: ") as caught:
+        proxy_for("http://models.example/v1")
+    assert "canary" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("scheme", "status"), [("https", "999"), ("http", "407")])
+def test_the_password_of_a_proxy_is_in_no_message(monkeypatch, scheme, status):
+    monkeypatch.setattr(
+        "tests.mock_server._Handler.do_CONNECT", lambda handler: handler._json({}, 999), raising=False
+    )
+    with MockServer(faults=[status]) as proxy:
+        monkeypatch.setenv(f"{scheme}_proxy", f"http://me:canary@127.0.0.1:{proxy.port}")
+        error = refused(None, base_url=f"{scheme}://models.invalid/v1", attempts=1)
+    assert status in str(error)
+    assert "canary" not in f"{error} {error.body}"
+
+
+def test_a_proxy_that_is_not_there_is_told_apart_from_the_server(monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://me:canary@127.0.0.1:1")
+    error = refused(None, base_url="http://models.invalid/v1", attempts=1)
+    assert "the proxy that the environment names for http://models.invalid/v1" in str(error)
+    assert "canary" not in str(error)
+
+
+@pytest.mark.parametrize(
     ("sent", "read"),
     [
         (b'{"a": NaN, "b": [-Infinity]}', {"a": None, "b": [None]}),
         (b'{"a": "x\\ud83d"}', {"a": "x?"}),
         (b'{"a": "\xff"}', {"a": "\ufffd"}),
+        (b'{"a": NaN, "b": [1e400, %b]}' % (b"9" * 9999), {"a": None, "b": [None, None]}),
     ],
 )
 def test_what_python_servers_send_besides_json_is_read(sent, read):
@@ -164,3 +195,19 @@ def test_what_python_servers_send_besides_json_is_read(sent, read):
 def test_what_is_no_json_is_refused():
     with pytest.raises(ValueError, match="Expecting value"):
         parsed_json(b"<html>")
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parsed_json(b"[" * 99_999)
+
+
+def test_an_answer_without_end_is_given_up_early_and_not_held_in_memory():
+    with MockServer(faults=["flood"]) as server:
+        started = time.monotonic()
+        error = refused(server, attempts=1, timeout=60.0)
+    assert "more than 16 MiB" in str(error)
+    assert time.monotonic() - started < 5
+
+
+def test_of_an_endless_error_only_the_beginning_is_read():
+    with MockServer(faults=["flood:500"]) as server:
+        error = refused(server, attempts=1, timeout=60.0)
+    assert (error.http_status, len(error.body)) == (500, 2000)

@@ -139,8 +139,28 @@ def test_a_null_content_is_an_empty_answer():
         ("chat", {"choices": [{"message": {"content": None, "tool_calls": [{"id": 1}]}}]}),
         ("completions", {"choices": [None]}),
         ("responses", {"output": "4"}),
+        ("responses", {"output": ["4"]}),
+        ("responses", {"output": [{"type": "message", "content": "4"}]}),
+        ("responses", {"output": [{"type": "message", "content": [{"type": "output_text", "text": 4}]}]}),
     ],
 )
 def test_what_is_no_answer_is_said_to_be_malformed(api, answer):
     with pytest.raises(MalformedAnswerError):
         to_response(api, answer)
+
+
+@pytest.mark.parametrize(
+    "usage", [[1], "x", {"input_tokens": "9", "prompt_tokens": "9", "completion_tokens": [1]}, {"x": None}]
+)
+def test_a_count_of_tokens_that_is_no_number_counts_nothing(usage):
+    found = to_response("chat", chat("4") | {"usage": usage})["usage"] or {}
+    assert found.get("total_tokens", 0) == 0
+    found = to_response("responses", {"output": [], "usage": usage, "incomplete_details": "x"})
+    assert (found["usage"] or {}).get("input_tokens", 0) == 0
+    assert found["incomplete_details"] is None
+
+
+def test_details_of_the_usage_that_are_none_are_left_out():
+    usage = {"prompt_tokens": 3, "prompt_tokens_details": "x", "completion_tokens_details": [1]}
+    found = to_response("chat", chat("4") | {"usage": usage})["usage"]
+    assert (found["input_tokens"], found["input_tokens_details"]) == (3, {"cached_tokens": 0})

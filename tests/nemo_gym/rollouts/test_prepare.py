@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from nemo_gym.cli.main import gym
 from nemo_gym.errors import ConfigError, DataError, GymError
 from nemo_gym.rollouts.config import RunConfig
-from nemo_gym.rollouts.prepare import data_path, ensure_data, prepare
+from nemo_gym.rollouts.prepare import check_script, data_path, ensure_data, prepare
 
 GOOD = """
 import json
@@ -112,8 +112,42 @@ def test_a_split_that_the_benchmark_has_not_is_refused(tmp_path: Path) -> None:
 def test_an_unknown_argument_is_refused_with_the_nearest(
     tmp_path: Path, arguments: dict[str, Any], message: str
 ) -> None:
+    run = config(tmp_path, prepare_script_args=arguments)
     with pytest.raises(ConfigError, match=message):
-        prepare(config(tmp_path, prepare_script_args=arguments))
+        prepare(run)
+    with pytest.raises(ConfigError, match=message):
+        check_script(tmp_path / "prepare.py", arguments)
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("def prepare(output, seed, *, size): ...", r"prepare_script_args: .*prepare.py needs seed, size\."),
+        ("def prepare(output:\n  pass", r"prepare\.py:1: no valid Python: "),
+        ("def prepare(output, \0): ...", r"prepare\.py: no valid Python: "),
+    ],
+)
+def test_what_is_wrong_with_a_script_is_seen_without_running_it(
+    tmp_path: Path, script: str, message: str
+) -> None:
+    config(tmp_path, script)
+    with pytest.raises(ConfigError, match=message):
+        check_script(tmp_path / "prepare.py", {})
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        GOOD,
+        "def prepare(output, **more): ...",
+        "from elsewhere import prepare",
+        "import wrap\n@wrap.it\ndef prepare(output): ...",
+        "def prepare(output, /, word): ...",
+    ],
+)
+def test_a_script_that_may_take_the_arguments_is_let_pass(tmp_path: Path, script: str) -> None:
+    config(tmp_path, script)
+    check_script(tmp_path / "prepare.py", {"word": "y"})
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Grading stored answers again."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -117,6 +118,13 @@ def test_a_damaged_row_is_named_and_nothing_is_replaced(output, config):
 def test_a_row_without_an_answer_is_named(output, config):
     output.output.write_bytes(b'{"_ng_task_index":0,"_ng_rollout_index":0,"reward":1}\n')
     with pytest.raises(DataError, match=r"rollouts\.jsonl:1: the row has no response"):
+        reverify(output, config)
+
+
+def test_a_pipe_in_the_place_of_the_rows_is_refused_and_not_waited_for(output, config):
+    output.output.unlink()
+    os.mkfifo(output.output)
+    with pytest.raises(DataError, match=r"rollouts\.jsonl: there is no such file"):
         reverify(output, config)
 
 

@@ -37,7 +37,7 @@ SUMMARY = Summary(
 def printed(summary):
     file = io.StringIO()
     summary.print(file)
-    return [line.rstrip() for line in file.getvalue().splitlines()]
+    return file.getvalue().splitlines()
 
 
 def test_a_person_reads_score_coverage_failures_tokens_and_time():

@@ -5,9 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from pydantic import BaseModel, ConfigDict
 
 from nemo_gym.agents.registry import load_agent
 from nemo_gym.errors import ConfigError
+from nemo_gym.plugins import check_options
 from nemo_gym.types import Episode, Task
 from nemo_gym.verifiers.registry import grades_stored_answers, load_verifier, verifier_types
 
@@ -129,6 +131,26 @@ def test_a_verifier_can_ask_a_judge_model(outsiders):
 def test_what_does_not_work_is_said_with_its_place(outsiders, spec, message):
     with pytest.raises(ConfigError, match=message):
         load_verifier(spec)
+
+
+class Lax(BaseModel):
+    at_least: int = 1
+
+
+class Open(Lax):
+    model_config = ConfigDict(extra="allow")
+
+
+class Careless(Lax):
+    model_config = ConfigDict(extra="ignore")
+
+
+def test_a_schema_that_says_nothing_about_unknown_options_refuses_them():
+    assert type(check_options(Lax, {"type": "toy", "at_least": 3}, where="v")) is Lax
+    with pytest.raises(ConfigError, match=r"^v\.at_leats \(unknown option; did you mean at_least\?\)\.$"):
+        check_options(Lax, {"type": "toy", "at_leats": 3}, where="v")
+    assert check_options(Open, {"at_leats": 3}, where="v").model_extra == {"at_leats": 3}
+    assert check_options(Careless, {"at_leats": 3}, where="v") == Careless()
 
 
 def test_a_broken_plugin_leaves_the_others_alone(outsiders):

@@ -2,8 +2,8 @@
 
 Started by `nemo_gym.orchestration.executors.local` as ``python -m`` in its own session. It says ``ready`` on
 its standard output once the job is queued, waits for the job's turn, runs ``job.sh`` and writes ``exit.json``
-last. The job script watches it, and ends by itself when it is gone. When a job that has queued a successor ends
-otherwise than COMPLETED, the same supervisor keeps the successor, in the same turn.
+last. The job script watches it, and ends by itself when it is gone. When a job that has queued a successor
+ends otherwise than COMPLETED, the same supervisor keeps the successor, in the same turn.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def waits_for(link: LinkPaths) -> str:
 
 
 def claim(link: LinkPaths) -> bool:
-    """Decide about a waiting successor: true for exactly one of those who want to start it or take it back."""
+    """Decide about a waiting successor: true for exactly one who wants to start it or take it back."""
     try:
         create_file(link.taken, f"{os.getpid()}\n".encode())
     except FileExistsError:

@@ -1,0 +1,62 @@
+"""What `gym` does with a command line before any command has begun."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.cli.main import _status
+
+PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("evel", "No such command 'evel'. Did you mean 'eval'? See 'gym --help'."),
+        ("eval runn", "No such command 'runn'. Did you mean 'run'? See 'gym eval --help'."),
+        ("list benchmark", "No such command 'benchmark'. Did you mean 'benchmarks'? See 'gym list --help'."),
+        ("stepp", "No such command 'stepp'. See 'gym --help'."),
+        (
+            "eval run --benchmarks x",
+            "No such option '--benchmarks'. Did you mean '--benchmark'? See 'gym eval",
+        ),
+        ("eval submit submit.yaml -c x", "; a file is given with --config submit.yaml. See 'gym eval submit"),
+    ],
+)
+def test_a_mistyped_word_is_refused_with_the_nearest_one(words: str, hint: str, capsys) -> None:
+    assert _status(words.split()) == 2
+    assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command", ["list benchmarks", "eval prepare", "eval run", "eval reverify --rollouts /dev/null"]
+)
+def test_a_search_folder_that_is_not_there_is_refused(command: str, capsys) -> None:
+    assert _status([*command.split(), "--search-dir", "nowhere"]) == 2
+    assert "'--search-dir': Directory 'nowhere' does not exist" in capsys.readouterr().err
+
+
+def test_the_help_of_a_group_is_shown_whole(capsys) -> None:
+    assert _status(["--help"]) == 0
+    assert "Prepare, run, submit, grade again and compare evaluations." in capsys.readouterr().out
+
+
+def test_a_label_that_no_submission_has_is_told_as_that(tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert _status(["job", "list", "--label", "a=b"]) == 0
+    assert capsys.readouterr().err == "gym: no submission has this label; `gym job list` shows all of them.\n"
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_stream_that_is_closed_keeps_no_command_from_its_work(closed: str) -> None:
+    done = subprocess.run(
+        ["bash", "-c", f'"$@" {closed}', "bash", *PROGRAM, "list", "benchmarks"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("arithmetic" in done.stdout) is (closed not in (">&-", "<&- >&- 2>&-"))
