@@ -42,15 +42,17 @@ QUICK = {
     "NEMO_GYM_STOP_SECONDS": "2",
     "NEMO_GYM_DRAIN_SECONDS": "4",
 }
-WAIT = 90.0
+WAIT = 60.0
 """Seconds that anything may take on a machine that has much to do."""
 
 
 def together(*plays: Callable[[], None]) -> None:
-    """Let several chains run at the same moment; the first failure is raised when all are through."""
+    """Let several chains run at the same moment; failures are raised when all are through."""
     with ThreadPoolExecutor(len(plays)) as pool:
-        for done in [pool.submit(play) for play in plays]:
-            done.result()
+        found = [done.exception() for done in [pool.submit(play) for play in plays]]
+    failures = [error for error in found if isinstance(error, Exception)]
+    if failures:
+        raise failures[0] if len(failures) == 1 else ExceptionGroup("chains", failures)
 
 
 @dataclass
@@ -94,12 +96,13 @@ class Chains:
             **(compute or {}),
         )
         options = sbatch_options("lab", settings, name, job_dir)
-        cluster = SlurmPlan(
-            options=options, runtime="none", kill_on_invalid_dep=settings.kill_on_invalid_dep
-        )
+        cluster = SlurmPlan(options=options, runtime="none", kill_on_invalid_dep=settings.kill_on_invalid_dep)
         serve = f"exec {sys.executable} -S {STAND_INS / 'serve.py'} {{port}} tiny key answers={ANSWERS}"
         policy = service(shell=f"{serve} die-when=$SLURM_JOB_ID.die {words}", argv=None)
-        values: dict[str, Any] = {"gym": self.program, "run": self._run(job_dir, links * ANSWERS) | (run_changes or {})}
+        values: dict[str, Any] = {
+            "gym": self.program,
+            "run": self._run(job_dir, links * ANSWERS) | (run_changes or {}),
+        }
         values |= {"gym_job_id": f"{self.slurm.prefix}{name}", "job_dir": job_dir}
         values |= {"services": [policy], "policy": "policy", "slurm": cluster, "budget": budget or Budget()}
         values |= {"benchmark": name, "prepare": None, "command": None, "policy_host": "localhost"}
@@ -108,7 +111,9 @@ class Chains:
         staging.stage(submission)
         [answer] = SlurmExecutor(self.slurm.cluster).submit(submission)
         assert answer.job_id is not None, answer.error
-        return Chain(self.slurm, name, JobPaths(job_dir), f"{plan.gym_job_id}/", links * ANSWERS, answer.job_id)
+        return Chain(
+            self.slurm, name, JobPaths(job_dir), f"{plan.gym_job_id}/", links * ANSWERS, answer.job_id
+        )
 
     def _run(self, job_dir: Path, tasks: int) -> dict[str, Any]:
         data = self.place.folder / f"{tasks}-sums.jsonl"
@@ -253,4 +258,3 @@ class Chain:
             return None if any(row[4] in ("RUNNING", "PENDING", "COMPLETING") for row in found) else found
 
         return [int(row[3]) for row in sorted(self.until(look), key=lambda row: (int(row[0]), row[1]))]
-

@@ -103,7 +103,8 @@ class RealSlurm:
 
     def control(self, *words: str) -> str:
         """``scontrol`` as the administrator."""
-        done = subprocess.run(["scontrol", *words], capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(["scontrol", *words], capture_output=True, text=True, check=False, timeout=30)
+        assert done.returncode == 0, f"scontrol {' '.join(words)}: {done.stderr}{done.stdout}"
         return done.stdout
 
     def script(self, text: str, name: str = "job.sh") -> str:

@@ -48,7 +48,7 @@ class Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         time.sleep(float(options.get("delay", 0)))
         if not left.acquire(blocking=False):
-            wait_for(options.get("open-when", "/nowhere"))
+            wait_for(options.get("open-when", "/proc/never"))
         if self.allowed():
             message = {"role": "assistant", "content": "12"}
             choice = {"index": 0, "message": message, "finish_reason": "stop"}
