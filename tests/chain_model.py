@@ -277,7 +277,7 @@ class Link:
     # -------------------------------------------------------------- the successor
 
     def _queue(self) -> Generator[str, None, None]:
-        if self._folder.cancelled:
+        if self._folder.cancelled or self._is_continued():
             return
         if not self.facts.queued:
             for run in self._folder.runs_of(self.job)[1:]:
@@ -429,5 +429,5 @@ class Link:
                 yield from self._drop(self.facts.queued)
             while not self.facts.unheard and (number := self._unheard()):
                 yield from self._drop(number)
-        elif self.asked != "stop" or self.facts.refused:
+        elif not self._is_continued() and (self.asked != "stop" or self.facts.refused):
             yield from self._see_to_successor()

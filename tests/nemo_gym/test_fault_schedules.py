@@ -79,7 +79,7 @@ class Schedule:
         """All of it; raises `AssertionError` with the trace."""
         try:
             self._submit()
-            for _ in range(CHAOS):
+            for _ in range(0 if self.slow else CHAOS):
                 self._something()
             self._calm()
             self._check()

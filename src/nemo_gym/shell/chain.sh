@@ -37,9 +37,8 @@ gym_chain_prologue() {
     gym_settle
     return 1
   fi
-  gym_chain_queue
   gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
-  gym_notice_succession || :
+  gym_chain_queue
 }
 
 # Writes the decision down: the retry first, since one that was counted by an earlier run of this job is not counted again.
@@ -99,10 +98,11 @@ gym_note_chain() {
   [[ -n $seen ]] || gym_put "$file" "$text$gym_job_id"
 }
 
-# Queues the successor unless one waits already. A cancelled chain gets none.
+# Queues the successor unless one waits already. A cancelled chain gets none, and one that went on without this run.
 gym_chain_queue() {
   local earlier=''
   [[ ! -e $GYM_JOB_DIR/.gym_cancelled ]] || return 0
+  ! gym_notice_succession || return 0
   if [[ -n $gym_earlier && ! -e $gym_link/queued ]]; then
     gym_one "$gym_earlier/queued"
     earlier=$gym_value
@@ -216,7 +216,7 @@ gym_chain_epilogue() {
     [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
     # one that was refused may have been accepted without saying so
     while gym_find_unheard && gym_chain_drop "$gym_next"; do :; done
-  elif [[ $gym_asked != stop || -e $gym_link/queue_error ]]; then
+  elif ! gym_notice_succession && [[ $gym_asked != stop || -e $gym_link/queue_error ]]; then
     gym_chain_see_to_successor
   fi
 }
