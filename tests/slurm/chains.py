@@ -96,7 +96,12 @@ class Chains:
             **(compute or {}),
         )
         options = sbatch_options("lab", settings, name, job_dir)
-        cluster = SlurmPlan(options=options, runtime="none", kill_on_invalid_dep=settings.kill_on_invalid_dep)
+        cluster = SlurmPlan(
+            options=options,
+            runtime="none",
+            kill_on_invalid_dep=settings.kill_on_invalid_dep,
+            queue_from=settings.queue_from,
+        )
         serve = f"exec {sys.executable} -S {STAND_INS / 'serve.py'} {{port}} tiny key answers={ANSWERS}"
         policy = service(shell=f"{serve} die-when=$SLURM_JOB_ID.die {words}", argv=None)
         values: dict[str, Any] = {
@@ -232,7 +237,7 @@ class Chain:
         assert (certificate.expected, certificate.present) == (self.tasks, self.tasks)
         assert len(self.jobs()) == len(set(self.jobs())) == links, self.said()
         assert self.number(".gym_infra_retries") == retries, self.said()
-        assert self.counted_failures() == lost, self.said()
+        assert sum(self.failures()) == lost, self.said()
         last = json.loads(self.link(*self.last()).collected.read_text())
         assert (last["state"], last["recorded"]) == ("complete", self.tasks)
         assert self.number(".gym_accumulated_walltime") == sum(self.allocated()[:-1]), self.said()
@@ -242,11 +247,11 @@ class Chain:
         event = self.events("driver_started")[-1]
         return str(event["job_id"]), int(event["restart"])
 
-    def counted_failures(self) -> int:
-        """Failed attempts that cost a rollout one of its attempts."""
+    def failures(self) -> list[bool]:
+        """Failed attempts: whether each cost its rollout one of the attempts that it has."""
         path = self.paths.rollouts.failures
         rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-        return sum(row.get("_ng_failure_counted", True) for row in rows)
+        return [row.get("_ng_failure_counted", True) for row in rows]
 
     def allocated(self) -> list[int]:
         """Seconds of every run of every job that worked, as accounting has them."""

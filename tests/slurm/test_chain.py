@@ -66,7 +66,8 @@ def test_a_run_outlives_its_time_limits_and_ends_at_its_cap(chains: Chains) -> N
     def early() -> None:
         chain = chains.start("early")
         job = chain.at_work(1)
-        subprocess.run(["scancel", "--batch", "--signal=USR1", job], check=True)
+        # the limit is near now: Slurm sends the signal that the script's own lines asked for
+        chain.slurm.control("update", f"JobId={job}", "TimeLimit=1")
         chain.completed(links=2)
         assert end_of(chain, job) == "FAILED"
         assert chain.link(job).end.read_text().splitlines()[0] == "drained 75 walltime"
@@ -233,7 +234,19 @@ def test_after_a_cancellation_no_successor_does_any_work(chains: Chains, tmp_pat
 # Successors
 
 
-def test_a_successor_that_vanished_or_was_refused_is_queued_in_time(chains: Chains) -> None:
+def test_a_successor_that_vanished_or_was_refused_is_queued_in_time(
+    chains: Chains, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also from the login node; the way to it, an ssh without a port to give, is the lab's."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    to_login = f"exec /usr/bin/ssh -F '{os.environ['NEMO_GYM_SSH_CONFIG']}' -T -- lab \"$word\""
+    (folder / "ssh").write_text(
+        f"#!/bin/sh\necho \"$SLURM_JOB_ID\" >>'{folder}/called'\nfor word; do :; done\n{to_login}\n"
+    )
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
     def removed() -> None:
         chain = chains.start("removed")
         job = chain.at_work(1)
@@ -266,7 +279,15 @@ def test_a_successor_that_vanished_or_was_refused_is_queued_in_time(chains: Chai
             until(lambda: not chains.slurm.cluster.queue_of(f"{chains.slurm.prefix}refused"))
             chains.slurm.control("delete", f"PartitionName={name}")
 
-    together(removed, refused)
+    def from_the_login_node() -> None:
+        chain = chains.start("login", compute={"queue_from": "login"})
+        job = chain.at_work(1)
+        chain.waiting()
+        chain.times_out(job)
+        chain.completed(links=2)
+        assert (folder / "called").read_text().split()[0] == job
+
+    together(removed, refused, from_the_login_node)
 
 
 # Nodes and preemption: the cluster is this test's alone
@@ -303,18 +324,30 @@ def test_preemptions_and_lost_nodes_cost_no_retry_no_attempt_and_no_rollout(
             "the job before ended as PREEMPTED (a job of higher priority took the nodes)"
         }
         assert chain.events("service_died") == []
+        assert bool(chain.failures()) == (name == "service-first")
 
     def into_the_queue() -> None:
         extra = {"requeue": True}
-        chain = chains.start("requeue", links=3, partition="lowq", node="n3", extra=extra)
+        chain = chains.start("requeue", links=4, partition="lowq", node="n3", extra=extra)
         job = chain.at_work(1)
         successor = chain.waiting()
         preempt(chain, job, "n3")
         assert chain.at_work(2) == job
+        take_down(chain, job)
+        assert chain.at_work(3) == job
+        assert chain.waiting() == successor
         chain.times_out(job)
         chain.completed(links=2)
         assert chain.jobs() == [job, successor]
         assert len({event["successor"] for event in chain.events("successor_queued")}) == 2
+
+    def take_down(chain: Chain, job: str) -> None:
+        slurm.control("update", "nodename=n3", "state=down", "reason=test")
+        chain.gone(job)
+        # it returns by itself, as soon as its slurmd has said that it is there
+        subprocess.run(
+            ["scontrol", "update", "nodename=n3", "state=resume"], check=False, capture_output=True
+        )
 
     def node_down() -> None:
         chain = chains.start("down", node="n3")
@@ -357,7 +390,7 @@ def lost_with_its_node(chains: Chains, patch: pytest.MonkeyPatch) -> Chain:
 def goes_on_writing(chains: Chains, chain: Chain, job: str) -> None:
     """A node is lost with its slurmd, and what ran there goes on writing into the same results."""
     slurm = chains.slurm
-    slurm.control("update", f"JobId={chain.waiting()}", "ReqNodeList=n3")
+    slurm.control("update", f"JobId={chain.waiting()}", "ReqNodeList=n2")
     marker = f"{chain.prefix}{chain.name}/{job}.0/driver"
     [driver] = processes.marked("NEMO_GYM_STEP", marker)
     rows = chain.paths.rollouts.output
@@ -378,7 +411,7 @@ def goes_on_writing(chains: Chains, chain: Chain, job: str) -> None:
             os.fstat(late.fileno()).st_ino,
             False,
         )
-        slurm.control("update", f"JobId={chain.waiting()}", "ReqNodeList=n3")
+        slurm.control("update", f"JobId={chain.waiting()}", "ReqNodeList=n2")
         chain.times_out(successor)
         chain.completed(links=3)
 
