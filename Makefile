@@ -1,7 +1,7 @@
 # Everything a person or an automatic run needs. Each target can be run again at any time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages lint types check test demo bench clean requirements reference slurm-up slurm-down
+.PHONY: help setup system-packages lint types check test demo tour bench clean requirements reference slurm-up slurm-down
 
 BIN := .venv/bin
 # Two workers: the machines this is sized for have two cores.
@@ -13,6 +13,7 @@ help:
 	@echo "make check    format, lint, types, layering, shell files, fast tests (under a minute)"
 	@echo "make test     everything that check does, and the tests with real programs and the real small model"
 	@echo "make demo     submit a real evaluation of a real small model and follow it to its scores"
+	@echo "make tour     the same as a chain of jobs on a real Slurm, with its status, certificate and bill"
 	@echo "make bench    measurements, each a ratio in one run"
 	@echo "make slurm-up   a real Slurm on this machine, four nodes (root on Debian installs it); make slurm-down stops it"
 	@echo "make clean    remove what the others made, .venv and runs/ excepted"
@@ -40,6 +41,9 @@ test: lint types
 
 demo: setup
 	@scripts/demo.sh
+
+tour: setup
+	@scripts/tour-slurm.sh
 
 bench: setup
 	@scripts/bench.sh

@@ -1,7 +1,8 @@
-"""What `gym job status` costs for 500 submissions of a Slurm cluster: wall time, and calls of the scheduler.
+"""What `gym job status` costs for 500 submissions of one machine: wall time, and calls of the scheduler.
 
-Each submission has a chain of three jobs, the last of which runs; the cluster is the fake one of
-`nemo_slurm.testing`, called as programs. Limits: 2 calls; 5 s. Ends with 1 when one is passed.
+Each submission has a chain of three jobs. On Slurm the last one runs; the cluster is the fake one of
+`nemo_slurm.testing`, called as programs. The same folders stand for local jobs too. Limits for each: 2 calls;
+5 s. Ends with 1 when one is passed.
 
     python bench/status.py [--submissions 500]
 """
@@ -20,22 +21,24 @@ from pathlib import Path
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_slurm.testing import FakeCluster
-from nemo_slurm.testing.on_path import install
 
 GYM = Path(sys.executable).parent / "gym"
 CALLS = 2
 SECONDS = 5.0
 
 
-def submission(cluster: FakeCluster, folder: Path, number: int) -> SubmissionRecord:
+def submission(cluster: FakeCluster, folder: Path, number: int, executor: str) -> SubmissionRecord:
     """The folder and the record of one submission whose third job runs."""
     gym_job_id = f"gym-job-20270115T080000Z-{number:06x}"
     paths = JobPaths(folder / "runs" / gym_job_id / "gpqa")
     paths.artifacts.mkdir(parents=True)
     script = folder / "job.sh"
     script.write_text("#!/bin/bash\n#SBATCH --account=bench\ntrue\n")
-    job_id = cluster.submit(str(script), token=gym_job_id, folder=str(paths.job_dir)).job.id
-    ids = [f"{900_000 + 2 * number}", f"{900_001 + 2 * number}", job_id]
+    if executor == "slurm":
+        job_id = cluster.submit(str(script), token=gym_job_id, folder=str(paths.job_dir)).job.id
+        ids = [f"{900_000 + 2 * number}", f"{900_001 + 2 * number}", job_id]
+    else:
+        ids = [f"local-{3 * number + place}" for place in (1, 2, 3)]
     for index, name in enumerate(ids):
         link = paths.link(name)
         link.folder.mkdir(parents=True)
@@ -53,7 +56,7 @@ def submission(cluster: FakeCluster, folder: Path, number: int) -> SubmissionRec
     entry = BenchmarkEntry(benchmark="gpqa", job_dir=str(paths.job_dir), job_id=ids[0])
     return SubmissionRecord(
         gym_job_id=gym_job_id, gym_version="0", gym_commit=None, submitted_at="2027-01-15T08:00:00Z",
-        run_dir=str(paths.job_dir.parent), cluster="fake", executor="slurm", submitted_by="bench",
+        run_dir=str(paths.job_dir.parent), cluster="fake", executor=executor, submitted_by="bench",
         benchmarks=(entry,),
     )  # fmt: skip
 
@@ -64,14 +67,19 @@ def main() -> int:
     )
     parser.add_argument("--submissions", type=int, default=500)
     count = parser.parse_args().submissions
+    kept = [measure(count, executor) for executor in ("slurm", "local")]
+    return 0 if all(kept) else 1
+
+
+def measure(count: int, executor: str) -> bool:
+    """Look at so many submissions and print one line; whether the limits were kept."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cluster = FakeCluster(folder)
-        install(folder)
         index = folder / "cache" / "nemo-gym" / "jobs"
         index.mkdir(parents=True)
         for number in range(count):
-            record = submission(cluster, folder, number)
+            record = submission(cluster, folder, number, executor)
             (index / f"{record.gym_job_id}.json").write_bytes(record.dumps())
         before = sum(cluster.calls().values())
         path = f"{folder / 'bin'}:{os.environ['PATH']}"
@@ -82,10 +90,10 @@ def main() -> int:
         )
         seconds = time.monotonic() - begun
         calls = sum(cluster.calls().values()) - before
-    states = {found["state"] for found in json.loads(done.stdout)["submissions"]}
-    measured = {"submissions": count, "seconds": round(seconds, 2), "calls": calls, "states": sorted(states)}
-    print(json.dumps(measured))
-    return int(calls > CALLS or seconds > SECONDS)
+    found = json.loads(done.stdout)["submissions"]
+    states = sorted({submission["state"] for submission in found})
+    print(f"{executor}: {len(found)} submissions ({', '.join(states)}), {seconds:.2f} s, {calls} calls")
+    return len(found) == count and calls <= CALLS and seconds <= SECONDS
 
 
 if __name__ == "__main__":
