@@ -26,13 +26,13 @@ def results(ids: tuple[str, ...], labels: dict[str, str], as_csv: bool, as_json:
         raise UsageError("give ids or --label, not both.")
     if as_csv and as_json:
         raise UsageError("give --csv or --json, not both.")
-    from nemo_gym.orchestration import operations, record_files
+    from nemo_gym.orchestration import operations, places, record_files
 
     def say(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
     if ids:
-        records = [record_files.find(name, say=say) for name in ids]
+        records = [places.readable(name, say=say) for name in ids]
     else:
         records = record_files.newest(limit=None, labels=labels, say=say)
     rows = [row for record in records for row in operations.results(record, say=say)]

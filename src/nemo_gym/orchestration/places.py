@@ -32,13 +32,28 @@ class Place:
 def find_place(name: str, *, say: Say) -> Place:
     """Where the submission of an id, a prefix, ``latest`` or a folder is here.
 
-    A folder is believed before its record: a copied or moved run directory still names where it was made.
+    A folder is believed before its record: a copied or moved run directory still names where it was made. An
+    id whose files are on another machine may be the name of a folder that they were fetched to.
     Raises `GymError` when the files are on another machine or gone.
     """
     record = record_files.find(name, say=say)
-    if RunPaths(Path(name)).record.is_file():
-        return Place(record, Path(name).absolute())
-    return place_of(record)
+    folder = _folder(name, record)
+    return place_of(record) if folder is None else Place(record, folder)
+
+
+def readable(name: str, *, say: Say) -> SubmissionRecord:
+    """The record of a submission whose results are to be read, naming the folder in which they are here."""
+    record = record_files.find(name, say=say)
+    folder = _folder(name, record)
+    return record if folder is None else record_files.moved(record, folder)
+
+
+def _folder(name: str, record: SubmissionRecord) -> Path | None:
+    """The folder that a name is, unless it is the id of a submission whose own folder is here."""
+    folder = Path(name)
+    if name == record.gym_job_id and record_files.is_indexed(name) and Path(record.run_dir).is_dir():
+        return None
+    return folder.absolute() if RunPaths(folder).record.is_file() else None
 
 
 def place_of(record: SubmissionRecord) -> Place:

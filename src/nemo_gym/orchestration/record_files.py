@@ -129,14 +129,17 @@ def newest(*, limit: int | None, labels: Mapping[str, str], say: Say) -> list[Su
 def find(name: str, *, say: Say) -> SubmissionRecord:
     """The record of a full id, a unique prefix of one, ``latest``, or a run directory.
 
-    Of a run directory that was moved or copied, the record names the folder in which it is now.
+    A full id that is known is never a folder of that name, which may be a fetched copy. Of a run directory
+    that was moved, the record names the folder in which it is now; of a copy, the original, to which the
+    jobs belong.
     """
-    record = job_paths.RunPaths(Path(name)).record
-    if record.is_file():
-        return moved(read_record(record), Path(name))
     exact = job_paths.job_index() / f"{name}.json"
     if "/" not in name and not name.startswith(".") and exact.is_file():
         return read_record(exact)
+    paths = job_paths.RunPaths(Path(name))
+    if paths.record.is_file():
+        record = read_record(paths.record)
+        return record if _is_copy(record, paths) else moved(record, Path(name))
     if name == "latest":
         return _latest(say)
     ids = _ids_with_prefix(name)
@@ -146,6 +149,13 @@ def find(name: str, *, say: Say) -> SubmissionRecord:
         shown = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
         raise GymError(f"'{name}' begins the ids of {len(ids)} submissions ({shown}): give more of it.")
     raise GymError(f"no submission '{name}' in {job_paths.job_index()}; `gym job list` shows what is there.")
+
+
+def _is_copy(record: SubmissionRecord, paths: job_paths.RunPaths) -> bool:
+    """Whether a folder with this record was fetched, or its original is still on this machine."""
+    if paths.fetched.exists():
+        return True
+    return record.hostname is None and job_paths.RunPaths(Path(record.run_dir)).record.is_file()
 
 
 def moved(record: SubmissionRecord, run_dir: Path) -> SubmissionRecord:

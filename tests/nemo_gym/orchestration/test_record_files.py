@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.errors import DataError, GymError, SubmitError
-from nemo_gym.orchestration import record_files
+from nemo_gym.job_paths import RunPaths
+from nemo_gym.orchestration import places, record_files
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 
 
@@ -185,6 +186,36 @@ def test_a_damaged_record_file_is_named(tmp_path: Path):
     path.write_text("[")
     with pytest.raises(DataError, match=f"{path} is no JSON document"):
         record_files.read_record(path)
+
+
+def test_a_full_id_is_the_submission_and_not_a_folder_of_that_name(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    made = record(tmp_path / "runs", 1, hostname="cluster", run_dir="/scratch/runs/a")
+    record_files.write_records(made, "", say=print, write=lambda *_: None)
+    copy = tmp_path / "here" / made.gym_job_id
+    copy.mkdir(parents=True)
+    (copy / "gym-job.json").write_bytes(made.dumps())
+    monkeypatch.chdir(copy.parent)
+    assert record_files.find(made.gym_job_id, say=print).run_dir == "/scratch/runs/a"
+    assert places.find_place(made.gym_job_id, say=print).run_dir == copy
+    assert places.readable(made.gym_job_id, say=print).run_dir == str(copy)
+
+
+@pytest.mark.parametrize("fetched", [True, False])
+def test_a_copy_is_read_where_it_is_and_leads_to_its_original_otherwise(
+    cache: Path, tmp_path: Path, fetched: bool
+):
+    made = record(tmp_path / "runs", 1, hostname="cluster" if fetched else None)
+    record_files.write_records(made, "", say=print)
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    (copy / "gym-job.json").write_bytes(made.dumps())
+    if fetched:
+        RunPaths(copy).fetched.write_text("{}")
+    assert record_files.find(str(copy), say=print) == made
+    assert places.find_place(str(copy), say=print).run_dir == copy
+    assert places.readable(str(copy), say=print).run_dir == str(copy)
 
 
 def test_a_run_directory_that_was_moved_is_read_where_it_is(cache: Path, tmp_path: Path):
