@@ -76,6 +76,7 @@ def judge(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> l
         _limits,
         _chain,
         _secrets,
+        _containers,
     )
     return [finding for rule in rules for finding in rule(config, compute, facts)]
 
@@ -214,6 +215,29 @@ def _secrets(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -
         yield warning(
             "secrets", "this cluster keeps the environments of jobs, and the telemetry token is in them."
         )
+
+
+def _containers(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> Iterator[Finding]:
+    """Whether ``srun`` can start containers, where the config wants it to."""
+    named = [f"services.{name}.container" for name, one in config.services.items() if one.container]
+    named += ["driver.container"] if config.driver.container else []
+    if not named or compute.container_runtime not in (None, "pyxis"):
+        return
+    if facts.containers:
+        yield ok("containers", "srun takes --container-image")
+    elif facts.containers is None:
+        yield unknown("containers", "srun did not say whether it takes --container-image")
+    else:
+        where = f"compute.{config.cluster}"
+        text = (
+            f"{named[0]}: srun takes no --container-image, so Pyxis is not there; set "
+            f"{where}.container_runtime to apptainer if the site has that, else leave the container out and "
+            f"load what it held in {where}.setup"
+        )
+        if compute.container_runtime is None:
+            yield problem("containers", f"{text}.")
+        else:  # somebody says that it is there: on compute nodes alone, perhaps
+            yield warning("containers", f"{text}, unless it is there on compute nodes only.")
 
 
 def judge_space(output_path: str, folder: str, *, writable: bool, free: int | None) -> Finding:

@@ -33,6 +33,8 @@ class ClusterFacts:
     """How many jobs of the user wait or run."""
     accounting: str | None
     """Why ``sacct`` cannot be used; `None` when it can."""
+    containers: bool | None = None
+    """Whether ``srun`` there takes Pyxis' options; `None`: it did not say."""
 
 
 def gather(host: Host) -> ClusterFacts:
@@ -57,6 +59,7 @@ def gather(host: Host) -> ClusterFacts:
         config=dict(_CONFIG.findall(answers[1].stdout)),
         queued=len(answers[2].stdout.split()) if answers[2].status == 0 else None,
         accounting=_accounting(calls),
+        containers=_containers(calls),
     )
 
 
@@ -82,6 +85,14 @@ def _accounting(calls: HostCalls) -> str | None:
     if answer.status != 0 or "accounting storage is disabled" in text.lower():
         return text or f"sacct ended with status {answer.status}"
     return None
+
+
+def _containers(calls: HostCalls) -> bool | None:
+    try:
+        answer = _one(calls, ["srun", "--help"])
+    except CommandMissingError:
+        return None
+    return "--container-image" in answer.stdout if answer.status == 0 else None
 
 
 def _one(calls: HostCalls, argv: Sequence[str]) -> Completed:

@@ -101,7 +101,10 @@ def _machine(
         copied = [str(path) for run in moved.values() for path in run.inputs]
         return f"found; copied from here: {', '.join(copied)}" if copied else "found where the jobs run"
 
-    yield check.found("mounts", mounts)
+    mounted = check.found("mounts", mounts)
+    owners = [config.driver, *config.services.values()]
+    if mounted.verdict is not check.Verdict.OK or any(owner.mounts for owner in owners):
+        yield mounted
     yield check.found("program", program)
     yield check.found("data", data)
 

@@ -96,6 +96,28 @@ def test_what_would_fail_is_said_with_what_to_change(changes, facts, sentence):
         check.refuse(judged(changes, **facts))
 
 
+IMAGE = {"driver/container": "registry.example#org/gym:1", "driver/gym": "/usr/bin/gym"}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "known", "verdict"),
+    [
+        (None, False, Verdict.PROBLEM),
+        ("pyxis", False, Verdict.WARNING),
+        (None, None, Verdict.UNKNOWN),
+        (None, True, Verdict.OK),
+        ("apptainer", False, None),
+    ],
+)
+def test_a_container_where_srun_knows_none_is_told_before_a_job_fails_of_it(runtime, known, verdict):
+    chosen = {"compute/alps/container_runtime": runtime} if runtime else {}
+    found = [one for one in judged({**IMAGE, **chosen}, containers=known) if one.about == "containers"]
+    assert [one.verdict for one in found] == ([] if verdict is None else [verdict])
+    if known is False and found:
+        assert found[0].text.startswith("driver.container: srun takes no --container-image")
+        assert "compute.alps.container_runtime" in found[0].text
+
+
 def test_what_cannot_be_seen_is_no_problem():
     found = judged(partitions=None, associations=None, queued=None, accounting="down")
     assert problems(found) == []
