@@ -170,7 +170,9 @@ def test_a_fetched_copy_is_whole_and_answers_like_the_run(finished: Home, tmp_pa
     assert not list(copy.rglob("*.sh"))
     assert not [path for path in copy.rglob("*") if path.is_file() and CANARY in path.read_text()]
     assert (copy / "sums" / "artifacts" / "rollouts.jsonl").read_bytes() == finished.rows.read_bytes()
-    assert "0 copied now" in finished.gym("job", "fetch", finished.id, "--to", str(copy))
+    again = finished.gym("job", "fetch", finished.id, "--to", str(copy))
+    assert "0 copied now" in again
+    assert again.splitlines()[-1] == f"Results: gym job results {copy}"
     assert json.loads(finished.gym("job", "verify", str(copy), "--json"))["valid"]
     bills = [json.loads(finished.gym("job", "bill", of, "--json")) for of in (finished.id, str(copy))]
     assert bills[0] == bills[1]

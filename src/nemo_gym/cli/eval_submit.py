@@ -156,6 +156,8 @@ def _print_record(record: SubmissionRecord) -> None:
     on = f" on {record.hostname}" if record.hostname is not None else ""
     click.echo(f"Record: {RunPaths(Path(record.run_dir)).record}{on}")
     click.echo(f"Status: gym job status {record.gym_job_id}")
+    if len(record.failed) == len(record.benchmarks):
+        return
     verb = "results" if record.hostname is None else "fetch"
     click.echo(f"Results, when done: gym job {verb} {record.gym_job_id}")
 

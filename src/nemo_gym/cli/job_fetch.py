@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import click
 
 from nemo_gym.cli.options import json_option
+
+
+def _shown(folder: Path) -> str:
+    """A folder as an argument of the next command."""
+    near = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
+    return shlex.quote(str(near))
 
 
 @click.command(short_help="Copy results and records to this machine.")
@@ -54,4 +61,5 @@ def fetch(name: str, folder: Path | None, logs: bool, as_json: bool) -> int:
             f"{found.folder}: {found.files:,} files, {found.size:,} bytes; {len(found.new):,} copied now "
             f"from {found.source}"
         )
+        click.echo(f"Results: gym job results {_shown(found.folder)}")
     return 0

@@ -40,10 +40,11 @@ def next_command(known: Evidence, verdict: Verdict) -> str:
     it = f"{known.gym_job_id} {known.benchmark}"
     if verdict.state is BenchmarkState.FAILED and verdict.cause is Cause.YOUR_CODE:
         return f"gym job logs {it} {verdict.look_at or 'driver'} --tail 50"
+    read = "fetch" if known.elsewhere else "results"
     return {
         BenchmarkState.RUNNING: f"gym job logs {it} -f",
         BenchmarkState.QUEUED: f"gym job watch {known.gym_job_id}",
-        BenchmarkState.SUCCEEDED: f"gym job results {known.gym_job_id}",
+        BenchmarkState.SUCCEEDED: f"gym job {read} {known.gym_job_id}",
         BenchmarkState.STOPPED: f"gym job resubmit {it} --max-walltime TIME --reason TEXT",
         BenchmarkState.UNKNOWN: f"gym job info {it}",
         BenchmarkState.FAILED: f"gym job resubmit {it}",

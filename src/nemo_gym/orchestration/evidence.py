@@ -142,6 +142,8 @@ class Evidence:
     job_dir: Path
     where: str
     """The machine with the run directory."""
+    elsewhere: bool = False
+    """Whether that is another machine, whose files have to be fetched to be read."""
     first_job: str | None
     submit_error: str | None = None
     now: float = 0.0

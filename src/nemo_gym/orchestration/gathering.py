@@ -126,6 +126,7 @@ def _facts(
             benchmark=entry.benchmark,
             job_dir=folder,
             where=site.label,
+            elsewhere=record.hostname is not None and not folder.is_dir(),
             first_job=entry.job_id,
             submit_error=entry.error,
             now=look.now,

@@ -15,7 +15,7 @@ from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.record_files import Say
 
-Status = Literal["complete", "incomplete", "unfinished", "no results", "not queued"]
+Status = Literal["complete", "incomplete", "unfinished", "no results", "not fetched", "not queued"]
 
 LIST_COLUMNS = ("ID", "SUBMITTED", "CLUSTER", "EXECUTOR", "BENCHMARKS", "LABELS")
 _RESULT_COLUMNS = ("ID", "BENCHMARK", "STATUS", "SCORE", "95% INTERVAL", "COVERAGE", "MODEL")
@@ -57,10 +57,11 @@ def results(record: SubmissionRecord, *, say: Say) -> list[BenchmarkResult]:
 
     What cannot be read is told through ``say`` and shows as ``no results``.
     """
-    return [_result(record.gym_job_id, entry, say) for entry in record.benchmarks]
+    return [_result(record, entry, say) for entry in record.benchmarks]
 
 
-def _result(gym_job_id: str, entry: BenchmarkEntry, say: Say) -> BenchmarkResult:
+def _result(record: SubmissionRecord, entry: BenchmarkEntry, say: Say) -> BenchmarkResult:
+    gym_job_id = record.gym_job_id
     known: dict[str, Any] = {
         "gym_job_id": gym_job_id,
         "benchmark": entry.benchmark,
@@ -69,6 +70,9 @@ def _result(gym_job_id: str, entry: BenchmarkEntry, say: Say) -> BenchmarkResult
     }
     if entry.job_id is None:
         return BenchmarkResult(**known, status="not queued", detail=entry.error or "")
+    if record.hostname is not None and not Path(entry.job_dir).is_dir():
+        elsewhere = f"its files are on {record.hostname}; gym job fetch {gym_job_id} copies them"
+        return BenchmarkResult(**known, status="not fetched", detail=elsewhere)
     try:
         return BenchmarkResult(**known, **_read(JobPaths(Path(entry.job_dir)), entry.job_id))
     except (DataError, OSError) as error:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -190,3 +191,10 @@ def test_the_list_shows_id_time_cluster_executor_benchmarks_and_labels(tmp_path:
 
 def test_a_label_cannot_break_a_line_of_the_table():
     assert operations.table(["A"], [["x\ny\x1b[31m"]]) == "A\nx\\ny\\x1b[31m"
+
+
+def test_results_on_another_machine_are_told_with_the_command_that_copies_them(tmp_path: Path):
+    there = replace(record(tmp_path, entry(Path("/scratch/nowhere/sums"))), hostname="cluster")
+    (row,) = operations.results(there, say=print)
+    assert row.status == "not fetched"
+    assert row.detail == f"its files are on cluster; gym job fetch {there.gym_job_id} copies them"
