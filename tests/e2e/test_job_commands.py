@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -125,6 +126,10 @@ def test_a_run_is_watched_followed_ended_and_queued_again_in_place(home):
     watcher = home.start("job", "watch", "latest", "--exit-status")
     follower = home.start("job", "logs", gym_job_id, "one", "-f")
     assert follower.stdout.readline() == "began\n"
+    left = home.start("job", "logs", gym_job_id, "one", "-f")
+    assert left.stdout.readline() == "began\n"
+    left.send_signal(signal.SIGINT)
+    assert (left.wait(timeout=30), left.communicate()[1]) == (130, "\ngym: interrupted.\n")
     home.let_end(gym_job_id, "one", 3)
     assert follower.wait(timeout=30) == 0
     assert watcher.wait(timeout=60) == 1

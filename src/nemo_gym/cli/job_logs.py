@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import sys
 from typing import TYPE_CHECKING, Any
@@ -83,8 +82,7 @@ def _follow(record: SubmissionRecord, benchmark: str, source: str, tail: int | N
         _write(reading.tail(found, files, tail))
         follower.start_at_end(found)
     every = _HERE if isinstance(files, LocalRunFiles) else _ELSEWHERE
-    with contextlib.suppress(KeyboardInterrupt):
-        reading.follow(follower, lambda: _look(record, benchmark, sites), _write, every=every)
+    reading.follow(follower, lambda: _look(record, benchmark, sites), _write, every=every)
     return EXIT_DONE
 
 

@@ -37,7 +37,7 @@ def status(
     every submission of the local index is shown. Each machine is asked once. One that gives no answer
     changes nothing: the last known state is shown with its age.
     """
-    from nemo_gym.cli.submissions import say, several
+    from nemo_gym.cli.submissions import say, several, terminal_width
     from nemo_gym.clock import SystemClock, utc_text
     from nemo_gym.orchestration.gathering import gather
     from nemo_gym.orchestration.sites import Sites
@@ -52,9 +52,13 @@ def status(
         at = utc_text(SystemClock().now())
         click.echo(json.dumps(to_json(shown, at=at), indent=2, ensure_ascii=False))
     elif shown:
-        click.echo(status_text(shown))
+        click.echo(status_text(shown, terminal_width()))
     else:
-        say("no submission matches; `gym job list` shows what is there.")
+        say(
+            "no submission matches; `gym job list` shows what is there."
+            if found or ids or labels
+            else "no submissions here; `gym eval submit -c FILE` makes one."
+        )
     return status_of(found) if exit_status else EXIT_DONE
 
 

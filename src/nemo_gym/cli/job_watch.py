@@ -58,9 +58,10 @@ class _Redrawn:
 
     def show(self, found: Sequence[SubmissionStatus]) -> None:
         """Draw it from the top of a cleared screen."""
+        from nemo_gym.cli.submissions import terminal_width
         from nemo_gym.orchestration.status_text import status_text
 
-        click.echo(f"\x1b[H\x1b[2J{status_text(found)}")
+        click.echo(f"\x1b[H\x1b[2J{status_text(found, terminal_width())}")
 
 
 class _Lines:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
 def say(text: str) -> None:
     """One sentence on standard error."""
     click.echo(f"gym: {text}", err=True)
+
+
+def terminal_width() -> int | None:
+    """The columns of the terminal that shows standard output; `None` when none does."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def one(name: str, benchmark: str | None = None) -> SubmissionRecord:

@@ -98,9 +98,16 @@ def _complete(last: Link) -> Verdict | None:
     return None
 
 
+def _wish(tombstone: str) -> str:
+    """Who asked for the end, when and why, of a tombstone's lines."""
+    at, *rest = tombstone.split(", ", 2)
+    by, why = (*rest, "", "")[:2]
+    return f"by {by} at {at}{f': {why}' if why else ''}" if by else tombstone
+
+
 def _cancelled(known: Evidence, last: Link, observation: Observation | None) -> Verdict | None:
     if known.cancelled:
-        return Verdict(BenchmarkState.CANCELLED, f"cancelled: {known.cancelled}", Cause.PERSON)
+        return Verdict(BenchmarkState.CANCELLED, _wish(known.cancelled), Cause.PERSON)
     state = word_of(last, observation)
     if state is not None and state.meaning is Meaning.CANCELLED:
         by = "" if state.author is None else f" by user {state.author}"

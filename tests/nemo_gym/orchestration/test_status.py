@@ -1,5 +1,7 @@
 """States, reasons, causes, ages and advice from evidence alone."""
 
+from dataclasses import replace
+
 import pytest
 from tests.nemo_gym.orchestration.evidence_files import (
     ID,
@@ -220,7 +222,7 @@ def test_a_tombstone_with_nothing_alive_is_cancelled_with_who_and_why():
     )
     status = assess(evidence)
     assert told(status) == ("cancelled", "a person")
-    assert "ada, wrong model" in status.reason
+    assert status.reason == "by ada at 2027-01-15T08:00:00Z: wrong model"
 
 
 def test_a_job_that_is_being_cancelled_still_runs():
@@ -235,6 +237,22 @@ def test_a_job_that_is_being_cancelled_still_runs():
 def test_the_user_of_a_foreign_cancellation_is_shown():
     evidence = known(link("1.0"), seen={"1": saw("CANCELLED", word="CANCELLED by 1000")})
     assert "by user 1000" in assess(evidence).reason
+
+
+def test_what_succeeded_on_another_machine_is_fetched_before_it_is_read():
+    evidence = ends("COMPLETED", end="ended 0 none\n")
+    assert assess(evidence).next_command == f"gym job results {ID}"
+    assert assess(replace(evidence, elsewhere=True)).next_command == f"gym job fetch {ID}"
+
+
+def test_a_narrow_terminal_gets_each_id_on_a_line_of_its_own():
+    evidence = known(link("1.0"), progress(done=6), seen={"1": saw("RUNNING")})
+    found = of_submissions([evidence, replace(evidence, benchmark="sums")])
+    wide, narrow = (status_text(found, width).split("\n\n")[0].splitlines() for width in (200, 60))
+    assert [line.split()[0] for line in wide] == ["ID", ID, ID]
+    assert [line.split()[0] for line in narrow] == ["BENCHMARK", ID, "gpqa", "sums"]
+    assert max(map(len, narrow)) <= 60
+    assert status_text(found) == status_text(found, 200)
 
 
 # Silence
