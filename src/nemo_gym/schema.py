@@ -185,17 +185,25 @@ def _explain(error: ValidationError, known: KnownKeys, config: Mapping[str, Any]
     missing: list[str] = []
     unknown: list[str] = []
     reasons: dict[str, list[str]] = {}
+    below: list[str] = []  # of a union, the arm that was meant says what is wrong inside of it
     for detail in error.errors(include_url=False, include_input=False):
-        parts = _located(detail["loc"], config)
+        parts = _located(detail["loc"], config, named=detail["type"] in ("missing", "extra_forbidden"))
         path = ".".join(parts) or "the whole"
         if detail["type"] == "missing":
             missing.append(path)
+            below.append(path)
         elif detail["type"] == "extra_forbidden":
             unknown.append(f"unknown key {path}{known.suggestion(parts, config)}")
+            below.append(path)
         else:
             reasons.setdefault(path, []).append(_reason(detail["type"], detail["msg"]))
+            below.append(path)
     found = [f"missing {', '.join(dict.fromkeys(missing))}"] if missing else []
-    found += [f"{path} ({' or '.join(dict.fromkeys(why))})" for path, why in reasons.items()]
+    found += [
+        f"{path} ({' or '.join(dict.fromkeys(why))})"
+        for path, why in reasons.items()
+        if not any(other.startswith(f"{path}.") for other in below)
+    ]
     return "; ".join(found + unknown)
 
 
@@ -207,15 +215,18 @@ def _reason(kind: str, message: str) -> str:
     return message[:1].lower() + message[1:]
 
 
-def _located(location: Sequence[int | str], config: Any) -> list[str]:
-    """The path of a pydantic error in the user's terms: tags of unions and marks of mapping keys left out."""
+def _located(location: Sequence[int | str], config: Any, *, named: bool) -> list[str]:
+    """The path of a pydantic error in the user's terms: tags of unions and marks of mapping keys left out.
+
+    ``named``: the last part is a key, though it may not be there.
+    """
     parts: list[str] = []
     node = config
     for position, part in enumerate(location):
         if part == "[key]":
             break
         if isinstance(node, Mapping):
-            if part not in node and position < len(location) - 1:
+            if part not in node and not (named and position == len(location) - 1):
                 continue
             node = node.get(part)
         elif isinstance(node, list | tuple) and isinstance(part, int):

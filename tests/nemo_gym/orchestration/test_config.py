@@ -217,6 +217,19 @@ def test_a_value_of_the_wrong_type_is_never_repeated_in_the_message(path: str):
     assert "canary-2" not in text
 
 
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"max_retrys": 1}, "unknown key {}.max_retrys; did you mean {}.max_retries."),
+        ([1], "{} (input should be a valid boolean or must be a mapping of keys to values)."),
+    ],
+)
+def test_of_two_forms_that_a_value_may_have_the_one_that_was_meant_is_spoken_of(value, said):
+    with pytest.raises(ConfigError) as caught:
+        check_model(SubmitConfig, changed({"driver/benchmarks/sums/resumable": value}), where="f")
+    assert str(caught.value) == f"f: {said}".replace("{}", "driver.benchmarks.sums.resumable")
+
+
 def test_resumable_is_understood_in_each_of_its_forms():
     assert BenchmarkJob(command="x").chain is None
     assert BenchmarkJob(run={"a": 1}, resumable=True).chain == Resumable(max_retries=3, max_walltime=None)
