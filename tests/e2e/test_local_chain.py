@@ -92,6 +92,12 @@ def driven(job):
     return len(events(job, "driver_started"))
 
 
+def at_work(job):
+    """Whether the first driver hears signals by now: it says something once it does."""
+    log = JobPaths(job.job_dir).log("driver", job.job_id)
+    return log.exists() and "driver output" in log.read_text()
+
+
 def test_a_run_that_outlives_its_walltime_goes_on_in_the_next_job_from_what_is_recorded(workplace):
     workplace.environ["A_TOKEN"] = "inherited"
     then = "then=show+rows=2+collected=complete,0,5"
@@ -168,7 +174,7 @@ def test_a_chain_that_never_gets_to_work_burns_out(workplace):
 
 def test_after_a_cancellation_no_successor_does_any_work(workplace):
     job = workplace.chain("sleep=600 exit=75", services=[service()], policy="policy")
-    until(lambda: driven(job))
+    until(lambda: at_work(job))
     workplace.executor.cancel([job])
     assert workplace.states(job) == [JobState.CANCELLED] * 2
     assert value(job, "end").splitlines()[0] == "stopped 75 cancel"
@@ -178,7 +184,7 @@ def test_after_a_cancellation_no_successor_does_any_work(workplace):
 
 def test_a_cancelled_predecessor_stops_the_chain_also_when_its_successor_is_started(workplace):
     job = workplace.chain("sleep=600")
-    until(lambda: driven(job))
+    until(lambda: at_work(job))
     workplace.executor.cancel([job])
     workplace.ends(job)
     env = {**workplace.environ, "NEMO_GYM_JOB_ID": "local-9", "NEMO_GYM_RESTART": "0", "NEMO_GYM_RUN": "x"}
@@ -208,7 +214,7 @@ def test_a_waiting_successor_that_is_cancelled_leaves_the_running_job_alone_and_
 
 def test_a_drain_that_a_user_asked_for_goes_on_in_the_next_job(workplace):
     job = workplace.chain("then=collected=complete,0,0 until-drained")
-    until(lambda: driven(job))
+    until(lambda: at_work(job))
     time.sleep(0.3)
     supervisor = json.loads(value(job, "supervisor.json"))["pid"]
     subprocess.run(["kill", "-s", signal.SIGUSR1.name[3:], str(supervisor)], check=True)

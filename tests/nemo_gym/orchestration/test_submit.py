@@ -282,8 +282,9 @@ def test_an_output_path_that_is_a_file_is_refused(tmp_path: Path, desk: Desk):
 
 
 def test_a_mount_that_is_not_there_is_named(tmp_path: Path, desk: Desk):
-    with pytest.raises(ConfigError, match=r"services\.policy\.mounts: there is no /nowhere/x"):
-        submit(order(tmp_path, {"services/policy/mounts": ["/nowhere/x"]}), desk)
+    nowhere = tmp_path / "nowhere"
+    with pytest.raises(ConfigError, match=rf"services\.policy\.mounts: there is no {nowhere}"):
+        submit(order(tmp_path, {"services/policy/mounts": [str(nowhere)]}), desk)
 
 
 def test_the_gym_of_the_config_must_be_there_and_is_used(tmp_path: Path, desk: Desk):
