@@ -1,4 +1,4 @@
-"""The fake cluster's programs, answered by one resident thread: a call costs milliseconds, not a Python's start."""
+"""The fake cluster's programs, answered by a thread that stays: a call costs milliseconds."""
 
 from __future__ import annotations
 

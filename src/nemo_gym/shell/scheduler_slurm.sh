@@ -103,7 +103,10 @@ gym_elapsed_of() {
   gym_elapsed=''
   while IFS='|' read -r _submit _state _seconds _end; do
     # a run whose end is not recorded is one all the same; two records of one submission are one run
-    if [[ ! $_submit =~ ^[0-9]+$ ]] || { [[ $_end =~ ^[0-9]+$ ]] && ! gym_is_this_job "$1" "$_end"; }; then
+    [[ $_submit =~ ^[0-9]+$ ]] || continue
+    if [[ $_end =~ ^[0-9]+$ ]] && ! gym_is_this_job "$1" "$_end"; then
+      [[ $_submit != "$_before" ]] || _run=$((_run - 1))
+      _before=''
       continue
     fi
     [[ $_submit == "$_before" ]] || _run=$((_run + 1))

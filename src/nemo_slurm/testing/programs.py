@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -123,7 +124,7 @@ def _scontrol(model: Model, call: Call) -> Completed:
     _, words = call.parsed()
     match words:
         case ["show", "job", number]:
-            text = next((_show(job) for job in model.in_queue() if job.id == number), None)
+            text = next((_show(job, model.now) for job in model.in_queue() if job.id == number), None)
             if text is None:
                 return failed("scontrol", "Invalid job id specified", head="slurm_load_jobs ")
         case ["show", "partition" | "partitions"]:
@@ -139,11 +140,15 @@ def _scontrol(model: Model, call: Call) -> Completed:
     return Completed(0, f"{text}\n" if text else "", "")
 
 
-def _show(job: FakeJob) -> str:
+def _show(job: FakeJob, now: float) -> str:
     values = queue_values(job)
+    running = dataclasses.replace(job, ended_at=now if job.active else job.ended_at)
+    days, rest = divmod(running.as_run().elapsed, 86_400)
+    run_time = f"{f'{days}-' if days else ''}{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
     fields = {
         "JobId": job.id, "JobName": job.name, "JobState": job.state, "Reason": job.reason,
         "Dependency": values["dependency"], "Requeue": values["requeue"], "Restarts": job.restarts,
+        "RunTime": run_time,
         "ExitCode": f"{job.status}:{job.signal}", "SubmitTime": values["submittime"],
         "StartTime": values["starttime"], "EndTime": values["endtime"], "Partition": values["partition"],
         "WorkDir": job.folder, "Comment": job.comment,

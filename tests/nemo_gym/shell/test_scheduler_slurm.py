@@ -5,10 +5,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.resident_programs import ResidentPrograms
 
 import nemo_gym
 from nemo_slurm import calls
-from nemo_slurm.cluster import Cluster
+from nemo_slurm.cluster import Cluster, Job
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster
 
@@ -87,7 +88,10 @@ def _quoted(text: str) -> str:
 
 @pytest.fixture
 def world(tmp_path, monkeypatch):
-    return World(tmp_path, monkeypatch)
+    made = World(tmp_path, monkeypatch)
+    programs = ResidentPrograms(made.fake.path)
+    yield made
+    programs.close()
 
 
 def test_the_controller_is_asked_first_then_accounting_and_silence_is_nothing(world):
@@ -274,3 +278,163 @@ def test_lines_of_setup_hold_for_what_follows_and_module_is_made_known(world, tm
     world.settings["GYM_SETUP"] = "module load cuda\necho $UNSET_VARIABLE\nulimit -n 321"
     said = world.ask('gym_setup; echo "$LOADED $(ulimit -n)"', MODULESHOME=str(init.parent))
     assert said == "load cuda 321"
+
+
+# What can be known of a job: what happened to it, how long ago, what is wrong, its state, seconds of its runs
+
+LONG_AGO = 1000
+
+
+def ended(state):
+    def happen(world, job):
+        world.fake.move(100)
+        world.fake.end(job, state)
+
+    return happen
+
+
+def requeued(*states):
+    def happen(world, job):
+        for number, state in enumerate(states, start=1):
+            world.fake.move(10 * number)
+            world.fake.requeue(job, state)
+        world.fake.move(7)
+        world.fake.end(job, "COMPLETED")
+
+    return happen
+
+
+def suspended(world, job):
+    world.fake.move(30)
+    world.fake.suspend(job, 7200)
+    world.fake.move(70)
+    world.fake.end(job, "TIMEOUT")
+
+
+def cancelled(world, job):
+    world.fake.move(100)
+    Cluster(LocalHost()).cancel([Job(job)])
+
+
+CASES = {
+    "ended, and the controller knows": (ended("TIMEOUT"), 1, {}, "TIMEOUT/scontrol", "0 100"),
+    "forgotten by the controller": (ended("NODE_FAIL"), LONG_AGO, {}, "NODE_FAIL/sacct", "0 100"),
+    "forgotten, accounting off": (ended("FAILED"), LONG_AGO, {"accounting": "off"}, "/", ""),
+    "forgotten, accounting down": (ended("FAILED"), LONG_AGO, {"accounting": "down"}, "/", ""),
+    "known, accounting off": (ended("FAILED"), 1, {"accounting": "off"}, "FAILED/scontrol", "0 100"),
+    "controller down": (ended("PREEMPTED"), 1, {"controller_down": True}, "PREEMPTED/sacct", "0 100"),
+    "record late, shown as running": (ended("FAILED"), LONG_AGO, {"accounting_lag": 2000.0}, "/", ""),
+    "record late, not shown": (
+        ended("FAILED"),
+        LONG_AGO,
+        {"accounting_lag": 2000.0, "lag_shows": ""},
+        "/",
+        "",
+    ),
+    "record in time": (ended("FAILED"), LONG_AGO, {"accounting_lag": 90.0}, "FAILED/sacct", "0 100"),
+    "never shown": (ended("FAILED"), LONG_AGO, {"invisible": ["1000"]}, "/", ""),
+    "cancelled by somebody": (cancelled, LONG_AGO, {}, "CANCELLED by 0/sacct", "0 100"),
+    "cut short": (ended("OUT_OF_MEMORY"), LONG_AGO, {"cuts_states": True}, "OUT_OF_ME+/sacct", "0 100"),
+    "a record twice": (ended("TIMEOUT"), LONG_AGO, {"doubles_records": True}, "TIMEOUT/sacct", "0 100"),
+    "ids with a cluster, and a banner": (
+        ended("TIMEOUT"),
+        LONG_AGO,
+        {"cluster_name": "main", "banner": "** hello **\n"},
+        "TIMEOUT/sacct",
+        "0 100",
+    ),
+    "put back three times": (
+        requeued("REQUEUED", "PREEMPTED", "NODE_FAIL"),
+        LONG_AGO,
+        {},
+        "COMPLETED/sacct",
+        "0 10|1 20|2 30|3 7",
+    ),
+    "put back, each record twice": (
+        requeued("REQUEUED", "PREEMPTED"),
+        LONG_AGO,
+        {"doubles_records": True},
+        "COMPLETED/sacct",
+        "0 10|1 20|2 7",
+    ),
+    "suspended for two hours": (suspended, LONG_AGO, {}, "TIMEOUT/sacct", "0 100"),
+    "lives for two seconds": (
+        lambda world, job: (world.fake.move(2), world.fake.end(job)),
+        1,
+        {},
+        "COMPLETED/scontrol",
+        "0 2",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "environ", [{}, {"TZ": "Asia/Kolkata", "SLURM_TIME_FORMAT": "relative", "LANG": "de_DE.UTF-8"}]
+)
+def test_what_happened_to_a_job_is_read_from_whoever_knows_it(world, case, environ):
+    happen, later, wrong, state, seconds = CASES[case]
+    world.fake.remember_older("1000", "COMPLETED", elapsed=77)
+    job = world.queue()
+    world.started(job)
+    happen(world, job)
+    with world.fake.faults() as faults:
+        for name, value in wrong.items():
+            setattr(faults, name, value)
+    world.fake.move(later)
+    ask = (
+        f'gym_state_of {job}; echo "$gym_state/$gym_state_source"; gym_elapsed_of {job}; echo "$gym_elapsed"'
+    )
+    said, *runs = world.ask(ask, **environ).splitlines()
+    assert (said, "|".join(filter(None, runs))) == (state, seconds)
+
+
+def test_a_job_that_left_no_folder_is_not_taken_for_an_older_one_with_its_number(world):
+    world.fake.remember_older("900", "COMPLETED", elapsed=77)
+    assert world.state_of("900") == "COMPLETED/sacct"
+    world.started("800")
+    assert (world.state_of("900"), world.elapsed_of("900")) == ("/", "")
+
+
+def test_a_run_whose_end_was_never_recorded_keeps_its_place(world):
+    """A record that stays behind for ever must not shift the times of later runs onto it."""
+    rows = "10|RUNNING|500|Unknown\\n20|NODE_FAIL|60|100\\n30|TIMEOUT|70|200\\n"
+    answer = f"gym_slurm() {{ printf '{rows}'; }}; gym_elapsed_of 7; echo \"$gym_elapsed\""
+    assert world.ask(answer).splitlines() == ["1 60", "2 70"]
+
+
+def test_every_call_about_a_successor_goes_to_its_cluster(world, tmp_path, monkeypatch):
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name in ("scancel", "squeue"):
+        (folder / name).write_text(f'#!/bin/bash\necho "{name} $*" >>{folder}/calls\necho waits\n')
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    assert world.ask("gym_next_waits '12;east'; echo $?; gym_drop_next '12;east'") == "0\nwaits"
+    calls = (folder / "calls").read_text().splitlines()
+    assert len(calls) == 2
+    for call in calls:
+        assert "--clusters=east" in call
+        assert "12;east" not in call
+
+
+def test_a_successor_that_nobody_can_remove_is_not_said_to_be_gone(world):
+    job = world.queue()
+    _, number = world.queue_next(job).split()
+    with world.fake.faults() as faults:
+        faults.controller_down = True
+    assert world.ask(f"gym_drop_next {number}; echo $?") != "0"
+    with world.fake.faults() as faults:
+        faults.controller_down = False
+    assert world.ask(f"gym_drop_next {number}; echo $?") == "0"
+
+
+def test_a_successor_that_was_accepted_without_saying_so_is_found_later(world):
+    job = world.queue()
+    (world.job_dir / ".gym_job_chain").write_text(f"{job}\n")
+    with world.fake.faults() as faults:
+        faults.lost_replies, faults.hidden_for = 1, 60.0
+    assert world.queue_next(job).startswith("1 ")
+    assert world.ask("gym_find_unheard; echo $?", job) == "1"
+    world.fake.move(61)
+    assert world.ask('gym_find_unheard; echo "$? $gym_next"', job) == "0 1001"
