@@ -614,3 +614,76 @@ def test_a_cancellation_while_the_successor_is_being_queued_takes_it_back(world)
     world.set("cancel-after-queueing")
     world.run(7)
     assert world.lines("queue") == []
+
+
+# Runs that the scheduler believes to be over, and jobs that it brings back
+
+
+def test_a_job_that_is_put_back_after_another_went_on_leaves_the_work_to_that(world):
+    world.run(7)
+    world.set("state-7", "FAILED")
+    world.run(101, 7)
+    status, said = world.run(7, restart=1)
+    assert (status, world.worked) == (0, 2)
+    assert "job 101 goes on after job 7 already" in said
+    assert world.decision(7, 1)[0] == "stop running"
+    assert world.lines("queue") == ["101", "102"]
+
+
+@pytest.mark.parametrize("by", ["its successor", "a later run of the same job"])
+def test_a_run_that_lives_on_beside_the_next_ends_and_queues_nobody(world, by):
+    job = world.start(7, drive=UNTIL_STOPPED)
+    until(lambda: world.worked)
+    world.set("queue")
+    if by == "its successor":
+        (world.link(7).folder / "successor").write_text("101\n")
+    else:
+        world.link(7, 1).folder.mkdir()
+    _, said = job.communicate(timeout=20)
+    assert "goes on after this run already" in said
+    assert world.link(7).end.read_text().splitlines()[0] == "stopped 75 continued"
+    assert world.lines("queue") in ([], ["102"])
+
+
+def test_what_a_lost_node_queued_after_the_end_of_its_chain_repeats_that_end(world):
+    world.limits(Budget(max_walltime=60))
+    world.run(7)
+    world.set("state-7", "TIMEOUT")
+    world.run(101, 7)
+    world.set("state-101", "COMPLETED")
+    status, said = world.run(900, 101)
+    assert (status, world.worked) == (0, 1)
+    assert world.decision(101)[0] == world.decision(900)[0] == "stop stopped"
+    assert "job 101 had decided: " in said
+
+
+def test_a_retry_that_was_counted_before_a_job_was_killed_does_not_use_up_the_last_one(world):
+    world.limits(Budget(max_retries=1))
+    world.run(7)
+    world.set("state-7", "FAILED")
+    world.run(101, 7)
+    world.link(101).decision.unlink()
+    world.run(101, 7, restart=1)
+    assert world.decision(101, 1)[0] == "go_on running"
+    assert world.dot(".gym_infra_retries") == ["1"]
+    assert "retries=1 " in world.decision(101, 1)[2]
+
+
+def test_a_script_that_dies_before_its_prologue_has_finished_leaves_nothing_in_the_queue(world):
+    world.run(7)
+    world.set("queue")
+    world.set("state-7", "FAILED")
+    (world.paths.shell / "states.tsv").unlink()
+    (world.paths.shell / "chain.sh").write_text("exit 9\n")
+    assert world.run(101, 7)[0] == 9
+    assert (world.worked, world.lines("queue")) == (1, [])
+
+
+def test_a_successor_that_cannot_be_taken_back_is_named(world):
+    stub = world.paths.shell / "scheduler_stub.sh"
+    stub.write_text(stub.read_text() + "\ngym_drop_next() { return 1; }\n")
+    status, said = world.run(7, drive=says(COMPLETE))
+    assert status == 0
+    assert "job 101 could not be taken out of the queue" in said
+    assert world.link(7).queued.read_text() == "101;main\n"
+    assert world.events("successor_dropped") == []
