@@ -26,6 +26,7 @@ from nemo_gym.rollouts.config import RunConfig, load_run_config
 from nemo_gym.types import Episode, Task, Verifier
 from nemo_gym.verifiers.registry import load_verifier
 from nemo_helix_plugin import errors as nemo_errors
+from nemo_slurm import states
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -307,6 +308,13 @@ def environment_variables():
 def test_every_environment_variable_is_documented_and_no_other():
     text = (REFERENCE / "environment.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| `(NEMO_[A-Z_]+)` \|", text, re.MULTILINE)) == environment_variables()
+
+
+def test_every_state_of_the_scheduler_is_explained_as_the_table_of_states_has_it():
+    text = (ROOT / "docs" / "explanation" / "chains.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\w+) \| (`[^|]+`) \|", text, re.MULTILINE)
+    explained = {state: meaning for meaning, names in rows for state in re.findall(r"`(\w+)`", names)}
+    assert explained == {name: state.meaning.value for name, state in states.table().items()}
 
 
 # What must be nowhere
