@@ -35,7 +35,7 @@ types: setup
 check: lint types
 	$(PYTEST) -m "not e2e and not slow"
 
-# Budget: 6 minutes on two cores, installing aside.
+# Budget: 13 minutes on two cores, installing aside, the real Slurm's tests included.
 test: lint types
 	$(PYTEST)
 

@@ -56,6 +56,11 @@ class Claimant:
             restart=int(restart) if restart.isdigit() else 0,
         )
 
+    def is_of_another_job_than(self, other: Claimant) -> bool:
+        """Whether both work in jobs, and not in the same run of one job."""
+        mine, theirs = (self.job_id, self.restart), (other.job_id, other.restart)
+        return self.job_id is not None and other.job_id is not None and mine != theirs
+
 
 @dataclass(frozen=True, slots=True)
 class Claim:
@@ -142,9 +147,11 @@ class Ownership:
 def acquire(folder: Path, claimant: Claimant, *, output: Path) -> Ownership:
     """Claim an output for a process, or raise `BusyError` naming who has it and when to try again.
 
-    A claim that was released, or whose process is dead on this machine, is succeeded at once. One of a
-    process that cannot be seen from here is succeeded at once by the same chain, else after `STALE_AFTER`
-    seconds without a heartbeat, and its rows then need a fresh copy. ``output`` names the output in messages.
+    A claim that was released, or whose process is dead on this machine, is succeeded at once. One of another
+    job of the same chain is succeeded at once too, alive or not: the scheduler started this job since that
+    one is over. One of a process that cannot be seen from here is succeeded at once by the same chain, else
+    after `STALE_AFTER` seconds without a heartbeat. In the last two cases the rows need a fresh copy.
+    ``output`` names the output in messages.
     """
     folder.mkdir(parents=True, exist_ok=True)
     while True:
@@ -182,12 +189,14 @@ def _succeeds(folder: Path, number: int, claimant: Claimant, output: Path) -> bo
     seen = liveness(owner.process)
     if seen is Liveness.DEAD:  # since another boot two machines of one name may be meant: that is no proof
         return claim.fenced and owner.process.boot_id == claimant.process.boot_id
+    same_chain = owner.chain is not None and owner.chain == claimant.chain
+    if same_chain and owner.is_of_another_job_than(claimant):
+        return False  # the scheduler started this one because that one is over for it: fenced, not waited for
     if seen is Liveness.ALIVE:
         raise BusyError(
             f"{output}: process {owner.process.pid} on this machine is collecting into it{_job(owner)}; "
             "wait until it ends, stop it, or choose another --output."
         )
-    same_chain = owner.chain is not None and owner.chain == claimant.chain
     if same_chain or age > STALE_AFTER:
         return False
     process = owner.process

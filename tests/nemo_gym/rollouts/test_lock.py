@@ -124,6 +124,17 @@ def test_the_same_chain_waits_for_nobody_it_cannot_see(tmp_path) -> None:
     assert not acquire(tmp_path, claimant(chain="job/gpqa"), output=OUTPUT).proven
 
 
+def test_a_later_job_of_the_chain_succeeds_a_driver_that_lives_on_and_needs_a_fresh_copy(tmp_path) -> None:
+    """Its node was lost for the scheduler, its processes were not."""
+    zombie = acquire(tmp_path, claimant(chain="c", job_id="17"), output=OUTPUT)
+    for same in (claimant(chain="c", job_id="17"), claimant(chain="c"), claimant(chain="d", job_id="18")):
+        with pytest.raises(BusyError, match="on this machine is collecting into it"):
+            acquire(tmp_path, same, output=OUTPUT)
+    assert not acquire(tmp_path, claimant(chain="c", job_id="18"), output=OUTPUT).proven
+    assert zombie.lost()
+    assert not acquire(tmp_path, claimant(chain="c", job_id="18", restart=1), output=OUTPUT).proven
+
+
 def test_what_was_not_proven_stays_so_until_the_rows_were_copied(tmp_path) -> None:
     """A successor that dies, or gives up, before it copied the rows leaves the duty to the next one."""
     acquire(tmp_path, claimant(process=elsewhere(), chain="c"), output=OUTPUT)
