@@ -68,7 +68,7 @@ class ProcessIdentity:
                 pid=int(value["pid"]),
                 start_time=int(value["start_time"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise RunsError(f"a record of a process is damaged: {error!r}") from error
 
 

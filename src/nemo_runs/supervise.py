@@ -14,14 +14,16 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from nemo_runs import durations, processes
-from nemo_runs.errors import RunsError
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.files import replace_file
 from nemo_runs.supervised import Command, Ended, Signals
 
-__all__ = ["Exit", "Limits", "main", "read_exit", "shim_command", "supervise"]
+__all__ = ["Exit", "Limits", "main", "patiently", "read_exit", "shim_command", "supervise"]
+
+Result = TypeVar("Result")
 
 State = Literal["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"]
 
@@ -29,6 +31,9 @@ _STATES: tuple[State, ...] = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
 _NOT_STARTED = 127
 _LONGEST_WAIT = 5.0
 _OWED_WAIT = 0.2
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ def read_exit(path: Path) -> Exit | None:
     """Read an ``exit.json``; `None` when there is none, `RunsError` when it holds something else."""
     try:
         value: dict[str, Any] = json.loads(path.read_bytes())
-        return Exit(
+        end = Exit(
             state=_STATES[_STATES.index(value["state"])],
             exit_status=int(value["exit_status"]),
             signal=int(value["signal"]),
@@ -73,8 +78,11 @@ def read_exit(path: Path) -> Exit | None:
         )
     except FileNotFoundError:
         return None
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, RecursionError) as error:
         raise RunsError(f"{path}: not the record of an end: {error}") from error
+    if not (0 <= end.started_at <= _LAST_SECOND and 0 <= end.ended_at <= _LAST_SECOND):
+        raise RunsError(f"{path}: not the record of an end: its times cannot be right")
+    return end
 
 
 def supervise(
@@ -107,7 +115,7 @@ def supervise(
     processes.become_subreaper()
     with Signals() as signals:
         started_at = time.time()
-        _write_identity(identity_file, None)
+        patiently(lambda: _write_identity(identity_file, None), signals)
         try:
             command = Command(
                 argv, cwd=cwd, env={**env, marker[0]: marker[1]}, output=output, adopted=adopted
@@ -118,8 +126,28 @@ def supervise(
         else:
             watch = _Watch(command, signals, limits, drain_file)
             end = _finish(watch, command, marker, identity_file, on_start, started_at)
-        replace_file(exit_file, json.dumps(asdict(end)).encode() + b"\n")
+        patiently(lambda: replace_file(exit_file, json.dumps(asdict(end)).encode() + b"\n"), signals)
     return end
+
+
+def patiently(write: Callable[[], Result], signals: Signals | None = None) -> Result:
+    """Write something that must not get lost: while the disk is full, try again and again.
+
+    Given up, with `DiskFullError`, once ``signals`` say that the end of it all is wanted.
+    """
+    pause = _FIRST_PAUSE
+    while True:
+        try:
+            return write()
+        except DiskFullError as error:
+            if signals is not None and signals.cancelled:
+                raise
+            print(f"supervisor: {error}; trying again", file=sys.stderr, flush=True)
+        if signals is None:
+            time.sleep(pause)
+        else:
+            signals.wait(pause)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def _finish(

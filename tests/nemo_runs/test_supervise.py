@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from nemo_runs.errors import RunsError
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes import Liveness, ProcessIdentity, liveness, marked
-from nemo_runs.supervise import Exit, read_exit, shim_command
+from nemo_runs.supervise import Exit, patiently, read_exit, shim_command
+from nemo_runs.supervised import Signals
 
 MARKER = "NEMO_RUNS_SUPERVISED"
 
@@ -396,3 +397,34 @@ def test_the_program_refuses_a_marker_that_marks_nothing(tmp_path: Path) -> None
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert "--marker" in done.stderr
+
+
+def test_a_record_is_written_once_the_disk_has_room_again():
+    tries = []
+
+    def write() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise DiskFullError("no room")
+        return "written"
+
+    assert patiently(write) == "written"
+    assert len(tries) == 3
+
+
+def test_a_record_that_does_not_fit_is_given_up_when_the_end_is_wanted():
+    def write() -> None:
+        raise DiskFullError("no room")
+
+    with Signals() as signals:
+        signals.cancelled = True
+        with pytest.raises(DiskFullError):
+            patiently(write, signals)
+
+
+@pytest.mark.parametrize("number", ["Infinity", "NaN", "-1", "1e18", "[" * 5000])
+def test_an_end_with_absurd_numbers_is_no_record_of_an_end(tmp_path, number):
+    good = '{"state": "FAILED", "exit_status": 1, "signal": 0, "started_at": 1, "ended_at": %s, "reason": ""}'
+    (tmp_path / "exit").write_text(good % number)
+    with pytest.raises(RunsError, match="not the record of an end"):
+        read_exit(tmp_path / "exit")

@@ -19,7 +19,7 @@ gym_main() {
 # unless whoever started this script has made it for it.
 gym_claim_link() {
   local now version
-  mkdir -p -- "${gym_link%/*}"
+  mkdir -p -- "${gym_link%/*}" logs
   if [[ ! -d $gym_link || -e $gym_link/started ]]; then
     until mkdir -- "$gym_link" 2>/dev/null; do
       [[ -d $gym_link ]] || { gym_say "the folder $gym_link cannot be made"; exit 1; }

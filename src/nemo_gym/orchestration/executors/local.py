@@ -178,13 +178,22 @@ def _observe(job: JobRef) -> Observation:
         waiting = f"waiting for the end of {before}" if before else "waiting for its turn"
         return Observation(state, waiting if started is None else "", started_at=started)
     if alive is Liveness.DEAD:
-        what = "before the job had started" if started is None else "and the job ended itself"
-        reason = f"its supervisor was killed, or the machine was restarted, {what}"
-        return Observation(JobState.FAILED, reason, started_at=started, word="NODE_FAIL")
+        return _unkept(job, started)
     if supervisor is None:
         return Observation(JobState.UNKNOWN, f"there is no trace of {job.job_id} in {job.job_dir}")
     reason = f"its supervisor runs on {supervisor.host}, or in a container, and cannot be seen from here"
     return Observation(JobState.UNKNOWN, reason, started_at=started)
+
+
+def _unkept(job: JobRef, started: float | None) -> Observation:
+    """A job whose supervisor is dead: as long as anything of it runs, it runs."""
+    left = processes.marked(MARKER, _run_of(job))
+    if left:
+        found = f"its supervisor was killed, and {len(left)} of its processes still run"
+        return Observation(JobState.RUNNING, found, started_at=started)
+    what = "before the job had started" if started is None else "and the job ended itself"
+    reason = f"its supervisor was killed, or the machine was restarted, {what}"
+    return Observation(JobState.FAILED, reason, started_at=started, word="NODE_FAIL")
 
 
 def liveness_of(supervisor: ProcessIdentity | None) -> Liveness:
@@ -243,9 +252,13 @@ def _cancel(job: JobRef) -> bool:
         link.cancel.touch()
         _terminate(supervisor)
     elif alive is Liveness.DEAD:
-        run = f"{job.job_dir.parent.name}/{job.job_dir.name}/{job.job_id}.0"
-        processes.end_tree(supervisor, grace=2.0, marker=(MARKER, run))
+        processes.end_tree(supervisor, grace=2.0, marker=(MARKER, _run_of(job)))
     return alive is not Liveness.ELSEWHERE
+
+
+def _run_of(job: JobRef) -> str:
+    """The value of `MARKER` in every process of a job."""
+    return f"{job.job_dir.parent.name}/{job.job_dir.name}/{job.job_id}.0"
 
 
 def _terminate(supervisor: ProcessIdentity) -> None:

@@ -94,7 +94,7 @@ def end_unstarted(link: LinkPaths, reason: str) -> None:
     """Write the end of a job that never ran."""
     now = time.time()
     end = supervise.Exit("CANCELLED", 0, 0, now, now, reason)
-    replace_file(link.exit, json.dumps(asdict(end)).encode() + b"\n")
+    supervise.patiently(lambda: replace_file(link.exit, json.dumps(asdict(end)).encode() + b"\n"))
 
 
 def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int]) -> None:
@@ -110,7 +110,7 @@ def _successor(paths: JobPaths, job_id: str, ended: supervise.Exit, cancelled: l
     link = paths.link(job_id)
     try:
         following = link.next.read_text(encoding="ascii").strip()
-        claimed = bool(following) and claim(paths.link(following))
+        claimed = bool(following) and supervise.patiently(lambda: claim(paths.link(following)))
     except FileNotFoundError:
         return ""
     if not claimed:

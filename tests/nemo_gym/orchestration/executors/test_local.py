@@ -1,4 +1,6 @@
 import json
+import subprocess
+import time
 
 import pytest
 
@@ -6,6 +8,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef, JobState
 from nemo_gym.orchestration.executors.local import LocalExecutor
+from nemo_gym.orchestration.executors.local_supervisor import MARKER
 from nemo_runs import processes
 
 
@@ -80,3 +83,23 @@ def test_how_a_job_ended_is_the_supervisors_word_and_why_it_failed_the_scripts(
     observed = look(job)
     assert (observed.state, observed.reason, observed.exit_status) == seen
     assert observed.ended_at == 2.0
+
+
+def test_what_a_killed_supervisor_and_script_left_running_is_seen_and_can_be_cancelled(job):
+    dead = subprocess.Popen(["true"])
+    identity = processes.identify(dead.pid)
+    dead.wait()
+    kept_by(job, pid=identity.pid, start_time=identity.start_time)
+    left = subprocess.Popen(["sleep", "60"], env={MARKER: "run/arithmetic/local-1.0"}, start_new_session=True)
+    try:
+        deadline = time.monotonic() + 10
+        while (seen := look(job)).state is not JobState.RUNNING and time.monotonic() < deadline:
+            time.sleep(0.01)  # until the program has taken the environment
+        assert seen.state is JobState.RUNNING
+        assert "1 of its processes still run" in seen.reason
+        LocalExecutor().cancel([job])
+        assert left.wait(timeout=10) != 0
+    finally:
+        left.kill()
+        left.wait()
+    assert look(job).state is JobState.FAILED
