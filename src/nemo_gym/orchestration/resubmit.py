@@ -7,6 +7,7 @@ cannot both queue a job; what was raised stands there with its reason, and the j
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,7 @@ from nemo_gym.orchestration.evidence import Evidence
 from nemo_gym.orchestration.executors.base import Queued
 from nemo_gym.orchestration.gathering import Groups, Scope, gather
 from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.script import folder_of
 from nemo_gym.orchestration.status import assess
 from nemo_runs.durations import format_duration, parse_duration
 
@@ -104,10 +106,16 @@ def resubmit(wish: Wish, sites: Groups, *, clock: Clock | None = None) -> Resubm
     walltime = _checked_budget(wish, known, _budget(config, wish, known))
     number = len(known.resubmissions) + 1
     paths = JobPaths(known.job_dir).resubmission(number)
+    _refuse_elsewhere(site, known)
     if not site.files.claim(paths.folder):
-        raise RefusedError(f"{wish.benchmark} of {known.gym_job_id} is being resubmitted at this moment.")
-    _note(site, wish, paths, walltime, utc_text(clock.now()))
-    site.files.remove(JobPaths(known.job_dir).cancelled)
+        raise RefusedError(_under_way(known, number))
+    try:
+        _note(site, wish, paths, walltime, utc_text(clock.now()))
+        site.files.remove(JobPaths(known.job_dir).cancelled)
+    except BaseException:
+        # nothing was queued, and nothing of this attempt may stand in the way of the next
+        site.files.unclaim(paths.folder)
+        raise
     plan = plan_again(
         config, known.gym_job_id, known.benchmark, known.job_dir, resubmission=number, user=wish.by
     )
@@ -129,14 +137,33 @@ def _refuse(known: Evidence) -> None:
         raise RefusedError(f"nobody can tell whether job {', '.join(unsure)} of {it} still runs ({why}).")
     pending = [again for again in known.resubmissions if not again.job_id and not again.error]
     if pending:
-        raise RefusedError(
-            f"{it} is being resubmitted, or that was interrupted: look for its job, then remove "
-            f"{JobPaths(known.job_dir).resubmission(pending[-1].number).folder}."
-        )
+        raise RefusedError(_under_way(known, pending[-1].number))
     status = assess(known)
     complete = known.last is not None and known.last.collected is not None and known.last.collected.complete
     if status.state is BenchmarkState.SUCCEEDED and complete:
         raise RefusedError(f"{it} has succeeded: every rollout is recorded, and nothing is left to do.")
+
+
+def _under_way(known: Evidence, number: int) -> str:
+    return (
+        f"{known.benchmark} of {known.gym_job_id} is being resubmitted, or that was interrupted: look for "
+        f"its job, then remove {JobPaths(known.job_dir).resubmission(number).folder}."
+    )
+
+
+def _refuse_elsewhere(site: Site, known: Evidence) -> None:
+    """A job script acts in the folder for which it was written, wherever it lies now."""
+    script = JobPaths(known.job_dir).script
+    try:
+        text = site.files.read(script).decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return  # the executor says so
+    made_for = folder_of(text)
+    if made_for is not None and os.path.realpath(made_for) != os.path.realpath(known.job_dir):
+        raise RefusedError(
+            f"{script} was written for {made_for}: a run directory that was moved or copied "
+            "is queued again only where it was submitted to; move it back, or submit anew."
+        )
 
 
 def _config(site: Site, record: SubmissionRecord) -> SubmitConfig:

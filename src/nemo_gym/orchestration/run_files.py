@@ -20,7 +20,7 @@ from typing import Protocol
 
 from nemo_gym.errors import DataError
 from nemo_runs import disk, files
-from nemo_slurm.errors import NoSuchPathError
+from nemo_slurm.errors import NoSuchPathError, SlurmError
 from nemo_slurm.hosts import Host
 
 LARGEST = 60 * 1024
@@ -70,6 +70,10 @@ class RunFiles(Protocol):
         """Make a folder; false when it was there already. Exactly one of several callers gets true."""
         ...
 
+    def unclaim(self, folder: Path) -> None:
+        """Remove a claimed folder with the small files in it, as far as that can be done."""
+        ...
+
     def write(self, path: Path, data: bytes) -> None:
         """Write a small file whole or not at all, in the place of one that is there."""
         ...
@@ -113,6 +117,13 @@ class LocalRunFiles:
         except FileExistsError:
             return False
         return True
+
+    def unclaim(self, folder: Path) -> None:
+        """See `RunFiles.unclaim`."""
+        with contextlib.suppress(OSError):
+            for name in os.listdir(folder):
+                (folder / name).unlink()
+            folder.rmdir()
 
     def write(self, path: Path, data: bytes) -> None:
         """See `RunFiles.write`."""
@@ -198,6 +209,12 @@ class HostRunFiles:
         if done.status and not self._host.exists(str(folder)):
             raise DataError(f"{folder} on {self.label} cannot be made ({done.stderr.strip()}).")
         return done.status == 0
+
+    def unclaim(self, folder: Path) -> None:
+        """See `RunFiles.unclaim`."""
+        name = shlex.quote(str(folder))
+        with contextlib.suppress(SlurmError):
+            self._host.run(f"rm -f -- {name}/* {name}/.[!.]* 2>/dev/null; rmdir -- {name}")
 
     def write(self, path: Path, data: bytes) -> None:
         """See `RunFiles.write`."""

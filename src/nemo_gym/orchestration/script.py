@@ -68,6 +68,13 @@ def quote(text: str) -> str:
     return "'" + text.replace("'", "'\\''") + "'"
 
 
+def folder_of(script: str) -> str | None:
+    """The folder for which a job script was written; `None` when it is no job script."""
+    _, found, rest = script.partition("\nGYM_JOB_DIR=")
+    words = re.match(r"(?:'[^']*'|\\')+", rest)
+    return words[0].replace("'\\''", "\0").replace("'", "").replace("\0", "'") if found and words else None
+
+
 def override_tokens(values: Mapping[str, Any]) -> list[str]:
     """A nested mapping as override tokens ``+a.b=<value>``, each value as JSON, which is YAML too."""
     return [f"+{key}={_json(value)}" for key, value in _leaves(values, "")]

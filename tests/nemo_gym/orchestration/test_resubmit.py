@@ -12,7 +12,10 @@ from nemo_gym.orchestration.executors.base import JobState, Observation, Queued
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.resubmit import Wish, resubmit
+from nemo_gym.orchestration.run_files import LocalRunFiles
+from nemo_gym.orchestration.script import quote
 from nemo_gym.orchestration.sites import Site
+from nemo_runs.errors import DiskFullError
 
 CONFIG = """
 compute:
@@ -181,3 +184,30 @@ def test_without_the_config_of_the_submission_nothing_is_queued(place):
     (place.folder / "resolved-config.yaml").unlink()
     with pytest.raises(GymError, match="nothing says how to queue"):
         place.again()
+
+
+def test_an_attempt_that_could_not_be_noted_down_is_not_in_the_way_of_the_next(place, monkeypatch):
+    def full(self, path, data):
+        raise DiskFullError(f"{path}: could not be written")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LocalRunFiles, "write", full)
+        with pytest.raises(DiskFullError):
+            place.again()
+    assert place.again().number == 1
+
+
+def test_an_attempt_of_which_only_the_claim_is_left_names_what_to_remove(place):
+    claim = place.folder / "gpqa" / "resubmits" / "1"
+    claim.mkdir(parents=True)
+    with pytest.raises(RefusedError, match=f"interrupted: .* remove {claim}"):
+        place.again()
+
+
+def test_a_run_directory_that_was_moved_is_not_queued_again_from_where_it_is_now(place):
+    place.put("gpqa", {"job.sh": f"#!/bin/sh\nGYM_JOB_DIR={quote('/runs/it' + chr(39) + 's/gpqa')}\nx=1\n"})
+    with pytest.raises(RefusedError, match="was written for /runs/it's/gpqa: a run directory that was moved"):
+        place.again()
+    assert not (place.folder / "gpqa" / "resubmits").exists()
+    place.put("gpqa", {"job.sh": f"#!/bin/sh\nGYM_JOB_DIR={quote(str(place.folder / 'gpqa'))}\n"})
+    assert place.again().number == 1
