@@ -19,6 +19,7 @@ from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration import bill
 from nemo_gym.orchestration.bill import Bill, Flights, Link
+from nemo_gym.orchestration.evidence_parsing import LARGEST, whole
 from nemo_gym.orchestration.places import Place
 from nemo_gym.rollouts.rows import read_blocks
 from nemo_runs.errors import RunsError
@@ -27,6 +28,8 @@ from nemo_runs.supervise import read_exit
 
 _NEAR_END = 400
 _TIMES = re.compile(rb'"total_latency_ms":([0-9.eE+-]+),"ended_at":([0-9.]+)[},]')
+_LONGEST = 100 * 24 * 3_600_000
+"""Milliseconds that a job may have run: where one seems to be longer, a clock was wrong."""
 _LATE = 60_000
 """Milliseconds by which a row may seem younger than its file."""
 
@@ -51,7 +54,7 @@ class _Seen:
         at = bisect_right([link.start for link in self.links], end) - 1
         while at >= 0 and self.links[at].ended and self.links[at].end < end:
             at -= 1
-        if at < 0 or end > latest:
+        if at < 0 or end > latest or end - self.links[at].start > _LONGEST:
             self.outside += 1
             return
         self.timed += 1
@@ -130,7 +133,7 @@ def _link(name: str, paths: LinkPaths, events: list[dict[str, Any]], charged: in
     return Link(
         name=name,
         start=start,
-        end=max(start, end if end is not None else max(signs, default=start)),
+        end=min(max(start, end if end is not None else max(signs, default=start)), 1000 * LARGEST),
         ended=end is not None,
         charged=charged,
         loading=min(filter(None, moments[Event.SERVICE_STARTED]), default=None),
@@ -150,14 +153,14 @@ def _charged(links: list[LinkPaths]) -> dict[str, int]:
     for link in links:
         for line in _text(link.accounted).splitlines():
             name, _, seconds = line.strip().partition(" ")
-            if seconds.isdigit():
-                found[name] = max(found.get(name, 0), 1000 * int(seconds))
+            if (known := whole(seconds)) is not None:
+                found[name] = max(found.get(name, 0), 1000 * min(known, LARGEST))
     return found
 
 
 def _started(path: Path) -> int | None:
-    text = _text(path).strip()
-    return 1000 * int(text) if text.isdigit() else None
+    seconds = whole(_text(path).strip())
+    return 1000 * seconds if seconds is not None and seconds <= LARGEST else None
 
 
 def _text(path: Path) -> str:
@@ -175,9 +178,10 @@ def _submitted(events: list[dict[str, Any]]) -> int | None:
 
 def _ms(event: Mapping[str, Any]) -> int | None:
     try:
-        return round(1000 * datetime.fromisoformat(str(event.get("at"))).timestamp())
-    except ValueError:
+        moment = round(1000 * datetime.fromisoformat(str(event.get("at"))).timestamp())
+    except (ValueError, OverflowError):
         return None
+    return moment if 0 <= moment <= 1000 * LARGEST else None
 
 
 def _take_rows(seen: _Seen, path: Path) -> None:
@@ -198,9 +202,9 @@ def _row_times(line: bytes) -> tuple[int, int] | None:
     """Latency and end of a result in milliseconds; they stand near its end, else the row is parsed."""
     found = _TIMES.findall(line, max(0, len(line) - _NEAR_END))
     if found:
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, OverflowError):
             return round(float(found[-1][0])), round(1000 * float(found[-1][1]))
-    with contextlib.suppress(ValueError, KeyError, TypeError):
+    with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
         perf = orjson.loads(line)["ng_perf"]
         return round(float(perf["total_latency_ms"])), round(1000 * float(perf["ended_at"]))
     return None
@@ -211,7 +215,7 @@ def _take_failures(seen: _Seen, path: Path) -> None:
         latest = path.stat().st_mtime_ns // 1_000_000 + _LATE
         for block in read_blocks(path):
             for line in block.split(b"\n"):
-                with contextlib.suppress(ValueError, KeyError, TypeError):
+                with contextlib.suppress(ValueError, KeyError, TypeError, OverflowError):
                     row = orjson.loads(line)
                     end = round(1000 * float(row["_ng_failure_at"]))
                     seen.add(seen.lost, end - round(float(row["_ng_failure_latency_ms"])), end, latest)

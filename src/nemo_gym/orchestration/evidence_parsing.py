@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -9,7 +10,10 @@ from typing import Any
 
 from nemo_gym.orchestration.evidence import Collected, Decision, End, Link, Progress, Resubmission
 
-_LINK = re.compile(r"(?P<job_id>[^/]+)\.(?P<restart>\d+)")
+_LINK = re.compile(r"(?P<job_id>[^/]+)\.(?P<restart>[0-9]{1,9})")
+_WHOLE = re.compile(r"[0-9]{1,15}")
+LARGEST = 253_402_300_799
+"""The last second of the year 9999: no count and no time of a run is greater."""
 
 
 def parse(files: Mapping[str, str]) -> dict[str, Any]:
@@ -79,7 +83,8 @@ def _end(text: str | None) -> End | None:
     parts = [*words.split(), "", "", ""]
     if not parts[0]:
         return None
-    status = int(parts[1]) if parts[1].isdigit() else 1
+    status = whole(parts[1])
+    status = 1 if status is None else status
     return End(outcome=parts[0], status=status, asked=parts[2], reason=" ".join(reason.split()))
 
 
@@ -101,13 +106,13 @@ def _collected(found: Mapping[str, Any]) -> Collected | None:
             new=int(found["new"]),
             hopeless=None if found.get("hopeless") is None else str(found["hopeless"]),
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         return None
 
 
 def _progress(found: Mapping[str, Any]) -> Progress | None:
     expected, done = found.get("expected"), found.get("done")
-    if not isinstance(expected, int) or not isinstance(done, int):
+    if not isinstance(expected, int) or not isinstance(done, int) or not 0 <= max(expected, done) <= LARGEST:
         return None
     whole = found.get("new") == done
     mean = found.get("mean_reward_all", found.get("mean_reward") if whole else None)
@@ -128,8 +133,9 @@ def _mean(coverage: Mapping[str, Any]) -> float | None:
 
 
 def _resubmissions(files: Mapping[str, str], problems: list[str]) -> Iterable[Resubmission]:
-    numbered = [(int(name), found) for name, found in _folders(files, "resubmits") if name.isdigit()]
-    for number, found in sorted(numbered, key=lambda item: item[0]):
+    numbered = [(whole(name), found) for name, found in _folders(files, "resubmits")]
+    known = [(number, found) for number, found in numbered if number is not None]
+    for number, found in sorted(known, key=lambda item: item[0]):
         where = f"resubmits/{number}"
         yield Resubmission(
             number=number,
@@ -146,7 +152,7 @@ def _json(text: str | None, where: str, problems: list[str]) -> Mapping[str, Any
         return {}
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if isinstance(found, dict):
         return found
@@ -160,12 +166,20 @@ def _count(text: str | None, where: str, problems: list[str]) -> int | None:
 
 
 def _number(text: str, where: str, problems: list[str]) -> float | None:
-    try:
-        return float(text.strip())
-    except ValueError:
-        problems.append(f"{where} holds no number")
-        return None
+    with contextlib.suppress(ValueError):
+        number = float(text.strip())
+        # said in this way round, it leaves out what is no number too
+        if 0 <= number <= LARGEST:
+            return number
+    problems.append(f"{where} holds no number")
+    return None
+
+
+def whole(text: str) -> int | None:
+    """A whole number in decimal digits; `None` for anything else."""
+    return int(text) if _WHOLE.fullmatch(text) else None
 
 
 def _float(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if known and abs(value) <= LARGEST else None  # type: ignore[arg-type]

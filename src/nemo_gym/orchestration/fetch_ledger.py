@@ -53,7 +53,7 @@ class Ledger:
             entries = {name: {key: dict(entry)[key] for key in _KEYS} for name, entry in entries.items()}
         except FileNotFoundError:
             entries = {}
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             raise DataError(
                 f"{path} is damaged, so nobody knows what was fetched into {path.parent}; fetch into another "
                 "folder with --to."

@@ -143,6 +143,8 @@ def _kind(value: object) -> str:
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"must be text; {_kind(value)} was found")
+    if "\0" in value:
+        raise TypeError("must not hold a zero byte")
     return value
 
 

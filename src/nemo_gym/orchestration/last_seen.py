@@ -67,12 +67,12 @@ def _key(job: JobRef) -> str:
 def _load(path: Path) -> dict[str, Seen]:
     try:
         found = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     items: Mapping[str, Any] = found if isinstance(found, dict) else {}
     seen: dict[str, Seen] = {}
     for key, value in items.items():
-        with contextlib.suppress(KeyError, TypeError, ValueError):
+        with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
             values = dict(value)
             at, values["state"] = float(values.pop("at")), JobState(values["state"])
             seen[key] = Seen(Observation(**values), at, fresh=False)

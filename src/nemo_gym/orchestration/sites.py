@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Self
+from typing import Self, cast
 
+from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.executors.base import Executor
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.last_seen import LastSeen
 from nemo_gym.orchestration.run_files import LocalRunFiles, RunFiles
+from nemo_slurm.errors import SlurmError
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,22 @@ class Site:
     def label(self) -> str:
         """The machine, for messages."""
         return self.files.label
+
+
+class _Absent:
+    """Whatever is wanted of a machine or an executor that there is not: the reason is raised."""
+
+    def __init__(self, label: str, error: Exception) -> None:
+        self.label = label
+        self._error = error
+
+    def __getattr__(self, name: str) -> object:
+        raise self._error
+
+
+def _absent(record: SubmissionRecord, error: Exception) -> Site:
+    absent = _Absent(record.hostname or "this machine", error)
+    return Site(cast("Executor", absent), cast("RunFiles", absent))
 
 
 class Sites:
@@ -45,7 +63,7 @@ class Sites:
         """The submissions by the machine that they ran on."""
         grouped: dict[int, tuple[Site, list[SubmissionRecord]]] = {}
         for record in records:
-            site = self.of(record)
+            site = self._of_or_absent(record)
             grouped.setdefault(id(site), (site, []))[1].append(record)
         yield from grouped.values()
 
@@ -54,6 +72,15 @@ class Sites:
 
     def __exit__(self, *_error: object) -> None:
         self._closing.close()
+
+    def _of_or_absent(self, record: SubmissionRecord) -> Site:
+        """One record that names no machine must not keep the others from being shown."""
+        key = (record.executor, record.hostname)
+        try:
+            return self.of(record)
+        except (ConfigError, SlurmError) as error:
+            self._open[key] = site = _absent(record, error)
+            return site
 
     def _opened(self, record: SubmissionRecord) -> Site:
         from nemo_gym.orchestration.executors.registry import executor_for

@@ -124,6 +124,12 @@ def test_a_failed_attempt_counts_against_the_link_in_which_it_failed(chain: Chai
     assert (owners["useful"], owners["idle"], owners["repeated"]) == (10_000, 10_000, 80_000)
 
 
+def test_rows_that_seem_to_have_been_in_flight_for_decades_are_nobodys(chain: Chain):
+    chain.link("7", job_started=10 - BEGAN, driver_started=20 - BEGAN)
+    chain.row(25, 45)
+    assert "1 rows ended while none of these jobs ran" in chain.bill().notes[0]
+
+
 def test_rows_that_say_no_time_or_an_impossible_one_are_told(chain: Chain):
     chain.link("7", job_started=10, driver_started=20, driver_ended=50, job_ended=50)
     chain.rows.append(encode_row(9, 0, result_rows.result()))
@@ -131,6 +137,20 @@ def test_rows_that_say_no_time_or_an_impossible_one_are_told(chain: Chain):
     found = chain.bill()
     assert "1 rows do not say when they ended" in found.notes[0]
     assert "1 rows ended while none of these jobs ran" in found.notes[1]
+
+
+@pytest.mark.parametrize("started", ["0", "9" * 12, "9" * 5000, "²", "-1", "nan"])
+def test_a_start_by_a_wrong_clock_costs_neither_memory_nor_the_bill(chain: Chain, started: str):
+    link = chain.paths.link("7").folder
+    link.mkdir(parents=True)
+    (link / "started").write_text(started)
+    chain.link("8", job_started=10, driver_started=20, driver_ended=50, job_ended=50)
+    chain.row(25, 45)
+    chain.rows.append(b'{"ng_perf":{"total_latency_ms":1e999,"ended_at":1}}')
+    chain.event(60, "driver_started", "7")
+    found = chain.bill()
+    assert {link.name for link in found.links} <= {"7.0", "8.0"}
+    bills.to_json([found])
 
 
 def test_a_folder_without_a_single_start_has_nothing_to_bill(chain: Chain):

@@ -1,5 +1,6 @@
 """Gathering evidence: one look and one observation a machine, and what is remembered when one is silent."""
 
+import dataclasses
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from nemo_gym.orchestration.gathering import Scope, gather
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.last_seen import LastSeen
 from nemo_gym.orchestration.run_files import HostRunFiles, LocalRunFiles
-from nemo_gym.orchestration.sites import Site
+from nemo_gym.orchestration.sites import Site, Sites
 from nemo_gym.orchestration.status import assess, of_submissions
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import LocalHost
@@ -224,3 +225,39 @@ def test_a_collected_line_is_read_as_the_chain_reads_it():
     ]
     assert (found.collected.recorded, found.collected.hopeless) == (4, "the key was rejected")
     assert not found.collected.complete
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        *((name, text) for text in ("nan", "inf", "1e400", "-1", "9" * 5000)
+          for name in (".gym_accumulated_walltime", "links/1.0/started", "resubmits/1/max_retries")),
+        ("links/1.0/exit.json", "[" * 5000),
+        ("artifacts/progress.json", "{" * 5000),
+    ],
+)  # fmt: skip
+def test_a_value_that_cannot_be_right_is_a_problem_and_no_crash(name, text):
+    found = parse({name: text})
+    assert len(found["problems"]) == 1
+    assert name.rpartition("/")[2] in found["problems"][0]
+
+
+def test_absurd_numbers_in_what_a_collector_says_are_not_believed():
+    absurd = '{"state":"complete","status":0,"expected":Infinity,"recorded":1,"new":1,"hopeless":null}'
+    assert parse(link("1.0", collected=absurd))["links"][0].collected is None
+    assert parse(progress(done=10**400))["progress"] is None
+    assert parse(progress(eta_s=float("inf"), updated_at=float("nan")))["progress"].eta is None
+    assert parse({"resubmits/²/queued": "1\n"})["resubmissions"] == ()
+    assert parse(link("1.0", end="failed ² none\nx"))["links"][0].end.status == 1
+
+
+@pytest.mark.parametrize("changes", [{"executor": "of a newer gym"}, {"hostname": "-oProxyCommand=x"}])
+def test_a_record_that_names_no_machine_does_not_hide_the_others(tmp_path, changes):
+    (tmp_path / "one").mkdir()
+    strange = dataclasses.replace(record(tmp_path, ("one", "1"), gym_job_id="strange"), **changes)
+    local = dataclasses.replace(record(tmp_path, ("one", "local-1")), executor="local")
+    with Sites() as sites:
+        found = gather([strange, local], sites)
+    assert list(found) == [("strange", "one"), (ID, "one")]
+    assert next(iter(changes.values())) in found["strange", "one"].silent
+    assert not found[ID, "one"].silent
