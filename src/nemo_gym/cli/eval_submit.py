@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nemo_gym.cli.labels import labels_option
-from nemo_gym.cli.options import json_option, overrides_argument
+from nemo_gym.cli.options import duration, json_option, overrides_argument
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, UsageError
 from nemo_gym.job_paths import RunPaths
 
@@ -29,7 +29,7 @@ _RULE = "=" * 60
 @click.option("--resolve-only", is_flag=True, help="Print the resolved config; it can be submitted again.")
 @click.option("--only", multiple=True, metavar="NAME", help="Submit this benchmark only; can be repeated.")
 @click.option("--limit", type=click.IntRange(min=1), help="At most so many tasks of each benchmark.")
-@click.option("--walltime", metavar="T", help="Limit of each job: MM, HH:MM:SS, D-HH, …")
+@click.option("--walltime", metavar="T", callback=duration, help="Limit of each job: MM, HH:MM:SS, D-HH, …")
 @labels_option("Mark the submission; can be repeated.")
 @click.option("--again", is_flag=True, help="Submit even when a run with the same config is live.")
 @click.option("--follow", is_flag=True, help="Stay and show progress until all jobs have ended.")

@@ -7,7 +7,7 @@ import os
 
 import click
 
-from nemo_gym.cli.options import json_option
+from nemo_gym.cli.options import duration, json_option
 from nemo_gym.errors import EXIT_DONE
 
 
@@ -17,7 +17,12 @@ from nemo_gym.errors import EXIT_DONE
 @click.option(
     "--max-retries", type=click.IntRange(min=0), metavar="N", help="Raise the retries of the chain to N."
 )
-@click.option("--max-walltime", metavar="T", help="Raise the walltime of the chain to T: HH:MM:SS, D-HH, …")
+@click.option(
+    "--max-walltime",
+    metavar="T",
+    callback=duration,
+    help="Raise the walltime of the chain to T: HH:MM:SS, D-HH, …",
+)
 @click.option("--reason", default="", metavar="TEXT", help="Is recorded; needed when a budget is raised.")
 @json_option
 def resubmit(

@@ -94,7 +94,7 @@ def _status(args: list[str]) -> int:
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "gym"
-        message = error.format_message()
+        message = error.format_message().replace(" (Did you mean", " Did you mean").replace("?)", "?")
         end = "" if message.endswith((".", "?")) else "."
         return _say(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
     except (click.exceptions.Abort, KeyboardInterrupt):

@@ -26,6 +26,19 @@ def overrides_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("overrides", nargs=-1, type=click.UNPROCESSED, callback=_checked)(command)
 
 
+def duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """Refuse what is no duration: the callback of an option that takes one."""
+    from nemo_runs.durations import parse_duration
+    from nemo_runs.errors import DurationError
+
+    if value is not None:
+        try:
+            parse_duration(value, where="")
+        except DurationError as error:
+            raise click.BadParameter(str(error).removeprefix(": ")) from None
+    return value
+
+
 def let_stdout_go() -> None:
     """Point stdout, whose reader has left, at the null device, so that the last flush cannot fail."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -22,6 +22,15 @@ PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
             "eval run --benchmarks x",
             "No such option '--benchmarks'. Did you mean '--benchmark'? See 'gym eval",
         ),
+        (
+            "job status --lable a=b",
+            "No such option '--lable'. Did you mean one of: '--label', '--live'? See 'gym job status",
+        ),
+        (
+            "eval submit -c x --walltime 4h",
+            "gym: Invalid value for '--walltime': '4h' is not a duration; write MM, MM:SS, HH:MM:SS, D-HH",
+        ),
+        ("job resubmit x y --max-walltime 0 --reason z", "'--max-walltime': a duration of zero; it must"),
         ("eval submit submit.yaml -c x", "; a file is given with --config submit.yaml. See 'gym eval submit"),
     ],
 )
