@@ -151,6 +151,9 @@ def test_a_run_is_watched_followed_ended_and_queued_again_in_place(home):
     home.let_end(gym_job_id, "one")
     home.wait(gym_job_id, "one", "succeeded")
     home.gym("job", "status", gym_job_id, "--exit-status")
+    described = home.gym("job", "info", gym_job_id).stdout
+    assert described.count("driver log: ") == 1
+    assert "driver-local-2.log (the last of 2; they are beside it)" in described
     assert "==> driver of job local-1" in home.gym("job", "logs", gym_job_id, "one").stdout
     logs = json.loads(home.gym("job", "logs", gym_job_id, "one", "--json").stdout)["logs"]
     assert [(log["job_id"], log["text"]) for log in logs] == [("local-1", "began\n"), ("local-2", "began\n")]

@@ -53,6 +53,10 @@ class Cause(StrEnum):
     LIMIT = "a limit you set"
 
 
+NOTHING_FOLLOWS = ", and nothing follows it"
+"""The end of a reason that holds only while no other job waits."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """A state, why, and whose doing it is."""
@@ -142,7 +146,7 @@ def _last_word(last: Link) -> Verdict | None:
         reason = "rollouts are missing and none of them may be tried again"
         return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, "driver")
     if last.end is not None and last.end.status == errors.EXIT_INCOMPLETE and last.end.asked in _EARLY:
-        reason = "it drained ahead of its time limit with work left, and nothing follows it"
+        reason = f"it drained ahead of its time limit with work left{NOTHING_FOLLOWS}"
         return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
     return None
 

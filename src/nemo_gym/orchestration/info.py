@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -94,8 +94,15 @@ def _lines(description: Description) -> Iterable[str]:
         job = again.job_id or again.error or "no job yet"
         yield f"  resubmitted: {', '.join([job, *raised])} ({again.reason})"
     yield from (f"  {note}" for note in status.notes)
-    yield from (f"  {source} log: {path}" for source, paths in description.logs.items() for path in paths)
+    yield from _log_lines(description.logs)
     yield f"  next: {status.next_command}"
+
+
+def _log_lines(logs: Mapping[str, Sequence[str]]) -> Iterable[str]:
+    """The newest log of each source in full: a long chain has dozens, all in the same folder."""
+    for source, paths in logs.items():
+        earlier = f" (the last of {len(paths)}; they are beside it)" if len(paths) > 1 else ""
+        yield from (f"  {source} log: {path}{earlier}" for path in paths[-1:])
 
 
 def _row(known: Evidence, link: Link) -> list[str]:

@@ -6,7 +6,7 @@ the scheduler cancelled is no end of a finished run.
 
 from __future__ import annotations
 
-from nemo_gym.orchestration.endings import BenchmarkState, Cause, Verdict, ended
+from nemo_gym.orchestration.endings import NOTHING_FOLLOWS, BenchmarkState, Cause, Verdict, ended
 from nemo_gym.orchestration.evidence import Evidence
 from nemo_gym.orchestration.executors.base import JobState
 
@@ -83,7 +83,7 @@ def _queued(known: Evidence, job_id: str, finished: Verdict | None) -> Verdict:
     """That a job waits, and what for."""
     reason = known.seen[job_id].observation.reason
     if finished is not None and known.last is not None and known.last.job_id != job_id:
-        before = finished.reason or "the job before has ended"
+        before = finished.reason.removesuffix(NOTHING_FOLLOWS) or "the job before has ended"
         after = f"next after job {known.last.job_id} ({before})"
         reason = f"{after}: {reason}" if reason else after
     return Verdict(BenchmarkState.QUEUED, reason)

@@ -239,6 +239,16 @@ def test_the_user_of_a_foreign_cancellation_is_shown():
     assert "by user 1000" in assess(evidence).reason
 
 
+def test_a_job_that_waits_after_a_drained_one_is_not_said_to_be_missing():
+    drained = link("1.0", end="drained 75 walltime\n", queued="2")
+    ended = saw("FAILED", word="FAILED")
+    status = assess(known(drained, seen={"1": ended, "2": saw("QUEUED", "Dependency")}))
+    assert status.state == "queued"
+    assert status.reason == "next after job 1 (it drained ahead of its time limit with work left): Dependency"
+    alone = assess(known(link("1.0", end="drained 75 walltime\n"), seen={"1": ended}))
+    assert alone.reason == "it drained ahead of its time limit with work left, and nothing follows it"
+
+
 def test_what_succeeded_on_another_machine_is_fetched_before_it_is_read():
     evidence = ends("COMPLETED", end="ended 0 none\n")
     assert assess(evidence).next_command == f"gym job results {ID}"
