@@ -134,6 +134,9 @@ map_host_name
 mkdir -p "$etc" "$lab_run" "$lab/log" "$lab/spool/ctld" "$lab/munge" "$lab/mungesock"
 chmod 755 "$lab" "$etc" "$lab_run" "$lab/log" "$lab/spool" "$lab/mungesock"
 chmod 700 "$lab/munge"
+if [ "$lab_root" = 1 ] && ! su -s /bin/sh "$database_user" -c "cd '$lab'" 2>/dev/null; then
+  die "the database's user, $database_user, may not enter $lab: chmod a+x the folders above it, or choose another SLURM_LAB"
+fi
 start_munge
 start_database
 write_gres_conf
