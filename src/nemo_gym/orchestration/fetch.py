@@ -106,7 +106,7 @@ def fetch(record: SubmissionRecord, host: Host, folder: Path, *, logs: bool) -> 
 
 
 def _refuse_itself(record: SubmissionRecord, host: Host, folder: Path) -> None:
-    if host.name is None and folder.resolve() == Path(record.run_dir).resolve():
+    if _is_same(host, record.run_dir, folder):
         raise GymError(f"{folder} is the run directory itself: it is here already.")
     if folder.exists() and not folder.is_dir():
         raise GymError(f"{folder} is a file; choose a folder with --to.")
@@ -115,6 +115,18 @@ def _refuse_itself(record: SubmissionRecord, host: Host, folder: Path) -> None:
         other = record_files.read_record(there).gym_job_id
         if other != record.gym_job_id:
             raise GymError(f"{folder} holds {other}, another submission; choose another folder with --to.")
+
+
+def _is_same(host: Host, run_dir: str, folder: Path) -> bool:
+    """Whether a folder is the run directory, over a file system that the host has mounted too."""
+    if host.name is None:
+        return folder.resolve() == Path(run_dir).resolve()
+    there = RunPaths(folder).record
+    if not there.is_file():
+        return False
+    mine = there.stat()
+    theirs = host.run(f"stat -c '%i %s %Y' -- {shlex.quote(str(RunPaths(Path(run_dir)).record))}").stdout
+    return theirs.split() == [str(mine.st_ino), str(mine.st_size), str(int(mine.st_mtime))]
 
 
 def _listing(host: Host, folder: str) -> list[Remote]:

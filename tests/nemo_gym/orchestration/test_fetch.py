@@ -207,6 +207,21 @@ def test_a_file_that_is_replaced_while_it_is_copied_is_told_and_comes_again(run:
     assert (done.new, done.changing) == ([name], [])
 
 
+class Mounted(LocalHost):
+    """Another machine with the same file systems."""
+
+    name = "login"
+
+
+def test_the_run_itself_is_refused_over_a_file_system_that_both_machines_have(run: Run):
+    before = sorted(path.name for path in run.run_dir.iterdir())
+    with pytest.raises(GymError, match="here already"):
+        fetch(run.record, Mounted(), run.run_dir, logs=False)
+    assert sorted(path.name for path in run.run_dir.iterdir()) == before
+    assert fetch(run.record, Mounted(), run.to, logs=False).new
+    assert fetch(run.record, Mounted(), run.to, logs=False).new == []
+
+
 def test_a_folder_of_another_submission_the_run_itself_and_a_lost_run_are_refused(run: Run):
     with pytest.raises(GymError, match="here already"):
         fetch(run.record, LocalHost(), run.run_dir, logs=False)
