@@ -41,6 +41,40 @@ gym_chain_prologue() {
   gym_chain_queue
 }
 
+# gym_claim_succession PREDECESSOR: of several successors of one job (a reply that was lost, a requeued job), the first one that
+# comes goes on, and the others end; so does a job that is put back into the queue when another went on after it.
+gym_claim_succession() {
+  local claim
+  if [[ -e $GYM_JOB_DIR/.gym_cancelled ]]; then
+    gym_p_cancelled=yes
+  fi
+  if [[ -n $gym_p_same ]]; then
+    for claim in "$gym_links/$gym_job_id".*/successor; do
+      gym_one "$claim"
+      [[ -z $gym_value ]] || gym_is_continued "$gym_job_id" || return 1
+    done
+    return 0
+  fi
+  [[ -n $gym_before ]] || return 0
+  claim=$gym_before/successor
+  gym_claim "$claim" || gym_one "$claim"
+  [[ -z $gym_value || $gym_value == "$gym_job_id" ]] || gym_is_continued "$1"
+}
+
+# gym_claim FILE: makes FILE with this job's id in it, in one step, so that nobody ever reads an empty one; fails when it is there.
+gym_claim() {
+  gym_value=''
+  gym_put "$gym_link/claim" "$gym_job_id"
+  ln -- "$gym_link/claim" "$1" 2>/dev/null && return
+  # a file system without hard links
+  [[ ! -e $1 ]] && gym_create "$1" "$gym_job_id"
+}
+
+gym_is_continued() {
+  gym_rule stop running "job $gym_value goes on after job $1 already"
+  return 1
+}
+
 # Writes the decision down: the retry first, since one that was counted by an earlier run of this job is not counted again.
 gym_settle() {
   local evidence
@@ -85,7 +119,8 @@ gym_drop_queued_before() {
 # The id of this job in .gym_job_chain, once.
 gym_note_chain() {
   local file=$GYM_JOB_DIR/.gym_job_chain line text='' seen=''
-  if [[ -e $file ]]; then
+  gym_all "$file"
+  if [[ -n $gym_value ]]; then
     while IFS= read -r line || [[ -n $line ]]; do
       if [[ ! $line =~ ^[A-Za-z0-9_+-]+$ ]]; then
         gym_damaged "$file" "a line of it is no job id"
@@ -93,7 +128,7 @@ gym_note_chain() {
       fi
       [[ $line != "$gym_job_id" ]] || seen=yes
       text+=$line$'\n'
-    done < <(tr '\0' '?' <"$file")
+    done <<<"$gym_value"
   fi
   [[ -n $seen ]] || gym_put "$file" "$text$gym_job_id"
 }

@@ -9,6 +9,16 @@ gym_one() {
   { IFS= read -r gym_value <"$1"; } 2>/dev/null || :
 }
 
+# gym_all FILE: sets gym_value to all of a file, `?` when zero bytes are in it. Starts no program that a signal to the whole
+# job could end: what was not read must not look damaged.
+gym_all() {
+  gym_value=''
+  if { IFS= read -r -d '' gym_value <"$1"; } 2>/dev/null; then
+    gym_value='?'
+  fi
+  gym_value=${gym_value%$'\n'}
+}
+
 # gym_newest_run ID [BELOW]: sets gym_found to the folder of the newest run of a job, '' when it has none.
 gym_newest_run() {
   local folder restart best=-1 below=${2:-1000000000}
@@ -76,40 +86,6 @@ gym_recall() {
 
 gym_reason_in() {
   { sed -n 2p <"$1/decision"; } 2>/dev/null
-}
-
-# gym_claim_succession PREDECESSOR: of several successors of one job (a reply that was lost, a requeued job), the first one that
-# comes goes on, and the others end; so does a job that is put back into the queue when another went on after it.
-gym_claim_succession() {
-  local claim
-  if [[ -e $GYM_JOB_DIR/.gym_cancelled ]]; then
-    gym_p_cancelled=yes
-  fi
-  if [[ -n $gym_p_same ]]; then
-    for claim in "$gym_links/$gym_job_id".*/successor; do
-      gym_one "$claim"
-      [[ -z $gym_value ]] || gym_is_continued "$gym_job_id" || return 1
-    done
-    return 0
-  fi
-  [[ -n $gym_before ]] || return 0
-  claim=$gym_before/successor
-  gym_claim "$claim" || gym_one "$claim"
-  [[ -z $gym_value || $gym_value == "$gym_job_id" ]] || gym_is_continued "$1"
-}
-
-# gym_claim FILE: makes FILE with this job's id in it, in one step, so that nobody ever reads an empty one; fails when it is there.
-gym_claim() {
-  gym_value=''
-  gym_put "$gym_link/claim" "$gym_job_id"
-  ln -- "$gym_link/claim" "$1" 2>/dev/null && return
-  # a file system without hard links
-  [[ ! -e $1 ]] && gym_create "$1" "$gym_job_id"
-}
-
-gym_is_continued() {
-  gym_rule stop running "job $gym_value goes on after job $1 already"
-  return 1
 }
 
 # gym_learn_end PREDECESSOR: how the run before ended: its own last word, then the scheduler's, looked up again for about a
@@ -185,8 +161,8 @@ gym_account() {
   local -a lines ids
   for file in "$gym_links"/*/accounted; do
     [[ -e $file ]] || continue
-    mapfile -t lines < <(tr '\0' '?' <"$file")
-    ((${#lines[@]})) || lines=('')
+    gym_all "$file"
+    mapfile -t lines <<<"$gym_value"
     for line in "${lines[@]}"; do
       if [[ ! $line =~ ^([A-Za-z0-9_+-]+\.[0-9]{1,9})\ ([0-9]{1,15})$ ]]; then
         gym_damaged "$file" "a line of it is not '<job id>.<restart count> <seconds>'"
@@ -243,7 +219,8 @@ gym_add_unknown_time() {
 gym_view() {
   local shown=0
   if [[ -e $1 ]]; then
-    shown=$(tr -d '\0' <"$1")
+    gym_all "$1"
+    shown=$gym_value
     if [[ ! $shown =~ $gym_number ]]; then
       gym_damaged "$1" "it holds no number"
       return 1
@@ -252,7 +229,10 @@ gym_view() {
       return 1
     fi
   fi
-  gym_put "$1" "$2"
+  if ! gym_put "$1" "$2"; then
+    gym_rule fail failed "$1 cannot be written"
+    return 1
+  fi
 }
 
 gym_damaged() {
