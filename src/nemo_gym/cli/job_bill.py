@@ -29,6 +29,7 @@ def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
     """
     if (name is None) == (not labels):
         raise UsageError("give an id or --label.")
+    from nemo_gym.cli.submissions import terminal_width
     from nemo_gym.orchestration import bills
 
     def say(text: str) -> None:
@@ -44,7 +45,7 @@ def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
     if as_json:
         click.echo(json.dumps(bills.to_json(found), indent=2, ensure_ascii=False))
     elif found:
-        click.echo(bills.to_text(found))
+        click.echo(bills.to_text(found, terminal_width()))
     else:
         say("nothing to bill: no job of it has started.")
     return EXIT_ERROR if passed_over else 0

@@ -19,6 +19,7 @@ def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
 
     Only the local index is read: no scheduler and no run directory is asked, so it works offline.
     """
+    from nemo_gym.cli.submissions import terminal_width
     from nemo_gym.orchestration import operations, record_files
 
     def say(text: str) -> None:
@@ -34,5 +35,6 @@ def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
     if not records:
         say("no submissions here; `gym eval submit -c FILE` makes one.")
         return 0
-    click.echo(operations.table(operations.LIST_COLUMNS, [operations.list_row(record) for record in records]))
+    rows = [operations.list_row(record) for record in records]
+    click.echo(operations.table(operations.LIST_COLUMNS, rows, terminal_width()))
     return 0

@@ -26,6 +26,7 @@ def results(ids: tuple[str, ...], labels: dict[str, str], as_csv: bool, as_json:
         raise UsageError("give ids or --label, not both.")
     if as_csv and as_json:
         raise UsageError("give --csv or --json, not both.")
+    from nemo_gym.cli.submissions import terminal_width
     from nemo_gym.orchestration import operations, places, record_files
 
     def say(text: str) -> None:
@@ -41,7 +42,7 @@ def results(ids: tuple[str, ...], labels: dict[str, str], as_csv: bool, as_json:
     elif as_csv:
         click.echo(operations.to_csv(rows), nl=False)
     elif rows:
-        click.echo(operations.results_table(rows))
+        click.echo(operations.results_table(rows, terminal_width()))
     else:
         say("no submission matches; `gym job list` shows what is there.")
     return 0

@@ -85,7 +85,7 @@ def _link(link: LinkBill) -> dict[str, Any]:
     }
 
 
-def to_text(bills: Sequence[Bill]) -> str:
+def to_text(bills: Sequence[Bill], width: int | None = None) -> str:
     """A table with one row a link and totals; below it notes, and what would have saved most."""
     rows = []
     for each in bills:
@@ -99,7 +99,7 @@ def to_text(bills: Sequence[Bill]) -> str:
     if len(bills) > 1:
         queue = sum(each.queue for each in bills)
         rows.append(["all", "", "", *_times(queue, _owners(bills)), _hours(gpu_hours(bills))])
-    lines = [table(("ID", "BENCHMARK", "LINK", *_TIMES, "GPU-HOURS"), rows)]
+    lines = [table(("ID", "BENCHMARK", "LINK", *_TIMES, "GPU-HOURS"), rows, width)]
     notes = [f"{each.benchmark} of {each.gym_job_id}: {note}" for each in bills for note in each.notes]
     lines += ["", *notes] if notes else []
     if found := bill.savings(bills):

@@ -173,7 +173,7 @@ def list_row(record: SubmissionRecord) -> list[str]:
     return [record.gym_job_id, record.submitted_at, record.cluster, record.executor, benchmarks, labels]
 
 
-def results_table(rows: Sequence[BenchmarkResult]) -> str:
+def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> str:
     """Results for a person; below the table, what there is to say about those that are not complete."""
     cells = [
         [
@@ -188,7 +188,7 @@ def results_table(rows: Sequence[BenchmarkResult]) -> str:
         for row in rows
     ]
     notes = [f"{row.benchmark} of {row.gym_job_id}: {row.detail}" for row in rows if row.detail]
-    return "\n".join([table(_RESULT_COLUMNS, cells), *([""] if notes else []), *notes])
+    return "\n".join([table(_RESULT_COLUMNS, cells, width), *([""] if notes else []), *notes])
 
 
 def to_csv(rows: Sequence[BenchmarkResult]) -> str:
@@ -201,8 +201,24 @@ def to_csv(rows: Sequence[BenchmarkResult]) -> str:
     return text.getvalue()
 
 
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns of text, two blanks apart; characters that would break a line are shown escaped."""
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    """Columns of text, two blanks apart; characters that would break a line are shown escaped.
+
+    What is wider than ``width``, the columns of a terminal, has its first column on lines of its own.
+    """
+    text = _columns(columns, rows)
+    if width is None or max(map(len, text.splitlines())) <= width:
+        return text
+    head, *lines = _columns(columns[1:], [row[1:] for row in rows]).splitlines()
+    shown = [f"  {head}"]
+    for number, (row, line) in enumerate(zip(rows, lines, strict=True)):
+        if number == 0 or rows[number - 1][0] != row[0]:
+            shown.append(_one_line(row[0]))
+        shown.append(f"  {line}")
+    return "\n".join(shown)
+
+
+def _columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     shown = [list(columns), *([_one_line(cell) for cell in row] for row in rows)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(columns))]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)

@@ -16,24 +16,11 @@ def status_text(submissions: Sequence[SubmissionStatus], width: int | None = Non
     """All of it; ``width`` is the number of columns that a terminal has."""
     shown = [status for submission in submissions for status in submission.benchmarks]
     rows = [row(status) for status in shown]
-    parts = [table(_COLUMNS, rows)]
-    if width is not None and max(map(len, parts[0].splitlines())) > width:
-        parts = [_below_ids(rows)]
+    parts = [table(_COLUMNS, rows, width)]
     parts += ["\n".join(lines) for status in shown if (lines := list(details(status)))]
     silent = dict.fromkeys(status.silent for status in shown if status.silent)
     parts += [f"no answer: {why}. What is shown was known before." for why in silent]
     return "\n\n".join(parts)
-
-
-def _below_ids(rows: Sequence[Sequence[str]]) -> str:
-    """The table with each id on a line of its own, above its benchmarks."""
-    head, *lines = table(_COLUMNS[1:], [each[1:] for each in rows]).splitlines()
-    shown = [f"  {head}"]
-    for number, (each, line) in enumerate(zip(rows, lines, strict=True)):
-        if number == 0 or rows[number - 1][0] != each[0]:
-            shown.append(each[0])
-        shown.append(f"  {line}")
-    return "\n".join(shown)
 
 
 def row(status: BenchmarkStatus) -> list[str]:
