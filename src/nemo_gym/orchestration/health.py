@@ -14,9 +14,11 @@ from typing import Protocol
 
 from nemo_gym.errors import GymError
 
-_LOOK = 0.1
+_LOOK = 0.05
 """Seconds between two looks at the service's process."""
-_BETWEEN_PROBES = 0.5
+_BETWEEN_PROBES = 0.1, 0.5
+"""Seconds between two probes: at first, so that a quick service is not waited for, and after five seconds."""
+_QUICK = 5.0
 _WRONG_MODEL_PATIENCE = 10.0
 """Seconds after which other models' names are believed; a router may fill its list one by one."""
 
@@ -76,7 +78,8 @@ def wait_until_healthy(
     sleep: Callable[[float], None] = time.sleep,
 ) -> None:
     """Return when the service is healthy; raises `ServiceDiedError` or `UnhealthyError`."""
-    deadline = clock() + target.timeout
+    begun = clock()
+    deadline = begun + target.timeout
     last = Probe(Found.NOT_YET, "it has not answered yet")
     wrong_since: float | None = None
     next_probe = clock()
@@ -88,7 +91,7 @@ def wait_until_healthy(
         if answer is not None:
             if answer.found is Found.HEALTHY:
                 return
-            last, next_probe = answer, now + _BETWEEN_PROBES
+            last, next_probe = answer, now + _BETWEEN_PROBES[now - begun >= _QUICK]
             wrong_since = _since(answer, wrong_since, now)
         if now >= deadline or (wrong_since is not None and now - wrong_since >= _WRONG_MODEL_PATIENCE):
             raise UnhealthyError(_refusal(target, last, timed_out=now >= deadline))

@@ -62,6 +62,14 @@ def test_a_service_is_waited_for_until_it_is_healthy():
     assert service.now < 5
 
 
+def test_a_service_is_asked_often_at_first_and_seldom_later():
+    quick, slow = (Scripted(*[NOT_YET] * probes, Probe(Found.HEALTHY)) for probes in (4, 60))
+    quick.wait()
+    slow.wait()
+    assert quick.now < 0.8
+    assert slow.now > 8
+
+
 def test_a_service_that_ends_ends_the_wait_at_once():
     service = Scripted(NOT_YET, dies_after=3)
     with pytest.raises(
