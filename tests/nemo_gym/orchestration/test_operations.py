@@ -203,7 +203,7 @@ def test_results_on_another_machine_are_told_with_the_command_that_copies_them(t
 def test_a_table_that_is_wider_than_the_terminal_has_its_first_column_on_lines_of_its_own():
     columns, rows = ("ID", "WHAT", "N"), [("a" * 30, "x", "1"), ("a" * 30, "yy", "22"), ("b\n", "z", "3")]
     assert operations.table(columns, rows, 200) == operations.table(columns, rows)
-    assert operations.table(columns, rows, 38) == operations.table(columns, rows)
-    assert operations.table(columns, rows, 37).splitlines() == [
+    assert operations.table(columns, rows, 40) == operations.table(columns, rows)
+    assert operations.table(columns, rows, 39).splitlines() == [
         "  WHAT  N", "a" * 30, "  x     1", "  yy    22", "b\\n", "  z     3",
     ]  # fmt: skip
