@@ -40,6 +40,7 @@ def status(
     from nemo_gym.cli.submissions import say, several, terminal_width
     from nemo_gym.clock import SystemClock, utc_text
     from nemo_gym.orchestration.gathering import gather
+    from nemo_gym.orchestration.last_status import LastStatus
     from nemo_gym.orchestration.sites import Sites
     from nemo_gym.orchestration.status import narrowed, of_submissions, to_json
     from nemo_gym.orchestration.status_text import status_text
@@ -47,6 +48,7 @@ def status(
     records = several(ids, labels, limit=limit)
     with Sites() as sites:
         found = of_submissions(gather(records, sites).values())
+    found = LastStatus().completed(found, now=SystemClock().now())
     shown = narrowed(found) if live else found
     if as_json:
         at = utc_text(SystemClock().now())

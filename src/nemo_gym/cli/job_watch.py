@@ -33,13 +33,20 @@ def watch(ids: tuple[str, ...], labels: dict[str, str], exit_status: bool, as_js
     from nemo_gym.clock import SystemClock, utc_text
     from nemo_gym.orchestration import watch as watching
     from nemo_gym.orchestration.gathering import gather
+    from nemo_gym.orchestration.last_status import LastStatus
     from nemo_gym.orchestration.sites import Sites
     from nemo_gym.orchestration.status import of_submissions, to_json
 
     records = several(ids or (() if labels else ("latest",)), labels)
     display = _Quiet() if as_json else _Redrawn() if sys.stdout.isatty() else _Lines()
     with Sites() as sites:
-        found = watching.watch(lambda: of_submissions(gather(records, sites).values()), display.show)
+        memory = LastStatus()
+
+        def look() -> Sequence[SubmissionStatus]:
+            found = of_submissions(gather(records, sites).values())
+            return memory.completed(found, now=SystemClock().now())
+
+        found = watching.watch(look, display.show)
     if as_json:
         at = utc_text(SystemClock().now())
         click.echo(json.dumps(to_json(found, at=at), indent=2, ensure_ascii=False))
