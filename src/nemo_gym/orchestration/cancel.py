@@ -185,7 +185,8 @@ def _refs(known: Evidence, job_ids: Sequence[str]) -> list[JobRef]:
 
 
 def _may_live(known: Evidence) -> bool:
-    return bool(_alive(known) or may_be_alive(known))
+    # where files cannot be read, the tombstone cannot be written: that is said, and not that nothing is alive
+    return bool(known.unread or _alive(known) or may_be_alive(known))
 
 
 def _alive(known: Evidence) -> tuple[str, ...]:

@@ -166,6 +166,8 @@ class Evidence:
     """What the executor says, by job id."""
     silent: str = ""
     """Why the executor did not answer."""
+    unread: bool = False
+    """Whether none of its files could be read: jobs that are not known of may be alive."""
     problems: tuple[str, ...] = ()
     """What could not be read."""
 

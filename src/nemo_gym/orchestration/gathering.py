@@ -131,6 +131,7 @@ def _facts(
             submit_error=entry.error,
             now=look.now,
             silent=unread,
+            unread=bool(unread),
             **values,
         )
     return facts

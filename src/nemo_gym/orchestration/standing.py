@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nemo_gym.orchestration.endings import NOTHING_FOLLOWS, BenchmarkState, Cause, Verdict, ended
 from nemo_gym.orchestration.evidence import Evidence
-from nemo_gym.orchestration.executors.base import JobState
+from nemo_gym.orchestration.executors.base import JobState, Observation
 
 BEATING = 180.0
 """Seconds within which a collector's word proves that it runs, whatever the scheduler does not say."""
@@ -132,12 +132,19 @@ def _before_any_start(known: Evidence) -> tuple[Verdict, str | None]:
     if seen is None or seen.observation.state is JobState.UNKNOWN:
         reason = seen.observation.reason if seen is not None else f"nobody knows job {job_id}"
         return Verdict(BenchmarkState.UNKNOWN, reason), job_id
-    if seen.observation.state is JobState.SUCCEEDED:
-        return Verdict(BenchmarkState.SUCCEEDED), job_id
-    if seen.observation.state is JobState.CANCELLED:
-        by = known.cancelled or seen.observation.reason
-        return Verdict(
-            BenchmarkState.CANCELLED, f"cancelled before it had started: {by}", Cause.PERSON
-        ), job_id
-    reason = f"it ended before its script had begun: {seen.observation.reason}"
-    return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "job"), job_id
+    return _ended_unstarted(known, job_id, seen.observation), job_id
+
+
+def _ended_unstarted(known: Evidence, job_id: str, observation: Observation) -> Verdict:
+    """The end of the only job that is known of, which left no trace of a start that can be read."""
+    if observation.state is JobState.SUCCEEDED:
+        return Verdict(BenchmarkState.SUCCEEDED)
+    if known.unread:
+        said = observation.word or observation.state.value
+        before = f"job {job_id} had ended ({said}) when it was seen last"
+        return Verdict(BenchmarkState.UNKNOWN, f"{before}, and what came after it cannot be read")
+    if observation.state is JobState.CANCELLED:
+        by = known.cancelled or observation.reason
+        return Verdict(BenchmarkState.CANCELLED, f"cancelled before it had started: {by}", Cause.PERSON)
+    reason = f"it ended before its script had begun: {observation.reason}"
+    return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "job")

@@ -195,3 +195,17 @@ def test_nothing_is_cancelled_when_the_wish_cannot_be_written(place):
     with pytest.raises(NotReachableError):
         place.cancel()
     assert place.executor.calls == []
+
+
+def test_nobody_claims_that_nothing_is_alive_where_the_files_cannot_be_read(place):
+    class Away(LocalRunFiles):
+        def look(self, job_dirs):
+            raise NotReachableError("the host gave no answer")
+
+        def write(self, path, data):
+            raise NotReachableError("the host gave no answer")
+
+    place.put("a", link("1.0", queued="2"), link("2.0"), j1="FAILED", j2="RUNNING")
+    place.site = Site(place.executor, files=Away())
+    with pytest.raises(NotReachableError):
+        place.cancel()

@@ -185,6 +185,26 @@ def test_a_machine_that_cannot_be_reached_loses_nothing(executor, tmp_path):
     assert status.notes == ()
 
 
+@pytest.mark.parametrize(
+    ("remembered", "word", "state"),
+    [(JobState.FAILED, "TIMEOUT", "unknown"), (JobState.CANCELLED, "CANCELLED", "unknown"),
+     (JobState.SUCCEEDED, "COMPLETED", "succeeded")],
+)  # fmt: skip
+def test_of_a_chain_whose_files_cannot_be_read_the_end_of_its_first_job_is_no_end(
+    executor, tmp_path, remembered, word, state
+):
+    class Away(LocalRunFiles):
+        def look(self, job_dirs):
+            raise NotReachableError("the host gave no answer")
+
+    memory = LastSeen()
+    memory.remember(JobRef("1", tmp_path / "gpqa"), Observation(remembered, "", word=word), 0.0)
+    site = Site(executor, files=Away(), memory=memory)
+    status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(site))[ID, "gpqa"])
+    assert status.state == state
+    assert state == "succeeded" or (word in status.reason and status.silent == "the host gave no answer")
+
+
 def test_an_executor_that_raises_is_silent(executor, tmp_path):
     def observe(_jobs):
         raise DataError("no answer that could be read")
