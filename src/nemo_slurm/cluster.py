@@ -109,9 +109,8 @@ class Cluster:
         ask = [job for job in wanted if history or job.id not in live]
         runs, accounting = self._accounting(ask)
         if wanted and controller and accounting:
-            raise NotReachableError(
-                f"neither the controller nor accounting answers: {controller}; {accounting}"
-            )
+            why = "; ".join(dict.fromkeys([controller, accounting]))
+            raise NotReachableError(f"neither the controller nor accounting answers: {why}")
         seen = {job: observed(job, rows, runs, asked=job in ask) for job in wanted}
         return Look(seen, controller, accounting)
 

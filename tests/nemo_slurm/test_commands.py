@@ -132,3 +132,18 @@ def test_a_command_that_hangs_is_ended_on_the_host_and_counts_as_silence() -> No
 
     with pytest.raises(NotReachableError, match="sleep on this machine gave no answer"):
         HostCalls(LocalHost()).call([["sleep", "30"]], timeout=0.2)
+
+
+def test_a_host_that_cannot_be_reached_is_told_once() -> None:
+    from nemo_slurm.cluster import Cluster
+    from nemo_slurm.errors import NotReachableError
+    from nemo_slurm.hosts import LocalHost
+    from nemo_slurm.records import Job
+
+    class Away(LocalHost):
+        def run(self, *_args: object, **_options: object) -> Completed:
+            raise NotReachableError("cannot reach 'x'")
+
+    with pytest.raises(NotReachableError) as caught:
+        Cluster(Away()).observe([Job("1")])
+    assert str(caught.value) == "neither the controller nor accounting answers: cannot reach 'x'"

@@ -76,11 +76,14 @@ def _show(report: Report, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
     for outcome in () if as_json else report.outcomes:
-        asked = f"; asked {', '.join(outcome.asked)} to end" if outcome.asked else "; nothing was alive"
+        asked = f"; asked {', '.join(outcome.asked)} to end" if outcome.asked else ""
+        if not (asked or outcome.alive or outcome.unsure or report.troubles):
+            asked = "; nothing was alive"
         click.echo(f"{outcome.benchmark}: {outcome.state}{asked}")
     for trouble in report.troubles:
         click.echo(f"gym: {trouble}", err=True)
     for outcome in report.outcomes:
         for words, jobs in (("still alive", outcome.alive), ("nobody can tell of", outcome.unsure)):
             if jobs:
-                click.echo(f"gym: {outcome.benchmark}: {words}: {', '.join(jobs)}", err=True)
+                again = "the wish stays; give the command again to go on"
+                click.echo(f"gym: {outcome.benchmark}: {words}: {', '.join(jobs)}; {again}.", err=True)
