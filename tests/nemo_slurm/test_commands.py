@@ -137,8 +137,7 @@ def test_a_command_that_hangs_is_ended_on_the_host_and_counts_as_silence() -> No
 def test_a_host_that_cannot_be_reached_is_told_once() -> None:
     from nemo_slurm.cluster import Cluster
     from nemo_slurm.errors import NotReachableError
-    from nemo_slurm.hosts import LocalHost
-    from nemo_slurm.records import Job
+    from nemo_slurm.hosts import Completed, LocalHost
 
     class Away(LocalHost):
         def run(self, *_args: object, **_options: object) -> Completed:
