@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from nemo_gym.orchestration.evidence import Collected, Decision, End, Link, Progress, Resubmission
@@ -23,7 +23,7 @@ def parse(files: Mapping[str, str]) -> dict[str, Any]:
     coverage = _json(files.get("artifacts/rollouts_coverage.json"), "rollouts_coverage.json", problems)
     links = [_link(*found, problems) for found in _folders(files, "links")]
     return {
-        "links": tuple(sorted((link for link in links if link is not None), key=_order)),
+        "links": _in_order([link for link in links if link is not None]),
         "chain": tuple(files.get(".gym_job_chain", "").split()),
         "cancelled": ", ".join(files.get(".gym_cancelled", "").splitlines()),
         "walltime": _count(files.get(".gym_accumulated_walltime"), ".gym_accumulated_walltime", problems),
@@ -46,10 +46,30 @@ def _folders(files: Mapping[str, str], parent: str) -> Iterable[tuple[str, dict[
     return found.items()
 
 
-def _order(link: Link) -> tuple[float, int, str, int]:
-    number = re.sub(r"\D", "", link.job_id)
-    begun = float("inf") if link.started is None else link.started
-    return begun, int(number or 0), link.job_id, link.restart
+def _in_order(links: Sequence[Link]) -> tuple[Link, ...]:
+    """The links by their starts, but each after the one before it, whatever the clocks of two nodes say."""
+    runs: dict[str, list[Link]] = {}
+    for link in links:
+        runs.setdefault(link.job_id, []).append(link)
+
+    def before(link: Link) -> Link | None:
+        earlier = [run for run in runs[link.job_id] if run.restart < link.restart]
+        found = earlier or runs.get(link.predecessor, [])
+        return max(found, key=lambda run: run.restart, default=None)
+
+    def order(link: Link) -> tuple[float, int, int, str, int]:
+        number = re.sub(r"\D", "", link.job_id)
+        begun, depth, other = _begun(link), 0, before(link)
+        # more steps than there are links: damaged files that name each other
+        while other is not None and depth < len(links) and link.started is not None:
+            begun, depth, other = max(begun, other.started or 0.0), depth + 1, before(other)
+        return begun, depth, int(number or 0), link.job_id, link.restart
+
+    return tuple(sorted(links, key=order))
+
+
+def _begun(link: Link) -> float:
+    return float("inf") if link.started is None else link.started
 
 
 def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | None:

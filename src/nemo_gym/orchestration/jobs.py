@@ -87,7 +87,7 @@ class SubmissionRecord:
         _check_version(payload)
         take = _Fields(payload, f"job record {payload.get('gym_job_id', '')}".rstrip())
         return cls(
-            gym_job_id=take("gym_job_id", _text),
+            gym_job_id=take("gym_job_id", _name),
             gym_version=take("gym_version", _text, default=""),
             gym_commit=take("gym_commit", _optional_text, default=None),
             submitted_at=take("submitted_at", _text),
@@ -148,6 +148,14 @@ def _text(value: Any) -> str:
     return value
 
 
+def _name(value: Any) -> str:
+    """Text that is the name of a file or folder in other files' paths."""
+    name = _text(value)
+    if not name or "/" in name or name.startswith("."):
+        raise TypeError("must be a name, without / and no dot at its beginning")
+    return name
+
+
 def _optional_text(value: Any) -> str | None:
     return None if value is None else _text(value)
 
@@ -167,7 +175,7 @@ def _entries(value: Any) -> tuple[BenchmarkEntry, ...]:
 def _entry(item: Mapping[str, Any], number: int) -> BenchmarkEntry:
     take = _Fields(item, f"job record, benchmarks[{number}]")
     return BenchmarkEntry(
-        benchmark=take("benchmark", _text),
+        benchmark=take("benchmark", _name),
         job_dir=take("job_dir", _text),
         job_id=take("job_id", _optional_text),
         error=take("error", _optional_text, default=None),

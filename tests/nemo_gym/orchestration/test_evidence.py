@@ -262,6 +262,15 @@ def test_a_value_that_cannot_be_right_is_a_problem_and_no_crash(name, text):
     assert name.rpartition("/")[2] in found["problems"][0]
 
 
+def test_links_follow_their_predecessors_whatever_the_clocks_of_two_nodes_say():
+    files = link("9.0", started=5000, predecessor="") | link("10.0", started=400, predecessor="9\n")
+    files |= link("10.1", started=300, predecessor="9\n") | link("12.0", started=4000, predecessor="10\n")
+    files |= link("11.0", started=None, predecessor="12\n")
+    assert [one.name for one in parse(files)["links"]] == ["9.0", "10.0", "10.1", "12.0", "11.0"]
+    circle = link("1.0", started=1, predecessor="2") | link("2.0", started=2, predecessor="1")
+    assert {one.name for one in parse(circle)["links"]} == {"1.0", "2.0"}
+
+
 def test_absurd_numbers_in_what_a_collector_says_are_not_believed():
     absurd = '{"state":"complete","status":0,"expected":Infinity,"recorded":1,"new":1,"hopeless":null}'
     assert parse(link("1.0", collected=absurd))["links"][0].collected is None

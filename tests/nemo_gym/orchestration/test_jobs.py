@@ -83,6 +83,13 @@ def test_a_schema_version_that_is_no_whole_number_is_refused(version: object):
     ("changes", "message"),
     [
         ({"run_dir": None}, "run_dir must be text; null was found"),
+        ({"run_dir": "/a\0b"}, "run_dir must not hold a zero byte"),
+        ({"gym_job_id": ""}, "gym_job_id must be a name"),
+        ({"gym_job_id": "../x"}, "gym_job_id must be a name"),
+        (
+            {"benchmarks": [{"benchmark": "../../etc", "job_dir": "/x", "job_id": "1"}]},
+            "benchmark must be a name",
+        ),
         ({"benchmarks": {}}, "benchmarks must be a list of mappings"),
         (
             {"benchmarks": [{"benchmark": "a", "job_dir": "/a"}]},
