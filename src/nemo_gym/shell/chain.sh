@@ -130,7 +130,7 @@ gym_note_chain() {
       text+=$line$'\n'
     done <<<"$gym_value"
   fi
-  [[ -n $seen ]] || gym_put "$file" "$text$gym_job_id"
+  [[ -n $seen ]] || gym_put "$file" "$text$gym_job_id" || gym_say "warning: $file cannot be written"
 }
 
 # Queues the successor unless one waits already. A cancelled chain gets none, and one that went on without this run.

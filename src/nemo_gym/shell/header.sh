@@ -81,7 +81,7 @@ gym_event() {
 # gym_put FILE TEXT: FILE is there with all of TEXT or not at all. Twice, because a signal to the whole job may end a program
 # that this script has just started.
 gym_put() {
-  printf '%s\n' "$2" >"$1.new" && { mv -f -- "$1.new" "$1" 2>/dev/null || mv -f -- "$1.new" "$1"; }
+  printf '%s\n' "$2" >"$1.new" && { mv -f -- "$1.new" "$1" 2>/dev/null || [[ ! -e $1.new ]] || mv -f -- "$1.new" "$1"; }
 }
 
 # gym_create FILE TEXT: fails when FILE is there already.
