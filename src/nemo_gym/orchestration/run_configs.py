@@ -10,7 +10,7 @@ from typing import Any
 from nemo_gym import composition
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config import BenchmarkJob, LocalCompute, SlurmCompute, SubmitConfig
-from nemo_gym.orchestration.executors.local_supervisor import drain_lead
+from nemo_gym.orchestration.draining import drain_lead
 from nemo_gym.orchestration.resolve import ResolvedConfig, escaped
 from nemo_gym.orchestration.sbatch_lines import drain_seconds
 from nemo_gym.rollouts.config import LoadedConfig, RunConfig, load_run_config, require_policy

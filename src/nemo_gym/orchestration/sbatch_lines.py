@@ -11,11 +11,10 @@ from pathlib import Path
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config import SlurmCompute
+from nemo_gym.orchestration.draining import drain_lead, longest_lead
 from nemo_runs.durations import parse_duration
 from nemo_slurm import scripts
 from nemo_slurm.errors import UnusableValueError
-
-_SHORTEST_LEAD, _LONGEST_LEAD = 20, 120
 
 
 def sbatch_options(cluster: str, compute: SlurmCompute, benchmark: str, job_dir: Path) -> list[str]:
@@ -46,9 +45,8 @@ def drain_seconds(compute: SlurmCompute) -> int:
     if compute.drain_seconds is not None:
         return compute.drain_seconds
     if compute.walltime is None:
-        return _LONGEST_LEAD
-    walltime = parse_duration(compute.walltime, where="walltime")
-    return max(1, min(max(_SHORTEST_LEAD, walltime // 10), _LONGEST_LEAD, walltime // 2))
+        return int(longest_lead())
+    return max(1, int(drain_lead(parse_duration(compute.walltime, where="walltime"))))
 
 
 def _of_the_job(benchmark: str, job_dir: Path) -> dict[str, scripts.OptionValue]:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from nemo_gym import events, job_paths
 from nemo_gym.job_paths import JobPaths, LinkPaths
+from nemo_gym.orchestration.draining import drain_lead
 from nemo_gym.orchestration.executors.local_slots import Turn
 from nemo_runs import processes, supervise
 from nemo_runs.files import create_file, replace_file
@@ -25,7 +26,6 @@ from nemo_runs.journal import Journal
 
 _LOOK = 0.2
 """Seconds between two looks whether it is this job's turn."""
-_SHORTEST_LEAD, _LONGEST_LEAD = 20.0, 120.0
 MARKER = "NEMO_GYM_RUN"
 """The variable that marks every process of a job."""
 
@@ -53,13 +53,6 @@ class Assignment:
     def run_of(self, job_id: str) -> str:
         """The value of `MARKER` in everything that belongs to one job of this chain."""
         return f"{self.gym_job_id}/{self.benchmark}/{job_id}.0"
-
-
-def drain_lead(walltime: int | None) -> float:
-    """How long before its walltime a job is asked to drain: a tenth of it, within bounds, at most half."""
-    if walltime is None:
-        return 0.0
-    return min(max(_SHORTEST_LEAD, walltime / 10), _LONGEST_LEAD, walltime / 2)
 
 
 def main() -> int:

@@ -1,13 +1,4 @@
-import pytest
-
-from nemo_gym.orchestration.executors.local_supervisor import Assignment, drain_lead
-
-
-@pytest.mark.parametrize(
-    ("walltime", "lead"), [(None, 0), (10, 5), (60, 20), (600, 60), (3600, 120), (48 * 3600, 120)]
-)
-def test_a_job_is_asked_to_drain_a_while_before_its_walltime(walltime, lead):
-    assert drain_lead(walltime) == lead
+from nemo_gym.orchestration.executors.local_supervisor import Assignment
 
 
 def test_a_run_is_told_from_every_other_by_submission_benchmark_job_and_restart():
