@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-_SHORTEST_LEAD, _LONGEST_LEAD = 20.0, 120.0
-"""Seconds."""
+from typing import Final
+
+SHORTEST_LEAD: Final = 20.0
+"""Seconds, where half of the walltime is not less."""
+LONGEST_LEAD: Final = 120.0
+"""Seconds; also where the walltime is somebody else's to choose."""
 
 
 def drain_lead(walltime: int | None) -> float:
-    """Seconds ahead of a walltime: a tenth of it, within bounds, at most half; 0 where there is no walltime."""
+    """Seconds ahead of a walltime: a tenth of it within bounds, at most half; 0 without a walltime."""
     if walltime is None:
         return 0.0
-    return min(max(_SHORTEST_LEAD, walltime / 10), _LONGEST_LEAD, walltime / 2)
-
-
-def longest_lead() -> float:
-    """Seconds ahead of a walltime that is somebody else's to choose."""
-    return _LONGEST_LEAD
+    return min(max(SHORTEST_LEAD, walltime / 10), LONGEST_LEAD, walltime / 2)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config import SlurmCompute
-from nemo_gym.orchestration.draining import drain_lead, longest_lead
+from nemo_gym.orchestration.draining import LONGEST_LEAD, drain_lead
 from nemo_runs.durations import parse_duration
 from nemo_slurm import scripts
 from nemo_slurm.errors import UnusableValueError
@@ -45,7 +45,7 @@ def drain_seconds(compute: SlurmCompute) -> int:
     if compute.drain_seconds is not None:
         return compute.drain_seconds
     if compute.walltime is None:
-        return int(longest_lead())
+        return int(LONGEST_LEAD)
     return max(1, int(drain_lead(parse_duration(compute.walltime, where="walltime"))))
 
 
