@@ -35,7 +35,7 @@ links() {
 }
 
 show gym eval submit -c chain.yaml
-id=$(gym job list --json | python -c 'import json, sys; print(json.load(sys.stdin)[0]["gym_job_id"])')
+id=$(gym job list --json | python -c 'import json, sys; print(json.load(sys.stdin)["submissions"][0]["gym_job_id"])')
 until [ "$(links)" -ge 2 ] || chain_ended; do sleep 1; done
 sleep 5
 show gym job status latest

@@ -74,11 +74,11 @@ def test_the_record_finds_everything_again(demo):
     assert record["gym_job_id"] == run_dir.name
     assert record["executor"] == "local"
     listed = subprocess.run([GYM, "job", "list", "--json"], capture_output=True, env=environ, check=True)
-    assert json.loads(listed.stdout) == [record]
+    assert json.loads(listed.stdout) == {"schema_version": 1, "submissions": [record]}
     shown = subprocess.run(
         [GYM, "job", "results", "latest", "--json"], capture_output=True, env=environ, check=True
     )
-    results = {row["benchmark"]: row for row in json.loads(shown.stdout)}
+    results = {row["benchmark"]: row for row in json.loads(shown.stdout)["results"]}
     assert {name: row["coverage"] for name, row in results.items()} == {
         "arithmetic": 1.0,
         "arithmetic_mcq": 1.0,

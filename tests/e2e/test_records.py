@@ -210,7 +210,7 @@ def test_twenty_submits_at_one_instant_give_twenty_runs(home: Home):
     assert len({record["benchmarks"][0]["job_id"] for record in records}) == 20
     for record in records:
         assert json.loads((Path(record["run_dir"]) / "gym-job.json").read_text()) == record
-    listed = json.loads(home.gym("job", "list", "--json").stdout)
+    listed = json.loads(home.gym("job", "list", "--json").stdout)["submissions"]
     assert {record["gym_job_id"] for record in listed} == {record["gym_job_id"] for record in records}
 
 
@@ -228,14 +228,16 @@ def test_list_and_results_find_submissions_by_label_limit_and_id(home: Home):
     for team in ("a", "b"):
         home.submit("--again", "--label", f"team={team}", "--only", "two")
         time.sleep(1.1)
-    listed = json.loads(home.gym("job", "list", "--json").stdout)
+    listed = json.loads(home.gym("job", "list", "--json").stdout)["submissions"]
     assert [record["labels"]["team"] for record in listed] == ["b", "a"]
     table = home.gym("job", "list", "--limit", "1").stdout.splitlines()
     assert table[0].split() == ["ID", "SUBMITTED", "CLUSTER", "EXECUTOR", "BENCHMARKS", "LABELS"]
     assert table[1].split()[0] == listed[0]["gym_job_id"]
     assert len(table) == 2
-    (found,) = json.loads(home.gym("job", "list", "--label", "team=a", "--json").stdout)
-    rows = json.loads(home.gym("job", "results", found["gym_job_id"], "--json").stdout)
+    (found,) = json.loads(home.gym("job", "list", "--label", "team=a", "--json").stdout)["submissions"]
+    document = json.loads(home.gym("job", "results", found["gym_job_id"], "--json").stdout)
+    assert document["schema_version"] == 1
+    rows = document["results"]
     assert [(row["benchmark"], row["status"], row["score"]) for row in rows] == [("two", "no results", None)]
     header = home.gym("job", "results", "latest", "--csv").stdout.splitlines()[0]
     assert header.startswith("gym_job_id,benchmark,status,score,low,high")

@@ -27,7 +27,8 @@ def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
 
     records = record_files.newest(limit=limit, labels=labels, say=say)
     if as_json:
-        click.echo(json.dumps([record.to_json() for record in records], indent=2, ensure_ascii=False))
+        document = {"schema_version": 1, "submissions": [record.to_json() for record in records]}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return 0
     if not records and labels:
         say("no submission has this label; `gym job list` shows all of them.")

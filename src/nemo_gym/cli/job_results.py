@@ -38,7 +38,8 @@ def results(ids: tuple[str, ...], labels: dict[str, str], as_csv: bool, as_json:
         records = record_files.newest(limit=None, labels=labels, say=say)
     rows = [row for record in records for row in operations.results(record, say=say)]
     if as_json:
-        click.echo(json.dumps([row.to_json() for row in rows], indent=2, ensure_ascii=False))
+        document = {"schema_version": 1, "results": [row.to_json() for row in rows]}
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     elif as_csv:
         click.echo(operations.to_csv(rows), nl=False)
     elif rows:
