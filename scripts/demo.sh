@@ -10,7 +10,7 @@ gym eval submit -c examples/quickstart.yaml --label "$label" --follow "$@" || st
 
 read -r id run_dir < <(gym job list --label "$label" --json | python -c '
 import json, sys
-for record in json.load(sys.stdin):
+for record in json.load(sys.stdin)["submissions"]:
     print(record["gym_job_id"], record["run_dir"])
 ') || true
 if [ -z "${id:-}" ]; then
