@@ -209,7 +209,7 @@ class JobPaths:
         return self.job_dir / "logs"
 
     def log(self, step: str, job_id: str) -> Path:
-        """The log of a step (a service's name, ``driver``, ``prepare`` or ``otel_collector``) in one job."""
+        """The log of a step (a service's name, ``driver``, ``install``, …) in one job."""
         return self.logs / f"{step}-{job_id}.log"
 
     def output(self, job_id: str) -> Path:

@@ -176,10 +176,12 @@ ComputeConfig = Annotated[
 
 
 class GymInstall(Section):
-    """A Gym to be installed in the job's container."""
+    """A Gym that the job installs where there is none."""
 
     ref: Text
-    repo: str | None = None
+    """A tag, a branch or a commit."""
+    repo: Text
+    """What `git clone` takes: a URL, or an absolute path on the machine of the job."""
 
 
 class Resumable(Section):

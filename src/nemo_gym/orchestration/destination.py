@@ -32,8 +32,8 @@ class Destination(Protocol):
         """Raise `ConfigError` for what is missing there."""
         ...
 
-    def gym_program(self, config: SubmitConfig) -> Path:
-        """The `gym` for the jobs, as they will find it."""
+    def gym_program(self, config: SubmitConfig) -> Path | None:
+        """The `gym` for the jobs, as they will find it; ``None``: they install it."""
         ...
 
     def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
@@ -58,11 +58,16 @@ class ThisMachine:
         """See `Destination.check`."""
         machine.check(config, environ)
 
-    def gym_program(self, config: SubmitConfig) -> Path:
+    def gym_program(self, config: SubmitConfig) -> Path | None:
         """See `Destination.gym_program`."""
         if config.driver.container is not None and config.driver.gym is not None:
             return Path(config.driver.gym)
-        return machine.gym_program(config)
+        try:
+            return machine.gym_program(config)
+        except ConfigError:
+            if config.driver.gym_install is None:
+                raise
+        return None
 
     def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
         """See `Destination.localized`."""
@@ -117,8 +122,11 @@ class OtherMachine:
             path, source = mounts[int(rest)]
             raise ConfigError(f"{path}.mounts: there is no {source} on {self.host.label}.")
 
-    def gym_program(self, config: SubmitConfig) -> Path:
-        """See `Destination.gym_program`: ``driver.gym``, the one that submits, or our own to be brought."""
+    def gym_program(self, config: SubmitConfig) -> Path | None:
+        """See `Destination.gym_program`.
+
+        In this order: ``driver.gym``, the one that submits, ``driver.gym_install``, or our own to be brought.
+        """
         named = config.driver.gym
         if config.driver.container is not None and named is not None:
             return Path(named)
@@ -127,9 +135,15 @@ class OtherMachine:
             if not found or not found[0].startswith("/"):
                 raise ConfigError(f"driver.gym: {named} is no program on {self.host.label}.")
             return Path(found[0])
-        mine = machine.gym_program(config)
-        if self._same_program(mine):
-            return mine
+        try:
+            mine = machine.gym_program(config)
+            if self._same_program(mine):
+                return mine
+        except ConfigError:
+            if config.driver.gym_install is None:
+                raise
+        if config.driver.gym_install is not None:
+            return None
         self.bundle = own_gym.plan_bundle(self.host, Path(config.job.output_path))
         return self.bundle.program
 

@@ -90,6 +90,8 @@ def _machine(
 
     def program() -> str:
         path = destination.gym_program(config)
+        if path is None:
+            return "the first job installs driver.gym_install"
         brought = " (it is brought with the first submission)" if output in str(path) else ""
         return f"{path}{brought}"
 

@@ -28,6 +28,17 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InstallPlan:
+    """A Gym that the job installs itself."""
+
+    repo: str
+    ref: str
+    """A tag, a branch or a commit."""
+    folder: Path
+    """Where it is installed, once for each commit and Python, for all runs beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmPlan:
     """What a job needs to know of the cluster that runs it."""
 
@@ -113,7 +124,8 @@ class JobPlan:
     secrets: Mapping[str, SecretText] = field(default_factory=dict)
     """Variable of the submitting shell -> its value, for every ``host:VAR`` anywhere in this job."""
     gym: Path
-    """The `gym` program that runs in the job."""
+    """The `gym` program that runs in the job; without a folder when the job installs it."""
+    install: InstallPlan | None = None
     walltime: int | None
     """Seconds, or ``None`` for no limit."""
     budget: Budget | None = None

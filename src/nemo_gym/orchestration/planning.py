@@ -10,6 +10,7 @@ from typing import Any
 
 from nemo_gym.decide import Budget
 from nemo_gym.job_paths import RunPaths
+from nemo_gym.orchestration import gym_install
 from nemo_gym.orchestration.config import (
     CommandService,
     OtelConfig,
@@ -32,8 +33,8 @@ _MODEL_PATHS = {"vllm": "/health", "command": "/v1/models"}
 class Surroundings:
     """What a plan takes from the machine and the user."""
 
-    gym: Path
-    """The `gym` program for the jobs."""
+    gym: Path | None
+    """The `gym` program for the jobs; ``None``: they install ``driver.gym_install``."""
     user: str
     environ: Mapping[str, str]
     """The environment of the submitting shell: where ``host:VAR`` is looked up."""
@@ -113,7 +114,8 @@ def _job(
         command=config.driver.benchmarks[benchmark].command,
         env=_references(config.driver.env),
         secrets=_secrets(config, benchmark, around.environ),
-        gym=around.gym,
+        gym=around.gym or Path("gym"),
+        install=None if around.gym else gym_install.planned(config, run_dir),
         walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
         budget=_budget(config.driver.benchmarks[benchmark].chain, benchmark),
         otel=_otel(config, benchmark, paths.job_dir, services, around.user),

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Protocol
 
 from nemo_gym.composition import nearest
 from nemo_gym.errors import ConfigError, UnsupportedError
-from nemo_gym.orchestration import slurm_rules
+from nemo_gym.orchestration import gym_install, slurm_rules
 from nemo_gym.orchestration.config import (
     BenchmarkJob,
     CommandService,
@@ -31,7 +31,7 @@ _SET_BY_SUBMIT = {
     "--api-key": "a random key is made in the job; an argument can be read by everybody",
     "--served-model-name": "use the field served_model_name",
 }
-_RESERVED_LOGS = ("driver", "prepare", "otel_collector")
+_RESERVED_LOGS = ("driver", "prepare", "install", "otel_collector")
 _RESERVED_FOLDERS = ("gym-job.json", "resolved-config.yaml")
 
 
@@ -76,8 +76,6 @@ def _container_settings(config: SubmitConfig) -> Iterator[tuple[str, str]]:
                 yield f"{path}.mounts ('{mount}')", f"use the path {source} itself"
     if config.otel is not None and config.otel.container is not None:
         yield "otel.container", "leave it out and set otel.binary"
-    if config.driver.gym_install is not None:
-        yield "driver.gym_install", "set driver.gym, or leave both out to run the Gym that submits"
 
 
 def warnings(config: SubmitConfig) -> list[str]:
@@ -287,5 +285,6 @@ _RULES: tuple[Rule, ...] = (
     _benchmarks,
     _gpus,
     _otel,
+    gym_install.problems,
     slurm_rules.problems,
 )

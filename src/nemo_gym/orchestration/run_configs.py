@@ -64,7 +64,7 @@ def _load(
     if resolved.config.driver.policy_model is None:
         _check_endpoint(loaded.config, where)
     check_data(loaded.config, f"{where}.run")
-    if resolved.config.driver.gym is None:
+    if resolved.config.driver.gym is None and resolved.config.driver.gym_install is None:
         _check_plugins(loaded.config, f"{where}.run")
     prepare: dict[str, Any] | None = None
     if job.prepare:

@@ -18,7 +18,7 @@ from nemo_gym.orchestration.plan import Container, JobPlan, OtelPlan, ServicePla
 from nemo_runs.secret_refs import VARIABLE, Reference, parse_reference
 
 SHELL_PARTS = ("header", "services", "driver", "decide", "chain_facts", "chain", "end_marker")
-"""The static files of every job script, in the order in which it reads them, the scheduler's own left out."""
+"""The static files of every job script in the order in which it reads them; its scheduler's is not named."""
 
 _LONGEST_LAST_SCRAPE = 20
 _OPENING = """\
@@ -50,7 +50,8 @@ def render_job(plan: JobPlan, *, redacted: bool) -> str:
 def shell_parts(plan: JobPlan) -> list[str]:
     """The static files of one job's script, in the order in which it reads them."""
     own = ["clean_environment", "slurm_steps"] if plan.scheduler == "slurm" else []
-    return [SHELL_PARTS[0], *own, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:]]
+    install = ["install"] if plan.install is not None else []
+    return [SHELL_PARTS[0], *own, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:], *install]
 
 
 def _opening(plan: JobPlan) -> str:
@@ -91,6 +92,10 @@ def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
     yield _assign("GYM_BENCHMARK", plan.benchmark)
     yield _assign("GYM_JOB_DIR", str(plan.job_dir))
     yield _assign("GYM_PROGRAM", str(plan.gym))
+    if plan.install is not None:
+        yield _assign("GYM_INSTALL_REPO", plan.install.repo)
+        yield _assign("GYM_INSTALL_REF", plan.install.ref)
+        yield _assign("GYM_INSTALL_FOLDER", str(plan.install.folder))
     yield from _chain_lines(plan.budget)
     for variable, value in plan.secrets.items():
         _check_variable(variable, "secrets")

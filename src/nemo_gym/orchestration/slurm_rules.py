@@ -54,8 +54,6 @@ def _pools(config: SubmitConfig, compute: SlurmCompute) -> Iterator[str]:
 
 
 def _containers(config: SubmitConfig, compute: SlurmCompute) -> Iterator[str]:
-    if config.driver.gym_install is not None:
-        yield "driver.gym_install: it is not supported; set driver.gym, or leave both out to run this Gym"
     if config.driver.container is not None and config.driver.gym is None:
         yield "driver.gym: name the path of `gym` inside driver.container"
     owners: list[tuple[str, Any]] = [(f"services.{n}", service) for n, service in config.services.items()]

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nemo_gym.errors import BusyError
-from nemo_gym.orchestration import machine, record_files, rules, twins
+from nemo_gym.orchestration import gym_install, machine, record_files, rules, twins
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.destination import Destination, ThisMachine
 from nemo_gym.orchestration.executors.base import Executor, Queued
@@ -73,6 +73,8 @@ def plan(order: Order, desk: Desk) -> Submission:
     runs = load_runs(order.resolved, cwd=desk.cwd, model_name=model_name)
     desk.destination.check(config, desk.environ)
     gym = desk.destination.gym_program(config)
+    for warning in gym_install.warnings(config, gym):
+        desk.say(f"warning: {warning}")
     around = Surroundings(gym=gym, user=machine.username(), environ=desk.environ)
     gym_job_id = fresh_id(desk)
     there = desk.destination.localized(runs, Path(config.job.output_path) / gym_job_id)

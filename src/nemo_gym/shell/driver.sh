@@ -69,7 +69,7 @@ gym_driver_environment() {
 # step, gives it time to finish what it has in flight, then ends it. Sets gym_status.
 gym_watch() {
   local _kind=$1 _told='' _until='' _step=driver _log _pid
-  [[ $_kind != prepare ]] || _step=prepare
+  [[ $_kind != prepare && $_kind != install ]] || _step=$_kind
   _log=logs/$_step-$gym_job_id.log
   set -m
   ("$2") >"$_log" 2>&1 </dev/null &

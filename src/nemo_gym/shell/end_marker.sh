@@ -29,7 +29,9 @@ gym_claim_link() {
   fi
   printf -v now '%(%s)T' -1
   gym_put "$gym_link/started" "$now"
-  version=$("$GYM_PROGRAM" --version 2>/dev/null)
+  version=''
+  # one that is still to be installed says it then
+  [[ -n ${GYM_INSTALL_REPO-} ]] || version=$("$GYM_PROGRAM" --version 2>/dev/null)
   gym_put "$gym_link/gym" "$version"
   gym_event job_started gym "$version"
 }
@@ -38,6 +40,9 @@ gym_work() {
   [[ -z $gym_asked ]] || return
   gym_setup
   ((gym_setup_status == 0)) || return
+  if [[ -n ${GYM_INSTALL_REPO-} ]]; then
+    gym_install || return
+  fi
   gym_prepare && gym_choose_ports && gym_start_collector || return
   gym_start_services
   gym_await_services || return

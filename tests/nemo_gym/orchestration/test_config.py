@@ -245,7 +245,6 @@ def test_resumable_is_understood_in_each_of_its_forms():
         ({"driver/benchmarks/sums/resumable": {"max_retries": 1}}, "driver.benchmarks.sums.resumable"),
         ({"services/policy/container": "image"}, "services.policy.container"),
         ({"driver/container": "image"}, "driver.container"),
-        ({"driver/gym_install": {"ref": "v1"}}, "driver.gym_install"),
         ({"driver/mounts": ["/a:/b"]}, "driver.mounts"),
         ({"services/policy/mounts": ["/a:/a:ro"]}, "services.policy.mounts"),
         ({"otel": {"container": "image", "enabled": False}}, "otel.container"),
@@ -262,6 +261,45 @@ def test_what_the_executor_cannot_do_is_refused_with_its_name_and_a_remedy(
     assert text.startswith(path)
     assert "fake" in text
     assert any(word in text for word in ("leave", "use the path", "set driver.gym"))
+
+
+INSTALL = {"repo": "https://git.example/gym.git", "ref": "v1"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"driver/gym": "/opt/gym"}, "driver.gym_install: driver.gym names a program already"),
+        ({"driver/container": "image"}, "driver.gym_install: a Gym is installed for the machine of the job"),
+        ({"driver/gym_install/repo": "../gym"}, "driver.gym_install.repo: it must be a URL or an absolute"),
+        ({"driver/gym_install/repo": "--upload-pack=x"}, "driver.gym_install.repo: it must be a URL"),
+        ({"driver/gym_install/repo": "https://me:s3cret@git.example/gym"}, "a login in an address"),
+        ({"driver/gym_install/repo": "https://s3cret@git.example/gym"}, "a login in an address"),
+        ({"driver/gym_install/ref": "--help"}, "driver.gym_install.ref: '--help' can be no tag"),
+        ({"driver/gym_install/ref": "a..b"}, "driver.gym_install.ref: 'a..b' can be no tag"),
+        ({"driver/gym_install/ref": "v1^{tree}"}, "driver.gym_install.ref: "),
+    ],
+)
+def test_a_gym_that_cannot_be_installed_is_refused_without_repeating_a_password(changes, words):
+    said = problem({"driver/gym_install": dict(INSTALL), **changes})
+    assert words in said
+    assert "s3cret" not in said
+
+
+@pytest.mark.parametrize(
+    "repo",
+    ["/srv/gym", "https://git.example/a/b", "ssh://git@git.example:22/gym", "git@git.example:a/gym.git"],
+)
+def test_a_gym_to_be_installed_has_a_repository_that_git_can_clone(repo):
+    found = config({"driver/gym_install": {"repo": repo, "ref": "feature/x-1.0"}})
+    rules.check(found)
+    rules.refuse_unsupported(found, FakeExecutor())
+
+
+@pytest.mark.parametrize("key", ["repo", "ref"])
+def test_a_gym_to_be_installed_needs_repository_and_ref(key):
+    with pytest.raises(ConfigError, match=rf"driver\.gym_install\.{key}"):
+        config({"driver/gym_install": dict(INSTALL), f"driver/gym_install/{key}": ...})
 
 
 def test_only_executors_that_support_it_may_set_resumable():

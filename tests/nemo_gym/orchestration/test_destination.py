@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration import own_gym
+from nemo_gym.orchestration import gym_install, own_gym
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.destination import OtherMachine, ThisMachine, destination_of
 from nemo_gym.orchestration.resolve import resolve
@@ -118,6 +118,27 @@ def test_a_program_that_is_named_must_be_there(far, tmp_path):
     with pytest.raises(ConfigError, match=r"driver\.gym: /opt/gym is no program on far"):
         far.gym_program(config(tmp_path, {"driver/gym": "/opt/gym"}))
     assert far.gym_program(config(tmp_path, {"driver/gym": "/bin/sh"})) == Path("/bin/sh")
+
+
+def test_a_gym_is_installed_where_the_one_that_submits_is_not(tmp_path, monkeypatch):
+    install = {"driver/gym_install": {"repo": "/srv/gym", "ref": "v1"}}
+
+    class Bare(Far):
+        def run(self, script: str, **options: Any) -> Completed:
+            return super().run("exit 0" if "cksum" in script else script, **options)
+
+    assert OtherMachine(Bare(tmp_path / "none")).gym_program(config(tmp_path, install)) is None
+    mine = ThisMachine().gym_program(config(tmp_path, install))
+    assert mine is not None
+    assert mine.name == "gym"
+    [warning] = gym_install.warnings(config(tmp_path, install), mine)
+    assert str(mine) in warning
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert ThisMachine().gym_program(config(tmp_path, install)) is None
+    assert list(gym_install.warnings(config(tmp_path, install), None)) == []
+    with pytest.raises(ConfigError, match=r"driver\.gym"):
+        ThisMachine().gym_program(config(tmp_path))
 
 
 def test_our_own_gym_is_named_by_what_is_in_it_and_by_the_python_there(tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from nemo_gym.composition import load_yaml
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration.plan import JobPlan, Submission
+from nemo_gym.orchestration.plan import InstallPlan, JobPlan, Submission
 from nemo_gym.orchestration.planning import Surroundings, plan_submission, served_name
 from nemo_gym.orchestration.resolve import resolve, to_yaml
 from nemo_gym.orchestration.run_configs import load_runs
@@ -36,6 +36,18 @@ def plan(
 def only_job(folder: Path, changes: dict[str, Any] | None = None, **environ: str) -> JobPlan:
     (job,) = plan(folder, changes, environ).jobs
     return job
+
+
+def test_a_gym_that_is_not_there_is_installed_beside_the_runs_by_each_job(tmp_path: Path):
+    install = {"repo": "/srv/gym", "ref": "v1"}
+    resolved = resolve(write(tmp_path, {"driver/gym_install": install}), cwd=tmp_path)
+    runs = load_runs(resolved, cwd=tmp_path, model_name="tiny")
+    around = Surroundings(gym=None, user="ada", environ={})
+    [job] = plan_submission(resolved.config, runs, GYM_JOB_ID, around).jobs
+    assert job.install == InstallPlan(repo="/srv/gym", ref="v1", folder=tmp_path / "runs" / ".gym")
+    there = dataclasses.replace(around, gym=Path("/opt/gym"))
+    [job] = plan_submission(resolved.config, runs, GYM_JOB_ID, there).jobs
+    assert (job.install, job.gym) == (None, Path("/opt/gym"))
 
 
 def test_a_submission_has_one_job_a_benchmark_in_the_order_of_the_file(tmp_path: Path):

@@ -144,7 +144,10 @@ def refused(changes: dict[str, Any]) -> str:
         ({"services/policy/mounts": ["/a:/b"]}, "it runs in no container; use the path /a itself"),
         ({"services/policy/mounts": ["/a,b"]}, "a comma would end the mount"),
         ({"driver/container": "img"}, "driver.gym: name the path of `gym` inside driver.container"),
-        ({"driver/gym_install": {"ref": "main"}}, "driver.gym_install: it is not supported"),
+        (
+            {"driver/gym_install": {"repo": "/srv/gym", "ref": "main"}, "driver/container": "img"},
+            "driver.gym_install: a Gym is installed for the machine of the job and not inside",
+        ),
         ({"compute/alps/account": "a b"}, "compute.alps.account: 'a b' cannot stand on an #SBATCH line"),
         (
             {"services/policy": {**VLLM, "tensor_parallel_size": 16}},

@@ -9,7 +9,7 @@ import pytest
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration import script
 from nemo_gym.orchestration.otel import collector_config
-from nemo_gym.orchestration.plan import Container, JobPlan, OtelPlan, ServicePlan, SlurmPlan
+from nemo_gym.orchestration.plan import Container, InstallPlan, JobPlan, OtelPlan, ServicePlan, SlurmPlan
 from nemo_runs.secret_refs import Reference, SecretText
 from nemo_slurm import calls
 
@@ -107,6 +107,8 @@ def cluster(runtime, **changes):
     return dataclasses.replace(job, **values)
 
 
+INSTALL = InstallPlan(repo="ssh://git@git.example/it's.git", ref="v1.2", folder=Path("/runs/.gym"))
+
 CASES = {
     "slurm": (cluster("none", kill_on_invalid_dep=False, queue_from="login"), False),
     "slurm_pyxis": (cluster("pyxis"), False),
@@ -114,6 +116,7 @@ CASES = {
     "external_endpoint": (plan(), False),
     "everything": (full(), False),
     "everything_redacted": (full(), True),
+    "install": (plan(gym=Path("gym"), install=INSTALL), False),
     "command": (plan(run=None, command="echo 'it''s'\nexit 3\n"), False),
 }
 
