@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.local_jobs import Workplace
+from tests.local_jobs import Workplace, until
 
 from nemo_gym.decide import Budget
 from nemo_gym.job_paths import JobPaths
@@ -177,6 +177,18 @@ def test_a_package_that_cannot_be_installed_may_be_tried_again_and_leaves_nothin
     assert "gym could not be installed: pip could not install commit" in (link / "end").read_text()
     assert "broken on purpose" in JobPaths(job.job_dir).log("install", job.job_id).read_text()
     assert not (link / "collected").exists()
+    assert not list((workplace.folder / ".gym").iterdir())
+
+
+def test_a_job_that_is_stopped_while_it_installs_leaves_nothing_half_made(workplace, repo):
+    (repo / "backend.py").write_text("import time\nprint('waiting', flush=True)\ntime.sleep(600)\n")
+    commit(repo, "two")
+    [job] = workplace.submit(plan(workplace, repo, "main"))
+    log = JobPaths(job.job_dir).log("install", job.job_id)
+    until(lambda: log.exists() and "Getting requirements" in log.read_text())
+    workplace.executor.cancel([job])
+    assert workplace.wait(job).state is JobState.CANCELLED
+    assert workplace.left(job) == []
     assert not list((workplace.folder / ".gym").iterdir())
 
 
