@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.far_machine import FAR, stand_in
 from tests.mock_server import MockServer
 
 pytestmark = pytest.mark.e2e
@@ -176,7 +177,7 @@ def test_a_fetched_copy_is_whole_and_answers_like_the_run(finished: Home, tmp_pa
     assert json.loads(finished.gym("job", "verify", str(copy), "--json"))["valid"]
     bills = [json.loads(finished.gym("job", "bill", of, "--json")) for of in (finished.id, str(copy))]
     assert bills[0] == bills[1]
-    (score,) = json.loads(finished.gym("job", "results", str(copy), "--json"))
+    (score,) = json.loads(finished.gym("job", "results", str(copy), "--json"))["results"]
     assert (score["status"], score["job_dir"]) == ("complete", str(copy / "sums"))
 
 
@@ -197,3 +198,79 @@ def test_the_index_and_a_lost_record_come_back_from_run_directories(home: Home, 
     assert json.loads(home.gym("job", "verify", home.id, "--json"))["valid"]
     assert home.gym("job", "adopt", str(home.run_dir)).split()[:2] == [home.id, "known"]
     home.gym("job", "adopt", str(newer), status=1)
+
+
+@pytest.fixture
+def far(home: Home, tmp_path: Path) -> Home:
+    """The same user, whose run is on another machine."""
+    there = tmp_path / "another-machine"
+    there.mkdir()
+    home.run_dir = home.run_dir.rename(there / home.id)
+    home.rows = home.run_dir / "sums" / "artifacts" / "rollouts.jsonl"
+    home.environ = stand_in(tmp_path / "stand-in", there, home.environ)
+    home.environ |= {"XDG_CACHE_HOME": str(tmp_path / "far cache"), "TMPDIR": str(tmp_path / "temporary")}
+    (tmp_path / "temporary").mkdir()
+    text = json.dumps(home.record | {"hostname": "far"}).replace(str(home.folder / "runs"), FAR)
+    home.index = tmp_path / "far cache" / "nemo-gym" / "jobs" / f"{home.id}.json"
+    home.index.parent.mkdir(parents=True)
+    home.index.write_text(text)
+    return home
+
+
+def test_a_run_on_another_machine_is_certified_and_billed_in_one_step_and_nothing_is_kept(
+    far: Home, finished: Home, tmp_path: Path
+):
+    before = {path: path.stat().st_mtime_ns for path in far.run_dir.rglob("*")}
+    done = far.call("job", "verify", far.id, "--json")
+    assert done.returncode == 0, done.stderr
+    found, here = json.loads(done.stdout), json.loads(finished.gym("job", "verify", finished.id, "--json"))
+    assert (found.pop("run_dir"), here.pop("run_dir")) == (f"far:{FAR}/{far.id}", str(finished.run_dir))
+    assert found["benchmarks"][0].pop("job_dir") == f"far:{FAR}/{far.id}/sums"
+    assert here["benchmarks"][0].pop("job_dir")
+    assert found == here
+    assert "temporary folder" in done.stderr
+    assert done.stderr.count("\n") == 1
+    for asked in ([far.id], ["latest"]):
+        bill = far.call("job", "bill", *asked, "--json")
+        assert json.loads(bill.stdout) == json.loads(finished.gym("job", "bill", finished.id, "--json"))
+        assert "temporary folder" in bill.stderr
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert before == {path: path.stat().st_mtime_ns for path in far.run_dir.rglob("*")}
+
+
+def test_what_to_rebuild_from_is_asked_for_and_a_path_of_another_machine_is_absolute(far: Home):
+    far.gym("job", "rebuild", status=2)
+    far.gym("job", "rebuild", "--from-scheduler", "--output-path", "/x", status=2)
+    far.gym("job", "rebuild", "--hostname", "far", "--output-path", "runs", status=2)
+    far.gym("job", "adopt", "--hostname", "far", "run", status=2)
+    done = far.call("job", "adopt", "--hostname", "far", f"{FAR}/{far.id}x")
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "there is no folder" in done.stderr
+
+
+def test_damage_on_another_machine_is_told_with_the_name_it_has_there(far: Home, tmp_path: Path):
+    config = far.run_dir / "resolved-config.yaml"
+    config.write_text(config.read_text() + "extra: 1\n")
+    far.rows.write_bytes(far.rows.read_bytes()[:-30])
+    found = json.loads(far.gym("job", "verify", far.id, "--json", status=1))
+    assert found["problems"][0].startswith(f"far:{FAR}/{far.id}/resolved-config.yaml: ")
+    assert found["benchmarks"][0]["missing"] == 1
+    assert str(tmp_path) not in json.dumps(found)
+
+
+def test_another_machine_that_does_not_answer_is_one_sentence_and_passed_over_among_others(
+    far: Home, tmp_path: Path
+):
+    record = json.loads(far.index.read_text()) | {"labels": {"a": "b"}}
+    far.index.write_text(json.dumps(record))
+    assert json.loads(far.gym("job", "bill", "--label", "a=b", "--json"))["benchmarks"]
+    (tmp_path / "stand-in" / "unreachable").touch()
+    done = far.call("job", "bill", "--label", "a=b", "--json")
+    assert (done.returncode, json.loads(done.stdout)["benchmarks"]) == (1, [])
+    assert "passed over: " in done.stderr
+    for command in ("bill", "verify"):
+        done = far.call("job", command, far.id)
+        assert done.returncode != 0
+        assert "timed out" in done.stderr
+        assert "fetch" not in done.stderr.splitlines()[-1]
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,20 +14,35 @@ from nemo_gym.cli.options import json_option
 
 @click.command(short_help="Know a run directory again.")
 @click.argument("run_dir", type=click.Path(path_type=Path))
+@click.option(
+    "--hostname", metavar="HOST", help="The machine that RUN_DIR is on, as `compute.<name>.hostname`."
+)
 @json_option
-def adopt(run_dir: Path, as_json: bool) -> int:
+def adopt(run_dir: Path, hostname: str | None, as_json: bool) -> int:
     """Put a run directory into this machine's index of submissions: one of a colleague, of another machine
-    with the same file system, or one that was moved.
+    (with `--hostname` unless it has the same file system), or one that was moved.
 
     A directory whose record was lost gets a new one, made from its resolved config and its journals. A record
     that is there is never changed; one that is damaged, or written by a newer Gym, is refused.
     """
+    from nemo_gym.cli.job_rebuild import adopted, far_path
+    from nemo_gym.errors import GymError
     from nemo_gym.orchestration import adopt as adoption
+    from nemo_gym.orchestration import adopt_there
+    from nemo_slurm.ssh import host_of
 
     def say(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
-    done = adoption.adopt(run_dir, now=datetime.now(UTC), say=say)
+    now = datetime.now(UTC)
+    with contextlib.closing(host_of(hostname)) as host:
+        if host.name is None:
+            done = adoption.adopt(run_dir, now=now, say=say)
+        else:
+            (found,) = adopted(host, [far_path(run_dir)], now=now, say=say)
+            if isinstance(found, adopt_there.Refused):
+                raise GymError(found.reason)
+            done = found
     if as_json:
         click.echo(json.dumps({"schema_version": adoption.SCHEMA_VERSION, **done.to_json()}, indent=2))
     else:

@@ -12,8 +12,12 @@ from nemo_gym.cli.options import json_option
 from nemo_gym.errors import EXIT_ERROR, GymError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nemo_gym.orchestration.nearby import Nearby
     from nemo_gym.orchestration.places import Place
     from nemo_gym.orchestration.record_files import Say
+    from nemo_slurm.errors import SlurmError
 
 
 @click.command(short_help="What allocated time went into.")
@@ -25,23 +29,26 @@ def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
     tail or idle; beside them the time in the queue. Then say what would have saved most.
 
     ID is a full id, the unique beginning of one, `latest`, or a run directory (a fetched one too). Only files
-    are read; a job that still runs is billed up to its last sign of life.
+    are read; a job that still runs is billed up to its last sign of life. Of a run on another machine, small
+    files and the times of its rows are fetched into a temporary folder that is removed again.
     """
     if (name is None) == (not labels):
         raise UsageError("give an id or --label.")
     from nemo_gym.cli.submissions import terminal_width
-    from nemo_gym.orchestration import bills
+    from nemo_gym.orchestration import bills, nearby
 
     def say(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
     found, passed_over = [], 0
-    for place in _places(name, labels, say):
-        if isinstance(place, GymError):
-            say(f"passed over: {place}")
-            passed_over += 1
-        else:
-            found += bills.bills_of(place)
+    why = "small files and the times of rows are fetched"
+    with nearby.Nearby(nearby.for_bill, say=say, why=why) as near:
+        for place in _places(name, labels, near, say):
+            if isinstance(place, Exception):
+                say(f"passed over: {place}")
+                passed_over += 1
+            else:
+                found += bills.bills_of(place)
     if as_json:
         click.echo(json.dumps(bills.to_json(found), indent=2, ensure_ascii=False))
     elif found:
@@ -51,16 +58,18 @@ def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
     return EXIT_ERROR if passed_over else 0
 
 
-def _places(name: str | None, labels: dict[str, str], say: Say) -> list[Place | GymError]:
-    """Where the files are; for labels, an error in place of each submission whose files are not here."""
-    from nemo_gym.orchestration import places, record_files
+def _places(
+    name: str | None, labels: dict[str, str], near: Nearby, say: Say
+) -> Iterator[Place | GymError | SlurmError]:
+    """Where the files are; for labels, an error in place of each submission whose files cannot be had."""
+    from nemo_gym.orchestration import record_files
+    from nemo_slurm.errors import SlurmError
 
     if name is not None:
-        return [places.find_place(name, say=say)]
-    found: list[Place | GymError] = []
+        yield near.find(name)
+        return
     for record in record_files.newest(limit=None, labels=labels, say=say):
         try:
-            found.append(places.place_of(record))
-        except GymError as error:
-            found.append(error)
-    return found
+            yield near.of(record)
+        except (GymError, SlurmError) as error:
+            yield error

@@ -21,16 +21,19 @@ def verify(name: str, benchmark: str | None, as_json: bool) -> int:
     """Certify the results of a submission: every expected rollout is there exactly once, none torn or
     damaged, and the digests of manifest, materialized inputs and configuration match.
 
-    ID is a full id, the unique beginning of one, `latest`, or a run directory (a fetched one too). Nothing is
-    written. Ends with 1 when anything is wrong, and says what.
+    ID is a full id, the unique beginning of one, `latest`, or a run directory (a fetched one too). Of a run
+    on another machine, results and records are fetched into a temporary folder that is removed again. Nothing
+    else is written. Ends with 1 when anything is wrong, and says what.
     """
     from nemo_gym.errors import EXIT_DONE, EXIT_ERROR
-    from nemo_gym.orchestration import places, verification
+    from nemo_gym.orchestration import nearby, verification
 
     def say(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
-    found = verification.verify(places.find_place(name, say=say), benchmark)
+    bring = nearby.for_certificate(benchmark)
+    with nearby.Nearby(bring, say=say, why="results and records are fetched") as near:
+        found = verification.verify(near.find(name), benchmark)
     click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else _text(found))
     return EXIT_DONE if found.valid else EXIT_ERROR
 

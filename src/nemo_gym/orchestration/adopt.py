@@ -73,19 +73,20 @@ def adopt(run_dir: Path, *, now: datetime, say: Say) -> Adopted:
     if paths.fetched.exists():
         raise GymError(f"{run_dir} is a fetched copy, not a run directory; give it in place of an id.")
     if paths.record.exists():
-        return _index(record_files.moved(_read(paths.record), run_dir), "indexed")
+        return index(record_files.moved(read(paths.record), run_dir), "indexed")
     record = made_again(run_dir, now=now)
     try:
         create_file(paths.record, record.dumps(), mode=SHARED)
     except FileExistsError:
-        return _index(record_files.moved(_read(paths.record), run_dir), "indexed")
+        return index(record_files.moved(read(paths.record), run_dir), "indexed")
     except (OSError, RunsError) as error:
         reason = getattr(error, "strerror", None) or error
         say(f"{paths.record} could not be written ({reason}): the record is in the local index alone.")
-    return _index(record, "made")
+    return index(record, "made")
 
 
-def _read(path: Path) -> SubmissionRecord:
+def read(path: Path) -> SubmissionRecord:
+    """The record of a run directory. Raises `DataError` when it is damaged or of a newer Gym."""
     try:
         return record_files.read_record(path)
     except DataError as error:
@@ -94,18 +95,20 @@ def _read(path: Path) -> SubmissionRecord:
         raise DataError(f"{error} Move it away to have it made again.") from None
 
 
-def _index(record: SubmissionRecord, what: What) -> Adopted:
+def index(record: SubmissionRecord, what: What) -> Adopted:
+    """Put a record into the local index; raises `GymError` when it is of a copy of what is known."""
     run_dir = Path(record.run_dir)
-    index = job_paths.job_index() / f"{record.gym_job_id}.json"
+    entry = job_paths.job_index() / f"{record.gym_job_id}.json"
     done = Adopted(run_dir, record.gym_job_id, what)
-    if index.exists():
+    if entry.exists():
         try:
-            known: SubmissionRecord | None = record_files.read_record(index)
+            known: SubmissionRecord | None = record_files.read_record(entry)
         except DataError as error:
             if "newer Gym" in str(error):
                 raise
             known = None
-        if known is not None and Path(known.run_dir) == run_dir:
+        same = known is not None and Path(known.run_dir) == run_dir
+        if known is not None and same and (known.hostname == record.hostname or run_dir.is_dir()):
             return Adopted(run_dir, record.gym_job_id, "known")
         if known is not None and (known.hostname is not None or Path(known.run_dir).is_dir()):
             where = f" on {known.hostname}" if known.hostname is not None else ", which still exists"
@@ -114,8 +117,8 @@ def _index(record: SubmissionRecord, what: What) -> Adopted:
                 "but its folder can be given in place of an id."
             )
         done = Adopted(run_dir, record.gym_job_id, "moved" if known is not None else what)
-    index.parent.mkdir(parents=True, exist_ok=True)
-    replace_file(index, record.dumps(), mode=SHARED)
+    entry.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(entry, record.dumps(), mode=SHARED)
     return done
 
 

@@ -22,6 +22,7 @@ from nemo_gym.orchestration.fetch_ledger import SCHEMA_VERSION, Ledger, Remote
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_runs import disk
 from nemo_slurm.hosts import Host
+from nemo_slurm.transfer import Wanted, everything
 
 _CAPTURES: Final = frozenset({"model-calls", "otel", "shell", "__pycache__"})
 _LOGS: Final = ("logs",)
@@ -76,8 +77,10 @@ def is_wanted(path: str, *, logs: bool) -> bool:
     return logs or not (name.endswith((".out", ".log")) or any(folder in _LOGS for folder in folders))
 
 
-def fetch(record: SubmissionRecord, host: Host, folder: Path, *, logs: bool) -> Fetched:
-    """Copy what is wanted of a run directory into ``folder``.
+def fetch(
+    record: SubmissionRecord, host: Host, folder: Path, *, logs: bool, only: Wanted = everything
+) -> Fetched:
+    """Copy what is wanted of a run directory into ``folder``; ``only`` narrows it by relative path.
 
     Raises `GymError` before anything is copied when the folder holds something else under one of the names,
     and `nemo_slurm.errors.SlurmError` when the host does not answer: what has arrived stays, and the next
@@ -85,7 +88,8 @@ def fetch(record: SubmissionRecord, host: Host, folder: Path, *, logs: bool) -> 
     """
     _refuse_itself(record, host, folder)
     source = posixpath.normpath(record.run_dir)
-    remote = {file.path: file for file in _listing(host, source) if is_wanted(file.path, logs=logs)}
+    remote = {file.path: file for file in _listing(host, source) if only(file.path)}
+    remote = {path: file for path, file in remote.items() if is_wanted(path, logs=logs)}
     if not remote:
         raise GymError(f"there is nothing to fetch in {source} on {host.label}.")
     ledger = Ledger.load(folder, record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,8 @@ class Place:
 
     record: SubmissionRecord
     run_dir: Path
+    source: str = ""
+    """``host:folder`` that it was brought from for one command; empty for files that stay."""
 
     @property
     def paths(self) -> RunPaths:
@@ -29,16 +32,17 @@ class Place:
         return self.paths.job(benchmark)
 
 
-def find_place(name: str, *, say: Say) -> Place:
+def find_place(name: str, *, say: Say, place: Callable[[SubmissionRecord], Place] | None = None) -> Place:
     """Where the submission of an id, a prefix, ``latest`` or a folder is here.
 
     A folder is believed before its record: a copied or moved run directory still names where it was made. An
     id whose files are on another machine may be the name of a folder that they were fetched to.
-    Raises `GymError` when the files are on another machine or gone.
+    ``place`` finds what an id means, `place_of` unless given. Raises `GymError` when the files are on another
+    machine or gone.
     """
     record = record_files.find(name, say=say)
     folder = _folder(name, record)
-    return place_of(record) if folder is None else Place(record, folder)
+    return (place or place_of)(record) if folder is None else Place(record, folder)
 
 
 def readable(name: str, *, say: Say) -> SubmissionRecord:
@@ -61,12 +65,8 @@ def place_of(record: SubmissionRecord) -> Place:
     run_dir = Path(record.run_dir)
     if run_dir.is_dir():
         return Place(record, run_dir)
-    gym_job_id = record.gym_job_id
     if record.hostname is not None:
-        raise GymError(
-            f"{run_dir} is on {record.hostname}, not on this machine; `gym job fetch {gym_job_id}` copies "
-            "what is needed, then give the copied folder instead of the id."
-        )
+        raise GymError(f"{run_dir} is on {record.hostname}, not on this machine.")
     raise GymError(f"there is no folder {run_dir} any more; if it was moved, `gym job adopt` its new place.")
 
 

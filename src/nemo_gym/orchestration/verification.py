@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +79,33 @@ def verify(place: Place, benchmark: str | None) -> Verification:
     """
     entries = places.chosen(place.record, benchmark)
     digest, problems = _check_config(place)
-    return Verification(
+    found = Verification(
         gym_job_id=place.record.gym_job_id,
         run_dir=str(place.run_dir),
         config_digest=digest,
         benchmarks=[_verify(entry, place.job(entry.benchmark)) for entry in entries],
         problems=problems,
     )
+    return _told_of(found, place.source) if place.source else found
+
+
+def _told_of(found: Verification, source: str) -> Verification:
+    """The same with the names of the files that were brought here for a moment."""
+    near = found.run_dir
+
+    def told(texts: list[str]) -> list[str]:
+        return [text.replace(near, source) for text in texts]
+
+    benchmarks = [
+        replace(
+            each,
+            job_dir=each.job_dir.replace(near, source),
+            problems=told(each.problems),
+            notes=told(each.notes),
+        )
+        for each in found.benchmarks
+    ]
+    return replace(found, run_dir=source, benchmarks=benchmarks, problems=told(found.problems))
 
 
 def _check_config(place: Place) -> tuple[str | None, list[str]]:

@@ -122,6 +122,7 @@ def queue_values(job: FakeJob) -> dict[str, str]:
         "partition": job.options["partition"],
         "name": job.name,
         "comment": job.comment or "(null)",
+        "workdir": job.folder,
     }
 
 
@@ -175,6 +176,7 @@ def _record(model: Model, number: str, run: FakeRun, name: str, env: Mapping[str
         "nnodes": lambda: "1",
         "jobname": lambda: job.name if job else "old",
         "comment": lambda: job.comment if job else "",
+        "workdir": lambda: job.folder if job else "",
     }
     return values[name.lower()]()
 
