@@ -41,7 +41,7 @@ head -n "$whole" -- "$rows" | LC_ALL=C awk '{
 }' || exit 1
 stat -c %.9Y -- "$rows"
 """
-"""Of each whole row its times, the row where they are not near its end, or ``{}``; then the file's own time."""
+"""Of each whole row its times; the row where they are not near its end, or ``{}``; then the file's time."""
 
 
 class Bring(Protocol):
