@@ -439,6 +439,12 @@ def away(slurm: RealSlurm, name: str, number: signal.Signals) -> Iterator[None]:
             subprocess.run([SCRIPTS / "up.sh"], check=True, capture_output=True, timeout=120)
 
 
+def state_in_accounting(job: str) -> str:
+    """What ``sacct`` says of a job, empty while it says nothing."""
+    words = ["sacct", "-nPX", "-o", "State", "-j", job]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.strip()
+
+
 def test_a_chain_goes_on_without_accounting_and_adds_the_time_when_it_is_known(chains_alone: Chains) -> None:
     slurm = chains_alone.slurm
     known, unseen = chains_alone.start("known", links=3), chains_alone.start("unseen", links=3)
@@ -457,6 +463,8 @@ def test_a_chain_goes_on_without_accounting_and_adds_the_time_when_it_is_known(c
         assert unseen.decision(successor)[:2] == ["go_on running", "nobody saw how the job before ended"]
         assert "scheduler= source= " in unseen.decision(successor)[2]
         assert "looks=6 retries=0" in unseen.decision(successor)[2]
+    # the last links find in accounting what was not known before; it needs a moment to catch up
+    until(lambda: [state_in_accounting(job) for job in (first, other)] == ["TIMEOUT"] * 2, timeout=60)
     known.times_out(second)
     unseen.times_out(successor)
     for chain in (known, unseen):

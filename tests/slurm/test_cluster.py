@@ -69,7 +69,7 @@ def test_a_job_that_ends_with_0_is_completed_and_accounting_has_its_one_run(stag
     assert (ended.state.name, ended.exit_status) == ("COMPLETED", 0)
     for _ in range(60):
         runs = stage.cluster.observe([job], history=True)[job].runs
-        if runs and runs[-1].state.name == "COMPLETED":
+        if runs and runs[-1].state.name == "COMPLETED" and runs[-1].ended_at is not None:
             break
         stage.later()
     assert [run.state.name for run in runs] == ["COMPLETED"]

@@ -86,7 +86,7 @@ def test_after_a_bare_scancel_the_successor_finds_out_and_does_no_work(student: 
 
 
 def test_a_chain_is_shown_across_its_jobs_and_resubmitted_in_place(student: Student) -> None:
-    record, paths = chain(student)
+    record, paths = chain(student, 3.0)  # slow enough to be cancelled with work left
     first = record["benchmarks"][0]["job_id"]
     running = status(student, record)
     assert (running["state"], running["job_id"], running["expected"]) == ("running", first, 4)
@@ -106,7 +106,7 @@ def test_a_chain_is_shown_across_its_jobs_and_resubmitted_in_place(student: Stud
 
 
 def test_a_cluster_that_is_reached_over_ssh_is_asked_in_one_look(student: Student) -> None:
-    record, paths = chain(student, 2.0, hostname="lab")
+    record, paths = chain(student, 4.0, hostname="lab")
     running = status(student, record)
     assert (running["state"], running["expected"], running["silent"]) == ("running", 4, "")
     student.gym("job", "cancel", record["gym_job_id"], "sums")
