@@ -102,8 +102,13 @@ class RealSlurm:
         return Cluster(self.host)
 
     def control(self, *words: str) -> str:
-        """``scontrol`` as the administrator."""
-        done = subprocess.run(["scontrol", *words], capture_output=True, text=True, check=False, timeout=30)
+        """``scontrol`` as the administrator; what the controller asks to be tried again in a bit is."""
+        end = time.monotonic() + 30
+        while True:
+            done = subprocess.run(["scontrol", *words], capture_output=True, text=True, check=False, timeout=30)
+            if "try again" not in done.stderr + done.stdout or time.monotonic() > end:
+                break
+            time.sleep(0.5)
         assert done.returncode == 0, f"scontrol {' '.join(words)}: {done.stderr}{done.stdout}"
         return done.stdout
 
