@@ -105,7 +105,9 @@ class RealSlurm:
         """``scontrol`` as the administrator; what the controller asks to be tried again in a bit is."""
         end = time.monotonic() + 30
         while True:
-            done = subprocess.run(["scontrol", *words], capture_output=True, text=True, check=False, timeout=30)
+            done = subprocess.run(
+                ["scontrol", *words], capture_output=True, text=True, check=False, timeout=30
+            )
             if "try again" not in done.stderr + done.stdout or time.monotonic() > end:
                 break
             time.sleep(0.5)
