@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState, Observation
@@ -36,15 +37,16 @@ def _of_chain(seen: list[Observation]) -> Observation:
 
 def _members(job: JobRef) -> Iterator[JobRef]:
     """The job of the chain that started last, then its successor if it has queued one."""
-    last = _last_started(job)
+    last = last_started(job.job_dir)
     yield JobRef(last, job.job_dir) if last else job
     queued = _value(job, last or job.job_id, "queued").partition(";")[0]
     if queued:
         yield JobRef(queued, job.job_dir)
 
 
-def _last_started(job: JobRef) -> str:
-    paths = JobPaths(job.job_dir)
+def last_started(job_dir: Path) -> str:
+    """The id of the job of a benchmark that started last; empty where none has, or the folder is not here."""
+    paths = JobPaths(job_dir)
     try:
         names = os.listdir(paths.link("", 0).folder.parent)
     except OSError:

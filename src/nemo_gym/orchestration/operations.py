@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration import chains
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.record_files import Say
 
@@ -68,13 +69,15 @@ def _result(record: SubmissionRecord, entry: BenchmarkEntry, say: Say) -> Benchm
         "job_id": entry.job_id,
         "job_dir": entry.job_dir,
     }
-    if entry.job_id is None:
+    # one that could not be queued at first may have been resubmitted, and a chain has later jobs
+    newest = chains.last_started(Path(entry.job_dir)) or entry.job_id
+    if newest is None:
         return BenchmarkResult(**known, status="not queued", detail=entry.error or "")
     if record.hostname is not None and not Path(entry.job_dir).is_dir():
         elsewhere = f"its files are on {record.hostname}; gym job fetch {gym_job_id} copies them"
         return BenchmarkResult(**known, status="not fetched", detail=elsewhere)
     try:
-        return BenchmarkResult(**known, **_read(JobPaths(Path(entry.job_dir)), entry.job_id))
+        return BenchmarkResult(**known, **_read(JobPaths(Path(entry.job_dir)), newest))
     except (DataError, OSError) as error:
         say(f"{entry.benchmark} of {gym_job_id}: {error}")
         return BenchmarkResult(**known, status="no results", detail="its files cannot be read")

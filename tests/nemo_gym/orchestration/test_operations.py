@@ -126,6 +126,28 @@ def test_what_a_job_said_of_its_own_end_is_told_before_what_its_supervisor_saw(t
     assert row.detail.endswith("FAILED (exit status 1, service 'policy' ended with exit status 127)")
 
 
+def started(folder: Path, job_id: str, second: int) -> None:
+    link = JobPaths(folder).link(job_id)
+    link.folder.mkdir(parents=True)
+    link.started.write_text(f"{second}\n")
+
+
+def test_a_chain_is_at_work_while_its_newest_job_is_however_the_first_one_ended(tmp_path: Path):
+    write(tmp_path / "sums", progress={"state": "running", "done": 4, "expected": 10})
+    started(tmp_path / "sums", "local-1", 100)
+    ended = JobPaths(tmp_path / "sums").link("local-1").exit
+    ended.write_text(json.dumps({"state": "TIMEOUT", "exit_status": 143, "reason": "walltime"}))
+    started(tmp_path / "sums", "local-2", 200)
+    assert only(tmp_path / "sums").detail == "4 of 10 rollouts so far; running"
+
+
+def test_a_benchmark_that_could_not_be_queued_at_first_has_the_results_of_its_resubmission(tmp_path: Path):
+    write(tmp_path, summary=summary(coverage()))
+    started(tmp_path, "local-7", 100)
+    (row,) = operations.results(record(tmp_path, entry(tmp_path, None)), say=print)
+    assert (row.status, row.measured) == ("complete", 10)
+
+
 def test_a_job_that_wrote_nothing_has_no_results(tmp_path: Path):
     (tmp_path / "sums").mkdir()
     assert (only(tmp_path / "sums").status, only(tmp_path / "sums").detail) == (
