@@ -14,6 +14,7 @@ import shlex
 import socket
 import subprocess
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +99,7 @@ class Host(Protocol):
         ...
 
 
-class BashHost:
+class BashHost(ABC):
     """What all hosts share: everything is a script for one ``bash -s`` somewhere."""
 
     name: str | None = None
@@ -160,9 +161,9 @@ class BashHost:
     ) -> None:
         self.close()
 
+    @abstractmethod
     def argv(self) -> list[str]:
         """The program that reads a script from its standard input and runs it there."""
-        raise NotImplementedError
 
     def explain(self, status: int, text: str) -> SlurmError:
         """The error for a program that ended before the script had begun; ``text`` is its standard error."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -49,7 +50,7 @@ class Stage(Protocol):
 
 
 @dataclass
-class _Common:
+class _Common(ABC):
     cluster: Cluster
     folder: Path
     prefix: str = "run-1/"
@@ -84,8 +85,8 @@ class _Common:
             self.later()
         raise AssertionError(f"waited in vain: {seen}")
 
-    def later(self) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def later(self) -> None: ...
 
 
 @dataclass
