@@ -47,7 +47,10 @@ def _folders(files: Mapping[str, str], parent: str) -> Iterable[tuple[str, dict[
 
 
 def _in_order(links: Sequence[Link]) -> tuple[Link, ...]:
-    """The links by their starts, but each after the one before it, whatever the clocks of two nodes say."""
+    """The links by their starts, but each after the one before it, whatever the clocks of two nodes say.
+
+    Starts are whole seconds: of two chains in one second, that with the lower first job number is first.
+    """
     runs: dict[str, list[Link]] = {}
     for link in links:
         runs.setdefault(link.job_id, []).append(link)
@@ -57,15 +60,18 @@ def _in_order(links: Sequence[Link]) -> tuple[Link, ...]:
         found = earlier or runs.get(link.predecessor, [])
         return max(found, key=lambda run: run.restart, default=None)
 
-    def order(link: Link) -> tuple[float, int, int, str, int]:
-        number = re.sub(r"\D", "", link.job_id)
-        begun, depth, other = _begun(link), 0, before(link)
+    def order(link: Link) -> tuple[float, int, int, int, str, int]:
+        begun, depth, first, other = _begun(link), 0, link, before(link)
         # more steps than there are links: damaged files that name each other
         while other is not None and depth < len(links) and link.started is not None:
-            begun, depth, other = max(begun, other.started or 0.0), depth + 1, before(other)
-        return begun, depth, int(number or 0), link.job_id, link.restart
+            begun, depth, first, other = max(begun, other.started or 0.0), depth + 1, other, before(other)
+        return begun, _number_of(first), depth, _number_of(link), link.job_id, link.restart
 
     return tuple(sorted(links, key=order))
+
+
+def _number_of(link: Link) -> int:
+    return int(re.sub(r"\D", "", link.job_id) or 0)
 
 
 def _begun(link: Link) -> float:

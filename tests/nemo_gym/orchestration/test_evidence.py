@@ -271,6 +271,13 @@ def test_links_follow_their_predecessors_whatever_the_clocks_of_two_nodes_say():
     assert {one.name for one in parse(circle)["links"]} == {"1.0", "2.0"}
 
 
+def test_a_chain_that_was_queued_again_is_the_newer_one_also_within_one_second():
+    files = link("8.0", started=7, predecessor="") | link("9.0", started=7, predecessor="8\n")
+    files |= link("10.0", started=7, predecessor="9\n") | link("11.0", started=7, predecessor="\n")
+    files |= link("12.0", started=7, predecessor="11\n")
+    assert [one.name for one in parse(files)["links"]] == ["8.0", "9.0", "10.0", "11.0", "12.0"]
+
+
 def test_absurd_numbers_in_what_a_collector_says_are_not_believed():
     absurd = '{"state":"complete","status":0,"expected":Infinity,"recorded":1,"new":1,"hopeless":null}'
     assert parse(link("1.0", collected=absurd))["links"][0].collected is None
