@@ -1,0 +1,1 @@
+"""Drivers of the training libraries; they run in the interpreters of those libraries."""

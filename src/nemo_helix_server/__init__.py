@@ -1,0 +1,1 @@
+"""The Jobs service: fine-tuning jobs that pause, resume and run again."""
