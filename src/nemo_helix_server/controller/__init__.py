@@ -1,0 +1,1 @@
+"""The loop that compares what users asked for with what runs, and acts."""

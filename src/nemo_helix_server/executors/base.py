@@ -1,0 +1,190 @@
+"""What every executor promises to the controller, and the values that pass between them.
+
+An executor starts, observes and ends *runs*; a run is one start of one step. It reports what it sees and
+never decides, and it knows neither the store nor the API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from nemo_runs.secret_refs import SecretText
+
+
+class ExecutorError(Exception):
+    """The executor could not do what was asked; the message says what would be right."""
+
+
+class AlreadyStartedError(ExecutorError):
+    """This run was started before, or was given up before it started; a run starts at most once."""
+
+
+class Run(NamedTuple):
+    """One start of a step: its name and the folder that holds everything about it."""
+
+    token: str
+    """The task's name, ``task-<32 hex>``; also the value of ``NEMO_JOB_TASK``, by which strays are found."""
+    folder: Path
+    """``<job folder>/runs/<token>``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What a run needs of the machine before it may start."""
+
+    run: Run
+    job: str
+    """``<workspace>/<job name>``: who is named when somebody else has to wait."""
+    workspace: str
+    devices: int
+    slots: int
+    queued_at: float
+    """Seconds since the epoch at which its turn began to count; first in, first out."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The run may start and holds these devices until it has ended or `Executor.release` is called."""
+
+    devices: tuple[str, ...]
+    slots: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """There is no room now."""
+
+    reason: str
+    """One sentence: what it waits for, and who holds that."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How to start a run."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    secrets: Mapping[str, SecretText] = field(default_factory=dict)
+    """Further variables of the environment, delivered to this run alone, and redacted in its log."""
+    working_directory: Path = Path("/")
+    devices: tuple[str, ...] = ()
+    memory_bytes: int | None = None
+    """What all its processes together may have in memory; `None` = no limit."""
+    time_limit_seconds: float | None = None
+    grace_seconds: float = 10.0
+    """How long it may take to end after SIGTERM."""
+    log_bytes: int = 64 << 20
+    """What its log may take on disk; older lines make room."""
+
+
+class RunState(StrEnum):
+    """What is seen of a run."""
+
+    ABSENT = "absent"
+    """It was never started."""
+    STARTING = "starting"
+    """It has been claimed, its command does not run yet."""
+    RUNNING = "running"
+    EXITED = "exited"
+    """Its end is on record, and nothing of it runs any more."""
+    LOST = "lost"
+    """It is proven that nothing of it runs any more, and how it ended is not on record."""
+    UNKNOWN = "unknown"
+    """Nothing can be said from here now; whoever decides waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """What an executor sees of a run at one moment; times in seconds since the epoch."""
+
+    state: RunState
+    exit_status: int | None = None
+    """Of an exited run, as a shell says it: 128 + signal when a signal ended it."""
+    signal: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    out_of_memory: bool = False
+    """The kernel or the memory limit ended it."""
+    timed_out: bool = False
+    """Its time limit ended it."""
+    stopped: bool = False
+    """It was ended because `Executor.stop` asked for it."""
+    rebooted: bool = False
+    """Of a lost run: the machine has booted since."""
+    reason: str = ""
+    """One short clause for people, such as ``exited with status 1``."""
+
+
+class Executor(Protocol):
+    """Runs steps somewhere; safe to be asked anything again after a crash of the caller."""
+
+    supports_pause: bool
+    """Whether `request_pause` reaches the workload."""
+
+    def admit(self, request: Request) -> Admitted | Waiting:
+        """Take what the run needs, or say why it has to wait; asking again takes nothing twice.
+
+        Runs that wait are served in the order of ``queued_at``. What was taken stays with the run when it
+        starts and is free again when it has ended, whatever happens to the caller.
+        """
+        ...
+
+    def release(self, run: Run) -> None:
+        """Give back what `admit` took or give up its place in the queue; fine when there is nothing."""
+        ...
+
+    def start(self, run: Run, launch: Launch) -> None:
+        """Start the run, at most once whoever calls how often, also across crashes of the caller.
+
+        Raises `AlreadyStartedError` when it is known to have been started or stopped before, and
+        `ExecutorError` when it could not be started *and never will be under this token's claim*: observe it
+        to learn which. No value of ``launch.secrets`` is ever written to a file or an argument list.
+        """
+        ...
+
+    def find(self, run: Run) -> Observation | None:
+        """What became of a run that may have been started before a crash; `None` when it never was."""
+        ...
+
+    def observe(self, runs: Iterable[Run]) -> dict[str, Observation]:
+        """Look at many runs at once; the answer has every token. A number alone never names a process."""
+        ...
+
+    def request_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+        """Tell the workload to save a checkpoint and to exit with status 75; may be repeated."""
+        ...
+
+    def withdraw_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+        """Tell the workload to go on; ``seq`` is larger than the request's."""
+        ...
+
+    def stop(self, run: Run, *, grace_seconds: float) -> None:
+        """Begin to end the run and everything it started; returns at once, may be repeated.
+
+        A run that was never started never will be afterwards: it is then observed as lost.
+        """
+        ...
+
+    def logs(self, run: Run) -> Path:
+        """The folder with the run's ``output.jsonl``."""
+        ...
+
+    def environment_digest(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+        """What names the software a command would run in, `None` when that cannot be read."""
+        ...
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Readable when a run may have changed; `drain` empties them. Empty for one that must be polled."""
+        ...
+
+    def drain(self) -> None:
+        """Empty `descriptors`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything that belongs to this process; runs go on."""
+        ...
