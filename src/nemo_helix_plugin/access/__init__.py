@@ -1,0 +1,1 @@
+"""Workspaces, secrets and access tokens, as they travel between client and service."""

@@ -1,0 +1,1 @@
+"""Jobs as they travel between client and service: requests, responses, statuses, names and watch events."""
