@@ -1,0 +1,79 @@
+"""The errors of the service: one base, each with the HTTP status it becomes.
+
+    ServerError
+    ├── BadRequestError        400   the request cannot be read
+    ├── UnauthenticatedError   401   nobody the service knows
+    ├── ForbiddenError         403   somebody who may not do this
+    ├── NotFoundError          404   there is no such thing
+    ├── ConflictError          409   not in this state; the message names what would work
+    ├── InvalidError           422   a value that cannot be accepted
+    ├── StoreError             500   the database cannot be used as it is
+    └── UnavailableError       503   something the service needs is away
+
+A message is one sentence: what is wrong, where, and what would be right. It never holds a secret value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+
+class ServerError(Exception):
+    """The service could not do what was asked."""
+
+    status: ClassVar[int] = 500
+    standing_headers: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(self, detail: str, headers: Mapping[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.headers: dict[str, str] = {**self.standing_headers, **(headers or {})}
+
+
+class BadRequestError(ServerError):
+    """The request cannot be read."""
+
+    status = 400
+
+
+class UnauthenticatedError(ServerError):
+    """The caller did not say who they are, or the token is unknown, revoked or expired."""
+
+    status = 401
+    standing_headers = {"WWW-Authenticate": "Bearer"}  # noqa: RUF012 - the base declares it a class variable
+
+
+class ForbiddenError(ServerError):
+    """The caller's role or workspace does not allow this."""
+
+    status = 403
+
+
+class NotFoundError(ServerError):
+    """There is no such thing in this workspace."""
+
+    status = 404
+
+
+class ConflictError(ServerError):
+    """The thing is not in a state that allows this; asking again changes nothing."""
+
+    status = 409
+    standing_headers = {"x-should-retry": "false"}  # noqa: RUF012 - the base declares it a class variable
+
+
+class InvalidError(ServerError):
+    """A value in the request cannot be accepted."""
+
+    status = 422
+
+
+class StoreError(ServerError):
+    """The database cannot be used as it is."""
+
+
+class UnavailableError(ServerError):
+    """Something that the service needs is away; asking again later may work."""
+
+    status = 503

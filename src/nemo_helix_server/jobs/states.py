@@ -1,0 +1,321 @@
+"""The state machine of a job: one table, ``(status, event) -> status``. Nothing else assigns a status.
+
+A step moves by an event. Statuses of attempt and job are derived from their steps, with two exceptions
+that only a job has: ``DELETE_REQUESTED`` moves a finished one to ``deletion_pending``, and a removed one
+has no status any more. ``docs/reference/job-statuses.md`` is generated from this module and tested against it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+
+
+class Actor(StrEnum):
+    """Who brings an event about."""
+
+    USER = "user"
+    CONTROLLER = "controller"
+    RETENTION = "retention"
+    SERVICE = "service"
+
+
+class Event(StrEnum):
+    """What can happen to a step (``DELETE_REQUESTED``: to a job), in the past tense."""
+
+    PREPARED = "prepared"
+    CREATION_FAILED = "creation_failed"
+    OUTPUTS_VERIFIED = "outputs_verified"
+    DEFERRED = "deferred"
+    ACCEPTED = "accepted"
+    STARTED = "started"
+    FINISHED = "finished"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    PAUSE_REQUESTED = "pause_requested"
+    PAUSE_WITHDRAWN = "pause_withdrawn"
+    PAUSE_WITHDRAWN_EARLY = "pause_withdrawn_early"
+    PAUSE_DEADLINE_MISSED = "pause_deadline_missed"
+    CHECKPOINT_VERIFIED = "checkpoint_verified"
+    RESUME_REQUESTED = "resume_requested"
+    CANCEL_REQUESTED = "cancel_requested"
+    WINDOW_EXPIRED = "window_expired"
+    STOPPED = "stopped"
+    DELETE_REQUESTED = "delete_requested"
+
+
+class Reason(StrEnum):
+    """Why a job is in its status, where the status alone does not say it."""
+
+    CANCELLED_BY_USER = "cancelled_by_user"
+    PAUSE_WINDOW_ENDED = "pause_window_ended"
+    PAUSED_BY_USER = "paused_by_user"
+    PAUSED_FOR_MAINTENANCE = "paused_for_maintenance"
+    WAITING_FOR_CAPACITY = "waiting_for_capacity"
+    INTERRUPTED = "interrupted"
+    OUTPUTS_VERIFIED = "outputs_verified"
+    CREATION_FAILED = "creation_failed"
+    WORKLOAD_FAILED = "workload_failed"
+    OUT_OF_MEMORY = "out_of_memory"
+    DISK_FULL = "disk_full"
+    LOST = "lost"
+    START_FAILED = "start_failed"
+    TIME_LIMIT = "time_limit"
+    STALE = "stale"
+    PAUSE_DEADLINE_MISSED = "pause_deadline_missed"
+    CHECKPOINT_NOT_VERIFIED = "checkpoint_not_verified"
+
+
+REASONS: dict[Reason, Status] = {
+    Reason.CANCELLED_BY_USER: Status.CANCELLED,
+    Reason.PAUSE_WINDOW_ENDED: Status.CANCELLED,
+    Reason.PAUSED_BY_USER: Status.PAUSED,
+    Reason.PAUSED_FOR_MAINTENANCE: Status.PAUSED,
+    Reason.WAITING_FOR_CAPACITY: Status.QUEUED,
+    Reason.INTERRUPTED: Status.RESUMING,
+    Reason.OUTPUTS_VERIFIED: Status.COMPLETED,
+    **dict.fromkeys(
+        (
+            Reason.CREATION_FAILED,
+            Reason.WORKLOAD_FAILED,
+            Reason.OUT_OF_MEMORY,
+            Reason.DISK_FULL,
+            Reason.LOST,
+            Reason.START_FAILED,
+            Reason.TIME_LIMIT,
+            Reason.STALE,
+            Reason.PAUSE_DEADLINE_MISSED,
+            Reason.CHECKPOINT_NOT_VERIFIED,
+        ),
+        Status.ERROR,
+    ),
+}
+"""The status that each reason explains, once the job has come to rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One edge of the machine."""
+
+    origin: Status
+    event: Event
+    to: Status
+    actor: Actor
+    meaning: str
+
+
+def _rows(origins: Sequence[Status], event: Event, to: Status, actor: Actor, meaning: str) -> list[Row]:
+    return [Row(origin, event, to, actor, meaning) for origin in origins]
+
+
+S, E, A = Status, Event, Actor
+WAITING = (S.CREATED, S.QUEUED)
+
+TABLE: tuple[Row, ...] = (
+    *_rows([S.CREATION_PENDING], E.PREPARED, S.CREATED, A.SERVICE, "the job's directories exist"),
+    *_rows([S.CREATION_PENDING], E.CREATION_FAILED, S.ERROR, A.CONTROLLER, "they could not be made"),
+    *_rows([S.CREATION_PENDING], E.CANCEL_REQUESTED, S.CANCELLED, A.USER, "nothing had started"),
+    *_rows(
+        WAITING,
+        E.OUTPUTS_VERIFIED,
+        S.COMPLETED,
+        A.CONTROLLER,
+        "an earlier attempt completed this step and its outputs verify",
+    ),
+    *_rows(
+        [S.CREATED, S.RESUMING], E.DEFERRED, S.QUEUED, A.CONTROLLER, "devices, slots or space are not free"
+    ),
+    *_rows(
+        [*WAITING, S.RESUMING],
+        E.ACCEPTED,
+        S.PENDING,
+        A.CONTROLLER,
+        "the executor has it; written before the workload is started",
+    ),
+    *_rows(
+        [*WAITING, S.PENDING, S.RESUMING], E.STARTED, S.ACTIVE, A.CONTROLLER, "the workload was seen running"
+    ),
+    *_rows(
+        [S.PENDING, S.ACTIVE, S.PAUSING],
+        E.FINISHED,
+        S.COMPLETED,
+        A.CONTROLLER,
+        "the workload exited with status 0",
+    ),
+    *_rows(
+        [*WAITING, S.PENDING, S.ACTIVE, S.PAUSING, S.RESUMING],
+        E.FAILED,
+        S.ERROR,
+        A.CONTROLLER,
+        "the workload failed, was lost, or could not be started",
+    ),
+    *_rows(
+        [S.PENDING, S.ACTIVE, S.QUEUED],
+        E.INTERRUPTED,
+        S.RESUMING,
+        A.CONTROLLER,
+        "the machine restarted, or a withdrawn pause was acted upon: it starts again from its checkpoint",
+    ),
+    *_rows(
+        WAITING,
+        E.PAUSE_REQUESTED,
+        S.PAUSED,
+        A.USER,
+        "nothing runs, so nothing has to be saved",
+    ),
+    *_rows(
+        [S.PENDING, S.ACTIVE],
+        E.PAUSE_REQUESTED,
+        S.PAUSING,
+        A.USER,
+        "the workload is asked to save a checkpoint and exit",
+    ),
+    *_rows([S.PAUSING], E.PAUSE_WITHDRAWN, S.ACTIVE, A.USER, "resumed before the workload acted"),
+    *_rows(
+        [S.PAUSING],
+        E.PAUSE_WITHDRAWN_EARLY,
+        S.PENDING,
+        A.USER,
+        "resumed before the workload was seen running",
+    ),
+    *_rows(
+        [S.PAUSING],
+        E.PAUSE_DEADLINE_MISSED,
+        S.ERROR,
+        A.CONTROLLER,
+        "no checkpoint and exit within the deadline",
+    ),
+    *_rows(
+        [S.PAUSING],
+        E.CHECKPOINT_VERIFIED,
+        S.PAUSED,
+        A.CONTROLLER,
+        "the workload exited with status 75 and its checkpoint verifies",
+    ),
+    *_rows([S.PAUSED], E.RESUME_REQUESTED, S.RESUMING, A.USER, "the step is to start again"),
+    *_rows(WAITING, E.CANCEL_REQUESTED, S.CANCELLED, A.USER, "nothing runs, so nothing has to stop"),
+    *_rows(
+        [S.PENDING, S.ACTIVE, S.PAUSING, S.PAUSED, S.RESUMING],
+        E.CANCEL_REQUESTED,
+        S.CANCELLING,
+        A.USER,
+        "the workload is to be stopped",
+    ),
+    *_rows([S.PAUSED], E.WINDOW_EXPIRED, S.CANCELLING, A.RETENTION, "the pause window ended"),
+    *_rows([S.CANCELLING], E.STOPPED, S.CANCELLED, A.CONTROLLER, "nothing of the workload is left"),
+    *_rows(
+        [S.CREATION_PENDING, S.COMPLETED, S.ERROR, S.CANCELLED],
+        E.DELETE_REQUESTED,
+        S.DELETION_PENDING,
+        A.USER,
+        "the job is to be removed; the step keeps its status",
+    ),
+)
+
+_NEXT: dict[tuple[Status, Event], Row] = {(row.origin, row.event): row for row in TABLE}
+
+TERMINAL = frozenset({S.COMPLETED, S.ERROR, S.CANCELLED})
+"""A step or attempt in one of these never moves again."""
+LIVE = frozenset({S.PENDING, S.ACTIVE, S.PAUSING, S.CANCELLING})
+"""A step in one of these may have a workload."""
+CONTROLLED = frozenset({S.CREATION_PENDING, *WAITING, *LIVE, S.RESUMING})
+"""The controller has something to do about a step in one of these."""
+
+
+def row(status: Status, event: Event) -> Row | None:
+    """The edge that the event takes from the status; None where the event means nothing there."""
+    return _NEXT.get((status, event))
+
+
+def after(status: Status, event: Event) -> Status | None:
+    """The status after the event; None where the event means nothing there."""
+    edge = _NEXT.get((status, event))
+    return edge.to if edge else None
+
+
+def origins(event: Event) -> frozenset[Status]:
+    """The statuses from which the event leads somewhere."""
+    return frozenset(edge.origin for edge in TABLE if edge.event is event)
+
+
+def event_between(origin: Status, to: Status) -> Event | None:
+    """The first event of the table that leads from one status to the other: for callers who name a status."""
+    return next((edge.event for edge in TABLE if (edge.origin, edge.to) == (origin, to)), None)
+
+
+def task_may_become(origin: Status, to: Status) -> bool:
+    """Whether a task may go from one status to the other; the same status again is always accepted.
+
+    A task is one process: it runs, is asked to pause or stop, and ends; it never starts again.
+    """
+    return origin == to or (origin not in {*TERMINAL, S.PAUSED} and to in _TASK_STATUSES)
+
+
+_TASK_STATUSES = frozenset({S.ACTIVE, S.PAUSING, S.PAUSED, S.CANCELLING, S.CANCELLED, S.COMPLETED, S.ERROR})
+
+
+@dataclass(frozen=True, slots=True)
+class WayOut:
+    """How a transitional status ends for certain: a setting's seconds after it was entered, by an event."""
+
+    status: Status
+    setting: str | None
+    """Setting or step field with the deadline in seconds; None where waiting has no limit of its own."""
+    event: Event
+    meaning: str
+
+
+WAYS_OUT: tuple[WayOut, ...] = (
+    WayOut(
+        S.CREATION_PENDING,
+        "jobs.creation_deadline_seconds",
+        E.CREATION_FAILED,
+        "the directories are made again at each pass until then",
+    ),
+    WayOut(S.CREATED, None, E.CANCEL_REQUESTED, "the next pass starts it or says why it is queued"),
+    WayOut(S.QUEUED, None, E.CANCEL_REQUESTED, "it waits for its turn as long as it takes, or is cancelled"),
+    WayOut(S.PENDING, "ttl_seconds_before_active", E.FAILED, "the executor took it and it never ran"),
+    WayOut(S.RESUMING, None, E.CANCEL_REQUESTED, "the next pass starts it or says why it is queued"),
+    WayOut(
+        S.PAUSING,
+        "lifecycle.pause_deadline_seconds",
+        E.PAUSE_DEADLINE_MISSED,
+        "the workload is killed; rerun goes on from the newest verified checkpoint",
+    ),
+    WayOut(
+        S.PAUSED, "jobs.storage.paused_storage_ttl_seconds", E.WINDOW_EXPIRED, "or the job's own pause window"
+    ),
+    WayOut(
+        S.CANCELLING,
+        "jobs.cancel_deadline_seconds",
+        E.STOPPED,
+        "the workload is killed, with everything that it started",
+    ),
+    WayOut(
+        S.DELETION_PENDING,
+        None,
+        E.DELETE_REQUESTED,
+        "removal is tried at each pass until the record is gone",
+    ),
+)
+
+
+def derive_attempt(steps: Sequence[Status], planned: int) -> Status:
+    """The status of an attempt from its steps, in order; `planned` is the number it will have when complete.
+
+    The attempt shows its newest step's status. Between two steps, and while a later step is being started, it
+    stays active; a later step that waits for capacity shows `queued`.
+    """
+    newest = steps[-1]
+    if newest is S.COMPLETED:
+        return S.COMPLETED if len(steps) >= planned else S.ACTIVE
+    between = len(steps) > 1 and newest in {S.CREATED, S.PENDING}
+    return S.ACTIVE if between else newest
+
+
+def derive_job(attempt: Status, *, deleting: bool = False) -> Status:
+    """The status of a job: its current attempt's, unless the job is being removed."""
+    return S.DELETION_PENDING if deleting else attempt

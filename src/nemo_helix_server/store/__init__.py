@@ -1,0 +1,1 @@
+"""The database: SQLAlchemy Core over SQLite or PostgreSQL, in units that read or units that write."""
