@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+import orjson
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 
 Item = TypeVar("Item")
 
@@ -13,7 +14,7 @@ Item = TypeVar("Item")
 class RequestModel(BaseModel):
     """A body or query that is sent to the service; a field nobody knows is an error, on both sides."""
 
-    model_config = ConfigDict(extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
 
 class ResponseModel(BaseModel):
@@ -35,6 +36,19 @@ def in_utc(value: datetime) -> datetime:
 
 Moment = Annotated[datetime, AfterValidator(in_utc)]
 """A point in time, always aware and in UTC; on the wire ISO 8601 with ``Z``."""
+
+
+def storable(value: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    """``value`` itself if every JSON reader takes it: whole text, numbers of 64 bits, no endless nesting."""
+    try:
+        orjson.dumps(value)
+    except TypeError as error:
+        raise ValueError(f"the object cannot be kept as JSON: {error}") from None
+    return value
+
+
+JsonObject = Annotated[dict[str, JsonValue], AfterValidator(storable)]
+"""A free JSON object in a request."""
 
 
 class Pagination(ResponseModel):

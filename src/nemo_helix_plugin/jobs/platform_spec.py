@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, JsonValue, field_validator, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from nemo_helix_plugin.jobs import models, names
 
@@ -152,7 +152,7 @@ class HelixJobStepSpec(models.RequestModel):
     name: names.EntityName
     environment: list[EnvironmentVariable] = Field(default_factory=list)
     executor: Executor
-    config: dict[str, JsonValue] = Field(default_factory=dict)
+    config: models.JsonObject = Field(default_factory=dict)
     """Written to the file that NEMO_JOB_STEP_CONFIG_FILE_PATH names inside the step."""
     lifecycle: StepLifecycle = Field(default_factory=StepLifecycle)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import Field, JsonValue, StringConstraints, model_validator
+from pydantic import Field, StringConstraints, model_validator
 
 from nemo_helix_plugin.jobs import models, names
 from nemo_helix_plugin.jobs.platform_spec import HelixJobSpec, Seconds
@@ -50,10 +50,10 @@ class CreateHelixJobRequest(models.RequestModel):
     description: ShortText | None = None
     project: ShortText | None = None
     source: Annotated[str, StringConstraints(min_length=1, max_length=255)]
-    spec: dict[str, JsonValue]
+    spec: models.JsonObject
     platform_spec: HelixJobSpec
-    ownership: dict[str, JsonValue] | None = None
-    custom_fields: dict[str, JsonValue] | None = None
+    ownership: models.JsonObject | None = None
+    custom_fields: models.JsonObject | None = None
     output_location: ShortText | None = None
     """An existing fileset in which the job's artifacts are put; without it the job gets one of its own."""
     control: JobControl | None = None
@@ -71,7 +71,7 @@ class UpdateHelixJobRequest(models.RequestModel):
     """Changes of a job; ``spec`` and ``platform_spec`` go together."""
 
     description: ShortText | None = None
-    spec: dict[str, JsonValue] | None = None
+    spec: models.JsonObject | None = None
     platform_spec: HelixJobSpec | None = None
 
     @model_validator(mode="after")
@@ -86,16 +86,16 @@ class HelixJobStepStatusUpdate(models.RequestModel):
 
     status: HelixJobStatus
     expected_step_id: str | None = None
-    status_details: dict[str, JsonValue] | None = None
-    error_details: dict[str, JsonValue] | None = None
+    status_details: models.JsonObject | None = None
+    error_details: models.JsonObject | None = None
 
 
 class HelixJobTaskUpdate(models.RequestModel):
     """A task's progress; details are merged key by key."""
 
     status: HelixJobStatus = HelixJobStatus.PENDING
-    status_details: dict[str, JsonValue] | None = None
-    error_details: dict[str, JsonValue] | None = None
+    status_details: models.JsonObject | None = None
+    error_details: models.JsonObject | None = None
     error_stack: str | None = None
 
 

@@ -126,5 +126,5 @@ class HelixJobLogPage(models.ResponseModel):
     data: list[HelixJobLog] = Field(default_factory=list)
     total: int | None = None
     next_page: str | None = None
-    """Cursor of what follows; null at the end of the log, unless the service lets it be followed from there."""
+    """Cursor of what follows; null at the end of the log, unless it can be followed from there."""
     prev_page: str | None = None
