@@ -1,0 +1,1 @@
+"""The HTTP interface: routes that read a request, call the service and write its answer."""

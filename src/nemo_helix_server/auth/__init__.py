@@ -1,0 +1,1 @@
+"""Who calls, and what they may do: tokens with roles and workspaces, and tokens of steps."""

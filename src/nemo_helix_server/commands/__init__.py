@@ -1,0 +1,1 @@
+"""The commands of `nemo` that run and look after the service."""

@@ -1,0 +1,246 @@
+"""What an operator can set: a YAML file, overridden by environment variables, overridden by the command line.
+
+A variable is ``NHX_`` and the path of a field joined by ``_``, as in ``NHX_JOBS_STORAGE_MINIMUM_FREE_BYTES``.
+Its value is YAML, so that lists and numbers can be given too. Unknown keys of the file are errors, unknown
+variables are not: the client uses the same prefix.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from nemo_helix_server.errors import ServerError
+from nemo_helix_server.filesystems import is_network
+
+PREFIX = "NHX_"
+_DAY = 24 * 3600
+LONGEST = 100 * 365 * _DAY
+"""No period that is set here may be longer, in seconds: a hundred years."""
+
+Period = Annotated[int, Field(ge=0, le=LONGEST)]
+Interval = Annotated[float, Field(gt=0, le=LONGEST)]
+
+
+class SettingsError(ServerError):
+    """A setting is wrong; the message names it and where it came from."""
+
+
+class Section(BaseModel):
+    """A group of settings; it knows its keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+
+class StorageSettings(Section):
+    """How long the storage of jobs that do not run is kept, in seconds."""
+
+    paused_storage_ttl_seconds: Period = 7 * _DAY
+    maximum_pause_ttl_seconds: Period = 30 * _DAY
+    failed_storage_ttl_seconds: Period = 4 * 3600
+    minimum_free_bytes: Annotated[int, Field(ge=0, le=2**62)] = 256 * 2**20
+    """No step is started, and no pause begun, when less would be left on the data directory's disk."""
+
+
+class SubprocessSettings(Section):
+    """The configuration of a profile whose steps run as processes of this machine."""
+
+    ttl_seconds_before_active: Period = 1800
+    ttl_seconds_active: Period | None = None
+    """Seconds a step may run; unset = as long as it takes."""
+    ttl_seconds_after_finished: Period = 3600
+    cleanup_completed_jobs_immediately: bool = False
+    graceful_shutdown_timeout_seconds: Annotated[float, Field(ge=0, le=LONGEST)] = 10.0
+    default_task_image: str | None = None
+    env: dict[str, str] = Field(default_factory=dict)
+    log_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 64 * 2**20
+    """Kept output of one start of a step; older lines go first."""
+
+
+class ExecutorDefaults(Section):
+    """Configuration of the built-in profiles, by backend."""
+
+    subprocess: SubprocessSettings = SubprocessSettings()
+
+
+class ExecutorProfile(Section):
+    """One more execution profile, or another configuration of a built-in one."""
+
+    provider: Literal["cpu", "gpu", "gpu_distributed", "subprocess"]
+    profile: str = "default"
+    backend: Literal["subprocess"] = "subprocess"
+    config: SubprocessSettings = SubprocessSettings()
+
+
+class LeaseSettings(Section):
+    """What of this machine the steps may use; shared with the same user's other programs that lease."""
+
+    devices: tuple[str, ...] | None = None
+    """GPU devices by index or UUID; unset = what the machine has."""
+    slots: Annotated[int, Field(ge=1, le=100_000)] | None = None
+    """Steps without GPU that may run at once; unset = twice the number of processors, at least 4."""
+    devices_per_workspace: Annotated[int, Field(ge=1)] | None = None
+    slots_per_workspace: Annotated[int, Field(ge=1)] | None = None
+    folder: Path | None = None
+    """Where the leases are kept; unset = the user's runtime folder."""
+
+
+class JobsSettings(Section):
+    """The Jobs service."""
+
+    storage: StorageSettings = StorageSettings()
+    reconcile_interval_seconds: Interval = 2.0
+    schedule_interval_seconds: Interval = 5.0
+    creation_deadline_seconds: Period = 600
+    """How long it is tried to prepare what a new job needs."""
+    cancel_deadline_seconds: Period = 60
+    """How long a cancelled step may take to end before it is killed with everything it started."""
+    executors: tuple[ExecutorProfile, ...] = ()
+    executor_defaults: ExecutorDefaults = ExecutorDefaults()
+    enable_subprocess_executor: bool | None = None
+    include_job_logs_in_diagnostics: bool = False
+    leases: LeaseSettings = LeaseSettings()
+
+
+class BackendSettings(Section):
+    """One training backend."""
+
+    training_pause_deadline_seconds: Period = 1800
+    training_staleness_timeout_seconds: Period = 0
+
+
+class AutomodelSettings(BackendSettings):
+    """The automodel backend."""
+
+    training_staleness_timeout_seconds: Period = 3600
+
+
+class ReinforcementSettings(BackendSettings):
+    """The rl backend, where one step includes generating rollouts."""
+
+    training_pause_deadline_seconds: Period = 3600
+
+
+class PlatformSettings(Section):
+    """Where the platform runs."""
+
+    runtime: Literal["none"] = "none"
+
+
+class AuthSettings(Section):
+    """Who may do what."""
+
+    required: bool | None = None
+    """Whether every request needs a token; unset = unless the service listens on loopback only."""
+
+
+class Settings(Section):
+    """All settings of `nemo services run`."""
+
+    host: str = "127.0.0.1"
+    port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    data_dir: Path = Field(default_factory=lambda: default_data_dir(os.environ))
+    database_url: str | None = None
+    """A SQLAlchemy address; unset = the file ``jobs.db`` in the data directory."""
+    public_url: str | None = None
+    """How the steps reach the service; unset = the address it listens on."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    platform: PlatformSettings = PlatformSettings()
+    jobs: JobsSettings = JobsSettings()
+    automodel: AutomodelSettings = AutomodelSettings()
+    unsloth: BackendSettings = BackendSettings()
+    rl: ReinforcementSettings = ReinforcementSettings()
+    auth: AuthSettings = AuthSettings()
+
+    def store_url(self) -> str:
+        """The database's address."""
+        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'jobs.db'}"
+
+
+def load(
+    file: Path | None = None,
+    environ: Mapping[str, str] = os.environ,
+    overrides: Mapping[str, Any] | None = None,
+) -> Settings:
+    """Settings from a file, then variables, then ``overrides``; raises `SettingsError`."""
+    values = _read(file) if file else {}
+    for name, path in variables():
+        if name in environ:
+            _put(values, path, _value_of(name, environ[name]))
+    values |= dict(overrides or {})
+    values.setdefault("data_dir", default_data_dir(environ))
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise SettingsError(_sentence(error, file)) from error
+
+
+def variables(
+    section: type[BaseModel] = Settings, path: tuple[str, ...] = ()
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Name and path of every setting that a variable can set."""
+    for name, field in section.model_fields.items():
+        here = (*path, name)
+        kind = field.annotation
+        if isinstance(kind, type) and issubclass(kind, Section):
+            yield from variables(kind, here)
+        else:
+            yield PREFIX + "_".join(here).upper(), here
+
+
+def default_data_dir(environ: Mapping[str, str]) -> Path:
+    """``$XDG_DATA_HOME/nhx``; on a network file system, where nothing is there yet, a folder of this node."""
+    home = Path(environ.get("HOME") or Path.home())
+    given = environ.get("XDG_DATA_HOME")
+    usual = (Path(given) if given and Path(given).is_absolute() else home / ".local" / "share") / "nhx"
+    if not usual.exists() and is_network(usual):
+        return Path("/var/tmp") / f"nhx-{os.getuid()}"  # noqa: S108 - made owner-only, and refused if it is not ours
+    return usual
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        value = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"the settings file {file} cannot be read: {error.strerror}") from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f"the settings file {file} is not YAML: {' '.join(str(error).split())}"
+        ) from error
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise SettingsError(
+            f"the settings file {file} holds a {type(value).__name__}; it must hold keys with values"
+        )
+    return value
+
+
+def _value_of(name: str, text: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"the variable {name} is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
+    for key in path[:-1]:
+        inner = values.get(key)
+        values[key] = dict(inner) if isinstance(inner, dict) else {}
+        values = values[key]
+    values[path[-1]] = value
+
+
+def _sentence(error: ValidationError, file: Path | None) -> str:
+    first = error.errors(include_url=False)[0]
+    key = ".".join(str(part) for part in first["loc"]) or "the whole"
+    variable = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
+    where = f"{file} or {variable}" if file else variable
+    if first["type"] == "extra_forbidden":
+        return f"there is no setting '{key}' (in {file or 'the settings'})"
+    return f"the setting '{key}' (from {where}) is wrong: {first['msg'][:1].lower()}{first['msg'][1:]}"
