@@ -1,1 +1,1 @@
-"""The contract between a job and a training loop: standard library only, so that it runs in foreign images."""
+"""The contract between a job and a training loop; standard library only, for it runs in foreign images."""

@@ -1,0 +1,98 @@
+"""What a trainer and whoever runs it agree on; ``README.md`` of this package says it in prose.
+
+Import the module, not the names: ``from nemo_trainer import contract``.
+"""
+
+from nemo_trainer.contract.checkpoints import (
+    Checkpoint,
+    Damaged,
+    Found,
+    list_checkpoints,
+    newest_verified,
+    read_checkpoint,
+    verify,
+)
+from nemo_trainer.contract.context import JobContext
+from nemo_trainer.contract.control import WANTS, Control, Want, read_control, write_control
+from nemo_trainer.contract.errors import (
+    BadSpecError,
+    CheckpointUnusableError,
+    DivergedError,
+    EngineUnavailableError,
+    NotSavedError,
+    TrainerError,
+)
+from nemo_trainer.contract.manifest import FileEntry, Manifest, Reason, read_manifest, write_manifest
+from nemo_trainer.contract.metrics import (
+    ContinueRow,
+    MetricRow,
+    MetricTail,
+    Row,
+    Tailed,
+    history,
+    merged,
+    parse_row,
+)
+from nemo_trainer.contract.names import (
+    EXIT_BAD_SPEC,
+    EXIT_CHECKPOINT_UNUSABLE,
+    EXIT_DIVERGED,
+    EXIT_DONE,
+    EXIT_ENGINE_UNAVAILABLE,
+    EXIT_PAUSED,
+    MANIFEST,
+    PINNED,
+    TrainerPaths,
+)
+from nemo_trainer.contract.outputs import Outputs, read_outputs, verify_outputs, write_outputs
+from nemo_trainer.contract.progress import read_progress, write_progress
+
+__all__ = [
+    "EXIT_BAD_SPEC",
+    "EXIT_CHECKPOINT_UNUSABLE",
+    "EXIT_DIVERGED",
+    "EXIT_DONE",
+    "EXIT_ENGINE_UNAVAILABLE",
+    "EXIT_PAUSED",
+    "MANIFEST",
+    "PINNED",
+    "WANTS",
+    "BadSpecError",
+    "Checkpoint",
+    "CheckpointUnusableError",
+    "ContinueRow",
+    "Control",
+    "Damaged",
+    "DivergedError",
+    "EngineUnavailableError",
+    "FileEntry",
+    "Found",
+    "JobContext",
+    "Manifest",
+    "MetricRow",
+    "MetricTail",
+    "NotSavedError",
+    "Outputs",
+    "Reason",
+    "Row",
+    "Tailed",
+    "TrainerError",
+    "TrainerPaths",
+    "Want",
+    "history",
+    "list_checkpoints",
+    "merged",
+    "newest_verified",
+    "parse_row",
+    "read_checkpoint",
+    "read_control",
+    "read_manifest",
+    "read_outputs",
+    "read_progress",
+    "verify",
+    "verify_outputs",
+    "write_control",
+    "write_manifest",
+    "write_outputs",
+    "write_progress",
+]

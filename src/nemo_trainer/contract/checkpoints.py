@@ -1,0 +1,116 @@
+"""Checkpoints on the disk: which there are, whether they are whole, and the newest that is."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from nemo_trainer.contract.errors import CheckpointUnusableError
+from nemo_trainer.contract.files import file_problems
+from nemo_trainer.contract.manifest import Manifest, parse_manifest, read_bytes
+from nemo_trainer.contract.names import PINNED, TrainerPaths
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint with a readable manifest."""
+
+    step: int
+    folder: Path
+    manifest: Manifest
+    digest: str
+    """sha256 of ``MANIFEST.json``, and so of everything that the checkpoint consists of."""
+
+    @property
+    def id(self) -> str:
+        """A name for people and addresses that no other checkpoint of the job has."""
+        return f"ckpt-{self.step}-{self.digest[:10]}"
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files together."""
+        return self.manifest.size
+
+    @property
+    def pinned(self) -> bool:
+        """Whether it is marked to be kept."""
+        return (self.folder / PINNED).exists()
+
+
+@dataclass(frozen=True, slots=True)
+class Damaged:
+    """A folder that should be a checkpoint and is none."""
+
+    folder: Path
+    step: int
+    problem: str
+    """A sentence that names the file."""
+
+
+class Found(NamedTuple):
+    """The newest whole checkpoint, and what was passed over on the way to it."""
+
+    checkpoint: Checkpoint | None
+    passed_over: tuple[Damaged, ...]
+    """Newest first."""
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    """The checkpoint in a folder, its files not looked at; raises `CheckpointUnusableError`."""
+    data = read_bytes(folder)
+    manifest = parse_manifest(data, folder)
+    return Checkpoint(manifest.step, folder, manifest, hashlib.sha256(data).hexdigest())
+
+
+def verify(folder: Path, *, deep: bool) -> list[str]:
+    """What is wrong with the checkpoint in a folder, a sentence each; nothing = verified.
+
+    Sizes are compared always, digests when ``deep``, which reads every byte.
+    """
+    try:
+        manifest = parse_manifest(read_bytes(folder), folder)
+    except CheckpointUnusableError as error:
+        return [str(error)]
+    if not manifest.files:
+        return [f"{folder}: its manifest names no files"]
+    return file_problems(folder, manifest.files, deep=deep)
+
+
+def list_checkpoints(trainer_path: Path) -> list[Checkpoint | Damaged]:
+    """Every checkpoint folder, oldest step first; one without a readable manifest of its step is damaged."""
+    parent = TrainerPaths(trainer_path).checkpoints
+    return [_look(parent / str(step), step) for step in _steps(parent)]
+
+
+def newest_verified(trainer_path: Path, *, deep: bool) -> Found:
+    """The newest checkpoint whose files are all there; later ones that are not are named."""
+    passed_over: list[Damaged] = []
+    for found in reversed(list_checkpoints(trainer_path)):
+        if isinstance(found, Damaged):
+            passed_over.append(found)
+        elif problems := verify(found.folder, deep=deep):
+            passed_over.append(Damaged(found.folder, found.step, problems[0]))
+        else:
+            return Found(found, tuple(passed_over))
+    return Found(None, tuple(passed_over))
+
+
+def _look(folder: Path, step: int) -> Checkpoint | Damaged:
+    try:
+        checkpoint = read_checkpoint(folder)
+    except CheckpointUnusableError as error:
+        return Damaged(folder, step, str(error))
+    if checkpoint.step != step:
+        return Damaged(folder, step, f"{folder}: its manifest is of step {checkpoint.step}")
+    return checkpoint
+
+
+def _steps(parent: Path) -> list[int]:
+    """Steps that have a folder; names are decimal numbers without leading zeros."""
+    try:
+        names = [entry.name for entry in parent.iterdir()]
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    return sorted(int(name) for name in names if name.isascii() and name.isdecimal() and name[0] != "0")

@@ -1,0 +1,153 @@
+"""``metrics.jsonl``: append-only rows of values, and rows that say from which step training was continued.
+
+A continue row makes a reader drop every point of a later step: those steps are trained again. So each step
+appears once, however often training was interrupted, and no byte of the file is ever rewritten.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_MOST = 4 << 20
+"""Bytes that one `MetricTail.read` takes at most, so that a long absence is caught up in pieces."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricRow:
+    """Values that were measured at one step; the same step may have several rows with different names."""
+
+    step: int
+    """Number of finished steps, from 1."""
+    time: float
+    attempt: str
+    values: Mapping[str, float] = field(default_factory=dict)
+    epoch: float | None = None
+
+    def to_line(self) -> bytes:
+        """The row as it stands in the file, without its newline; what is no finite number is left out."""
+        values = {name: value for name, value in self.values.items() if is_finite(value)}
+        row = {"step": self.step, "epoch": self.epoch, "time": self.time, "attempt": self.attempt}
+        return json.dumps({**row, "values": values}, separators=(",", ":")).encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueRow:
+    """Training goes on after a step; points of later steps, written before this row, no longer count."""
+
+    continue_from: int
+    """The step of the checkpoint; 0 = from the beginning."""
+    attempt: str
+    task: str
+    time: float
+
+    def to_line(self) -> bytes:
+        """The row as it stands in the file, without its newline."""
+        row = {
+            "continue_from": self.continue_from,
+            "attempt": self.attempt,
+            "task": self.task,
+            "time": self.time,
+        }
+        return json.dumps(row, separators=(",", ":")).encode("ascii")
+
+
+Row = MetricRow | ContinueRow
+
+
+class Tailed(NamedTuple):
+    """What `MetricTail.read` found."""
+
+    rows: list[Row]
+    offset: int
+    """Just behind the last whole line: where to read next."""
+
+
+def is_finite(value: object) -> bool:
+    """Whether something can be a point of a curve: a finite real number, and no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def parse_row(line: bytes) -> Row | None:
+    """One line of the file; `None` for what is neither kind of row."""
+    try:
+        value = json.loads(line)
+        if "continue_from" in value:
+            step = _count(value["continue_from"])
+            return ContinueRow(step, str(value["attempt"]), str(value.get("task", "")), float(value["time"]))
+        return MetricRow(
+            step=_count(value["step"]),
+            time=float(value["time"]),
+            attempt=str(value["attempt"]),
+            values={str(name): float(point) for name, point in value["values"].items() if is_finite(point)},
+            epoch=float(value["epoch"]) if is_finite(value.get("epoch")) else None,
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class MetricTail:
+    """A place in a metrics file; the file only grows, so an offset stays right for ever."""
+
+    path: Path
+    offset: int = 0
+
+    def read(self, most: int = _MOST) -> Tailed:
+        """The whole rows from here on, and where to go on; lines of no known kind are passed over.
+
+        Takes about ``most`` bytes, more only for a single longer line; a missing file has no rows.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return Tailed([], self.offset)
+        try:
+            data = _whole_lines(descriptor, self.offset, most)
+        finally:
+            os.close(descriptor)
+        rows = [row for line in data.split(b"\n") if line and (row := parse_row(line)) is not None]
+        return Tailed(rows, self.offset + len(data))
+
+
+def history(path: Path) -> list[MetricRow]:
+    """Every step once, in order, with all its values, as of now."""
+    steps: dict[int, MetricRow] = {}
+    offset = 0
+    while True:
+        rows, behind = MetricTail(path, offset).read()
+        if behind == offset:
+            return [steps[step] for step in sorted(steps)]
+        offset = behind
+        for row in rows:
+            steps = merged(steps, row)
+
+
+def merged(steps: dict[int, MetricRow], row: Row) -> dict[int, MetricRow]:
+    """The steps after one more row was read; may change and return the one given."""
+    if isinstance(row, ContinueRow):
+        return {step: kept for step, kept in steps.items() if step <= row.continue_from}
+    before = steps.get(row.step)
+    values = {**before.values, **row.values} if before else row.values
+    steps[row.step] = MetricRow(row.step, row.time, row.attempt, values, row.epoch)
+    return steps
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(value)
+    return value
+
+
+def _whole_lines(descriptor: int, offset: int, most: int) -> bytes:
+    data = b""
+    while block := os.pread(descriptor, most, offset + len(data)):
+        data += block
+        if (end := data.rfind(b"\n")) >= 0:
+            return data[: end + 1]
+    return b""

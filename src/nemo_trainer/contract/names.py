@@ -1,0 +1,76 @@
+"""The public names of the contract: exit codes, environment variables, files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+EXIT_DONE = 0
+"""Training has finished."""
+EXIT_BAD_SPEC = 2
+"""The specification cannot be carried out; trying again cannot help."""
+EXIT_ENGINE_UNAVAILABLE = 3
+"""The training library is not usable here; the last line says why and what to install."""
+EXIT_CHECKPOINT_UNUSABLE = 4
+"""The checkpoint that was named is damaged, or does not fit the inputs."""
+EXIT_DIVERGED = 5
+"""The loss is no longer a finite number."""
+EXIT_PAUSED = 75
+"""A checkpoint of the last finished step is published; the same command goes on from it."""
+
+JOB = "NEMO_JOB_ID"
+ATTEMPT = "NEMO_JOB_ATTEMPT_ID"
+STEP = "NEMO_JOB_STEP"
+TASK = "NEMO_JOB_TASK"
+WORKSPACE = "NEMO_JOB_WORKSPACE"
+CONTROL_FILE = "NEMO_JOB_CONTROL_FILE"
+TRAINER_PATH = "NEMO_JOB_TRAINER_PATH"
+CHECKPOINT = "NEMO_JOB_CHECKPOINT"
+CONFIG_FILE = "NEMO_JOB_STEP_CONFIG_FILE_PATH"
+STORAGE = "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH"
+SCRATCH = "NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH"
+JOBS_URL = "NHX_JOBS_URL"
+BASE_URL = "NHX_BASE_URL"
+ACCESS_TOKEN = "NHX_ACCESS_TOKEN"  # noqa: S105 - the name of a variable
+RANK = "RANK"
+"""Number of this process among those of one training; only 0, or a process without it, writes."""
+
+MANIFEST = "MANIFEST.json"
+PINNED = "PINNED"
+"""A file of this name in a checkpoint's folder keeps it from being pruned."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerPaths:
+    """The files of one training step, in the folder that all attempts of its job share."""
+
+    folder: Path
+
+    @property
+    def metrics(self) -> Path:
+        """Rows that are only ever appended, see `nemo_trainer.contract.metrics`."""
+        return self.folder / "metrics.jsonl"
+
+    @property
+    def progress(self) -> Path:
+        """Where training stands, replaced as a whole."""
+        return self.folder / "progress.json"
+
+    @property
+    def checkpoints(self) -> Path:
+        """One folder a checkpoint, named by its step."""
+        return self.folder / "checkpoints"
+
+    @property
+    def outputs(self) -> Path:
+        """What the step has produced, with digests; written when it is done."""
+        return self.folder / "OUTPUTS.json"
+
+    @property
+    def writer(self) -> Path:
+        """The process that writes here now, or wrote last."""
+        return self.folder / "writer.json"
+
+    def checkpoint(self, step: int) -> Path:
+        """The folder of the checkpoint of a step."""
+        return self.checkpoints / str(step)

@@ -1,0 +1,40 @@
+"""``progress.json``: where training stands, replaced as a whole by rename."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_runs.files import replace_file
+
+SEQ_SEEN = "seq_seen"
+"""The number of the last request that the trainer has seen."""
+STOPS_AT = "stops_at"
+"""The step at which a pause takes effect; null without one."""
+PASSED_OVER = "passed_over"
+"""Sentences about the damaged checkpoints that were newer than the one training went on from."""
+FINAL_STEP = "final_step"
+"""The last finished step; written by the trainer itself as it leaves."""
+
+
+def read_progress(path: Path) -> dict[str, Any]:
+    """What the trainer said last; empty when there is no such file or it holds something else."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def write_progress(path: Path, fields: Mapping[str, Any], *, durable: bool) -> None:
+    """Replace the file; only a ``durable`` one waits for the disk."""
+    data = json.dumps(fields, separators=(",", ":"), default=str).encode("ascii") + b"\n"
+    if durable:
+        replace_file(path, data)
+        return
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_bytes(data)
+    temporary.replace(path)
