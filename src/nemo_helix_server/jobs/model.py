@@ -186,7 +186,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transition:
-    """One change of a status, kept for good. ``step`` and ``task`` are None where the job's status changed."""
+    """One change of a status, kept for good. ``step`` and ``task`` are None for a change of the job."""
 
     seq: int
     workspace: str

@@ -1,8 +1,8 @@
 """The state machine of a job: one table, ``(status, event) -> status``. Nothing else assigns a status.
 
-A step moves by an event. Statuses of attempt and job are derived from their steps, with two exceptions
-that only a job has: ``DELETE_REQUESTED`` moves a finished one to ``deletion_pending``, and a removed one
-has no status any more. ``docs/reference/job-statuses.md`` is generated from this module and tested against it.
+A step moves by an event. The statuses of attempt and job are derived from their steps, with one exception:
+``DELETE_REQUESTED`` moves a finished job to ``deletion_pending``, from which it only ever disappears.
+``docs/reference/job-statuses.md`` is generated from this module and tested against it.
 """
 
 from __future__ import annotations
