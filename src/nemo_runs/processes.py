@@ -138,10 +138,10 @@ def end_tree(
     """End a process with everything it started; return the numbers that had to be killed.
 
     SIGTERM goes to ``root``, its descendants, its session when it leads one, and to processes with the
-    environment variable ``marker``; SIGKILL to what is left ``grace`` seconds later, until nothing is. With
-    ``adopted`` all children of the calling process (a subreaper without other children) belong to the tree
-    too. This process and its ancestors are never touched. What SIGKILL does not end within half a minute
-    (stuck in the kernel) is given up.
+    environment variable ``marker``, and what is stopped is woken; SIGKILL to what is left ``grace`` seconds
+    later, until nothing is. With ``adopted`` all children of the calling process (a subreaper without other
+    children) belong to the tree too. This process and its ancestors are never touched. What SIGKILL does not
+    end within half a minute (stuck in the kernel) is given up.
     """
     tree = _Tree(root, marker, adopted=adopted)
     started = clock()
@@ -156,9 +156,13 @@ def end_tree(
             if elapsed >= grace:
                 if _signal(entry, signal.SIGKILL):
                     killed[entry.pid] = None
-            elif (entry.pid, entry.start_time) not in asked:
+                continue
+            if (entry.pid, entry.start_time) not in asked:
                 asked.add((entry.pid, entry.start_time))
-                _ask_to_end(entry)
+                _signal(entry, signal.SIGTERM)
+            # at each look: a process may be stopped between look and signal, and would sleep on what it got
+            if entry.stopped:
+                _signal(entry, signal.SIGCONT)
         sleep(min(step, grace - elapsed) if elapsed < grace else _STEPS[1])
     return list(killed)
 
@@ -203,11 +207,6 @@ class _Tree:
         pids = process_table.with_variable(*self._marker) if self._marker else []
         untouchable = process_table.above(os.getpid(), table)
         return [pid for pid in pids if pid in table and pid not in untouchable]
-
-
-def _ask_to_end(entry: Entry) -> None:
-    if _signal(entry, signal.SIGTERM) and entry.stopped:
-        _signal(entry, signal.SIGCONT)
 
 
 def _signal(entry: Entry, number: signal.Signals) -> bool:

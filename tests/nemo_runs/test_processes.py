@@ -62,6 +62,11 @@ class Tree:
         return [pid for pid in marked(MARKER, self.mark) if liveness(identify_or_dead(pid)) is Liveness.ALIVE]
 
 
+def is_stopped(tree: Tree) -> bool:
+    entry = process_table.read_entry(tree.process.pid)
+    return entry is not None and entry.stopped
+
+
 def identify_or_dead(pid: int) -> ProcessIdentity:
     try:
         return identify(pid)
@@ -198,7 +203,16 @@ def test_setsid_and_double_forked_processes_are_ended_by_their_marker(plant: Pla
 
 def test_a_stopped_process_is_woken_to_end_by_itself(plant: Plant) -> None:
     tree = plant("trap 'exit 7' TERM; while :; do read -r -t 1 _ <> <(:); done", 1)
+    until(lambda: process_table.catches(tree.process.pid, signal.SIGTERM))
     tree.process.send_signal(signal.SIGSTOP)
+    until(lambda: is_stopped(tree))
+    assert end_tree(tree.root, grace=20) == []
+    assert tree.process.wait() == 7
+
+
+def test_a_process_that_is_stopped_after_it_was_asked_is_woken_too(plant: Plant) -> None:
+    tree = plant("trap 'kill -STOP $$; exit 7' TERM; while :; do read -r -t 1 _ <> <(:); done", 1)
+    until(lambda: process_table.catches(tree.process.pid, signal.SIGTERM))
     assert end_tree(tree.root, grace=20) == []
     assert tree.process.wait() == 7
 
