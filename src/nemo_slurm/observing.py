@@ -1,8 +1,9 @@
 """What controller and accounting say of a job, made one: pure decisions over their rows.
 
 The controller is believed first: it knows at once, works without accounting, and forgets after a while.
-Accounting lags by seconds, can say "running" of a job that ended, and keeps records of older jobs with the
-same number. Nothing of a job in either is "not known", never "gone" and never "done".
+Accounting lags by seconds, can say "running" of a job that ended, shows ends that are half written, and
+keeps records of older jobs with the same number. Nothing of a job in either is "not known", never "gone" and
+never "done".
 """
 
 from __future__ import annotations
@@ -98,6 +99,15 @@ def has_ended(state: State) -> bool:
     return state.known and state.meaning is not Meaning.LAG
 
 
+def is_written(run: Run) -> bool:
+    """Whether accounting has all of a run's end.
+
+    Slurm 22.05, measured: while slurmdbd is behind, the record of a start is written with the state that the
+    job has by then, ``FAILED`` without a moment and with exit status 0; the rest of the end comes later.
+    """
+    return has_ended(run.state) and run.ended_at is not None
+
+
 def own_runs(job: Job, runs: Sequence[Run]) -> tuple[Run, ...]:
     """The records that belong to this job and not to an older one with its number, the oldest first.
 
@@ -122,9 +132,9 @@ def may_come_back(row: QueueRow) -> bool:
 def _from_accounting(job: Job, runs: tuple[Run, ...], *, controller_away: bool) -> Seen:
     """A job that the controller does not hold, or cannot be asked about."""
     last = runs[-1] if runs else None
-    if last is None or not has_ended(last.state):
+    if last is None or not is_written(last):
         # a record that says "running" of a job that the controller has forgotten is an old one
-        shown = last.state if last and controller_away else None
+        shown = last.state if last and controller_away and not has_ended(last.state) else None
         source = Source.ACCOUNTING if shown else Source.NOBODY
         return Seen(job, source, shown, settled=False, runs=runs, restarts=len(runs) - 1 if runs else None)
     unsure = controller_away and last.state.name in _COMES_BACK

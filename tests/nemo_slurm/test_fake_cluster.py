@@ -66,7 +66,7 @@ def test_suspended_time_is_not_allocated_and_does_not_use_up_the_limit(
     assert run.elapsed == 660
 
 
-@pytest.mark.parametrize("shows", ["RUNNING", "PENDING", ""])
+@pytest.mark.parametrize("shows", ["RUNNING", "PENDING", "half", ""])
 def test_accounting_that_lags_says_nothing_of_an_end_until_its_time(shows: str, script: str) -> None:
     fake = FakeCluster(faults=Faults(accounting_lag=90, lag_shows=shows, remembers=10))
     job = fake.submit(script, token="t").job

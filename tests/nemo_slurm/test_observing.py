@@ -45,6 +45,15 @@ def test_a_stale_record_of_a_job_that_the_controller_forgot_says_nothing(stale: 
     assert (seen.state, seen.settled, seen.source) == (None, False, Source.NOBODY)
 
 
+@pytest.mark.parametrize("rows", [[], None])
+def test_an_end_without_its_moment_is_half_written_and_settles_nothing(rows: list[QueueRow] | None) -> None:
+    half = run("FAILED", ended_at=None)
+    seen = observed(JOB, rows, [half], asked=True)
+    assert (seen.state, seen.settled, seen.exit_status, seen.source) == (None, False, None, Source.NOBODY)
+    seen = observed(JOB, rows, [half, run("FAILED", exit_status=7)], asked=True)
+    assert (seen.state and seen.state.name, seen.settled, seen.exit_status) == ("FAILED", True, 7)
+
+
 def test_an_end_in_accounting_counts_once_the_controller_does_not_hold_the_job() -> None:
     seen = observed(JOB, [], [run("TIMEOUT", signal=15)], asked=True)
     assert (seen.state and seen.state.name, seen.settled, seen.signal) == ("TIMEOUT", True, 15)

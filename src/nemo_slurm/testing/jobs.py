@@ -31,7 +31,7 @@ class Faults:
     accounting_lag: float = 0.0
     """Seconds until accounting shows a job, and until it shows a job's end."""
     lag_shows: str = "RUNNING"
-    """What accounting shows of an ended job meanwhile; empty for nothing."""
+    """What accounting shows of an ended job meanwhile: ``half`` for a half written end, empty for nothing."""
     invisible: list[str] = field(default_factory=list)
     """Ids that accounting never shows."""
     lost_replies: int = 0
@@ -78,6 +78,8 @@ class FakeRun:
     ended_at: float
     suspended: float = 0.0
     author: int | None = None
+    half_written: bool = False
+    """The state alone, without the moment of the end and the exit status."""
 
     @property
     def elapsed(self) -> int:

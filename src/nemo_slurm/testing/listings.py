@@ -172,7 +172,7 @@ def _record(model: Model, number: str, run: FakeRun, name: str, env: Mapping[str
         "elapsed": lambda: str(dt.timedelta(seconds=run.elapsed)),
         "submit": lambda: _time(run.submitted_at, form),
         "start": lambda: _time(run.started_at, form),
-        "end": lambda: "Unknown" if active else _time(run.ended_at, form),
+        "end": lambda: "Unknown" if active or run.half_written else _time(run.ended_at, form),
         "nnodes": lambda: "1",
         "jobname": lambda: job.name if job else "old",
         "comment": lambda: job.comment if job else "",

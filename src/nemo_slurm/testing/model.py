@@ -115,10 +115,11 @@ class Model:
             return [*found, current]
         if not self.faults.lag_shows:
             return found
-        return [
-            *found,
-            dataclasses.replace(current, state=self.faults.lag_shows, status=0, signal=0, ended_at=self.now),
-        ]
+        half = self.faults.lag_shows == "half"
+        state = current.state if half else self.faults.lag_shows
+        shown = dataclasses.replace(current, state=state, status=0, signal=0, ended_at=self.now)
+        shown.half_written = half
+        return [*found, shown]
 
     def queued(self) -> int:
         """Jobs that wait or run."""

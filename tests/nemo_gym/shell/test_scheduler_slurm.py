@@ -324,6 +324,13 @@ CASES = {
     "known, accounting off": (ended("FAILED"), 1, {"accounting": "off"}, "FAILED/scontrol", "0 100"),
     "controller down": (ended("PREEMPTED"), 1, {"controller_down": True}, "PREEMPTED/sacct", "0 100"),
     "record late, shown as running": (ended("FAILED"), LONG_AGO, {"accounting_lag": 2000.0}, "/", ""),
+    "record late, its end half written": (
+        ended("FAILED"),
+        LONG_AGO,
+        {"accounting_lag": LONG_AGO + 50.0, "lag_shows": "half"},
+        "FAILED/sacct",
+        "",
+    ),
     "record late, not shown": (
         ended("FAILED"),
         LONG_AGO,
