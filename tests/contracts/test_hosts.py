@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.slurm.lab import Lab, slurm_lab
+from tests.slurm.lab import Lab, slurm_lab, until
 
 from nemo_slurm import ssh
 from nemo_slurm.calls import HostCalls
@@ -291,6 +291,8 @@ def test_our_own_connection_is_shared_has_a_short_socket_and_leaves_nothing(slur
         assert host.run("echo $PPID").stdout == first, "each command made a connection of its own"
         end = [*host.argv()[:3], "-o", f"ControlPath={socket}", "-O", "exit", "lab"]
         subprocess.run(end, check=True, capture_output=True)
+        # ssh does not wait for it: a command of this moment may still find the socket, and connects by itself
+        until(lambda: not Path(socket).exists())
         second = host.run("echo $PPID").stdout
         assert second != first
         assert host.run("echo $PPID").stdout == second, "a connection that had ended was not made anew"
