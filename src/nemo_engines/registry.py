@@ -1,0 +1,91 @@
+"""The engines: which driver trains what. A driver's module is imported only when its engine is asked for."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol, cast
+
+from nemo_engines.errors import BadSpecError, EngineUnavailableError
+from nemo_engines.spec import EngineSpec
+
+if TYPE_CHECKING:
+    from nemo_engines.running import Run
+
+
+class Driver(Protocol):
+    """How one library is driven.
+
+    It is built without arguments, in the engine's own interpreter, after the spec and the data were found in
+    order and the checkpoint to go on from was verified. Importing its module may take as long as the
+    library does.
+    """
+
+    def train(self, run: Run) -> None:
+        """Train until done, or leave through ``run.session.paused()`` at a step boundary after publishing.
+
+        Publishes every checkpoint through ``run.publish`` and reports through ``run.session``; raises
+        `nemo_engines.errors.TrainerError` for what it understands. Returns when the trained model is in
+        ``run.staging`` (the caller moves it to the spec's ``output``).
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Engine:
+    """What an engine can do, known without importing it."""
+
+    name: str
+    driver: str
+    """``module:Class`` of its `Driver`."""
+    methods: frozenset[str]
+    packages: tuple[str, ...]
+    """Distributions whose versions are recorded in each manifest."""
+    cpu: bool = True
+    """Whether it trains on a machine without a GPU."""
+
+
+ENGINES = {
+    engine.name: engine
+    for engine in (
+        Engine(
+            name="trl",
+            driver="nemo_engines.hf.driver:TrlDriver",
+            methods=frozenset({"sft", "dpo", "grpo"}),
+            packages=("torch", "transformers", "trl", "peft", "accelerate", "datasets"),
+        ),
+        Engine(
+            name="unsloth",
+            driver="nemo_engines.hf.unsloth:UnslothDriver",
+            methods=frozenset({"sft"}),
+            packages=("torch", "transformers", "trl", "peft", "accelerate", "datasets", "unsloth"),
+        ),
+        Engine(
+            name="automodel",
+            driver="nemo_engines.automodel.driver:AutomodelDriver",
+            methods=frozenset({"sft"}),
+            packages=("torch", "transformers", "nemo-automodel", "peft", "datasets"),
+        ),
+    )
+}
+
+
+def engine_for(spec: EngineSpec) -> Engine:
+    """The engine of a spec; `BadSpecError` when it does not know the method."""
+    engine = ENGINES[spec.engine]
+    if spec.method not in engine.methods:
+        known = ", ".join(sorted(engine.methods))
+        raise BadSpecError(f"method '{spec.method}' is not one that engine '{engine.name}' knows: {known}")
+    return engine
+
+
+def load_driver(engine: Engine) -> Driver:
+    """Import the driver, and with it the library; `EngineUnavailableError` says what is missing."""
+    module, _, name = engine.driver.partition(":")
+    try:
+        cls = getattr(importlib.import_module(module), name)
+    except ImportError as error:
+        raise EngineUnavailableError(
+            f"engine '{engine.name}' cannot be loaded: {error}; try `nemo engines install {engine.name}`"
+        ) from error
+    return cast("Driver", cls())

@@ -1,0 +1,43 @@
+"""One training run, as a driver gets it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_engines.spec import EngineSpec
+from nemo_trainer.contract import Checkpoint
+from nemo_trainer.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """The processes of this training, of which this is one."""
+
+    rank: int = 0
+    local_rank: int = 0
+    size: int = 1
+
+    @property
+    def leads(self) -> bool:
+        """Whether this process writes and talks."""
+        return self.rank == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a driver works with."""
+
+    spec: EngineSpec
+    session: Session
+    world: World
+    rows: list[dict[str, Any]]
+    """The training rows, checked."""
+    validation_rows: list[dict[str, Any]] | None
+    checkpoint: Checkpoint | None
+    """What to go on from; verified. ``None``: from the beginning."""
+    work: Path
+    """A folder for the library's own files, on the disk of the checkpoints."""
+    staging: Path
+    """Where the driver leaves the trained model."""

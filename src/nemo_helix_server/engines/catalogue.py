@@ -1,0 +1,72 @@
+"""The engines there are, and what an environment of each is made of. Nothing of an engine is imported
+here."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from typing import Literal
+
+from nemo_helix_server.errors import NotFoundError
+
+Device = Literal["cpu", "cuda"]
+
+RECIPE = 1
+"""Raised when environments are made in another way, so that older ones are not taken for new ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRecipe:
+    """How the environment of one engine is made."""
+
+    name: str
+    summary: str
+    pins: Mapping[Device, tuple[str, ...]]
+    """Pins files (in `pins/`), by what the machine has; each is installed as it stands, without
+    dependencies."""
+    imports: tuple[str, ...]
+    """Modules that must load, in this order, for the engine to be usable."""
+    packages: tuple[str, ...]
+    """Distributions whose versions `nemo engines doctor` reports."""
+
+
+RECIPES = {
+    recipe.name: recipe
+    for recipe in (
+        EngineRecipe(
+            name="trl",
+            summary="TRL: SFT, DPO and GRPO, full weights and LoRA",
+            pins={"cpu": ("torch-cpu.txt", "trl.txt"), "cuda": ("torch-cuda.txt", "trl.txt")},
+            imports=("torch", "transformers", "datasets", "peft", "trl"),
+            packages=("torch", "transformers", "trl", "peft", "accelerate", "datasets"),
+        ),
+    )
+}
+
+
+def recipe(name: str) -> EngineRecipe:
+    """The recipe of that name, or `NotFoundError` with the names there are."""
+    if name not in RECIPES:
+        raise NotFoundError(f"there is no engine '{name}'; known are {', '.join(sorted(RECIPES))}")
+    return RECIPES[name]
+
+
+def pins_text(file: str) -> str:
+    """The text of one pins file."""
+    return (resources.files("nemo_helix_server") / "engines" / "pins" / file).read_text(encoding="utf-8")
+
+
+def digest(chosen: EngineRecipe, device: Device) -> str:
+    """What tells environments apart: pins, Python and machine. Equal digests mean equal packages."""
+    parts = [
+        str(RECIPE),
+        device,
+        platform.machine(),
+        ".".join(map(str, sys.version_info[:3])),
+        *(pins_text(file) for file in chosen.pins[device]),
+    ]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
