@@ -23,6 +23,10 @@ class AlreadyStartedError(ExecutorError):
     """This run was started before, or was given up before it started; a run starts at most once."""
 
 
+class NeverPossibleError(ExecutorError):
+    """The machine could never give what the run needs."""
+
+
 class Run(NamedTuple):
     """One start of a step: its name and the folder that holds everything about it."""
 
@@ -129,7 +133,8 @@ class Executor(Protocol):
         """Take what the run needs, or say why it has to wait; asking again takes nothing twice.
 
         Runs that wait are served in the order of ``queued_at``. What was taken stays with the run when it
-        starts and is free again when it has ended, whatever happens to the caller.
+        starts and is free again when it has ended, whatever happens to the caller. Raises
+        `NeverPossibleError` when there is no use in waiting.
         """
         ...
 
@@ -140,9 +145,9 @@ class Executor(Protocol):
     def start(self, run: Run, launch: Launch) -> None:
         """Start the run, at most once whoever calls how often, also across crashes of the caller.
 
-        Raises `AlreadyStartedError` when it is known to have been started or stopped before, and
-        `ExecutorError` when it could not be started *and never will be under this token's claim*: observe it
-        to learn which. No value of ``launch.secrets`` is ever written to a file or an argument list.
+        Raises `AlreadyStartedError` when it was started or stopped before, and `ExecutorError` when it could
+        not be started now: asking again is safe. That the command itself cannot run is no error here but its
+        end, with status 127. No value of ``launch.secrets`` is ever written to a file or an argument list.
         """
         ...
 

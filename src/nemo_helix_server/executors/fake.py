@@ -1,0 +1,164 @@
+"""An executor without processes, for tests: runs begin and end when the test says so, by a clock it moves."""
+
+# ruff: noqa: ARG002 - the parameters are the protocol's
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nemo_helix_server.clock import SECOND, Clock, MovableClock
+from nemo_helix_server.executors.base import (
+    Admitted,
+    AlreadyStartedError,
+    ExecutorError,
+    Launch,
+    Observation,
+    Request,
+    Run,
+    RunState,
+    Waiting,
+)
+
+
+@dataclass(slots=True)
+class FakeRun:
+    """What the fake remembers of one run."""
+
+    seen: Observation
+    launch: Launch | None = None
+    want: str = "run"
+    seq: int = 0
+    stops: list[float] = field(default_factory=list)
+    """The grace of every `FakeExecutor.stop`."""
+
+
+@dataclass(slots=True)
+class FakeMachine:
+    """The machine of the fake: it outlives the executors that look at it, as the real one does."""
+
+    clock: Clock = field(default_factory=MovableClock)
+    slots: int = 1_000_000
+    runs: dict[str, FakeRun] = field(default_factory=dict)
+    queue: dict[str, tuple[float, int]] = field(default_factory=dict)
+    holding: dict[str, Request] = field(default_factory=dict)
+
+    @property
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self.clock.now() / SECOND
+
+    def begin(self, token: str) -> None:
+        """The command runs."""
+        self._see(token, state=RunState.RUNNING, started_at=self.now)
+
+    def end(self, token: str, exit_status: int, **facts: object) -> None:
+        """The command has ended, and all that it started."""
+        number = exit_status - 128 if exit_status > 128 else 0
+        reason = f"exited with status {exit_status}"
+        changes: dict[str, object] = {"signal": number, "reason": reason, "ended_at": self.now, **facts}
+        self._see(token, state=RunState.EXITED, exit_status=exit_status, **changes)
+        self.holding.pop(token, None)
+
+    def lose(self, token: str, *, rebooted: bool = False) -> None:
+        """The shim was killed, or the machine restarted."""
+        self._see(token, state=RunState.LOST, rebooted=rebooted, reason="was lost")
+        self.holding.pop(token, None)
+
+    def _see(self, token: str, **changes: object) -> None:
+        run = self.runs[token]
+        run.seen = dataclasses.replace(run.seen, **changes)  # type: ignore[arg-type]
+
+
+class FakeExecutor:
+    """See `nemo_helix_server.executors.base.Executor`."""
+
+    supports_pause = True
+
+    def __init__(self, machine: FakeMachine | None = None) -> None:
+        self.machine = machine or FakeMachine()
+        self.digest: str | None = "sha256:fake"
+        self.fail_to_start: str | None = None
+        """A sentence: every start raises it until it is `None` again."""
+
+    def admit(self, request: Request) -> Admitted | Waiting:
+        """See the protocol; the queue is by ``queued_at``, then by who asked first."""
+        machine, token = self.machine, request.run.token
+        if token in machine.holding:
+            return Admitted(tuple(map(str, range(request.devices))), request.slots)
+        machine.queue.setdefault(token, (request.queued_at, len(machine.queue)))
+        before = [other for other, place in machine.queue.items() if place < machine.queue[token]]
+        used = sum(held.slots for held in machine.holding.values())
+        if before or used + request.slots > machine.slots:
+            holders = ", ".join(sorted({held.job for held in machine.holding.values()})) or "nobody"
+            return Waiting(
+                f"all {machine.slots} slots are held by {holders}, and {len(before)} wait before it"
+            )
+        del machine.queue[token]
+        machine.holding[token] = request
+        return Admitted(tuple(map(str, range(request.devices))), request.slots)
+
+    def release(self, run: Run) -> None:
+        """See the protocol."""
+        self.machine.queue.pop(run.token, None)
+        self.machine.holding.pop(run.token, None)
+
+    def start(self, run: Run, launch: Launch) -> None:
+        """See the protocol; the command runs only once `FakeMachine.begin` says so."""
+        if self.fail_to_start:
+            raise ExecutorError(self.fail_to_start)
+        if run.token in self.machine.runs:
+            raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
+        self.machine.runs[run.token] = FakeRun(Observation(RunState.STARTING), launch)
+
+    def find(self, run: Run) -> Observation | None:
+        """See the protocol."""
+        known = self.machine.runs.get(run.token)
+        return known.seen if known else None
+
+    def observe(self, runs: Iterable[Run]) -> dict[str, Observation]:
+        """See the protocol."""
+        return {run.token: self.find(run) or Observation(RunState.ABSENT) for run in runs}
+
+    def request_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+        """See the protocol."""
+        self._want(run, "pause", seq)
+
+    def withdraw_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+        """See the protocol."""
+        self._want(run, "run", seq)
+
+    def stop(self, run: Run, *, grace_seconds: float) -> None:
+        """See the protocol; the command ends only once `FakeMachine.end` says so."""
+        known = self.machine.runs.get(run.token)
+        if known is None:
+            given_up = Observation(RunState.LOST, reason="was given up before it started")
+            self.machine.runs[run.token] = FakeRun(given_up)
+            self.release(run)
+        else:
+            known.stops.append(grace_seconds)
+
+    def logs(self, run: Run) -> Path:
+        """See the protocol."""
+        return run.folder
+
+    def environment_digest(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+        """See the protocol."""
+        return self.digest
+
+    def descriptors(self) -> tuple[int, ...]:
+        """See the protocol: it must be polled."""
+        return ()
+
+    def drain(self) -> None:
+        """See the protocol."""
+
+    def close(self) -> None:
+        """See the protocol."""
+
+    def _want(self, run: Run, want: str, seq: int) -> None:
+        known = self.machine.runs.get(run.token)
+        if known is not None and seq > known.seq:
+            known.want, known.seq = want, seq

@@ -1,0 +1,80 @@
+"""Who may run now: devices and slots of the machine, granted to runs in turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+from nemo_helix_server.executors.base import Admitted, NeverPossibleError, Request, Waiting
+from nemo_runs import leases
+from nemo_runs.errors import RunsError
+
+
+class Room(Protocol):
+    """Grants devices and slots of the machine to runs."""
+
+    @property
+    def folder(self) -> str | None:
+        """Where shims take their leases over, see `nemo_runs.leases`; `None` without leases."""
+        ...
+
+    def admit(self, request: Request) -> Admitted | Waiting:
+        """See `nemo_helix_server.executors.base.Executor.admit`."""
+        ...
+
+    def release(self, token: str) -> None:
+        """See `nemo_helix_server.executors.base.Executor.release`."""
+        ...
+
+
+class LeasedRoom:
+    """Room of the whole machine, shared with every other program of the user that leases."""
+
+    def __init__(
+        self,
+        pool: leases.Pool,
+        folder: Path,
+        *,
+        devices_cap: int | None = None,
+        slots_cap: int | None = None,
+    ) -> None:
+        """The caps: how many runs of one workspace may hold devices, and how many slots alone, at once."""
+        self.folder: str | None = str(folder)
+        self._pool = pool
+        self._devices_cap = devices_cap
+        self._slots_cap = slots_cap
+
+    def admit(self, request: Request) -> Admitted | Waiting:
+        """See `Room`."""
+        wanted = leases.Request(
+            name=request.run.token,
+            label=request.workspace,
+            devices=request.devices,
+            slots=request.slots,
+            ticket=leases.ticket(request.queued_at),
+            cap=self._devices_cap if request.devices else self._slots_cap,
+        )
+        try:
+            answer = self._pool.acquire(wanted)
+        except RunsError as error:
+            raise NeverPossibleError(str(error)) from error
+        if isinstance(answer, leases.Granted):
+            return Admitted(answer.devices, answer.slots)
+        return Waiting(answer.reason)
+
+    def release(self, token: str) -> None:
+        """See `Room`."""
+        self._pool.release(token)
+
+
+class OpenRoom:
+    """Room without end: for tests, and for a machine whose steps are few."""
+
+    folder: str | None = None
+
+    def admit(self, request: Request) -> Admitted | Waiting:
+        """See `Room`."""
+        return Admitted(tuple(map(str, range(request.devices))), request.slots)
+
+    def release(self, token: str) -> None:
+        """See `Room`."""

@@ -1,0 +1,229 @@
+"""The executor that runs steps as processes of this machine, each under a shim of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.executors import run_files
+from nemo_helix_server.executors.base import (
+    Admitted,
+    AlreadyStartedError,
+    ExecutorError,
+    Launch,
+    Observation,
+    Request,
+    Run,
+    RunState,
+    Waiting,
+)
+from nemo_helix_server.executors.environments import Environments
+from nemo_helix_server.executors.launcher import Launcher, LaunchError
+from nemo_helix_server.executors.rooms import Room
+from nemo_helix_server.executors.shim import MARKER
+from nemo_runs import process_table, processes
+from nemo_runs.errors import RunsError
+from nemo_runs.processes import Liveness, ProcessIdentity
+from nemo_trainer import contract
+
+_FIFO = "wake"
+
+
+class SubprocessExecutor:
+    """Runs steps on this machine; see `nemo_helix_server.executors.base.Executor`."""
+
+    supports_pause = True
+
+    def __init__(self, folder: Path, room: Room, launcher: Launcher | None = None) -> None:
+        """``folder`` is the executor's own, for its named pipe; ``room`` grants devices and slots."""
+        folder.mkdir(parents=True, exist_ok=True)
+        self._fifo = folder / _FIFO
+        with contextlib.suppress(FileExistsError):
+            os.mkfifo(self._fifo, 0o600)
+        # open for writing too, so that it never ends when the last shim lets go of it
+        self._pipe = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._room = room
+        self._launcher = launcher or Launcher()
+        self._environments = Environments()
+
+    def admit(self, request: Request) -> Admitted | Waiting:
+        """See the protocol."""
+        return self._room.admit(request)
+
+    def release(self, run: Run) -> None:
+        """See the protocol."""
+        self._room.release(run.token)
+
+    def start(self, run: Run, launch: Launch) -> None:
+        """See the protocol."""
+        if (run.folder / run_files.CLAIM).exists():
+            raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
+        try:
+            mine = self._launcher.launch(self._order(run, launch))
+        except LaunchError as error:
+            raise ExecutorError(f"{run.token} could not be started: {error}") from error
+        if not mine:
+            raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
+
+    def find(self, run: Run) -> Observation | None:
+        """See the protocol."""
+        seen = _look(run)
+        return None if seen.state is RunState.ABSENT else seen
+
+    def observe(self, runs: Iterable[Run]) -> dict[str, Observation]:
+        """See the protocol."""
+        return {run.token: _look(run) for run in runs}
+
+    def request_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+        """See the protocol."""
+        contract.write_control(run.folder / run_files.CONTROL, contract.Control(seq, "pause", by, at))
+
+    def withdraw_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+        """See the protocol."""
+        contract.write_control(run.folder / run_files.CONTROL, contract.Control(seq, "run", by, at))
+
+    def stop(self, run: Run, *, grace_seconds: float) -> None:
+        """See the protocol."""
+        with contextlib.suppress(RunsError):
+            claim = run_files.read_claim(run.folder)
+            if claim is None:
+                run.folder.mkdir(parents=True, exist_ok=True)
+                if run_files.make_claim(run.folder, run_files.Claim(None, time.time())):
+                    self.release(run)
+                    return
+                claim = run_files.read_claim(run.folder)
+            if claim is not None and claim.identity is not None:
+                _ask_to_stop(run.folder, claim.identity, grace_seconds)
+
+    def logs(self, run: Run) -> Path:
+        """See the protocol."""
+        return run.folder
+
+    def environment_digest(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+        """See the protocol."""
+        return self._environments.digest(argv, environment)
+
+    def descriptors(self) -> tuple[int, ...]:
+        """See the protocol."""
+        return (self._pipe,)
+
+    def drain(self) -> None:
+        """See the protocol."""
+        with contextlib.suppress(BlockingIOError):
+            while os.read(self._pipe, 1 << 16):
+                pass
+
+    def warm(self) -> None:
+        """Load what the first start would wait for, beside everything else."""
+        threading.Thread(target=self._launcher.warm, name="launcher", daemon=True).start()
+
+    def close(self) -> None:
+        """See the protocol."""
+        self._launcher.close()
+        os.close(self._pipe)
+
+    def _order(self, run: Run, launch: Launch) -> dict[str, Any]:
+        environment = dict(launch.environment)
+        if launch.devices:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(launch.devices)
+        return {
+            "token": run.token,
+            "folder": str(run.folder),
+            "argv": list(launch.argv),
+            "environment": environment,
+            "secrets": {name: value.reveal() for name, value in launch.secrets.items()},
+            "working_directory": str(launch.working_directory),
+            "memory_bytes": launch.memory_bytes,
+            "time_limit_seconds": launch.time_limit_seconds,
+            "grace_seconds": launch.grace_seconds,
+            "log_bytes": launch.log_bytes,
+            "fifo": str(self._fifo),
+            "leases": self._room.folder,
+        }
+
+
+def _look(run: Run) -> Observation:
+    try:
+        claim = run_files.read_claim(run.folder)
+    except RunsError as error:
+        # somebody meddled with it: the shim, if there is one, is found by the run's mark alone
+        return _without_claim(run, str(error))
+    if claim is None:
+        return Observation(RunState.ABSENT)
+    if claim.identity is None:
+        return Observation(RunState.LOST, ended_at=claim.at, reason="was given up before it started")
+    return _ended(run, claim) or _unfinished(run, claim, claim.identity)
+
+
+def _unfinished(run: Run, claim: run_files.Claim, shim: ProcessIdentity) -> Observation:
+    alive = processes.liveness(shim)
+    started = run_files.read_started(run.folder)
+    at = started[1] if started else None
+    if alive is Liveness.ALIVE:
+        return Observation(RunState.RUNNING if started else RunState.STARTING, started_at=at)
+    if alive is Liveness.ELSEWHERE:
+        return Observation(RunState.UNKNOWN, started_at=at, reason=f"runs on {shim.host}, not seen from here")
+    # it may have written the end between the two looks
+    return _ended(run, claim) or _lost(run, shim, at)
+
+
+def _lost(run: Run, shim: ProcessIdentity, at: float | None) -> Observation:
+    rebooted = shim.boot_id != process_table.boot_id()
+    if rebooted:
+        return Observation(RunState.LOST, started_at=at, rebooted=True, reason="the machine was restarted")
+    _end_strays(run.token)
+    return Observation(RunState.LOST, started_at=at, reason="its shim was killed, so how it ended is unknown")
+
+
+def _without_claim(run: Run, reason: str) -> Observation:
+    _end_strays(run.token)
+    return Observation(RunState.LOST, reason=reason)
+
+
+def _ended(run: Run, claim: run_files.Claim) -> Observation | None:
+    with contextlib.suppress(RunsError):
+        end = run_files.read_end(run.folder)
+        if end is not None:
+            assert claim.identity is not None
+            return Observation(
+                RunState.EXITED,
+                exit_status=end.exit_status,
+                signal=end.signal,
+                started_at=end.started_at,
+                ended_at=end.ended_at,
+                out_of_memory=end.out_of_memory,
+                timed_out=end.timed_out,
+                stopped=end.stopped,
+                rebooted=claim.identity.boot_id != process_table.boot_id(),
+                reason=end.reason,
+            )
+    return None
+
+
+def _ask_to_stop(folder: Path, shim: ProcessIdentity, grace_seconds: float) -> None:
+    """Tell a shim to end its run; exactly this process, never a later one of the same number."""
+    if run_files.read_stop(folder) != grace_seconds:
+        run_files.write_stop(folder, grace_seconds)
+    try:
+        descriptor = os.pidfd_open(shim.pid)
+    except OSError:
+        return
+    try:
+        if processes.liveness(shim) is Liveness.ALIVE:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+    finally:
+        os.close(descriptor)
+
+
+def _end_strays(token: str) -> None:
+    """Kill what a killed shim left: the kernel ends its command with it, but not what that had started."""
+    for pid in processes.marked(MARKER, token):
+        with contextlib.suppress(RunsError):
+            processes.end_tree(processes.identify(pid), grace=0, marker=(MARKER, token))

@@ -1,0 +1,225 @@
+"""What every executor of the Jobs service promises (see `nemo_helix_server.executors.base`)."""
+
+import os
+import secrets
+import sys
+import time
+
+import pytest
+
+from nemo_helix_server.executors.base import (
+    Admitted,
+    AlreadyStartedError,
+    Launch,
+    Request,
+    Run,
+    RunState,
+    Waiting,
+)
+from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
+from nemo_helix_server.executors.rooms import LeasedRoom
+from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_runs import leases
+from nemo_trainer import contract
+
+PATIENCE = 60.0
+END = 'until [ -e "$FOLDER/end" ]; do sleep 0.02; done; exit "$(cat "$FOLDER/end")"'
+
+
+class Real:
+    """Steps as processes; one ends when a file says how."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.made = []
+
+    def executor(self):
+        """Another one each time, as a restarted service would have it."""
+        place = self.folder / "leases"
+        room = LeasedRoom(leases.Pool(place, (), 2), place)
+        self.made.append(SubprocessExecutor(self.folder / "executor", room))
+        return self.made[-1]
+
+    def launch(self, run, command=END):
+        return Launch(
+            argv=("/bin/sh", "-c", command),
+            environment={"PATH": os.environ["PATH"], "FOLDER": str(run.folder)},
+            working_directory=run.folder,
+        )
+
+    def begin(self, run):
+        pass
+
+    def end(self, run, status):
+        (run.folder / "end.new").write_text(str(status))
+        (run.folder / "end.new").rename(run.folder / "end")
+
+    def wanted(self, run):
+        control = contract.read_control(run.folder / "control.json")
+        return control.want if control else "run"
+
+    def stopped(self, run):
+        pass
+
+    def close(self):
+        for executor in self.made:
+            executor.close()
+
+
+class Fake(Real):
+    """The fake of the tests."""
+
+    def __init__(self, folder):
+        super().__init__(folder)
+        self.machine = FakeMachine(slots=2)
+
+    def executor(self):
+        return FakeExecutor(self.machine)
+
+    def begin(self, run):
+        self.machine.begin(run.token)
+
+    def end(self, run, status):
+        self.machine.end(run.token, status)
+
+    def wanted(self, run):
+        return self.machine.runs[run.token].want
+
+    def stopped(self, run):
+        self.machine.end(run.token, 143, stopped=True)
+
+
+@pytest.fixture(params=[Real, Fake])
+def place(request, tmp_path):
+    place = request.param(tmp_path)
+    yield place
+    place.close()
+
+
+def new_run(place):
+    token = f"task-{secrets.token_hex(16)}"
+    folder = place.folder / "runs" / token
+    folder.mkdir(parents=True)
+    return Run(token, folder)
+
+
+def request_for(run, at=1.0, slots=1):
+    return Request(run, "default/" + run.token[:9], "default", 0, slots, at)
+
+
+def until(executor, run, *states):
+    deadline = time.monotonic() + PATIENCE
+    while (seen := executor.observe([run])[run.token]).state not in states:
+        assert time.monotonic() < deadline, seen
+        time.sleep(0.01)
+    return seen
+
+
+def started(place, executor=None):
+    executor = executor or place.executor()
+    run = new_run(place)
+    assert isinstance(executor.admit(request_for(run)), Admitted)
+    executor.start(run, place.launch(run))
+    place.begin(run)
+    return executor, run
+
+
+def test_a_run_that_was_never_started_is_absent(place):
+    executor, run = place.executor(), new_run(place)
+    assert executor.find(run) is None
+    assert executor.observe([run])[run.token].state is RunState.ABSENT
+
+
+@pytest.mark.parametrize("status", [0, 1, 75])
+def test_the_exit_status_is_reported(place, status):
+    executor, run = started(place)
+    until(executor, run, RunState.RUNNING)
+    place.end(run, status)
+    seen = until(executor, run, RunState.EXITED)
+    assert (seen.exit_status, seen.signal, seen.stopped) == (status, 0, False)
+    assert seen.started_at <= seen.ended_at
+
+
+def test_a_run_starts_at_most_once(place):
+    executor, run = started(place)
+    for other in (executor, place.executor()):
+        with pytest.raises(AlreadyStartedError):
+            other.start(run, place.launch(run))
+    place.end(run, 0)
+    until(executor, run, RunState.EXITED)
+    with pytest.raises(AlreadyStartedError):
+        executor.start(run, place.launch(run))
+
+
+def test_another_executor_finds_a_run_and_its_end(place):
+    _, run = started(place)
+    other = place.executor()
+    assert other.find(run).state in {RunState.STARTING, RunState.RUNNING}
+    place.end(run, 7)
+    assert until(other, run, RunState.EXITED).exit_status == 7
+
+
+def test_a_stopped_run_ends_and_says_that_it_was_stopped(place):
+    executor, run = started(place)
+    until(executor, run, RunState.RUNNING)
+    executor.stop(run, grace_seconds=5)
+    executor.stop(run, grace_seconds=5)
+    place.stopped(run)
+    assert until(executor, run, RunState.EXITED).stopped
+
+
+def test_a_run_that_was_stopped_before_its_start_never_starts(place):
+    executor, run = place.executor(), new_run(place)
+    executor.stop(run, grace_seconds=5)
+    assert executor.observe([run])[run.token].state is RunState.LOST
+    with pytest.raises(AlreadyStartedError):
+        place.executor().start(run, place.launch(run))
+
+
+def test_a_pause_is_requested_and_withdrawn_and_an_older_request_changes_nothing(place):
+    executor, run = started(place)
+    executor.request_pause(run, seq=1, by="ann", at=1.0)
+    assert place.wanted(run) == "pause"
+    executor.withdraw_pause(run, seq=2, by="ann", at=2.0)
+    assert place.wanted(run) == "run"
+    executor.request_pause(run, seq=1, by="ann", at=1.0)
+    assert place.wanted(run) == "run"
+    place.end(run, 0)
+    until(executor, run, RunState.EXITED)
+
+
+def test_what_has_no_room_waits_its_turn_and_says_for_whom(place):
+    executor, first = started(place)
+    _, second = started(place, executor)
+    third, fourth = new_run(place), new_run(place)
+    waiting = executor.admit(request_for(third, at=3.0))
+    assert isinstance(waiting, Waiting)
+    assert waiting.reason
+    assert isinstance(executor.admit(request_for(fourth, at=4.0)), Waiting)
+    place.end(first, 0)
+    until(executor, first, RunState.EXITED)
+    assert isinstance(executor.admit(request_for(fourth, at=4.0)), Waiting)
+    assert isinstance(executor.admit(request_for(third, at=3.0)), Admitted)
+    assert isinstance(place.executor().admit(request_for(third, at=3.0)), Admitted)
+    place.end(second, 0)
+    until(executor, second, RunState.EXITED)
+    assert isinstance(executor.admit(request_for(fourth, at=4.0)), Admitted)
+    executor.release(third)
+    executor.release(fourth)
+
+
+def test_who_gives_up_a_place_in_the_queue_lets_the_next_one_pass(place):
+    executor = place.executor()
+    first, second = new_run(place), new_run(place)
+    assert isinstance(executor.admit(request_for(first, slots=2)), Admitted)
+    assert isinstance(executor.admit(request_for(second, at=2.0)), Waiting)
+    executor.release(second)
+    executor.release(first)
+    executor.release(first)
+    assert isinstance(executor.admit(request_for(new_run(place), at=3.0, slots=2)), Admitted)
+
+
+def test_it_names_the_environment_of_a_command(place):
+    executor = place.executor()
+    digest = executor.environment_digest((sys.executable,), dict(os.environ))
+    assert digest.startswith("sha256:")
