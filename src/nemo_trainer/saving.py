@@ -11,7 +11,7 @@ class SavePolicy:
     def __init__(
         self, *, steps: int | None = None, seconds: float | None = _DEFAULT_SECONDS, boundary: int = 1
     ) -> None:
-        """``steps`` and ``seconds`` between two saves, `None` = not by that; only at multiples of ``boundary``."""
+        """``steps`` and ``seconds`` between two saves, `None` = not by that; at multiples of ``boundary``."""
         self._steps = steps
         self._seconds = seconds
         self._boundary = boundary

@@ -2,13 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
+import os
+import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from nemo_trainer import contract
-from nemo_trainer.contract import Checkpoint, JobContext, Reason, Want
+from nemo_runs.errors import RunsError
+from nemo_trainer import holding, publishing, restoring, retention
+from nemo_trainer.contract import (
+    EXIT_PAUSED,
+    Checkpoint,
+    JobContext,
+    Manifest,
+    NotSavedError,
+    Reason,
+    TrainerError,
+    Want,
+    verify,
+)
+from nemo_trainer.contract.progress import PASSED_OVER, SEQ_SEEN, STOPS_AT
+from nemo_trainer.polling import StepPoll
+from nemo_trainer.recording import Recorder
+from nemo_trainer.saving import SavePolicy
+from nemo_trainer.signals import Flags
+from nemo_trainer.wishes import Wishes
+
+_POLL_SECONDS = 0.5
 
 
 class Session:
@@ -17,7 +40,25 @@ class Session:
     With several ranks every rank opens one; only rank 0 (environment variable ``RANK``) writes.
     """
 
-    context: JobContext
+    def __init__(
+        self, context: JobContext, flags: Flags, manifest: Manifest, *, boundary: int, policy: SavePolicy
+    ) -> None:
+        """Called by `open`."""
+        self.context = context
+        self.policy = policy
+        self.published: Checkpoint | None = None
+        """The newest checkpoint that this session has restored or published."""
+        self._flags = flags
+        self._manifest = manifest
+        self._boundary = boundary
+        self._poll = _poll(context)
+        self._wishes = Wishes(context.control_file, self._poll, flags)
+        self._record = Recorder(context)
+        self._step = 0
+        self._whole: set[str] = set()
+        """Digests of the manifests whose files this session has verified or written."""
+        self._finished = False
+        self._said: Mapping[str, Any] | None = None
 
     @classmethod
     def open(
@@ -28,75 +69,178 @@ class Session:
         engine: Mapping[str, Any] | None = None,
         environment: str | None = None,
         boundary: int = 1,
+        policy: SavePolicy | None = None,
     ) -> Self:
         """Install the signal handlers, then take hold of the trainer path.
 
         ``inputs`` are digests of what must be the same when training goes on; ``boundary``: training can only
-        stop exactly after steps that are multiples of it.
+        stop exactly after steps that are multiples of it; ``policy`` says when `save_due` is true. Raises
+        `TrainerError` when another process trains in the same folder.
         """
-        raise NotImplementedError
+        flags = Flags()
+        flags.install()
+        try:
+            context = context or JobContext.from_environ(os.environ)
+            manifest = Manifest(
+                step=0,
+                files=(),
+                job=context.job,
+                attempt=context.attempt,
+                task=context.task,
+                engine=dict(engine or {}),
+                environment=environment,
+                inputs=dict(inputs or {}),
+            )
+            if context.writes:
+                holding.take_hold(context)
+            policy = policy or SavePolicy(boundary=boundary)
+            session = cls(context, flags, manifest, boundary=boundary, policy=policy)
+        except BaseException:
+            flags.restore()
+            raise
+        session._record.progress({}, now=True)
+        return session
 
     def restore(self) -> Checkpoint | None:
         """The checkpoint to go on from, every digest verified; `None` = start from the beginning.
 
         A checkpoint that was asked for by name must be whole; otherwise the newest whole one is taken, and
-        damaged ones are named in the progress and on standard error. Raises `CheckpointUnusableError`.
+        damaged ones are named in the progress and on standard error. Raises `CheckpointUnusableError`. With
+        several ranks let rank 0 restore and hand the folder to the others.
         """
-        raise NotImplementedError
+        if self.context.writes:
+            publishing.recover(self.context.paths)
+            retention.clean(self.context.paths)
+        found = restoring.choose(self.context, self._manifest.inputs)
+        checkpoint = found.checkpoint
+        for damaged in found.passed_over:
+            sys.stderr.write(f"a damaged checkpoint is passed over: {damaged.problem}\n")
+        self._step = checkpoint.step if checkpoint else 0
+        if self.context.writes and checkpoint and checkpoint.folder == self.context.checkpoint:
+            restoring.set_later_aside(self.context, checkpoint)
+        self._record.continue_from(self._step)
+        passed_over = [damaged.problem for damaged in found.passed_over]
+        self._record.progress({"phase": "training", PASSED_OVER: passed_over}, now=True)
+        if checkpoint is not None:
+            self.published = checkpoint
+            self._whole.add(checkpoint.digest)
+        self.policy.start(self._step, time.monotonic())
+        return checkpoint
 
     def wanted(self) -> Want:
-        """What is wanted now; costs one ``stat``, call it after every step. On rank 0 only, see `agreed`."""
-        raise NotImplementedError
+        """What is wanted now; costs one ``stat``, call it after every step. Rank 0 decides, see `agreed`."""
+        if not self.context.writes:
+            return "run"
+        if self._wishes.look() or (self._flags.terminated and not self._finished):
+            self._say_what_is_seen()
+        return self._wishes.want
 
     def agreed(self, broadcast: Callable[[Want], Want]) -> Want:
         """The same decision on every rank: ``broadcast`` hands rank 0's value to all and returns it."""
-        raise NotImplementedError
+        return broadcast(self.wanted())
+
+    def may_stop(self, step: int) -> bool:
+        """Whether training can stop exactly after this step."""
+        return step % self._boundary == 0
+
+    def save_due(self, step: int) -> bool:
+        """Whether a periodic checkpoint is due after this step."""
+        return self.policy.due(step, time.monotonic())
 
     def metrics(self, step: int, values: Mapping[str, float], epoch: float | None = None) -> None:
         """Append values of a finished step; what is no finite number is left out."""
-        raise NotImplementedError
+        _require_step(step)
+        self._step = max(self._step, step)
+        self._record.metrics(step, values, epoch)
 
     def progress(self, **fields: Any) -> None:
         """Say where training stands (phase, step, max_steps, epoch, num_epochs, backend, …)."""
-        raise NotImplementedError
+        self._step = max(self._step, int(fields.get("step") or 0))
+        self._record.progress(fields)
 
     def staging(self, step: int) -> Path:
-        """The folder into which the ranks of one training write the files of a checkpoint, see `publish`."""
-        raise NotImplementedError
+        """The folder into which the ranks of one training write the files of a checkpoint, see `publish`.
+
+        It is made, empty, when rank 0 asks for it; the others must wait for that.
+        """
+        folder = publishing.staging(self.context.paths, step)
+        if self.context.writes:
+            publishing.make_empty(folder)
+        return folder
 
     def publish(
         self,
-        source: Path | Callable[[Path], object],
+        source: publishing.Source,
         step: int,
         reason: Reason = "periodic",
         *,
         metrics: Mapping[str, float] | None = None,
         engine: Mapping[str, Any] | None = None,
     ) -> Checkpoint:
-        """Make a checkpoint of a folder (it is moved), or of what a function writes into the folder it is given.
+        """Make a checkpoint of a folder (it is moved), or of what a function writes into a given folder.
 
-        Raises `NotSavedError`; the checkpoints from before are then as they were.
+        Raises `NotSavedError`; the checkpoints from before are then as they were. ``metrics`` are by default
+        the latest values of this session, ``engine`` is added to what `open` was given.
         """
-        raise NotImplementedError
+        _require_step(step)
+        if not self.context.writes:
+            raise TrainerError(f"rank {self.context.rank} must not publish a checkpoint; let rank 0 do it")
+        self._record.sync()
+        manifest = dataclasses.replace(
+            self._manifest,
+            step=step,
+            reason=reason,
+            created_at=time.time(),
+            engine={**self._manifest.engine, **(engine or {})},
+            metrics=dict(self._record.latest if metrics is None else metrics),
+        )
+        self.published = publishing.publish(self.context.paths, source, manifest)
+        self._whole.add(self.published.digest)
+        self._step = max(self._step, step)
+        self._wishes.saved()
+        self.policy.saved(step, time.monotonic())
+        self._record.progress({"step": self._step, "checkpoint_path": str(self.published.folder)}, now=True)
+        return self.published
 
     def prune(self, keep: int = 2, best: tuple[str, str] | None = None) -> list[int]:
         """Remove old checkpoints, never the last two whole ones nor pinned ones; return the steps removed.
 
         ``best`` = (name of a metric, ``min`` or ``max``) also keeps the one that is best by it.
         """
-        raise NotImplementedError
+        if not self.context.writes:
+            return []
+        return retention.prune(self.context.paths, keep=keep, best=best, verified=self._is_whole)
 
     def outputs(self, paths: Sequence[Path]) -> None:
-        """Record the files (and all files in the folders) that this step has produced, with digests."""
-        raise NotImplementedError
+        """Record the files (and all files in the folders) that this step has produced, with digests.
+
+        They must lie in the job's storage; a relative path is one below the trainer path.
+        """
+        if self.context.writes:
+            holding.record_outputs(self.context, paths)
 
     def paused(self) -> NoReturn:
-        """Leave at once with exit code 75; a checkpoint of the last finished step must be published."""
-        raise NotImplementedError
+        """Leave at once with exit code 75; a checkpoint of the last finished step must be published.
+
+        The interpreter's own end, which can take seconds, is skipped: finish trackers before.
+        """
+        if self.context.writes:
+            if self.published is None or self.published.step < self._step:
+                at = self.published.step if self.published else 0
+                raise NotSavedError(
+                    f"{self.context.paths.checkpoints}: the newest checkpoint is of step {at}, and step "
+                    f"{self._step} is finished; publish one before pausing"
+                )
+            self._record.final({"phase": "paused"}, self._step)
+            self._record.close()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_PAUSED)
 
     def finish(self) -> None:
         """Training is done: write the last progress; the program then ends as it likes, with 0."""
-        raise NotImplementedError
+        self._finished = True
+        self._record.final({"phase": "completed", "percentage_done": 100.0, STOPS_AT: None}, self._step)
 
     def __enter__(self) -> Self:
         return self
@@ -105,6 +249,42 @@ class Session:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Flush, restore the signal handlers; an error is written to the progress."""
+        try:
+            if not self._finished:
+                said = {"phase": "failed", "message": f"{type(error).__name__}: {error}"} if error else {}
+                self._record.final(said, self._step)
+            self._record.close()
+        except (TrainerError, RunsError) as failure:
+            if error is None:
+                raise
+            sys.stderr.write(f"{failure}\n")
+        finally:
+            if self._poll is not None:
+                self._poll.close()
+            self._flags.restore()
+
+    def _say_what_is_seen(self) -> None:
+        want, seen = self._wishes.want, self._wishes.seen
+        stops = -(-self._step // self._boundary) * self._boundary if want in {"pause", "stop"} else None
+        said = {SEQ_SEEN: seen.seq if seen else None, STOPS_AT: stops}
+        if said != self._said:
+            self._said = said
+            self._record.progress(said, now=True)
+
+    def _is_whole(self, checkpoint: Checkpoint) -> bool:
+        if checkpoint.digest not in self._whole and not verify(checkpoint.folder, deep=True):
+            self._whole.add(checkpoint.digest)
+        return checkpoint.digest in self._whole
 
 
-__all__ = ["Session", "contract"]
+def _poll(context: JobContext) -> StepPoll | None:
+    if context.control_file is not None or context.step_url is None or not context.writes:
+        return None
+    poll = StepPoll(context.step_url, token=context.access_token, interval=_POLL_SECONDS)
+    poll.start()
+    return poll
+
+
+def _require_step(step: int) -> None:
+    if step < 1:
+        raise TrainerError(f"a step is the number of finished steps, from 1 on; {step} was given")

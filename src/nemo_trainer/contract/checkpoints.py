@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,6 +83,16 @@ def list_checkpoints(trainer_path: Path) -> list[Checkpoint | Damaged]:
     """Every checkpoint folder, oldest step first; one without a readable manifest of its step is damaged."""
     parent = TrainerPaths(trainer_path).checkpoints
     return [_look(parent / str(step), step) for step in _steps(parent)]
+
+
+def list_superseded(trainer_path: Path) -> list[Checkpoint]:
+    """Checkpoints beside the history, which went on from an older one; those with a readable manifest."""
+    parent = TrainerPaths(trainer_path).superseded
+    found = []
+    for folder in sorted(parent.iterdir()) if parent.is_dir() else ():
+        with contextlib.suppress(CheckpointUnusableError):
+            found.append(read_checkpoint(folder))
+    return sorted(found, key=lambda checkpoint: checkpoint.step)
 
 
 def newest_verified(trainer_path: Path, *, deep: bool) -> Found:

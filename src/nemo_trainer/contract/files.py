@@ -20,7 +20,7 @@ _READERS = min(4, os.cpu_count() or 1)
 def file_problems(
     folder: Path, entries: Sequence[FileEntry], *, deep: bool, root: Path | None = None
 ) -> list[str]:
-    """How files differ from their entries, a sentence each; all must lie in ``root``, by default ``folder``."""
+    """How files differ from their entries, a sentence each; all must lie in ``root`` (or ``folder``)."""
     limit = (root or folder).resolve()
     with ThreadPoolExecutor(_READERS if deep else 1) as pool:
         found = pool.map(lambda entry: _problem(folder / entry.path, entry, limit, deep=deep), entries)

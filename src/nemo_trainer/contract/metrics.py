@@ -10,7 +10,7 @@ import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,10 +29,14 @@ class MetricRow:
     values: Mapping[str, float] = field(default_factory=dict)
     epoch: float | None = None
 
+    def finite(self) -> MetricRow:
+        """The same without what is no finite number."""
+        return replace(self, values={name: point for name, point in self.values.items() if is_finite(point)})
+
     def to_line(self) -> bytes:
         """The row as it stands in the file, without its newline; what is no finite number is left out."""
-        values = {name: value for name, value in self.values.items() if is_finite(value)}
         row = {"step": self.step, "epoch": self.epoch, "time": self.time, "attempt": self.attempt}
+        values = dict(self.finite().values)
         return json.dumps({**row, "values": values}, separators=(",", ":")).encode("ascii")
 
 
@@ -58,6 +62,8 @@ class ContinueRow:
 
 
 Row = MetricRow | ContinueRow
+
+_ANEW = ContinueRow(0, "", "", 0.0)
 
 
 class Tailed(NamedTuple):
@@ -101,18 +107,22 @@ class MetricTail:
     def read(self, most: int = _MOST) -> Tailed:
         """The whole rows from here on, and where to go on; lines of no known kind are passed over.
 
-        Takes about ``most`` bytes, more only for a single longer line; a missing file has no rows.
+        Takes about ``most`` bytes, more only for a single longer line; a missing file has no rows. A file
+        that is shorter than it was (the machine lost power before its last rows were on the disk) is read
+        again from its beginning, behind a continue row from step 0.
         """
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return Tailed([], self.offset)
         try:
-            data = _whole_lines(descriptor, self.offset, most)
+            again = self.offset > 0 and os.pread(descriptor, 1, self.offset - 1) != b"\n"
+            start = 0 if again else self.offset
+            data = _whole_lines(descriptor, start, most)
         finally:
             os.close(descriptor)
         rows = [row for line in data.split(b"\n") if line and (row := parse_row(line)) is not None]
-        return Tailed(rows, self.offset + len(data))
+        return Tailed([_ANEW, *rows] if again else rows, start + len(data))
 
 
 def history(path: Path) -> list[MetricRow]:

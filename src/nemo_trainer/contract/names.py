@@ -62,6 +62,11 @@ class TrainerPaths:
         return self.folder / "checkpoints"
 
     @property
+    def superseded(self) -> Path:
+        """Checkpoints of a history that was left when training went on from an older one that was named."""
+        return self.checkpoints / ".superseded"
+
+    @property
     def outputs(self) -> Path:
         """What the step has produced, with digests; written when it is done."""
         return self.folder / "OUTPUTS.json"

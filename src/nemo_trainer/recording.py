@@ -1,0 +1,112 @@
+"""What a training says about itself: appended metrics, replaced progress."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nemo_runs.errors import DiskFullError
+from nemo_runs.files import RowAppender, repair_tail
+from nemo_trainer.contract import (
+    ContinueRow,
+    JobContext,
+    MetricRow,
+    TrainerError,
+    write_progress,
+)
+from nemo_trainer.contract.progress import FINAL_STEP, PASSED_OVER, SEQ_SEEN, STOPS_AT
+
+_BETWEEN = 0.5
+"""Seconds between two writes of the progress that differ in nothing but numbers."""
+
+
+class Recorder:
+    """Writes ``metrics.jsonl`` and ``progress.json``; every other rank has one that writes nothing."""
+
+    def __init__(self, context: JobContext, *, clock: Callable[[], float] = time.time) -> None:
+        self.latest: dict[str, float] = {}
+        """The last value of every metric."""
+        self._context = context
+        self._clock = clock
+        self._rows: RowAppender | None = None
+        self._written_at = 0.0
+        self._fields: dict[str, Any] = {
+            "phase": "starting",
+            "step": 0,
+            SEQ_SEEN: None,
+            STOPS_AT: None,
+            PASSED_OVER: [],
+            "attempt": context.attempt,
+            "task": context.task,
+        }
+
+    def continue_from(self, step: int) -> None:
+        """Say that training goes on after a step; nothing is said when no step was ever recorded."""
+        path = self._context.paths.metrics
+        if step or (path.exists() and path.stat().st_size):
+            row = ContinueRow(step, self._context.attempt, self._context.task, self._clock())
+            self._append(row.to_line())
+            self.sync()
+        self._fields["step"] = step
+
+    def metrics(self, step: int, values: Mapping[str, float], epoch: float | None) -> None:
+        """Append a row unless none of the values is a finite number."""
+        row = MetricRow(step, self._clock(), self._context.attempt, values, epoch).finite()
+        self._fields["step"] = max(step, self._fields["step"])
+        if row.values:
+            self.latest |= row.values
+            self._append(row.to_line())
+
+    def progress(self, fields: Mapping[str, Any], *, now: bool = False) -> None:
+        """Merge fields and write them, at most twice a second unless ``now`` or the phase has changed."""
+        now = now or fields.get("phase", self._fields["phase"]) != self._fields["phase"]
+        self._fields |= fields
+        step, most = self._fields["step"], self._fields.get("max_steps")
+        if most and "percentage_done" not in fields:
+            self._fields["percentage_done"] = round(100 * min(step, most) / most, 2)
+        moment = self._clock()
+        if now or not 0 <= moment - self._written_at < _BETWEEN:
+            self._written_at = moment
+            self._write(durable=False)
+
+    def final(self, fields: Mapping[str, Any], step: int) -> None:
+        """The last word: on the disk when this returns."""
+        self.sync()
+        self._fields |= {**fields, "step": step, FINAL_STEP: step}
+        self._write(durable=True)
+
+    def sync(self) -> None:
+        """Make every row so far durable."""
+        if self._rows is not None:
+            self._rows.sync()
+
+    def close(self) -> None:
+        """Make every row durable and let go of the file."""
+        if self._rows is not None:
+            self._rows.close()
+            self._rows = None
+
+    def _append(self, line: bytes) -> None:
+        if not self._context.writes:
+            return
+        if self._rows is None:
+            torn = repair_tail(self._context.paths.metrics)
+            if torn is not None:
+                sys.stderr.write(
+                    f"{torn.path}: {torn.size} bytes of an unfinished row are kept in {torn.aside}\n"
+                )
+            self._rows = RowAppender(self._context.paths.metrics)
+        self._rows.append(line)
+
+    def _write(self, *, durable: bool) -> None:
+        if not self._context.writes:
+            return
+        fields = {**self._fields, "updated_at": self._clock()}
+        try:
+            write_progress(self._context.paths.progress, fields, durable=durable)
+        except (OSError, DiskFullError) as error:
+            if durable:
+                raise TrainerError(f"the last progress could not be written: {error}") from error
+            sys.stderr.write(f"the progress could not be written: {error}\n")

@@ -1,0 +1,80 @@
+"""Deciding from which checkpoint training goes on, and making the history agree with that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nemo_trainer import publishing
+from nemo_trainer.contract import (
+    Checkpoint,
+    CheckpointUnusableError,
+    ContinueRow,
+    Found,
+    JobContext,
+    MetricTail,
+    list_checkpoints,
+    newest_verified,
+    read_checkpoint,
+    verify,
+)
+
+_UNNAMED_ATTEMPT = "local"
+
+
+def choose(context: JobContext, inputs: Mapping[str, str]) -> Found:
+    """The checkpoint to go on from; raises `CheckpointUnusableError` when the one to be used cannot be.
+
+    One that was named counts until the same attempt has published a later one: then that is newer.
+    """
+    if context.checkpoint is None:
+        found = newest_verified(context.trainer_path, deep=True)
+    else:
+        found = _named(context)
+    if found.checkpoint is not None:
+        _require_inputs(found.checkpoint, inputs)
+    return found
+
+
+def set_later_aside(context: JobContext, checkpoint: Checkpoint) -> None:
+    """Put what lies after a named checkpoint beside the history, so that nothing goes on from it."""
+    for item in list_checkpoints(context.trainer_path):
+        other = isinstance(item, Checkpoint) and item.digest != checkpoint.digest
+        if item.step > checkpoint.step or (item.step == checkpoint.step and other):
+            publishing.supersede(context.paths, item.folder)
+
+
+def is_taken(context: JobContext, step: int) -> bool:
+    """Whether this attempt has already gone on from the named checkpoint, and its history is its own."""
+    if context.attempt == _UNNAMED_ATTEMPT:
+        return False
+    tail, taken = MetricTail(context.paths.metrics), False
+    while True:
+        rows, offset = tail.read()
+        if offset == tail.offset:
+            return taken
+        tail = MetricTail(tail.path, offset)
+        mine = (row for row in rows if isinstance(row, ContinueRow) and row.attempt == context.attempt)
+        taken = taken or any(row.continue_from == step for row in mine)
+
+
+def _named(context: JobContext) -> Found:
+    folder = context.checkpoint
+    assert folder is not None
+    if problems := verify(folder, deep=True):
+        raise CheckpointUnusableError(f"the checkpoint that was asked for cannot be used: {problems[0]}")
+    named = read_checkpoint(folder)
+    if is_taken(context, named.step):
+        newest = newest_verified(context.trainer_path, deep=True)
+        if newest.checkpoint is not None and newest.checkpoint.step > named.step:
+            return newest
+    return Found(named, ())
+
+
+def _require_inputs(checkpoint: Checkpoint, inputs: Mapping[str, str]) -> None:
+    before = checkpoint.manifest.inputs
+    changed = sorted(name for name in inputs if name in before and before[name] != inputs[name])
+    if changed:
+        raise CheckpointUnusableError(
+            f"{checkpoint.folder}: belongs to other inputs: {', '.join(changed)} changed since it was saved; "
+            "put back what was there, or create a new job"
+        )

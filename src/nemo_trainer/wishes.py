@@ -1,0 +1,61 @@
+"""What is wanted of a training: the control file, else the service's answer, and the signals on top."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from nemo_trainer.contract import Control, Want, read_control
+from nemo_trainer.polling import StepPoll
+from nemo_trainer.signals import Flags
+
+
+class Wishes:
+    """Looked at after every step; costs one ``stat`` unless something has changed."""
+
+    def __init__(self, control_file: Path | None, poll: StepPoll | None, flags: Flags) -> None:
+        self.seen: Control | None = None
+        """The last request that was read from the control file."""
+        self._file = os.fspath(control_file) if control_file else None
+        self._poll = poll
+        self._flags = flags
+        self._signature: tuple[int, int, int] | None = None
+        self._answered = -1
+
+    def look(self) -> bool:
+        """Look at the control file; whether it holds another request than before."""
+        if self._file is None:
+            return False
+        try:
+            stat = os.stat(self._file)
+        except OSError:
+            return False
+        signature = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        if signature == self._signature and not self._flags.nudged:
+            return False
+        self._flags.nudged = False
+        control = read_control(Path(self._file))
+        if control is None:
+            # torn by a writer that did not rename: looked at again the next time
+            return False
+        self._signature = signature
+        changed = control != self.seen
+        self.seen = control
+        return changed
+
+    @property
+    def want(self) -> Want:
+        """What is wanted, as of the last look; to stop outranks to pause, a signal cannot be withdrawn."""
+        want: Want = "run"
+        if self._poll is not None:
+            want = self._poll.want
+        elif self.seen is not None and not (
+            self.seen.want == "checkpoint" and self.seen.seq <= self._answered
+        ):
+            want = self.seen.want
+        return "pause" if self._flags.terminated and want != "stop" else want
+
+    def saved(self) -> None:
+        """A checkpoint was published: a request for one is answered."""
+        if self.seen is not None:
+            self._answered = self.seen.seq
