@@ -21,3 +21,7 @@ class DurationError(RunsError):
 
 class SecretReferenceError(RunsError):
     """A reference to a variable is malformed or names a variable that is not set; never holds a value."""
+
+
+class LeaseError(RunsError):
+    """Devices or slots cannot be leased as asked, or the book of leases cannot be used."""

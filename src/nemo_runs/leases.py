@@ -1,115 +1,125 @@
 """Leases of a machine's GPU devices and CPU slots, shared by every program of one user.
 
-The book of leases is one file a boot, changed under a lock and replaced by rename. A lease belongs to a
-process (pid, start time, boot); it ends when it is released, or when its holder is proven dead and nothing
-with its marker runs any more. Requests are served first in, first out.
+A lease belongs to a process (pid, start time, boot). It ends when it is released, or when its holder is
+proven dead and nothing with its marker runs any more; no clock ends it. Requests are served first in, first out, see `nemo_runs.lease_queue.decide`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from nemo_runs import lease_book, processes
+from nemo_runs.devices import found_devices, named_devices
+from nemo_runs.errors import LeaseError
+from nemo_runs.lease_queue import Granted, Holder, Request, Waiting, decide, ticket
 from nemo_runs.processes import ProcessIdentity
 
+__all__ = [
+    "Granted",
+    "Holder",
+    "LeaseError",
+    "Pool",
+    "Request",
+    "Waiting",
+    "default_folder",
+    "found_devices",
+    "found_slots",
+    "named_devices",
+    "ticket",
+]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
-    """What a piece of work needs, all of it at once."""
-
-    name: str
-    """Names the lease; asking again under the same name is the same request."""
-    label: str
-    """Whose work it is (a workspace), for the cap and for people."""
-    devices: int = 0
-    slots: int = 1
-    ticket: str
-    """Its place in the queue, smallest first, see `ticket`; comparable among all programs of the user."""
-    cap: int | None = None
-    """How many leases may be held under its label at once; `None` = any number."""
-
-
-@dataclass(frozen=True, slots=True)
-class Granted:
-    """The lease is held by the process that asked until it is handed over."""
-
-    devices: tuple[str, ...]
-    """Names for ``CUDA_VISIBLE_DEVICES``."""
-    slots: int
-
-
-@dataclass(frozen=True, slots=True)
-class Waiting:
-    """Nothing is held; ask again."""
-
-    reason: str
-    """A sentence that names the holders."""
-    position: int
-    """1 = next."""
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """Who holds what."""
-
-    name: str
-    label: str
-    devices: tuple[str, ...]
-    slots: int
-    since: float
-    """UTC seconds since the epoch."""
-    identity: ProcessIdentity
+FOLDER = "NEMO_LEASES_DIR"
+"""The variable that names another folder for the book of leases."""
 
 
 class Pool:
     """The devices and slots of this machine, as far as this program may lease them."""
 
-    def __init__(self, folder: Path, devices: Sequence[str], slots: int) -> None:
+    def __init__(
+        self, folder: Path, devices: Sequence[str], slots: int, *, clock: Callable[[], float] = time.time
+    ) -> None:
         """``folder`` is the same for all programs of the user, see `default_folder`."""
+        self.folder = folder
+        self.devices = tuple(devices)
+        self.slots = slots
+        self._clock = clock
 
     def acquire(self, request: Request) -> Granted | Waiting:
-        """Take what is asked for, or queue for it; never blocks for long.
+        """Take what is asked for, or queue for it; waits for nothing but the book.
 
-        A lease already held under the name is returned as it is. Raises `LeaseError` when the machine could
-        never give as much.
+        A lease already held under the name is returned as it is. A place in the queue is kept until it is
+        released or this process ends; a later process that asks with the same ticket has the same place.
+        Raises `LeaseError` when the machine could never give as much.
         """
-        raise NotImplementedError
+        me = processes.identify()
+        with lease_book.opened(self.folder) as book:
+            book.drop_the_dead()
+            if holder := book.held.get(request.name):
+                return Granted(holder.devices, holder.slots)
+            waiting = [other for other, _ in book.waiting.values()]
+            decision = decide(request, [*book.held.values()], waiting, devices=self.devices, slots=self.slots)
+            if isinstance(decision, Waiting):
+                book.waiting[request.name] = (request, me)
+                return decision
+            book.waiting.pop(request.name, None)
+            book.held[request.name] = Holder(
+                name=request.name,
+                label=request.label,
+                devices=decision.devices,
+                slots=decision.slots,
+                since=self._clock(),
+                identity=me,
+            )
+            return decision
 
     def hand_over(
         self, name: str, identity: ProcessIdentity, *, marker: tuple[str, str] | None = None
     ) -> Granted:
         """Make another process the holder; raises `LeaseError` when nothing is held under the name.
 
-        To be called by the new holder itself before it starts its work: the process that asked may die in
-        between. As long as any process with the environment variable ``marker`` runs, the lease is held.
+        To be called by the new holder itself before it starts its work, which it must leave alone on that
+        error: the process that asked may have died in between, and somebody else may hold the devices. While
+        any process with the environment variable ``marker`` runs, the lease is held.
         """
-        raise NotImplementedError
+        with lease_book.opened(self.folder) as book:
+            if name not in book.held:
+                raise LeaseError(f"the lease of {name} is no longer held; ask for it again")
+            holder = dataclasses.replace(book.held[name], identity=identity, marker=marker)
+            book.held[name] = holder
+        return Granted(holder.devices, holder.slots)
 
     def release(self, name: str) -> None:
         """Give up the lease, or the place in the queue; may be called again."""
-        raise NotImplementedError
+        with lease_book.opened(self.folder) as book:
+            book.held.pop(name, None)
+            book.waiting.pop(name, None)
 
     def holders(self) -> list[Holder]:
         """Who holds what now."""
-        raise NotImplementedError
-
-
-def ticket(at: float, sequence: int = 0) -> str:
-    """A place in the queue by time (UTC seconds) and, within it, by number."""
-    return f"{round(at * 1e6):020d}-{sequence:012d}"
+        with lease_book.opened(self.folder) as book:
+            book.drop_the_dead()
+            return list(book.held.values())
 
 
 def default_folder(environ: Mapping[str, str]) -> Path:
-    """Where the leases of this user's programs are kept."""
-    raise NotImplementedError
+    """Where the leases of this user's programs are kept.
 
-
-def found_devices(environ: Mapping[str, str]) -> tuple[str, ...]:
-    """The GPUs of this machine that may be used."""
-    raise NotImplementedError
+    Not the run-time folder of the login session: it differs between a session and a batch job, and is removed
+    at logout while the work goes on. A home that several machines share is fine, each boot has its own book.
+    """
+    if named := environ.get(FOLDER):
+        return Path(named)
+    state = environ.get("XDG_STATE_HOME")
+    return (Path(state) if state else Path.home() / ".local" / "state") / "nemo-runs" / "leases"
 
 
 def found_slots() -> int:
     """How many CPU cores this process may use."""
-    raise NotImplementedError
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:
+        return os.cpu_count() or 1
