@@ -30,6 +30,8 @@ class Operator(StrEnum):
     EXISTS = "$exists"
 
 
+DOCUMENTS = ("spec", "custom_fields", "ownership")
+"""Columns into which a field may lead: ``spec.schedule.epochs``."""
 Scalar = str | int | float | bool | None
 
 

@@ -26,7 +26,8 @@ Document = dict[str, Any]
 class JobsService:
     """Jobs, as their users see them. Every ``name`` is a name or an id; every call is one or two store units.
 
-    Errors are those of `nemo_helix_server.errors`. `wake` is called after each write that the controller should
+    Errors are those of `nemo_helix_server.errors`. `wake` is called after each write that the controller
+    should
     act upon; it returns at once.
     """
 

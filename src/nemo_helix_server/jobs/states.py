@@ -1,7 +1,7 @@
 """The state machine of a job: one table, ``(status, event) -> status``. Nothing else assigns a status.
 
-A step moves by an event. The statuses of attempt and job are derived from their steps, with one exception:
-``DELETE_REQUESTED`` moves a finished job to ``deletion_pending``, from which it only ever disappears.
+A step moves by an event. The statuses of attempt and job are derived from their steps, with two exceptions that
+only a job has: a rerun gives it a new attempt, and a removed one is ``deletion_pending`` until it is gone.
 ``docs/reference/job-statuses.md`` is generated from this module and tested against it.
 """
 
@@ -24,7 +24,7 @@ class Actor(StrEnum):
 
 
 class Event(StrEnum):
-    """What can happen to a step (``DELETE_REQUESTED``: to a job), in the past tense."""
+    """What can happen to a step, or to a job alone (`JOB_EVENTS`), in the past tense."""
 
     PREPARED = "prepared"
     CREATION_FAILED = "creation_failed"
@@ -45,6 +45,9 @@ class Event(StrEnum):
     WINDOW_EXPIRED = "window_expired"
     STOPPED = "stopped"
     DELETE_REQUESTED = "delete_requested"
+    RERUN_REQUESTED = "rerun_requested"
+    MADE = "made"
+    """Something new came to be; it had no status before."""
 
 
 class Reason(StrEnum):
@@ -211,9 +214,19 @@ TABLE: tuple[Row, ...] = (
         E.DELETE_REQUESTED,
         S.DELETION_PENDING,
         A.USER,
-        "the job is to be removed; the step keeps its status",
+        "the job is to be removed; its steps keep their statuses",
+    ),
+    *_rows(
+        [S.ERROR],
+        E.RERUN_REQUESTED,
+        S.CREATED,
+        A.USER,
+        "the job gets a new attempt; the failed one is kept as it is",
     ),
 )
+
+JOB_EVENTS = frozenset({E.DELETE_REQUESTED, E.RERUN_REQUESTED})
+"""Events of a job as a whole: no step moves by them."""
 
 _NEXT: dict[tuple[Status, Event], Row] = {(row.origin, row.event): row for row in TABLE}
 
@@ -242,8 +255,9 @@ def origins(event: Event) -> frozenset[Status]:
 
 
 def event_between(origin: Status, to: Status) -> Event | None:
-    """The first event of the table that leads from one status to the other: for callers who name a status."""
-    return next((edge.event for edge in TABLE if (edge.origin, edge.to) == (origin, to)), None)
+    """The first event by which a step gets from one status to the other: for callers who name a status."""
+    steps = (edge for edge in TABLE if edge.event not in JOB_EVENTS)
+    return next((edge.event for edge in steps if (edge.origin, edge.to) == (origin, to)), None)
 
 
 def task_may_become(origin: Status, to: Status) -> bool:
@@ -255,52 +269,6 @@ def task_may_become(origin: Status, to: Status) -> bool:
 
 
 _TASK_STATUSES = frozenset({S.ACTIVE, S.PAUSING, S.PAUSED, S.CANCELLING, S.CANCELLED, S.COMPLETED, S.ERROR})
-
-
-@dataclass(frozen=True, slots=True)
-class WayOut:
-    """How a transitional status ends for certain: a setting's seconds after it was entered, by an event."""
-
-    status: Status
-    setting: str | None
-    """Setting or step field with the deadline in seconds; None where waiting has no limit of its own."""
-    event: Event
-    meaning: str
-
-
-WAYS_OUT: tuple[WayOut, ...] = (
-    WayOut(
-        S.CREATION_PENDING,
-        "jobs.creation_deadline_seconds",
-        E.CREATION_FAILED,
-        "the directories are made again at each pass until then",
-    ),
-    WayOut(S.CREATED, None, E.CANCEL_REQUESTED, "the next pass starts it or says why it is queued"),
-    WayOut(S.QUEUED, None, E.CANCEL_REQUESTED, "it waits for its turn as long as it takes, or is cancelled"),
-    WayOut(S.PENDING, "ttl_seconds_before_active", E.FAILED, "the executor took it and it never ran"),
-    WayOut(S.RESUMING, None, E.CANCEL_REQUESTED, "the next pass starts it or says why it is queued"),
-    WayOut(
-        S.PAUSING,
-        "lifecycle.pause_deadline_seconds",
-        E.PAUSE_DEADLINE_MISSED,
-        "the workload is killed; rerun goes on from the newest verified checkpoint",
-    ),
-    WayOut(
-        S.PAUSED, "jobs.storage.paused_storage_ttl_seconds", E.WINDOW_EXPIRED, "or the job's own pause window"
-    ),
-    WayOut(
-        S.CANCELLING,
-        "jobs.cancel_deadline_seconds",
-        E.STOPPED,
-        "the workload is killed, with everything that it started",
-    ),
-    WayOut(
-        S.DELETION_PENDING,
-        None,
-        E.DELETE_REQUESTED,
-        "removal is tried at each pass until the record is gone",
-    ),
-)
 
 
 def derive_attempt(steps: Sequence[Status], planned: int) -> Status:
@@ -319,3 +287,45 @@ def derive_attempt(steps: Sequence[Status], planned: int) -> Status:
 def derive_job(attempt: Status, *, deleting: bool = False) -> Status:
     """The status of a job: its current attempt's, unless the job is being removed."""
     return S.DELETION_PENDING if deleting else attempt
+
+
+DEFAULT_REASONS: dict[Event, Reason] = {
+    E.CREATION_FAILED: Reason.CREATION_FAILED,
+    E.OUTPUTS_VERIFIED: Reason.OUTPUTS_VERIFIED,
+    E.DEFERRED: Reason.WAITING_FOR_CAPACITY,
+    E.FAILED: Reason.WORKLOAD_FAILED,
+    E.INTERRUPTED: Reason.INTERRUPTED,
+    E.PAUSE_REQUESTED: Reason.PAUSED_BY_USER,
+    E.PAUSE_DEADLINE_MISSED: Reason.PAUSE_DEADLINE_MISSED,
+    E.CANCEL_REQUESTED: Reason.CANCELLED_BY_USER,
+    E.WINDOW_EXPIRED: Reason.PAUSE_WINDOW_ENDED,
+}
+_KEEP_REASON = frozenset({E.STOPPED, E.CHECKPOINT_VERIFIED})
+
+
+def reason_after(event: Event, before: str | None, given: Reason | None = None) -> str | None:
+    """The reason that stands after an event: the one given, the event's own, or the one that led here."""
+    if given is not None:
+        return given
+    return before if event in _KEEP_REASON else DEFAULT_REASONS.get(event)
+
+
+_TASK_AFTER: dict[Event, Status] = {
+    E.STARTED: S.ACTIVE,
+    E.FINISHED: S.COMPLETED,
+    E.FAILED: S.ERROR,
+    E.INTERRUPTED: S.ERROR,
+    E.PAUSE_REQUESTED: S.PAUSING,
+    E.PAUSE_WITHDRAWN: S.ACTIVE,
+    E.PAUSE_WITHDRAWN_EARLY: S.ACTIVE,
+    E.PAUSE_DEADLINE_MISSED: S.ERROR,
+    E.CHECKPOINT_VERIFIED: S.PAUSED,
+    E.CANCEL_REQUESTED: S.CANCELLING,
+    E.STOPPED: S.CANCELLED,
+}
+
+
+def task_after(task: Status, event: Event) -> Status | None:
+    """What becomes of a step's newest task when the event happens to the step; None: it stays as it is."""
+    to = _TASK_AFTER.get(event)
+    return to if to is not None and to != task and task_may_become(task, to) else None

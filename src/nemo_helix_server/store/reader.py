@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from nemo_helix_server.store.reading_jobs import JobReading
 from nemo_helix_server.store.reading_records import RecordReading
+from nemo_helix_server.store.reading_steps import StepReading
 
 
-class Reader(JobReading, RecordReading):
+class Reader(StepReading, RecordReading):
     """Everything that can be asked of the store."""

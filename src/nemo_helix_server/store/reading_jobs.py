@@ -1,18 +1,26 @@
-"""Reading jobs, attempts, steps, tasks and results."""
+"""Reading jobs and their attempts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import ColumnElement, Connection, Select, func, select
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.jobs.model import Attempt, Job, Page, Result, Step, StepContext, Task
-from nemo_helix_server.store.queries import JobQuery, StepQuery
+from nemo_helix_server.jobs.model import Attempt, Job, Page
+from nemo_helix_server.store import filters, rows, schema
+from nemo_helix_server.store.queries import JobQuery
+
+EVERYWHERE = "-"
+"""In place of a workspace: all of them."""
+
+_jobs, _attempts = schema.jobs.c, schema.attempts.c
+_SORTABLE = {"created_at": _jobs.created_at, "updated_at": _jobs.updated_at, "source": _jobs.source}
 
 
 class JobReading:
-    """Questions about jobs and what they consist of; None means that there is no such thing."""
+    """Questions about jobs; None means that there is no such thing."""
 
     def __init__(self, connection: Connection, now: int) -> None:
         self.connection = connection
@@ -21,43 +29,65 @@ class JobReading:
 
     def job(self, workspace: str, name: str) -> Job | None:
         """A job by its name, or else by its id, in one workspace (`-`: by id in any)."""
-        raise NotImplementedError
+        if workspace == EVERYWHERE:
+            return self.job_by_id(name)
+        here = _jobs.workspace == workspace
+        return self._job(here, _jobs.name == name) or self._job(here, _jobs.id == name)
 
     def job_by_id(self, job_id: str) -> Job | None:
         """A job by its id."""
-        raise NotImplementedError
+        return self._job(_jobs.id == job_id)
 
-    def job_by_client_token(self, workspace: str, token: str) -> tuple[Job, str] | None:
-        """The job that was made with this client token, and the digest of what had been asked."""
-        raise NotImplementedError
+    def job_by_client_token(self, workspace: str, token: str) -> Job | None:
+        """The job that was made with this client token."""
+        return self._job(_jobs.workspace == workspace, _jobs.client_token == token)
 
     def body_digest(self, job_id: str) -> str:
         """The digest of what the job was made from."""
-        raise NotImplementedError
+        query = select(_jobs.body_digest).where(_jobs.id == job_id)
+        return str(self.connection.execute(query).scalar_one())
 
     def jobs(self, query: JobQuery) -> Page[Job]:
         """One page, filtered, sorted and counted by the database."""
-        raise NotImplementedError
+        conditions = filters.conditions(query.where, self.connection.dialect.name)
+        if query.workspace is not None:
+            conditions.append(_jobs.workspace == query.workspace)
+        total = self.connection.execute(
+            select(func.count()).select_from(schema.jobs).where(*conditions)
+        ).scalar_one()
+        wanted = _ordered(rows.JOB.where(*conditions), query.sort)
+        page = wanted.limit(query.page_size).offset((query.page - 1) * query.page_size)
+        return Page(tuple(rows.job(row) for row in self.connection.execute(page)), total)
 
     def counts(self, workspace: str | None) -> dict[HelixJobStatus, int]:
         """How many jobs there are in each status that occurs."""
-        raise NotImplementedError
+        query = select(_jobs.status, func.count()).group_by(_jobs.status)
+        found = self.connection.execute(query.where(*_in_workspace(workspace)))
+        return {HelixJobStatus(status): count for status, count in found}
 
     def storage_bytes(self, workspace: str | None) -> int:
         """What the jobs' storage was measured to take, in all."""
-        raise NotImplementedError
+        query = select(func.coalesce(func.sum(_jobs.storage_bytes), 0)).where(*_in_workspace(workspace))
+        return int(self.connection.execute(query).scalar_one())
 
     def settled(self, statuses: Iterable[HelixJobStatus], *, stopped_before: int, limit: int) -> list[Job]:
-        """Jobs in these statuses since before a moment, whose storage has not been reclaimed: longest first."""
-        raise NotImplementedError
+        """Jobs resting in these statuses since before a moment, with their storage, longest first."""
+        query = rows.JOB.where(
+            _jobs.status.in_(sorted(statuses)),
+            _jobs.storage_reclaimed_at.is_(None),
+            _jobs.stopped_at <= stopped_before,
+        )
+        return self._jobs(query.order_by(_jobs.stopped_at).limit(limit))
 
     def jobs_in(self, status: HelixJobStatus, limit: int) -> list[Job]:
-        """Jobs in a status, of all workspaces: for creation_pending and deletion_pending."""
-        raise NotImplementedError
+        """Jobs in a status, of all workspaces, oldest first: for creation_pending and deletion_pending."""
+        query = rows.JOB.where(_jobs.status == status).order_by(_jobs.created_at, _jobs.id)
+        return self._jobs(query.limit(limit))
 
     def attempt(self, attempt_id: str) -> Attempt | None:
         """An attempt by its id."""
-        raise NotImplementedError
+        found = self.connection.execute(select(schema.attempts).where(_attempts.id == attempt_id)).first()
+        return rows.attempt(found) if found else None
 
     def attempts(
         self,
@@ -69,50 +99,30 @@ class JobReading:
         limit: int | None = None,
     ) -> Page[Attempt]:
         """The attempts of a job."""
-        raise NotImplementedError
+        conditions: list[ColumnElement[bool]] = [_attempts.job_id == job_id]
+        if statuses is not None:
+            conditions.append(_attempts.status.in_(sorted(statuses)))
+        total = self.connection.execute(
+            select(func.count()).select_from(schema.attempts).where(*conditions)
+        ).scalar_one()
+        order = _attempts.seq.desc() if newest_first else _attempts.seq
+        query = select(schema.attempts).where(*conditions).order_by(order).offset(offset).limit(limit)
+        return Page(tuple(rows.attempt(row) for row in self.connection.execute(query)), total)
 
-    def steps(self, attempt_id: str) -> list[Step]:
-        """The steps of an attempt that exist already, in order."""
-        raise NotImplementedError
+    def _job(self, *conditions: ColumnElement[bool]) -> Job | None:
+        found = self.connection.execute(rows.JOB.where(*conditions)).first()
+        return rows.job(found) if found else None
 
-    def step(self, step_id: str) -> Step | None:
-        """A step by its id."""
-        raise NotImplementedError
+    def _jobs(self, query: Select[Any]) -> list[Job]:
+        return [rows.job(row) for row in self.connection.execute(query)]
 
-    def step_named(self, attempt_id: str, name: str) -> Step | None:
-        """A step of an attempt by its name."""
-        raise NotImplementedError
 
-    def current_step(self, attempt_id: str) -> Step:
-        """The newest step of an attempt: the one that actions mean."""
-        raise NotImplementedError
+def _in_workspace(workspace: str | None) -> list[ColumnElement[bool]]:
+    return [] if workspace is None else [_jobs.workspace == workspace]
 
-    def contexts(self, query: StepQuery) -> Page[StepContext]:
-        """Steps with what running them takes, oldest first; two statements however many there are."""
-        raise NotImplementedError
 
-    def context(self, step_id: str) -> StepContext | None:
-        """The same for one step."""
-        raise NotImplementedError
-
-    def tasks(self, step_id: str) -> list[Task]:
-        """The tasks of a step, oldest first."""
-        raise NotImplementedError
-
-    def tasks_of_attempt(self, attempt_id: str) -> list[Task]:
-        """The tasks of all steps of an attempt, oldest first."""
-        raise NotImplementedError
-
-    def task(self, step_id: str, name: str) -> Task | None:
-        """A task of a step by its name."""
-        raise NotImplementedError
-
-    def results(
-        self, job_id: str, *, attempt_id: str | None = None, newest_first: bool = False
-    ) -> list[Result]:
-        """The results of a job, or of one attempt, by when they were made."""
-        raise NotImplementedError
-
-    def result(self, job_id: str, name: str) -> Result | None:
-        """A result of a job by its name."""
-        raise NotImplementedError
+def _ordered(query: Select[Any], sort: str) -> Select[Any]:
+    column = _SORTABLE[sort.removeprefix("-")]
+    if sort.startswith("-"):
+        return query.order_by(column.desc(), _jobs.id.desc())
+    return query.order_by(column, _jobs.id)

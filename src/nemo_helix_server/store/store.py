@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+
+from sqlalchemy import Connection, insert, select, text
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from nemo_helix_server.clock import Clock
+from nemo_helix_server.errors import StoreError, UnavailableError
+from nemo_helix_server.store import schema
+from nemo_helix_server.store.engine import is_sqlite, make_engine
+from nemo_helix_server.store.migrations import HEAD
 from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.writer import Writer
+
+DEFAULT_WORKSPACE = "default"
 
 
 class Store:
@@ -20,23 +30,70 @@ class Store:
     def __init__(self, url: str, clock: Clock) -> None:
         self.url = url
         self.clock = clock
+        self.engine = make_engine(url)
+        # Threads of this process take turns here, at once; SQLite itself would have them poll for theirs.
+        self._turn = threading.Lock() if is_sqlite(self.engine) else nullcontext()
+        self._inside = threading.local()
 
     def migrate(self) -> None:
         """Bring the database to the newest schema; quick when it is. Raises `StoreError` when it is newer."""
-        raise NotImplementedError
+        if self._version() == HEAD:
+            return
+        with self._turn, self.engine.connect() as plain:
+            connection = plain.execution_options(writes=True)
+            with connection.begin():
+                self._upgrade(connection)
 
     @contextmanager
     def read(self) -> Iterator[Reader]:
         """A consistent view; waits for nobody."""
-        raise NotImplementedError
-        yield
+        with self._unit(), self.engine.connect() as connection, connection.begin():
+            yield Reader(connection, self.clock.now())
 
     @contextmanager
     def write(self) -> Iterator[Writer]:
         """A unit that is written as a whole when the block ends, and not at all when it raises."""
-        raise NotImplementedError
-        yield
+        with self._unit(), self._turn, self.engine.connect() as plain:
+            connection = plain.execution_options(writes=True)
+            with connection.begin():
+                yield Writer(connection, self.clock.now())
 
     def close(self) -> None:
         """Let go of the database."""
-        raise NotImplementedError
+        self.engine.dispose()
+
+    @contextmanager
+    def _unit(self) -> Iterator[None]:
+        if getattr(self._inside, "unit", False):
+            raise RuntimeError("a unit of the store is open in this thread; units are not nested")
+        self._inside.unit = True
+        try:
+            yield
+        except OperationalError as error:
+            raise UnavailableError(f"the database cannot be used now: {error.orig}") from error
+        finally:
+            self._inside.unit = False
+
+    def _version(self) -> str | None:
+        """The revision the database is at; None for one without tables."""
+        try:
+            with self.engine.connect() as connection:
+                found = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        except DBAPIError:
+            return None
+        return str(found) if found is not None else None
+
+    def _upgrade(self, connection: Connection) -> None:
+        from nemo_helix_server.store.migrations import upgrade  # noqa: PLC0415 - alembic takes a while to load
+
+        upgrade.to_head(connection)
+        known = connection.execute(
+            select(schema.workspaces.c.name).where(schema.workspaces.c.name == DEFAULT_WORKSPACE)
+        ).first()
+        if known is None:
+            connection.execute(
+                insert(schema.workspaces).values(name=DEFAULT_WORKSPACE, created_at=self.clock.now())
+            )
+
+
+__all__ = ["DEFAULT_WORKSPACE", "Store", "StoreError"]

@@ -1,0 +1,84 @@
+"""What a transition leaves in the status details, beside what its author says."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.clock import wire
+from nemo_helix_server.jobs.states import Event
+
+RESTING = frozenset({Status.PAUSED, Status.ERROR, Status.CANCELLED, Status.COMPLETED})
+"""A step in one of these has stopped: the clock of its storage window runs from there."""
+_SAVED = frozenset({Status.PAUSED, Status.ERROR})
+
+
+def merged(details: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Details with changes merged key by key; a change to None removes its key."""
+    result = {**details, **(changes or {})}
+    return {key: value for key, value in result.items() if value is not None}
+
+
+def after(
+    details: Mapping[str, Any],
+    changes: Mapping[str, Any] | None,
+    event: Event,
+    to: Status,
+    now: int,
+) -> dict[str, Any]:
+    """A step's details after an event: its author's changes and the lifecycle's own stamps.
+
+    The message of the status before goes with it.
+    """
+    given = {**changes} if changes else {}
+    stamps: dict[str, Any] = {"message": given.get("message")}
+    if event is Event.PAUSE_REQUESTED:
+        stamps["pause_requested_at"] = wire(now)
+    if event in {Event.PAUSE_WITHDRAWN, Event.PAUSE_WITHDRAWN_EARLY}:
+        stamps["pause_requested_at"] = None
+    if to is Status.RESUMING:
+        stamps["resumed_at"] = wire(now)
+    if to in _SAVED:
+        stamps["stopped_at"] = wire(now)
+    result = merged(merged(details, given), stamps)
+    if to in _SAVED and "image_digest" in result:
+        result["image_digest_at_save"] = result["image_digest"]
+    return result
+
+
+def on_attempt(details: Mapping[str, Any], step_details: Mapping[str, Any], to: Status) -> dict[str, Any]:
+    """An attempt's details after its step came to a status."""
+    saved = step_details.get("image_digest_at_save") if to in _SAVED else None
+    return merged(details, {"image_digest_at_save": saved}) if saved else dict(details)
+
+
+def inherited(earlier: Mapping[str, Any] | None, *, failed: bool, warning: str | None) -> dict[str, Any]:
+    """What a new attempt's step takes over from the step of the same name in the attempt before.
+
+    The digest is what the image is compared with; the warning belongs to the step that had failed.
+    """
+    saved = (earlier or {}).get("image_digest_at_save") or (earlier or {}).get("image_digest")
+    return merged({}, {"image_digest_at_save": saved, "rerun_warning": warning if failed else None})
+
+
+def image(details: Mapping[str, Any], digest: str | None, name: str) -> dict[str, Any]:
+    """Changes that record what a step runs in, with a warning where that is not what saved its checkpoint."""
+    saved = details.get("image_digest_at_save")
+    if digest is None:
+        skipped = f"the digest of {name} could not be read" if saved else None
+        return {
+            "image_digest": None,
+            "image_digest_warning": None,
+            "image_digest_comparison_skipped": skipped,
+        }
+    changed = saved is not None and saved != digest
+    warning = (
+        f"{name} changed since the checkpoint was saved: it was {saved}, it is {digest}; training goes on, "
+        "but may behave differently or fail to load its checkpoint"
+    )
+    return {
+        "image_digest": digest,
+        "image_digest_warning": warning if changed else None,
+        "image_digest_comparison_skipped": None,
+    }

@@ -1,0 +1,87 @@
+"""Connections of the two databases, set up so that a unit of work means the same in both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from nemo_helix_server.errors import StoreError
+from nemo_helix_server.store import documents
+
+BUSY_MILLISECONDS = 60_000
+"""How long another process may hold the database before a unit gives up."""
+WRITER_LOCK = 0x62_61_74_6F_6E
+"""Key of the lock that makes writers of a PostgreSQL database take turns, as SQLite's do."""
+
+
+def make_engine(url: str) -> Engine:
+    """An engine for a SQLAlchemy address; raises `StoreError` for what cannot be one."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError as error:
+        message = (
+            "the database's address is none; write sqlite:////absolute/path or postgresql://user@host/name"
+        )
+        raise StoreError(message) from error
+    if parsed.get_backend_name() == "sqlite":
+        return _sqlite(url)
+    if parsed.get_backend_name() == "postgresql":
+        return _postgresql(str(parsed.set(drivername="postgresql+psycopg").render_as_string(False)))
+    name = parsed.get_backend_name()
+    raise StoreError(f"a database of the kind {name} is not supported; use sqlite or postgresql")
+
+
+def is_sqlite(engine: Engine) -> bool:
+    """Whether the engine's database is a file of this machine."""
+    return engine.dialect.name == "sqlite"
+
+
+def _options() -> dict[str, Any]:
+    return {
+        "json_serializer": documents.dumps,
+        "json_deserializer": documents.loads,
+        "pool_size": 16,
+        "max_overflow": 112,
+    }
+
+
+def _sqlite(url: str) -> Engine:
+    engine = create_engine(url, connect_args={"timeout": BUSY_MILLISECONDS / 1000}, **_options())
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
+    return engine
+
+
+def _prepare_sqlite(connection: Any, _entry: ConnectionPoolEntry) -> None:
+    """Leave transactions to us: the driver would begin them late, and never as writers."""
+    connection.isolation_level = None
+    for pragma in (
+        "journal_mode=WAL",
+        "synchronous=FULL",
+        "foreign_keys=ON",
+        f"busy_timeout={BUSY_MILLISECONDS}",
+        "cache_size=-16384",
+    ):
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _postgresql(url: str) -> Engine:
+    engine = create_engine(url, pool_pre_ping=True, **_options())
+    event.listen(engine, "begin", _begin_postgresql)
+    return engine
+
+
+def _begin_postgresql(connection: Connection) -> None:
+    writes = connection.get_execution_options().get("writes", False)
+    if writes:
+        connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({WRITER_LOCK})")
+    else:
+        connection.exec_driver_sql("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")

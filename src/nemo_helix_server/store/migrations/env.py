@@ -1,0 +1,16 @@
+"""What alembic runs for each command; the connection is handed in, inside a write unit's transaction."""
+
+from __future__ import annotations
+
+from alembic import context
+
+from nemo_helix_server.store.schema import metadata
+
+context.configure(
+    connection=context.config.attributes["connection"],
+    target_metadata=metadata,
+    transactional_ddl=True,
+    render_as_batch=True,
+)
+with context.begin_transaction():
+    context.run_migrations()
