@@ -1,0 +1,70 @@
+"""The ASGI application: every route, and what each request goes through before it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from starlette.types import ASGIApp
+
+from nemo_helix_plugin import __version__
+from nemo_helix_server.api import (
+    administration,
+    checkpoints,
+    events,
+    jobs,
+    logs,
+    platform,
+    problems,
+    records,
+    results,
+)
+from nemo_helix_server.api.access_log import AccessLog
+from nemo_helix_server.api.intake import Intake
+from nemo_helix_server.api.parts import Parts
+
+ROUTERS = (platform, jobs, records, results, logs, checkpoints, events, administration)
+_DESCRIPTION = 'Jobs that pause, resume and run again. An error is `{"detail": "<one sentence>"}`.'
+
+
+def make_application(
+    parts: Parts,
+    *,
+    loopback_only: bool,
+    start: Callable[[], None] = lambda: None,
+    stop: Callable[[], None] = lambda: None,
+) -> ASGIApp:
+    """The application; ``start`` and ``stop`` frame its life (the controller's, outside of tests)."""
+
+    @contextlib.asynccontextmanager
+    async def life(_: FastAPI) -> AsyncIterator[None]:
+        broadcasting = asyncio.create_task(parts.broadcaster.run())
+        start()
+        try:
+            yield
+        finally:
+            parts.broadcaster.close()
+            await broadcasting
+            await asyncio.to_thread(stop)
+
+    app = FastAPI(
+        title="NeMo Helix Jobs",
+        version=__version__,
+        description=_DESCRIPTION,
+        lifespan=life,
+        generate_unique_id_function=_operation_id,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.parts = parts
+    problems.install(app)
+    for module in ROUTERS:
+        app.include_router(module.router)
+    return AccessLog(Intake(app, loopback_only=loopback_only))
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

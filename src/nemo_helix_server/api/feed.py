@@ -1,0 +1,67 @@
+"""The store's transitions as events of streams, each made once however many watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from nemo_helix_server.api.streams import Event
+from nemo_helix_server.jobs.model import Job, Transition
+from nemo_helix_server.store.queries import TransitionQuery
+from nemo_helix_server.store.store import Store
+
+JOB_FIELDS = (
+    "id",
+    "name",
+    "workspace",
+    "attempt_id",
+    "source",
+    "status",
+    "reason",
+    "status_details",
+    "error_details",
+    "storage_expires_at",
+    "updated_at",
+)
+"""What an event says about a job: all but its definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFeed:
+    """Reads events from the store."""
+
+    store: Store
+    show_job: Callable[[Job], Mapping[str, Any]]
+    show_transition: Callable[[Transition], Mapping[str, Any]]
+
+    def newest(self) -> int:
+        """See `streams.Feed.newest`."""
+        with self.store.read() as reader:
+            return reader.last_transition()
+
+    def since(self, seq: int, limit: int) -> Sequence[Event]:
+        """See `streams.Feed.since`."""
+        with self.store.read() as reader:
+            found = reader.since(TransitionQuery(after=seq, limit=limit))
+            jobs = {job_id: reader.job_by_id(job_id) for job_id in {row.job_id for row in found}}
+        newest = {row.job_id: row.seq for row in found}
+        return [
+            self._event(row, jobs[row.job_id] if newest[row.job_id] == row.seq else None) for row in found
+        ]
+
+    def _event(self, row: Transition, job: Job | None) -> Event:
+        data = orjson.dumps(self.show_transition(row)).decode()
+        shown = job_data(self.show_job(job)) if job else None
+        return Event(row.seq, row.workspace, row.job_id, data, shown)
+
+
+def job_data(document: Mapping[str, Any]) -> str:
+    """What an event says about a job."""
+    details = dict(document.get("status_details") or {})
+    details.pop("metrics", None)  # whole series: whoever charts them asks for the job
+    return orjson.dumps(
+        {**{name: document.get(name) for name in JOB_FIELDS}, "status_details": details}
+    ).decode()

@@ -1,0 +1,35 @@
+"""The parts of a running service that routes call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_helix_server.api.streams import Broadcaster
+from nemo_helix_server.artifacts import ArtifactReader
+from nemo_helix_server.auth.authentication import Authenticator
+from nemo_helix_server.auth.keeping import TokenKeeper
+from nemo_helix_server.checkpoint_catalogue import CheckpointCatalogue
+from nemo_helix_server.jobs.service import JobsService
+from nemo_helix_server.log_pages import LogPages
+from nemo_helix_server.secrets import SecretKeeper
+from nemo_helix_server.workspaces import WorkspaceKeeper
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """Everything that the application is made of."""
+
+    jobs: JobsService
+    checkpoints: CheckpointCatalogue
+    logs: LogPages
+    artifacts: ArtifactReader
+    authenticator: Authenticator
+    tokens: TokenKeeper
+    secrets: SecretKeeper
+    workspaces: WorkspaceKeeper
+    broadcaster: Broadcaster
+    profiles: Sequence[Mapping[str, Any]]
+    controller_problems: Callable[[], Sequence[str]]
+    """What is wrong with the controller, each a sentence; nothing when it works."""
