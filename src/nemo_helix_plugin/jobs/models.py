@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 import orjson
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 Item = TypeVar("Item")
 
@@ -69,3 +69,8 @@ class Page(ResponseModel, Generic[Item]):
     sort: str | None = None
     filter: Any = None
     """The filter of the request, as it was understood."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _bare_list(cls, body: Any) -> Any:
+        return {"data": body} if isinstance(body, list) else body

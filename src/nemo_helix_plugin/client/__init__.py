@@ -1,0 +1,1 @@
+"""The Python SDK: `client.NemoClient`, its errors, retries and watches."""

@@ -1,0 +1,255 @@
+"""The sub-clients: `client.jobs`, `client.secrets`, `client.workspaces`, `client.tokens`.
+
+Each listing of methods is written once; the classes at the end are its synchronous and its asynchronous form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from nemo_helix_plugin.client import access_calls, job_calls, part_calls, watch, watching
+from nemo_helix_plugin.client.methods import AsyncGroup, Group, Method
+from nemo_helix_plugin.jobs import watch_types
+
+
+class _Jobs:
+    create_job = Method(job_calls.create_job)
+    list_jobs = Method(job_calls.list_jobs)
+    get_job = Method(job_calls.get_job)
+    update_job = Method(job_calls.update_job)
+    delete_job = Method(job_calls.delete_job)
+    cancel_job = Method(job_calls.cancel_job)
+    pause_job = Method(job_calls.pause_job)
+    resume_job = Method(job_calls.resume_job)
+    rerun_job = Method(job_calls.rerun_job)
+    update_job_control = Method(job_calls.update_job_control)
+    pause_all = Method(job_calls.pause_all)
+    get_job_status = Method(job_calls.get_job_status)
+    update_job_status_details = Method(job_calls.update_job_status_details)
+    list_transitions = Method(job_calls.list_transitions)
+    stream_events = Method(job_calls.stream_events)
+    get_execution_profiles = Method(job_calls.get_execution_profiles)
+
+    list_job_attempts = Method(part_calls.list_job_attempts)
+    get_job_attempt = Method(part_calls.get_job_attempt)
+    list_steps = Method(part_calls.list_steps)
+    get_job_step = Method(part_calls.get_job_step)
+    update_job_step_status = Method(part_calls.update_job_step_status)
+    list_job_step_tasks = Method(part_calls.list_job_step_tasks)
+    get_job_step_task = Method(part_calls.get_job_step_task)
+    update_job_step_task = Method(part_calls.update_job_step_task)
+    list_job_logs = Method(part_calls.list_job_logs)
+    create_job_result = Method(part_calls.create_job_result)
+    list_job_results = Method(part_calls.list_job_results)
+    get_job_result = Method(part_calls.get_job_result)
+    download_job_result = Method(part_calls.download_job_result)
+    list_job_checkpoints = Method(part_calls.list_job_checkpoints)
+    get_job_checkpoint = Method(part_calls.get_job_checkpoint)
+    pin_job_checkpoint = Method(part_calls.pin_job_checkpoint)
+    unpin_job_checkpoint = Method(part_calls.unpin_job_checkpoint)
+
+    # Short names, as they are called on client.jobs.
+    create = Method(job_calls.create)
+    list = Method(job_calls.list_by_fields)
+    retrieve = Method(job_calls.get_job)
+    get = Method(job_calls.get_job)
+    update = Method(job_calls.update_job)
+    delete = Method(job_calls.delete_job)
+    cancel = Method(job_calls.cancel_job)
+    pause = Method(job_calls.pause_job)
+    resume = Method(job_calls.resume_job)
+    rerun = Method(job_calls.rerun_job)
+    control = Method(job_calls.update_job_control)
+    get_status = Method(job_calls.get_job_status)
+    get_logs = Method(part_calls.list_job_logs)
+
+
+class _Attempts:
+    list = Method(part_calls.list_job_attempts)
+    retrieve = Method(part_calls.get_job_attempt)
+    get = Method(part_calls.get_job_attempt)
+
+
+class _Steps:
+    list = Method(part_calls.list_steps)
+    retrieve = Method(part_calls.get_job_step)
+    get = Method(part_calls.get_job_step)
+    update_status = Method(part_calls.update_job_step_status)
+
+
+class _Tasks:
+    list = Method(part_calls.list_job_step_tasks)
+    retrieve = Method(part_calls.get_job_step_task)
+    get = Method(part_calls.get_job_step_task)
+    create_or_update = Method(part_calls.update_job_step_task)
+
+
+class _Results:
+    create = Method(part_calls.create_job_result)
+    list = Method(part_calls.list_job_results)
+    retrieve = Method(part_calls.get_job_result)
+    get = Method(part_calls.get_job_result)
+    download = Method(part_calls.download_job_result)
+
+
+class _Checkpoints:
+    list = Method(part_calls.list_job_checkpoints)
+    get = Method(part_calls.get_job_checkpoint)
+    pin = Method(part_calls.pin_job_checkpoint)
+    unpin = Method(part_calls.unpin_job_checkpoint)
+
+
+class _Workspaces:
+    create = Method(access_calls.create_workspace)
+    list = Method(access_calls.list_workspaces)
+    get = Method(access_calls.get_workspace)
+    delete = Method(access_calls.delete_workspace)
+
+
+class _Secrets:
+    create = Method(access_calls.create_secret)
+    list = Method(access_calls.list_secrets)
+    get = Method(access_calls.get_secret)
+    update = Method(access_calls.update_secret)
+    delete = Method(access_calls.delete_secret)
+
+
+class _Tokens:
+    create = Method(access_calls.create_token)
+    list = Method(access_calls.list_tokens)
+    revoke = Method(access_calls.revoke_token)
+
+
+class AttemptsClient(_Attempts, Group):
+    """Runs of a job."""
+
+
+class AsyncAttemptsClient(_Attempts, AsyncGroup):
+    """Runs of a job."""
+
+
+class StepsClient(_Steps, Group):
+    """Steps of a job."""
+
+
+class AsyncStepsClient(_Steps, AsyncGroup):
+    """Steps of a job."""
+
+
+class TasksClient(_Tasks, Group):
+    """Processes of a step."""
+
+
+class AsyncTasksClient(_Tasks, AsyncGroup):
+    """Processes of a step."""
+
+
+class ResultsClient(_Results, Group):
+    """Artifacts of a job."""
+
+
+class AsyncResultsClient(_Results, AsyncGroup):
+    """Artifacts of a job."""
+
+
+class CheckpointsClient(_Checkpoints, Group):
+    """Checkpoints of a job."""
+
+
+class AsyncCheckpointsClient(_Checkpoints, AsyncGroup):
+    """Checkpoints of a job."""
+
+
+class WorkspacesClient(_Workspaces, Group):
+    """Workspaces."""
+
+
+class AsyncWorkspacesClient(_Workspaces, AsyncGroup):
+    """Workspaces."""
+
+
+class SecretsClient(_Secrets, Group):
+    """Secrets of a workspace; values go in and never come out."""
+
+
+class AsyncSecretsClient(_Secrets, AsyncGroup):
+    """Secrets of a workspace; values go in and never come out."""
+
+
+class TokensClient(_Tokens, Group):
+    """Access tokens."""
+
+
+class AsyncTokensClient(_Tokens, AsyncGroup):
+    """Access tokens."""
+
+
+class JobsClient(_Jobs, Group):
+    """Jobs, and the groups of their parts."""
+
+    @property
+    def attempts(self) -> AttemptsClient:
+        """Runs of a job."""
+        return AttemptsClient(self._session)
+
+    @property
+    def steps(self) -> StepsClient:
+        """Steps of a job."""
+        return StepsClient(self._session)
+
+    @property
+    def tasks(self) -> TasksClient:
+        """Processes of a step."""
+        return TasksClient(self._session)
+
+    @property
+    def results(self) -> ResultsClient:
+        """Artifacts of a job."""
+        return ResultsClient(self._session)
+
+    @property
+    def checkpoints(self) -> CheckpointsClient:
+        """Checkpoints of a job."""
+        return CheckpointsClient(self._session)
+
+    def watch_job(
+        self, *, name: str, workspace: str | None = None, **options: Any
+    ) -> Iterator[watch_types.JobWatchEvent]:
+        """Follow a job to its end; the options are those of `watch.WatchOptions`."""
+        return watching.watch(self._session, name, workspace, watch.WatchOptions(**options))
+
+
+class AsyncJobsClient(_Jobs, AsyncGroup):
+    """Jobs, and the groups of their parts."""
+
+    @property
+    def attempts(self) -> AsyncAttemptsClient:
+        """Runs of a job."""
+        return AsyncAttemptsClient(self._session)
+
+    @property
+    def steps(self) -> AsyncStepsClient:
+        """Steps of a job."""
+        return AsyncStepsClient(self._session)
+
+    @property
+    def tasks(self) -> AsyncTasksClient:
+        """Processes of a step."""
+        return AsyncTasksClient(self._session)
+
+    @property
+    def results(self) -> AsyncResultsClient:
+        """Artifacts of a job."""
+        return AsyncResultsClient(self._session)
+
+    @property
+    def checkpoints(self) -> AsyncCheckpointsClient:
+        """Checkpoints of a job."""
+        return AsyncCheckpointsClient(self._session)
+
+    def watch_job(
+        self, *, name: str, workspace: str | None = None, **options: Any
+    ) -> AsyncIterator[watch_types.JobWatchEvent]:
+        """Follow a job to its end; the options are those of `watch.WatchOptions`."""
+        return watching.watch_async(self._session, name, workspace, watch.WatchOptions(**options))

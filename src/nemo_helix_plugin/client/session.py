@@ -1,0 +1,174 @@
+"""The connection to a service: builds requests, refuses to leak tokens, repeats, and makes errors ours."""
+
+from __future__ import annotations
+
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Iterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+import orjson
+import tenacity
+from pydantic import BaseModel
+
+from nemo_helix_plugin import __version__
+from nemo_helix_plugin.client import errors, failures
+from nemo_helix_plugin.client.calls import Request
+from nemo_helix_plugin.client.options import ClientOptions, is_loopback
+
+HTTP_FAILURES = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
+
+
+def prepared(
+    client: httpx.Client | httpx.AsyncClient, options: ClientOptions, request: Request
+) -> httpx.Request:
+    """The request as it goes out; raises `InsecureTransportError`, and ValueError if it cannot be made."""
+    url = options.url(request.filled(options.workspace))
+    headers = {"User-Agent": f"nemo-baton/{__version__}", "Accept": "application/json", **options.headers}
+    headers.update(request.headers)
+    content = None
+    if request.body is not None:
+        headers["Content-Type"] = "application/json"
+        content = encoded(request.body)
+    token = options.token()
+    if token and not any(name.lower() == "authorization" for name in headers):
+        headers["Authorization"] = f"Bearer {token}"
+    _refuse_cleartext(url, headers, options.where)
+    return client.build_request(
+        request.method,
+        url,
+        params=query(request.query) or None,
+        headers=headers,
+        content=content,
+        timeout=httpx.Timeout(options.timeout),
+    )
+
+
+def encoded(body: Any) -> bytes:
+    """A body as JSON; fields of a model that nobody set are left out."""
+    if isinstance(body, BaseModel):
+        return body.model_dump_json(exclude_unset=True, by_alias=True).encode()
+    return orjson.dumps(body)
+
+
+def query(parameters: Mapping[str, Any]) -> dict[str, str]:
+    """Query parameters as text; those that are None are left out, a filter tree becomes JSON."""
+    return {name: _text(value) for name, value in parameters.items() if value is not None}
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return orjson.dumps(value).decode() if isinstance(value, dict | list) else str(value)
+
+
+def _refuse_cleartext(url: str, headers: Mapping[str, str], where: str) -> None:
+    parts = urlsplit(url)
+    named = any(name.lower() == "authorization" for name in headers)
+    if named and parts.scheme != "https" and not is_loopback(parts.hostname):
+        raise errors.InsecureTransportError(
+            f"an access token is not sent to {where} unencrypted; use https://, or a tunnel to localhost"
+        )
+
+
+def tls_context(options: ClientOptions) -> ssl.SSLContext | bool:
+    """Whom to trust. Raises `CertificateError` when the authority's file cannot be used."""
+    if not options.certificate_authority:
+        return True
+    try:
+        return ssl.create_default_context(cafile=options.certificate_authority)
+    except (OSError, ssl.SSLError) as error:
+        message = (
+            f"the certificate authority {options.certificate_authority} of {options.where} cannot be read"
+        )
+        reason = getattr(error, "strerror", None) or "it holds no certificate"
+        raise errors.CertificateError(f"{message} ({reason})", error, sent=False) from error
+
+
+def connection(options: ClientOptions) -> dict[str, Any]:
+    """Arguments of httpx's clients that every connection of ours has."""
+    # A proxy named in the environment is for the world outside, never for this machine's own service.
+    own = is_loopback(urlsplit(options.base_url).hostname)
+    return {"verify": tls_context(options), "trust_env": not own, "follow_redirects": False}
+
+
+class Session:
+    """Sends requests and waits for the answers."""
+
+    def __init__(self, http: httpx.Client, options: ClientOptions) -> None:
+        self.http = http
+        self.options = options
+
+    def send(self, request: Request) -> httpx.Response:
+        """The whole answer; raises `NemoClientError`."""
+        policy = self.options.retry
+        arguments = policy.arguments(repeatable=request.repeatable, sleep=self.options.runtime.sleep)
+        return tenacity.Retrying(**arguments)(self._once, request)
+
+    @contextlib.contextmanager
+    def stream(self, request: Request) -> Iterator[httpx.Response]:
+        """An answer whose body is read inside the block; raises `NemoClientError`, inside the block too."""
+        with _our_errors(self.options):
+            outgoing = prepared(self.http, self.options, request)
+            answer = self.http.send(outgoing, stream=True)
+            try:
+                if not answer.is_success:
+                    answer.read()
+                    raise failures.from_answer(answer, self.options.where)
+                yield answer
+            finally:
+                answer.close()
+
+    def _once(self, request: Request) -> httpx.Response:
+        outgoing = prepared(self.http, self.options, request)
+        with _our_errors(self.options):
+            answer = self.http.send(outgoing)
+        if not answer.is_success:
+            raise failures.from_answer(answer, self.options.where)
+        return answer
+
+
+class AsyncSession:
+    """The same with ``await``."""
+
+    def __init__(self, http: httpx.AsyncClient, options: ClientOptions) -> None:
+        self.http = http
+        self.options = options
+
+    async def send(self, request: Request) -> httpx.Response:
+        """The whole answer; raises `NemoClientError`."""
+        policy = self.options.retry
+        arguments = policy.arguments(repeatable=request.repeatable, sleep=self.options.runtime.async_sleep)
+        return await tenacity.AsyncRetrying(**arguments)(self._once, request)
+
+    @contextlib.asynccontextmanager
+    async def stream(self, request: Request) -> AsyncIterator[httpx.Response]:
+        """An answer whose body is read inside the block; raises `NemoClientError`, inside the block too."""
+        with _our_errors(self.options):
+            outgoing = prepared(self.http, self.options, request)
+            answer = await self.http.send(outgoing, stream=True)
+            try:
+                if not answer.is_success:
+                    await answer.aread()
+                    raise failures.from_answer(answer, self.options.where)
+                yield answer
+            finally:
+                await answer.aclose()
+
+    async def _once(self, request: Request) -> httpx.Response:
+        outgoing = prepared(self.http, self.options, request)
+        with _our_errors(self.options):
+            answer = await self.http.send(outgoing)
+        if not answer.is_success:
+            raise failures.from_answer(answer, self.options.where)
+        return answer
+
+
+@contextlib.contextmanager
+def _our_errors(options: ClientOptions) -> Iterator[None]:
+    try:
+        yield
+    except HTTP_FAILURES as error:
+        raise failures.from_transport(error, options.where, options.timeout) from error
