@@ -59,7 +59,7 @@ def parse(artifact_url: str, *, workspace: str, job: str) -> Place:
     if not artifact_url.startswith(SCHEME):
         if "://" in artifact_url or artifact_url.startswith("/"):
             raise InvalidError(
-                f"the artifact '{artifact_url}' is neither a path in the job's storage nor {SCHEME}WORKSPACE/NAME"
+                f"the artifact '{artifact_url}' is neither {SCHEME}WORKSPACE/NAME nor in the job's storage"
             )
         return Place(None, _parts(artifact_url))
     owner, fileset, *rest = [*artifact_url.removeprefix(SCHEME).split("/", 2), ""][:3]

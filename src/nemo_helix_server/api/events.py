@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import orjson
 from fastapi import APIRouter, Header, Query
 from fastapi.concurrency import run_in_threadpool
-from sse_starlette.sse import EventSourceResponse, SendTimeoutError, ServerSentEvent
+from sse_starlette import EventSourceResponse, ServerSentEvent
+from sse_starlette.sse import SendTimeoutError
 from starlette.types import Receive, Scope, Send
 
 from nemo_helix_plugin.jobs import events
@@ -80,12 +81,10 @@ async def watch_job(
     if after is None:
         after = await service.broadcaster.newest()  # before the job is read: no change is between the two
     found = await run_in_threadpool(service.jobs.get, workspace, job)
-    follower = (
-        _LogFollower(service, found, cursor or page_cursor, tail if cursor is None else None)
-        if logs
-        else None
-    )
-    if follower is not None:
+    follower = None
+    if logs:
+        start = tail if cursor is None else None
+        follower = _LogFollower(service, found, after, cursor or page_cursor, start)
         await follower.check()
     return EventStream(_job_frames(service, found, after, follower))
 
@@ -151,12 +150,12 @@ class _LogFollower:
     """Lines of a job's log that a watcher has not seen yet."""
 
     def __init__(
-        self, service: Parts, document: dict[str, Any], cursor: str | None, tail: int | None
+        self, service: Parts, job: dict[str, Any], after: int, cursor: str | None, tail: int | None
     ) -> None:
         self._logs = service.logs
-        self._workspace, self._job_id, self._job = document["workspace"], document["id"], document["name"]
+        self._workspace, self._job_id, self._job = job["workspace"], job["id"], job["name"]
+        self._seq = after
         self._tail = tail
-        self._seq = 0
         self.cursor = cursor
 
     async def check(self) -> None:

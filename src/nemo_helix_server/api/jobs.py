@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query, Request, Response
 
 from nemo_helix_plugin.jobs import types
+from nemo_helix_plugin.jobs.models import JsonObject
 from nemo_helix_server.api import paging
 from nemo_helix_server.api.access import (
     ADMINISTERS_OR_STEP,
@@ -150,7 +151,7 @@ def get_job_status(workspace: PathName, name: PathName, service: Service) -> Doc
     dependencies=ADMINISTERS_OR_STEP,
 )
 def update_job_status_details(
-    workspace: PathName, job: PathName, body: types.models.JsonObject, service: Service
+    workspace: PathName, job: PathName, body: JsonObject, service: Service
 ) -> Document:
     """Merge into the details of the current attempt."""
     return service.jobs.merge_status_details(workspace, job, body)

@@ -32,6 +32,6 @@ def list_logs(
     step_id: Annotated[str | None, Query(max_length=256, description="The step's **name**.")] = None,
     task_id: Selector = None,
 ) -> Document:
-    """A page of log lines, the oldest first; `tail` gives the last ones and goes with neither cursor nor limit."""
+    """A page of log lines, the oldest first; `tail` is for the last ones, without cursor and limit."""
     selection = Selection(attempt=attempt_id, step=step_id, task=task_id)
     return service.logs.page(workspace, job, selection, limit=limit, cursor=page_cursor, tail=tail)

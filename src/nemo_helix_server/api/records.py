@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from nemo_helix_plugin.jobs import types
+from nemo_helix_plugin.jobs.models import JsonObject
 from nemo_helix_server.api import paging
 from nemo_helix_server.api.access import (
     ADMINISTERS_OR_STEP,
@@ -66,7 +67,7 @@ def update_attempt_status_details(
     workspace: PathName,
     job: PathName,
     attempt: PathName,
-    body: types.models.JsonObject,
+    body: JsonObject,
     service: Service,
     expected_step_id: Annotated[str | None, Query(max_length=256)] = None,
     expected_step_status: Annotated[types.HelixJobStatus | None, Query()] = None,
