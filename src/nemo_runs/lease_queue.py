@@ -81,7 +81,8 @@ def decide(
 
     Requests before it (the smaller tickets in ``waiting``) keep what they wait for, and a later one gets only
     what they leave over: so a large request is never starved by small ones. One that waits for its label's
-    cap keeps nothing, and one that waits for devices keeps no slots. Raises `LeaseError` for what ``devices`` and ``slots`` could never hold.
+    cap keeps nothing, and one that waits for devices keeps no slots. Raises `LeaseError` for
+    what ``devices`` and ``slots`` could never hold.
     """
     _require_possible(request, devices, slots)
     taken = {device for holder in held for device in holder.devices}

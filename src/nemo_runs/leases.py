@@ -1,7 +1,8 @@
 """Leases of a machine's GPU devices and CPU slots, shared by every program of one user.
 
 A lease belongs to a process (pid, start time, boot). It ends when it is released, or when its holder is
-proven dead and nothing with its marker runs any more; no clock ends it. Requests are served first in, first out, see `nemo_runs.lease_queue.decide`.
+proven dead and nothing with its marker runs any more; no clock ends it. Requests are
+served first in, first out, see `nemo_runs.lease_queue.decide`.
 """
 
 from __future__ import annotations
