@@ -13,7 +13,7 @@ import re
 import secrets
 import shutil
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,7 +98,7 @@ class JobStorage:
         return JobPaths(self.data_dir / "jobs" / checked(workspace) / checked(job_id))
 
     def prepare(self, workspace: str, job_id: str) -> None:
-        """Make the directories of a job; fine when they are there. Raises `OSError` when they cannot be made."""
+        """Make the directories of a job; fine when they are there. Raises `OSError` when that fails."""
         paths = self.paths(workspace, job_id)
         paths.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for folder in (paths.storage, paths.runs, paths.scratch):
@@ -180,14 +180,3 @@ def _make_deletable(folder: Path) -> None:
             if not inner.is_symlink():
                 with contextlib.suppress(OSError):
                     inner.chmod(0o700)
-
-
-def read_secret(data_dir: Path, workspace: str, name: str) -> str:
-    """The value of a stored secret; raises `OSError` when there is none."""
-    path = data_dir / "secrets" / checked(workspace) / checked(name)
-    return path.read_text(encoding="utf-8")
-
-
-def as_json(value: Mapping[str, Any]) -> bytes:
-    """A record as it stands in a job's directory."""
-    return json.dumps(value, indent=1, default=str).encode() + b"\n"

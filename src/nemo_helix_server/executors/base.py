@@ -118,7 +118,9 @@ class Observation:
     stopped: bool = False
     """It was ended because `Executor.stop` asked for it."""
     rebooted: bool = False
-    """Of a lost run: the machine has booted since."""
+    """Of a run that is over: the machine has booted since it began."""
+    never_started: bool = False
+    """Of a lost run: it was given up before it started, and can never start."""
     reason: str = ""
     """One short clause for people, such as ``exited with status 1``."""
 
@@ -172,6 +174,10 @@ class Executor(Protocol):
 
         A run that was never started never will be afterwards: it is then observed as lost.
         """
+        ...
+
+    def kill(self, run: Run) -> None:
+        """End the run at once together with whatever watches it: for one that `stop` does not end."""
         ...
 
     def logs(self, run: Run) -> Path:

@@ -134,11 +134,15 @@ class FakeExecutor:
         """See the protocol; the command ends only once `FakeMachine.end` says so."""
         known = self.machine.runs.get(run.token)
         if known is None:
-            given_up = Observation(RunState.LOST, reason="was given up before it started")
+            given_up = Observation(RunState.LOST, never_started=True, reason="was given up before it started")
             self.machine.runs[run.token] = FakeRun(given_up)
             self.release(run)
         else:
             known.stops.append(grace_seconds)
+
+    def kill(self, run: Run) -> None:
+        """See the protocol."""
+        self.machine.lose(run.token)
 
     def logs(self, run: Run) -> Path:
         """See the protocol."""

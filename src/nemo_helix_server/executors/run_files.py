@@ -55,6 +55,8 @@ class End:
     timed_out: bool
     stopped: bool
     reason: str
+    never_started: bool = False
+    """The command was not run, through no fault of its own: another start may."""
 
 
 def make_claim(folder: Path, claim: Claim) -> bool:
@@ -113,6 +115,7 @@ def read_end(folder: Path) -> End | None:
             timed_out=value["timed_out"] is True,
             stopped=value["stopped"] is True,
             reason=str(value["reason"]),
+            never_started=value.get("never_started") is True,
         )
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RunsError(f"{folder / EXIT}: not the record of an end: {error!r}") from error

@@ -72,9 +72,15 @@ def run(order: Order, claimed: Callable[[bool], None]) -> None:
         claimed(mine)
         if not mine:
             return
-        _take_over_leases(order)
-        end = _run(order, signals, began)
-        _release_leases(order)
+        try:
+            _take_over_leases(order)
+        except (RunsError, OSError) as error:
+            end = run_files.End(
+                _NOT_STARTED, 0, began, time.time(), False, False, False, str(error), never_started=True
+            )
+        else:
+            end = _run(order, signals, began)
+            _release_leases(order)
         patiently(lambda: run_files.write_end(order.folder, end))
         run_files.wake(order.fifo)
 

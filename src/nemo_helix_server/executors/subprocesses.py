@@ -101,6 +101,13 @@ class SubprocessExecutor:
             if claim is not None and claim.identity is not None:
                 _ask_to_stop(run.folder, claim.identity, grace_seconds)
 
+    def kill(self, run: Run) -> None:
+        """See the protocol."""
+        with contextlib.suppress(RunsError):
+            claim = run_files.read_claim(run.folder)
+            if claim is not None and claim.identity is not None:
+                _signal(claim.identity, signal.SIGKILL)
+
     def logs(self, run: Run) -> Path:
         """See the protocol."""
         return run.folder
@@ -157,7 +164,9 @@ def _look(run: Run) -> Observation:
     if claim is None:
         return Observation(RunState.ABSENT)
     if claim.identity is None:
-        return Observation(RunState.LOST, ended_at=claim.at, reason="was given up before it started")
+        return Observation(
+            RunState.LOST, ended_at=claim.at, never_started=True, reason="was given up before it started"
+        )
     return _ended(run, claim) or _unfinished(run, claim, claim.identity)
 
 
@@ -191,6 +200,10 @@ def _ended(run: Run, claim: run_files.Claim) -> Observation | None:
         end = run_files.read_end(run.folder)
         if end is not None:
             assert claim.identity is not None
+            if end.never_started:
+                return Observation(
+                    RunState.LOST, ended_at=end.ended_at, never_started=True, reason=end.reason
+                )
             return Observation(
                 RunState.EXITED,
                 exit_status=end.exit_status,
@@ -207,9 +220,14 @@ def _ended(run: Run, claim: run_files.Claim) -> Observation | None:
 
 
 def _ask_to_stop(folder: Path, shim: ProcessIdentity, grace_seconds: float) -> None:
-    """Tell a shim to end its run; exactly this process, never a later one of the same number."""
+    """Tell a shim to end its run."""
     if run_files.read_stop(folder) != grace_seconds:
         run_files.write_stop(folder, grace_seconds)
+    _signal(shim, signal.SIGTERM)
+
+
+def _signal(shim: ProcessIdentity, number: signal.Signals) -> None:
+    """Signal exactly this process, not a later one of the same number."""
     try:
         descriptor = os.pidfd_open(shim.pid)
     except OSError:
@@ -217,7 +235,7 @@ def _ask_to_stop(folder: Path, shim: ProcessIdentity, grace_seconds: float) -> N
     try:
         if processes.liveness(shim) is Liveness.ALIVE:
             with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(descriptor, signal.SIGTERM)
+                signal.pidfd_send_signal(descriptor, number)
     finally:
         os.close(descriptor)
 

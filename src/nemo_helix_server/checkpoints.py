@@ -1,0 +1,179 @@
+"""Checkpoints as objects: what is in the jobs' storage, whether a pause was covered, and pinned copies."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from nemo_helix_server.clock import SECOND
+from nemo_helix_server.jobs.model import Checkpoint, StepContext
+from nemo_helix_server.storage import JobStorage, checked
+from nemo_runs import disk
+from nemo_runs.files import sync_folder
+from nemo_trainer import contract
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Whether a trainer that left with status 75 has saved all that it had done."""
+
+    step: int | None
+    """The training step of the checkpoint that covers the pause."""
+    problem: str | None
+    """What is missing, a sentence; `None` = nothing."""
+
+
+class PinError(Exception):
+    """A checkpoint could not be pinned; the message says why."""
+
+
+def proof(trainer_path: Path, token: str, started_at: float) -> Proof:
+    """Look for the checkpoint that a pause of this start rests on: sizes are compared, digests at its use.
+
+    It must be of this start, or be where this start began and have nothing after it; and it must cover the
+    last step that the trainer itself says it finished.
+    """
+    found = contract.newest_verified(trainer_path, deep=False)
+    passed = found.passed_over[0].problem if found.passed_over else None
+    if found.checkpoint is None and _final_step(trainer_path, token, started_at) == 0:
+        return Proof(0, None)
+    if found.checkpoint is None:
+        why = passed or f"there is no checkpoint with a {contract.MANIFEST} in {trainer_path / 'checkpoints'}"
+        return Proof(None, why)
+    final = _final_step(trainer_path, token, started_at)
+    if final is None:
+        why = "the trainer left no final_step in progress.json, so what it had done is not known"
+        return Proof(None, why)
+    step = found.checkpoint.step
+    if step < final:
+        why = f"the newest whole checkpoint is of step {step}, and step {final} was finished"
+        return Proof(None, f"{why}: {passed}" if passed else why)
+    if found.checkpoint.manifest.task != token and final != step:
+        return Proof(None, f"the checkpoint of step {step} is not of this start, which finished step {final}")
+    return Proof(step, None)
+
+
+def _final_step(trainer_path: Path, token: str, started_at: float) -> int | None:
+    """The last step that this start says it finished, in the record that it leaves as its last act."""
+    path = contract.TrainerPaths(trainer_path).progress
+    said = contract.read_progress(path)
+    final = said.get("final_step")
+    if not isinstance(final, int) or isinstance(final, bool) or said.get("task", token) != token:
+        return None
+    return final if path.stat().st_mtime >= started_at - 1 else None
+
+
+def scan(context: StepContext, trainer_path: Path, now: int) -> list[Checkpoint]:
+    """The checkpoints of a step as they are on disk now, sizes compared."""
+    rows = []
+    for found in contract.list_checkpoints(trainer_path):
+        if isinstance(found, contract.Checkpoint):
+            problems = contract.verify(found.folder, deep=False)
+            rows.append(_row(context, found, problems[0] if problems else None, now))
+    return rows
+
+
+def newest_size(trainer_path: Path) -> int:
+    """What the newest checkpoint takes: what the next one will take, more or less."""
+    whole = [
+        found for found in contract.list_checkpoints(trainer_path) if isinstance(found, contract.Checkpoint)
+    ]
+    return whole[-1].size if whole else 0
+
+
+def folder_of(storage: JobStorage, checkpoint: Checkpoint) -> Path | None:
+    """Where a checkpoint can be read: in its job's storage, or else its pinned copy."""
+    trainer = storage.paths(checkpoint.workspace, checkpoint.job_id).trainer(checkpoint.step_name)
+    pinned = storage.data_dir / checkpoint.pinned_path if checkpoint.pinned_path else None
+    places = [contract.TrainerPaths(trainer).checkpoint(checkpoint.step), *([pinned] if pinned else [])]
+    return next((place for place in places if _is(place, checkpoint.id)), None)
+
+
+def pin(storage: JobStorage, checkpoint: Checkpoint) -> str:
+    """Copy a checkpoint out of its job's storage; the copy's path, relative to the data directory.
+
+    The copy is durable and its digests are right before it has its name; making it again is fine. Raises
+    `PinError`.
+    """
+    relative = Path("pinned") / checked(checkpoint.workspace) / checked(checkpoint.id)
+    target = storage.data_dir / relative
+    if _is(target, checkpoint.id) and not contract.verify(target, deep=True):
+        return str(relative)
+    source = folder_of(storage, replace(checkpoint, pinned_path=None))
+    if source is None:
+        raise PinError(f"the checkpoint {checkpoint.id} is no longer in the job's storage")
+    (source / contract.PINNED).touch()
+    copy = target.with_name(f".{target.name}-{secrets.token_hex(6)}")
+    try:
+        _copy(source, copy)
+        if problems := contract.verify(copy, deep=True):
+            raise PinError(f"the checkpoint {checkpoint.id} is damaged: {problems[0]}")
+        storage.discard(target)
+        copy.rename(target)
+        sync_folder(target.parent)
+    except OSError as error:
+        raise PinError(f"the checkpoint {checkpoint.id} could not be copied: {error}") from error
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
+    return str(relative)
+
+
+def unpin(storage: JobStorage, checkpoint: Checkpoint) -> None:
+    """Remove the pinned copy; the original, where there is one, may be pruned again."""
+    target = storage.data_dir / "pinned" / checked(checkpoint.workspace) / checked(checkpoint.id)
+    storage.discard(target)
+    source = folder_of(storage, replace(checkpoint, pinned_path=None))
+    if source is not None:
+        (source / contract.PINNED).unlink(missing_ok=True)
+
+
+def _row(context: StepContext, found: contract.Checkpoint, problem: str | None, now: int) -> Checkpoint:
+    manifest = found.manifest
+    return Checkpoint(
+        id=found.id,
+        job_id=context.step.job_id,
+        workspace=context.workspace,
+        job=context.job_name,
+        attempt_id=manifest.attempt or None,
+        step_name=context.step.name,
+        task=manifest.task or None,
+        step=found.step,
+        size=found.size,
+        reason=manifest.reason,
+        created_at=round(manifest.created_at * SECOND) or now,
+        verified_at=None,
+        problem=problem,
+        present=True,
+        metrics=dict(manifest.metrics),
+        pin_requested_at=None,
+        pin_requested_by=None,
+        pinned_at=None,
+        pinned_path=None,
+    )
+
+
+def _is(folder: Path, checkpoint_id: str) -> bool:
+    try:
+        return contract.read_checkpoint(folder).id == checkpoint_id
+    except contract.TrainerError:
+        return False
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy what the manifest names, then the manifest, each durably."""
+    entries: Iterable[str] = [entry.path for entry in contract.read_manifest(source).files]
+    target.mkdir(mode=0o700, parents=True)
+    folders = {target}
+    for path in [*entries, contract.MANIFEST]:
+        place = target / path
+        place.parent.mkdir(parents=True, exist_ok=True)
+        folders.add(place.parent)
+        with disk.full_disk_named(place), (source / path).open("rb", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
+            disk.copy_range(file.fileno(), 0, size, place)
+    for folder in folders:
+        sync_folder(folder)

@@ -1,0 +1,218 @@
+"""How a step is started: its command, its environment, what it needs of the machine."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server import secrets
+from nemo_helix_server.clock import SECOND
+from nemo_helix_server.errors import ServerError
+from nemo_helix_server.executors import run_files
+from nemo_helix_server.executors.base import Launch, Request, Run
+from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.settings import SubprocessSettings
+from nemo_helix_server.storage import JobPaths, JobStorage
+from nemo_runs import secret_refs
+from nemo_runs.errors import SecretReferenceError
+from nemo_runs.secret_refs import SecretText
+
+_HANDED_ON = (
+    "PATH",
+    "VIRTUAL_ENV",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "LD_LIBRARY_PATH",
+)
+"""What a step sees of the service's own environment."""
+
+_SCALES = {"": 1, "m": Decimal("0.001"), "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SCALES |= {"P": 10**15, "E": 10**18}
+_SCALES |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)} | {"ki": 1024}
+
+
+class LaunchError(ServerError):
+    """A step cannot be started as it is; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launches:
+    """Makes the launch of a step of its spec, the settings and the secrets of this moment."""
+
+    storage: JobStorage
+    profile: Callable[[str, str], SubprocessSettings]
+    """Settings of an execution profile by provider and name."""
+    base_url: Callable[[], str]
+    """Where steps reach the service."""
+    token: Callable[[StepContext, str], str | None] = lambda _context, _task: None
+    """The access token of a start, when steps need one."""
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    """The service's own environment."""
+
+    def paths(self, context: StepContext) -> JobPaths:
+        """The directory of the step's job."""
+        return self.storage.paths(context.workspace, context.step.job_id)
+
+    def settings(self, context: StepContext) -> SubprocessSettings:
+        """The settings of the step's execution profile."""
+        executor = context.step.spec["executor"]
+        return self.profile(executor["provider"], executor.get("profile") or "default")
+
+    def request(self, context: StepContext, run: Run) -> Request:
+        """What the step needs; raises `LaunchError` when no single machine has it."""
+        executor = context.step.spec["executor"]
+        resources = executor.get("resources") or {}
+        nodes = resources.get("num_nodes") or 1
+        if nodes > 1:
+            raise LaunchError(f"the step {context.step.name} asks for {nodes} nodes and this service has one")
+        wants = executor["provider"] in {"gpu", "gpu_distributed"}
+        devices = int(resources.get("num_gpus", 1) or 0) if wants else 0
+        return Request(
+            run=run,
+            job=f"{context.workspace}/{context.job_name}",
+            workspace=context.workspace,
+            devices=devices,
+            slots=0 if devices else 1,
+            queued_at=context.step.created_at / SECOND,
+        )
+
+    def image(self, context: StepContext) -> str | None:
+        """The image that the step names; it is recorded, and its command runs on this machine."""
+        return (context.step.spec["executor"].get("container") or {}).get("image")
+
+    def argv(self, context: StepContext) -> tuple[str, ...]:
+        """The step's command."""
+        executor = context.step.spec["executor"]
+        container = executor.get("container") or {}
+        words = executor.get("command") or [
+            *(container.get("entrypoint") or []),
+            *(container.get("command") or []),
+        ]
+        return tuple(map(str, words))
+
+    def environment(self, context: StepContext) -> dict[str, str]:
+        """The variables that are the same at each start: the machine's, the profile's, the step's own."""
+        handed_on = {name: self.environ[name] for name in _HANDED_ON if name in self.environ}
+        own = {item["name"]: item["value"] for item in _variables(context) if _is_literal(item)}
+        return {**handed_on, "PYTHONUNBUFFERED": "1", **self.settings(context).env, **own}
+
+    def launch(
+        self, context: StepContext, run: Run, devices: tuple[str, ...], checkpoint: Path | None
+    ) -> Launch:
+        """Everything about this start; raises `LaunchError` when a secret is missing."""
+        argv = self.argv(context)
+        if not argv:
+            raise LaunchError(
+                f"the step {context.step.name} has no command; give its container an entrypoint or a command"
+            )
+        settings = self.settings(context)
+        values, references = self._secrets(context)
+        token = self.token(context, run.token)
+        if token is not None:
+            values["NHX_ACCESS_TOKEN"] = SecretText(token)
+        own = self._own(context, run, references)
+        if checkpoint is not None:
+            own["NEMO_JOB_CHECKPOINT"] = str(checkpoint)
+        limits = (context.step.spec["executor"].get("resources") or {}).get("limits") or {}
+        return Launch(
+            argv=argv,
+            environment={**self.environment(context), **own},
+            secrets=values,
+            working_directory=self.paths(context).storage,
+            devices=devices,
+            memory_bytes=amount(limits["memory"]) if limits.get("memory") else None,
+            time_limit_seconds=settings.ttl_seconds_active,
+            grace_seconds=settings.graceful_shutdown_timeout_seconds,
+            log_bytes=settings.log_bytes,
+        )
+
+    def _own(self, context: StepContext, run: Run, references: Mapping[str, str]) -> dict[str, str]:
+        paths, step = self.paths(context), context.step
+        config = run.folder / run_files.CONFIG_FOLDER
+        url = self.base_url()
+        return {
+            "NEMO_JOB_ID": context.job_name,
+            "NEMO_JOB_ATTEMPT_ID": step.attempt_id,
+            "NEMO_JOB_STEP": step.name,
+            "NEMO_JOB_TASK": run.token,
+            "NEMO_JOB_WORKSPACE": context.workspace,
+            "NEMO_JOB_FILESET": context.fileset,
+            "NEMO_JOB_STEP_CONFIG_FILE_PATH": str(config / run_files.CONFIG_FILE),
+            "NEMO_JOB_STEP_CONFIG_STORAGE_PATH": str(config),
+            "NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH": str(paths.scratch / run.token),
+            "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": str(paths.storage),
+            "NEMO_JOB_TRAINER_PATH": str(paths.trainer(step.name)),
+            "NEMO_JOB_CONTROL_FILE": str(run.folder / run_files.CONTROL),
+            "NEMO_JOB_SECRETS": ",".join(f"{name}={reference}" for name, reference in references.items()),
+            "NHX_BASE_URL": url,
+            "NHX_JOBS_URL": url,
+            "NHX_PRINCIPAL": context.created_by,
+        }
+
+    def _secrets(self, context: StepContext) -> tuple[dict[str, SecretText], dict[str, str]]:
+        """Values by variable, and what ``NEMO_JOB_SECRETS`` says of them."""
+        values: dict[str, SecretText] = {}
+        references: dict[str, str] = {}
+        of_the_job = {secret.get("name"): secret.get("ref_id") for secret in context.secrets}
+        for item in _variables(context):
+            name, where = item["name"], f"the variable {item['name']} of the step {context.step.name}"
+            if item.get("from_secret"):
+                given = item["from_secret"]["name"]
+                reference = str(of_the_job.get(given) or given)
+                values[name] = SecretText(self._stored(context, reference, where))
+                references[name] = reference if "/" in reference else f"{context.workspace}/{reference}"
+            elif not _is_literal(item):
+                values[name] = self._of_the_host(str(item["value"]), where)
+        return values, references
+
+    def _stored(self, context: StepContext, reference: str, where: str) -> str:
+        workspace, slash, name = reference.rpartition("/")
+        if slash and workspace != context.workspace:
+            raise LaunchError(
+                f"{where} names a secret of another workspace, {reference}; only its own are given"
+            )
+        try:
+            path = secrets.value_path(self.storage.data_dir, context.workspace, name)
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise LaunchError(
+                f"{where} needs the secret {name} of the workspace {context.workspace}, which cannot be read; "
+                "`nemo secrets create` makes it"
+            ) from error
+
+    def _of_the_host(self, value: str, where: str) -> SecretText:
+        try:
+            reference = secret_refs.parse_reference(value, where=where)
+            return secret_refs.resolve_host(reference, self.environ, where=where)
+        except SecretReferenceError as error:
+            raise LaunchError(str(error)) from error
+
+
+def amount(text: str) -> int:
+    """A quantity as Kubernetes writes it, such as ``16Gi``, as a whole number."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]*)", text)
+    scale = _SCALES.get(found[2]) if found else None
+    if found is None or scale is None:
+        raise LaunchError(f"{text!r} is no amount; write a number with a suffix, such as 16Gi")
+    return int(Decimal(found[1]) * scale)
+
+
+def _variables(context: StepContext) -> list[Mapping[str, Any]]:
+    return list(context.step.spec.get("environment") or [])
+
+
+def _is_literal(item: Mapping[str, Any]) -> bool:
+    """Whether a variable has its value in the spec; ``host:NAME`` is a variable of the service instead."""
+    value = item.get("value")
+    return value is not None and not re.fullmatch(rf"host:{secret_refs.VARIABLE}", str(value))

@@ -1,0 +1,134 @@
+"""What the database records, written into the jobs' directories too: a job can be read from its directory.
+
+The transitions are an outbox: each is appended to the file of its job, once, in order, and the records of
+what it changed are replaced. A crash repeats some of this and loses none of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus
+from nemo_helix_server.errors import InvalidError
+from nemo_helix_server.jobs.model import Transition
+from nemo_helix_server.storage import JobPaths, JobStorage
+from nemo_helix_server.store.queries import TransitionQuery
+from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.store import Store
+from nemo_runs import rows
+
+_BATCH = 500
+_CURSOR = "mirror.json"
+
+
+class Mirror:
+    """Follows the transitions of a store; `run` is for one thread at a time."""
+
+    def __init__(self, store: Store, storage: JobStorage) -> None:
+        self._store = store
+        self._storage = storage
+        self._cursor = storage.data_dir / _CURSOR
+        self._done = _read_cursor(self._cursor)
+
+    def run(self) -> bool:
+        """Write down a batch of what has happened; whether there may be more."""
+        with self._store.read() as unit:
+            batch = unit.since(TransitionQuery(after=self._done, limit=_BATCH))
+            records = {
+                job_id: _records(unit, job_id) for job_id in dict.fromkeys(item.job_id for item in batch)
+            }
+        for job_id, wanted in records.items():
+            self._write([item for item in batch if item.job_id == job_id], wanted)
+        if batch:
+            self._done = batch[-1].seq
+            _replace(self._cursor, {"seq": self._done})
+        return len(batch) == _BATCH
+
+    def _write(self, transitions: list[Transition], records: Mapping[str, Any]) -> None:
+        try:
+            paths = self._storage.paths(transitions[0].workspace, transitions[0].job_id)
+        except InvalidError:
+            return
+        job = records.get("job")
+        if job is not None and job.status is not HelixJobStatus.DELETION_PENDING:
+            paths.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            _append(paths.transitions, transitions)
+            _write_records(paths, records)
+
+
+def _records(unit: Reader, job_id: str) -> dict[str, Any]:
+    job = unit.job_by_id(job_id)
+    if job is None:
+        return {}
+    steps = unit.steps(job.attempt_id)
+    return {
+        "job": job,
+        "attempt": unit.attempt(job.attempt_id),
+        "steps": steps,
+        "tasks": unit.tasks_of_attempt(job.attempt_id),
+    }
+
+
+def _write_records(paths: JobPaths, records: Mapping[str, Any]) -> None:
+    if not records:
+        return
+    seq = records["job"].attempt_seq
+    _replace(paths.record, dataclasses.asdict(records["job"]))
+    if records["attempt"] is not None:
+        _replace(paths.attempt_record(seq), dataclasses.asdict(records["attempt"]))
+    for step in records["steps"]:
+        _replace(paths.step_record(seq, step.name), dataclasses.asdict(step))
+    for task in records["tasks"]:
+        with contextlib.suppress(InvalidError):
+            _replace(paths.task_record(task.name), dataclasses.asdict(task))
+
+
+def _append(path: Path, transitions: Iterable[Transition]) -> None:
+    """Append what is not there yet, by one write; a line that a crash tore is set aside first."""
+    rows.repair_tail(path)
+    last = _last_seq(path)
+    new = [item for item in transitions if item.seq > last]
+    if not new:
+        return
+    data = b"".join(json.dumps(dataclasses.asdict(item)).encode() + b"\n" for item in new)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.write(descriptor, data)
+        os.fdatasync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _last_seq(path: Path) -> int:
+    """The newest transition in a file of whole lines; 0 for none."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - (1 << 16)))
+            lines = file.read().split(b"\n")
+    except FileNotFoundError:
+        return 0
+    for line in reversed(lines):
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            return int(json.loads(line)["seq"])
+    return 0
+
+
+def _replace(path: Path, value: Mapping[str, Any]) -> None:
+    """Replace a record; not durable on its own, since the outbox writes it again."""
+    path.parent.mkdir(exist_ok=True)
+    temporary = path.with_name(f".{path.name}.new")
+    temporary.write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _read_cursor(path: Path) -> int:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json.loads(path.read_bytes())["seq"])
+    return 0

@@ -1,0 +1,123 @@
+"""What trainers write down, brought into the store: metrics once each, and where training stands.
+
+A file of metrics only grows. Its offset and the points read up to there are stored in one unit, so that a
+service that was away for an hour, or was killed in between, neither loses a point nor stores one twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from nemo_helix_server.jobs.model import MetricPoint
+from nemo_trainer import contract
+
+
+class Points(Protocol):
+    """The unit of the store that a tail is written in, see `nemo_helix_server.store.writer.Writer`."""
+
+    def add_points(self, job_id: str, step_name: str, points: Iterable[MetricPoint]) -> None:
+        """Add to the series of a step."""
+        ...
+
+    def truncate_points(self, job_id: str, step_name: str, after: int) -> None:
+        """Drop what lies beyond a training step."""
+        ...
+
+    def set_tail(self, job_id: str, name: str, offset: int) -> None:
+        """Record how far the file has been read."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Rows of one file of metrics that are not in the store yet."""
+
+    job_id: str
+    step_name: str
+    rows: tuple[contract.Row, ...]
+    offset: int
+    """Just behind them."""
+
+    def write(self, unit: Points) -> None:
+        """Store the points and the offset."""
+        pending: list[MetricPoint] = []
+        for row in self.rows:
+            if isinstance(row, contract.ContinueRow):
+                unit.add_points(self.job_id, self.step_name, pending)
+                pending = []
+                unit.truncate_points(self.job_id, self.step_name, row.continue_from)
+            else:
+                pending += _points(row)
+        unit.add_points(self.job_id, self.step_name, pending)
+        unit.set_tail(self.job_id, tail_name(self.step_name), self.offset)
+
+
+def tail_name(step_name: str) -> str:
+    """What the store calls the file of a step."""
+    return f"{step_name}/metrics.jsonl"
+
+
+def pieces(job_id: str, step_name: str, trainer_path: Path, offset: int) -> Iterator[Piece]:
+    """What a step's metrics say behind an offset, in pieces of bearable size.
+
+    A file that is shorter than was read before is another file, and read from its beginning.
+    """
+    path = contract.TrainerPaths(trainer_path).metrics
+    try:
+        if path.stat().st_size < offset:
+            offset = 0
+    except OSError:
+        return
+    while True:
+        rows, behind = contract.MetricTail(path, offset).read(1 << 20)
+        if behind == offset:
+            return
+        yield Piece(job_id, step_name, tuple(rows), behind)
+        offset = behind
+
+
+class Progress:
+    """Where trainings stand; says something only when it has changed."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, tuple[int, int]] = {}
+
+    def changed(self, token: str, trainer_path: Path) -> dict[str, Any] | None:
+        """What ``progress.json`` says, when it was replaced since it was last asked for this start."""
+        path = contract.TrainerPaths(trainer_path).progress
+        try:
+            status = path.stat()
+        except OSError:
+            return None
+        mark = (status.st_ino, status.st_mtime_ns)
+        if self._seen.get(token) == mark:
+            return None
+        self._seen[token] = mark
+        return contract.read_progress(path) or None
+
+    def forget(self, token: str) -> None:
+        """The start has ended."""
+        self._seen.pop(token, None)
+
+
+def last_sign(trainer_path: Path, log: Path, since: float) -> float:
+    """When a step last gave a sign of life (progress, metrics, a line of log), seconds since the epoch."""
+    paths = contract.TrainerPaths(trainer_path)
+    return max([since, *(at for path in (paths.progress, paths.metrics, log) if (at := _changed(path)))])
+
+
+def _changed(path: Path) -> float | None:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return None
+
+
+def _points(row: contract.MetricRow) -> list[MetricPoint]:
+    return [
+        MetricPoint(step=row.step, epoch=row.epoch, name=name, value=value)
+        for name, value in row.values.items()
+    ]
