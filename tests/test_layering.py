@@ -24,7 +24,13 @@ MAY_IMPORT = {
 }
 ONLY_PARTS = {
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
-    ("nemo_engines", "nemo_gym"): ("nemo_gym.verifiers",),
+    ("nemo_engines", "nemo_gym"): (
+        "nemo_gym.verifiers",
+        # what a verifier is called with and raises, and how a benchmark makes a prompt of a row
+        "nemo_gym.types",
+        "nemo_gym.errors",
+        "nemo_gym.rollouts.prompts",
+    ),
 }
 STANDARD_LIBRARY_ONLY = ("nemo_runs", "nemo_slurm", "nemo_trainer")
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from nemo_engines.rewards import Rewards
 from nemo_engines.spec import EngineSpec
 from nemo_trainer.contract import Checkpoint
 from nemo_trainer.session import Session
@@ -40,4 +41,8 @@ class Run:
     work: Path
     """A folder for the library's own files, on the disk of the checkpoints."""
     staging: Path
-    """Where the driver leaves the trained model."""
+    """Where the driver leaves the trained model; an empty folder."""
+    device: Literal["cpu", "cuda"]
+    precision: Literal["bf16", "fp16", "fp32"]
+    rewards: Rewards | None = None
+    """For GRPO."""

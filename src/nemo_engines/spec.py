@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -140,6 +141,8 @@ class Save:
     best_metric: str | None = None
     """Name of a metric as it is reported (``val_loss``); the checkpoint that is best by it is kept too."""
     best_is: Literal["lowest", "highest"] = "lowest"
+    output: Literal["last", "best"] = "last"
+    """Which weights become the trained model; ``best`` needs ``best_metric``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,13 +183,15 @@ class EngineSpec:
     trust_remote_code: bool = False
     load_in_4bit: bool = False
     load_in_8bit: bool = False
+    backend: str | None = None
+    """What progress calls the backend; ``None``: the engine's name."""
     trackers: dict[str, Any] = field(default_factory=dict)
     """Ids only, for the record: the service publishes."""
     extra: dict[str, Any] = field(default_factory=dict)
     """Options of one engine alone; its driver refuses names that it does not know."""
 
 
-IRRELEVANT = frozenset({"output", "output_method", "save", "trackers", "schema", "devices"})
+IRRELEVANT = frozenset({"backend", "output", "output_method", "save", "trackers", "schema", "devices"})
 """Parts that may change between two runs of a job without making the result another one."""
 
 POSITIVE = (
@@ -228,6 +233,8 @@ def parse_spec(value: object) -> EngineSpec:
             raise BadSpecError(f"{name} must be more than 0, not {flat[name]}")
     if spec.save.keep < 2:
         raise BadSpecError(f"save.keep must be at least 2, not {spec.save.keep}: the newest may be damaged")
+    if spec.save.output == "best" and spec.save.best_metric is None:
+        raise BadSpecError("save.output 'best' needs save.best_metric, the name of the metric to choose by")
     if spec.method == "grpo":
         _check_grpo(spec)
     if spec.finetuning == "full" and (spec.load_in_4bit or spec.load_in_8bit):
@@ -276,6 +283,15 @@ def flatten(value: Any, where: str = "") -> dict[str, Any]:
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
     return ((part.name, getattr(value, part.name)) for part in dataclasses.fields(value))
+
+
+def boundary(spec: EngineSpec) -> int:
+    """Optimizer steps between two points where training can stop exactly: one generation cycle of GRPO."""
+    if spec.method != "grpo":
+        return 1
+    accumulation = spec.batch.gradient_accumulation
+    cycle = (spec.grpo.steps_per_generation or accumulation) * spec.grpo.num_iterations
+    return math.lcm(accumulation, cycle) // accumulation
 
 
 def settings(spec: EngineSpec) -> Mapping[str, str]:

@@ -74,7 +74,12 @@ def _require_inputs(checkpoint: Checkpoint, inputs: Mapping[str, str]) -> None:
     before = checkpoint.manifest.inputs
     changed = sorted(name for name in inputs if name in before and before[name] != inputs[name])
     if changed:
+        sides = "; ".join(_both(name, before, inputs) for name in changed)
         raise CheckpointUnusableError(
-            f"{checkpoint.folder}: belongs to other inputs: {', '.join(changed)} changed since it was saved; "
-            "put back what was there, or create a new job"
+            f"{checkpoint.folder}: belongs to other inputs: {sides}; put back what was there, "
+            "or create a new job"
         )
+
+
+def _both(name: str, before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    return f"{name} was {before[name]} when it was saved and is {now[name]} now"

@@ -1,0 +1,159 @@
+"""The contract inside the training loop: what is wanted is looked at after each step, and each save
+published."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainerCallback
+
+from nemo_engines import spec as specs
+from nemo_engines import steering
+from nemo_engines.errors import DivergedError, TrainerError
+from nemo_engines.hf import reporting
+from nemo_engines.running import Run
+from nemo_engines.steering import Decision
+from nemo_trainer.contract import EXIT_PAUSED
+
+_SAY_SECONDS = 1.0
+
+
+class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library has no types here
+    """Steers one training. ``saving`` is the step whose checkpoint is being written, for whoever catches
+    errors."""
+
+    def __init__(self, run: Run, *, validates: bool) -> None:
+        self.saving: int | None = None
+        self._run = run
+        self._validates = validates
+        self._boundary = specs.boundary(run.spec)
+        self._decision = Decision()
+        self._said_at = 0.0
+
+    def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Say how long it will take."""
+        self._progress("training", state)
+
+    def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:
+        """Decide what follows this step, the same on every rank."""
+        decision = self._agreed(state.global_step, state.max_steps)
+        self._decision = decision
+        if decision.stop and decision.save is None:
+            raise TrainerError(
+                f"training was stopped on request after step {state.global_step}; nothing was saved"
+            )
+        validate = self._validates and self._validate_now(state)
+        control.should_evaluate = validate
+        chooses = self._run.spec.save.best_metric is not None and state.global_step % self._boundary == 0
+        if validate and chooses and decision.save is None:
+            self._decision = decision = Decision("periodic")
+        control.should_save = decision.save is not None
+        control.should_training_stop = decision.stop
+        self.saving = state.global_step if decision.save else None
+        if validate:
+            self._progress("validation", state)
+
+    def _agreed(self, step: int, last: int) -> Decision:
+        run = self._run
+        decision = Decision()
+        if run.world.leads:
+            want, due = run.session.wanted(), run.session.save_due(step)
+            decision = steering.decide(step=step, last=last, boundary=self._boundary, want=want, due=due)
+            if decision.stops_at is not None:
+                run.session.progress(stops_at=decision.stops_at)
+        if run.world.size == 1:
+            return decision
+        numbers = torch.tensor(steering.encode(decision), device="cpu" if run.device == "cpu" else "cuda")
+        torch.distributed.broadcast(numbers, src=0)
+        return steering.decode(*numbers.tolist())
+
+    def _validate_now(self, state: Any) -> bool:
+        every = self._run.spec.schedule.eval_steps
+        if state.global_step >= state.max_steps:
+            return True
+        if every is not None:
+            return bool(state.global_step % every == 0)
+        return bool(abs(state.epoch - round(state.epoch)) < 1e-9)
+
+    def on_log(
+        self, _args: Any, state: Any, _control: Any, logs: Mapping[str, Any] | None = None, **_: Any
+    ) -> None:
+        """Report a step's values; a loss that is no number ends it before anything is saved of
+        it."""
+        logs = logs or {}
+        problem = reporting.divergence(logs, fp16=self._run.precision == "fp16")
+        if problem is not None:
+            raise DivergedError(
+                f"training has diverged at step {state.global_step}: {problem}; try a lower learning rate"
+            )
+        values = reporting.reported(logs)
+        if not values or not self._run.world.leads:
+            return
+        values |= reporting.besides(self._run.spec.method, values)
+        self._run.session.metrics(state.global_step, values, epoch=state.epoch)
+        self._progress("training", state, **values)
+        self._say(state, values)
+
+    def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
+        """Publish what the library has written; at a pause this is the end of the process."""
+        run, step = self._run, state.global_step
+        self._barrier()
+        if run.world.leads:
+            run.session.publish(run.work / f"checkpoint-{step}", step, self._decision.save or "periodic")
+            best = run.spec.save.best_metric
+            order = "min" if run.spec.save.best_is == "lowest" else "max"
+            run.session.prune(run.spec.save.keep, best=(best, order) if best else None)
+            self._progress("checkpoint_saved", state)
+        self.saving = None
+        self._barrier()
+        if self._decision.save == "pause":
+            self._leave()
+
+    def _leave(self) -> None:
+        if self._run.world.leads:
+            self._run.session.paused()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_PAUSED)
+
+    def _barrier(self) -> None:
+        if self._run.world.size > 1:
+            torch.distributed.barrier()
+
+    def _progress(self, phase: str, state: Any, **values: float) -> None:
+        if not self._run.world.leads:
+            return
+        last = max(1, state.max_steps)
+        self._run.session.progress(
+            phase=phase,
+            backend=self._run.spec.backend or self._run.spec.engine,
+            step=state.global_step,
+            max_steps=state.max_steps,
+            epoch=state.epoch or 0.0,
+            num_epochs=state.num_train_epochs,
+            percentage_done=round(100.0 * state.global_step / last, 2),
+            **values,
+        )
+
+    def _say(self, state: Any, values: Mapping[str, float]) -> None:
+        """A line for the log, at most one a second."""
+        now = time.monotonic()
+        if now - self._said_at < _SAY_SECONDS and state.global_step < state.max_steps:
+            return
+        self._said_at = now
+        shown = "  ".join(f"{name} {value:.6g}" for name, value in values.items() if name.endswith("loss"))
+        sys.stdout.write(f"step {state.global_step}/{state.max_steps}  {shown}\n")
+        sys.stdout.flush()
+
+
+def clear_unfinished(work: Path) -> None:
+    """Remove what an interrupted save has left in the library's folder."""
+    for folder in work.glob("checkpoint-*"):
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,172 @@
+"""The driver of TRL; unsloth's is this one with another way of loading the model."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import warnings
+from pathlib import Path
+from typing import Any
+
+import datasets
+import torch
+import transformers
+from transformers import AutoTokenizer
+from transformers.trainer_callback import PrinterCallback
+
+from nemo_engines.errors import BadSpecError, CheckpointUnusableError, NotSavedError
+from nemo_engines.hf import trainers
+from nemo_engines.hf.callback import ContractCallback, clear_unfinished
+from nemo_engines.running import Run
+from nemo_trainer.contract import Checkpoint, list_checkpoints
+
+warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is deprecated")
+datasets.disable_progress_bars()
+transformers.utils.logging.disable_progress_bar()
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_LITTLE = 1 << 20
+_DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+class TrlDriver:
+    """Trains with TRL on transformers' loop."""
+
+    def train(self, run: Run) -> None:
+        """Train to the end, or leave the process at a pause; the trained model is then in ``run.staging``."""
+        if run.world.leads:
+            clear_unfinished(run.work)
+        callback = ContractCallback(run, validates=run.validation_rows is not None)
+        trainer = self._trainer(run, callback)
+        checkpoint = _shared(run)
+        if checkpoint is not None and _is_final(checkpoint):
+            _load_weights(trainer, checkpoint)
+        else:
+            self._train(run, trainer, callback, checkpoint)
+        _choose_weights(run, trainer)
+        _export(run, trainer)
+
+    def model(self, run: Run) -> tuple[Any, dict[str, Any] | None]:
+        """What TRL takes as model, and with which options it loads it."""
+        options: dict[str, Any] = {"dtype": _weights_dtype(run)}
+        if run.spec.attn_implementation is not None:
+            options["attn_implementation"] = run.spec.attn_implementation
+        if run.spec.trust_remote_code:
+            options["trust_remote_code"] = True
+        return run.spec.model, options
+
+    def tokenizer(self, run: Run, _model: Any) -> Any:
+        """The tokenizer that goes with the model."""
+        return AutoTokenizer.from_pretrained(run.spec.model, trust_remote_code=run.spec.trust_remote_code)
+
+    def _trainer(self, run: Run, callback: ContractCallback) -> Any:
+        model, options = self.model(run)
+        try:
+            trainer = trainers.build(
+                run,
+                model=model,
+                model_options=options,
+                tokenizer=self.tokenizer(run, model),
+                callback=callback,
+            )
+        except (ValueError, TypeError, KeyError) as error:
+            raise BadSpecError(f"the library refuses this run: {error}") from error
+        trainer.remove_callback(PrinterCallback)
+        return trainer
+
+    def _train(self, run: Run, trainer: Any, callback: ContractCallback, checkpoint: Path | None) -> None:
+        if checkpoint is not None:
+            _restore_counters(trainer, checkpoint)
+        try:
+            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+        except (OSError, RuntimeError) as error:
+            if callback.saving is None:
+                raise
+            raise _not_saved(run, callback.saving, error) from error
+
+
+def _weights_dtype(run: Run) -> torch.dtype:
+    """Weights that are trained are kept in fp32 and computed with in the run's precision; frozen ones are
+    not."""
+    return torch.float32 if run.spec.finetuning == "full" else _DTYPES[run.precision]
+
+
+def _shared(run: Run) -> Path | None:
+    """The folder to go on from, as rank 0 chose it."""
+    chosen = [None if run.checkpoint is None else str(run.checkpoint.folder)]
+    if run.world.size > 1:
+        torch.distributed.broadcast_object_list(chosen, src=0)
+    return None if chosen[0] is None else Path(chosen[0])
+
+
+def _is_final(folder: Path) -> bool:
+    from nemo_trainer.contract import read_manifest  # noqa: PLC0415
+
+    return read_manifest(folder).reason == "final"
+
+
+def _restore_counters(trainer: Any, folder: Path) -> None:
+    """The count of tokens that the library keeps in memory only, so that its curve goes on where it was."""
+    from transformers import TrainerState  # noqa: PLC0415
+
+    try:
+        history = TrainerState.load_from_json(str(folder / "trainer_state.json")).log_history
+    except (OSError, ValueError, TypeError) as error:
+        raise CheckpointUnusableError(f"{folder}: has no usable trainer_state.json: {error}") from error
+    counts = [entry["num_tokens"] for entry in history if entry.get("num_tokens") is not None]
+    if counts and hasattr(trainer, "_total_train_tokens"):
+        trainer._total_train_tokens = int(counts[-1])  # noqa: SLF001 - it is saved nowhere
+
+
+def _load_weights(trainer: Any, folder: Path) -> None:
+    trainer._load_from_checkpoint(str(folder))  # noqa: SLF001 - the loop that calls it would train on
+
+
+def _choose_weights(run: Run, trainer: Any) -> None:
+    """Put the best checkpoint's weights into the model where that was asked for."""
+    metric = run.spec.save.best_metric
+    if run.spec.save.output != "best" or metric is None:
+        return
+    lowest = run.spec.save.best_is == "lowest"
+    found = [
+        (item.manifest.metrics[metric], item.step, item.folder)
+        for item in list_checkpoints(run.session.context.trainer_path)
+        if isinstance(item, Checkpoint) and metric in item.manifest.metrics
+    ]
+    if not found:
+        raise BadSpecError(f"save.best_metric '{metric}' was never reported, so no checkpoint is best by it")
+    _load_weights(trainer, (min(found) if lowest else max(found))[2])
+
+
+def _export(run: Run, trainer: Any) -> None:
+    if not run.world.leads:
+        return
+    model = trainer.accelerator.unwrap_model(trainer.model)
+    if run.spec.output_method == "merged":
+        model = model.merge_and_unload()
+    model.save_pretrained(run.staging, safe_serialization=True)
+    trainer.processing_class.save_pretrained(run.staging)
+
+
+def _not_saved(run: Run, step: int, error: Exception) -> NotSavedError:
+    """Whatever a save failed with, as one sentence; its files are removed, so that their space is free
+    again."""
+    full = (
+        getattr(error, "errno", None) in _FULL or "No space left" in str(error) or _free(run.work) < _LITTLE
+    )
+    shutil.rmtree(run.work / f"checkpoint-{step}", ignore_errors=True)
+    why = "no space is left on the disk; free some" if full else f"{type(error).__name__}: {error}"
+    if "file write failed" in str(error) and not full:
+        why = "its files could not be written: the disk is full, or a limit on the size of files was reached"
+    return NotSavedError(
+        f"the checkpoint of step {step} was not saved: {why}; the checkpoints from before are as they were"
+    )
+
+
+def _free(folder: Path) -> int:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return _LITTLE
+    return found.f_bavail * found.f_frsize

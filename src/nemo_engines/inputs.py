@@ -1,0 +1,74 @@
+"""What must be the same when a training goes on: data, model, settings, number of processes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from nemo_engines.errors import BadSpecError
+from nemo_engines.rows import Dataset
+from nemo_engines.spec import EngineSpec, settings
+
+_BLOCK = 64 * 1024
+_SAMPLES = 16
+
+
+def input_digests(
+    spec: EngineSpec, training: Dataset, validation: Dataset | None, *, precision: str, processes: int
+) -> dict[str, str]:
+    """Every input by name, as text that people can compare."""
+    return {
+        "engine": spec.engine,
+        "method": spec.method,
+        "training data": training.identity,
+        "validation data": validation.identity if validation else "none",
+        "model": model_fingerprint(Path(spec.model)),
+        "precision": precision,
+        "number of processes": str(processes),
+        **settings(spec),
+    }
+
+
+def model_fingerprint(folder: Path) -> str:
+    """Configuration, tokenizer and a sample of the weights; `BadSpecError` when it is no model's folder.
+
+    Reading every byte of large weights at each start would take longer than loading them: of each file of
+    weights
+    the size and blocks spread over it are taken.
+    """
+    if not (folder / "config.json").is_file():
+        raise BadSpecError(f"the model {folder} is no folder of a model: it has no config.json")
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if not path.is_file():
+            continue
+        if path.suffix in (".safetensors", ".bin"):
+            digest.update(f"{path.name}\0{path.stat().st_size}\0".encode())
+            for block in _sampled(path):
+                digest.update(block)
+        elif path.suffix in (".json", ".jinja", ".txt", ".model"):
+            digest.update(f"{path.name}\0".encode() + _content(path))
+    return f"sha256:{digest.hexdigest()}"
+
+
+def _content(path: Path) -> bytes:
+    if path.name != "config.json":
+        return path.read_bytes()
+    try:
+        config = json.loads(path.read_bytes())
+        config.pop("_name_or_path", None)
+    except (ValueError, AttributeError) as error:
+        raise BadSpecError(f"{path} is not JSON: {error}") from error
+    return json.dumps(config, sort_keys=True).encode()
+
+
+def _sampled(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        step = max(_BLOCK, size // _SAMPLES)
+        for offset in range(0, size, step):
+            stream.seek(offset)
+            yield stream.read(_BLOCK)

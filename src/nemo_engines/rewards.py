@@ -1,0 +1,86 @@
+"""GRPO's rewards: the prompt and the verifier of a gym benchmark, so that what is trained is what is
+evaluated."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nemo_engines.errors import BadSpecError
+from nemo_engines.rows import Row, Shape
+from nemo_gym.errors import ConfigError
+from nemo_gym.rollouts.prompts import check_template, fill
+from nemo_gym.types import Episode, Task, Verifier
+from nemo_gym.verifiers.registry import load_verifier
+
+ROW = "benchmark_row"
+"""Column of the training data that holds the row as the benchmark has it, as JSON text."""
+
+
+class Rewards:
+    """Makes prompts of a benchmark's rows, and grades answers to them."""
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        benchmark = config.get("benchmark", config)
+        if not isinstance(benchmark, Mapping) or not isinstance(benchmark.get("verifier"), Mapping):
+            raise BadSpecError("rewards must be the config of a benchmark: it has no 'verifier'")
+        try:
+            self._verifier: Verifier = load_verifier(benchmark["verifier"], where="rewards.verifier")
+        except ConfigError as error:
+            raise BadSpecError(str(error)) from error
+        self._segments = _segments(benchmark.get("prompt"))
+
+    @property
+    def shape(self) -> Shape:
+        """Checks a row of the benchmark, and makes of it the prompt to answer."""
+        return self._shape
+
+    def _shape(self, row: Row) -> Row:
+        problem = self._verifier.check_row(row)
+        if problem is not None:
+            raise ValueError(problem)
+        return {"prompt": self._messages(row), ROW: json.dumps(row, ensure_ascii=False)}
+
+    def _messages(self, row: Row) -> list[Row]:
+        if self._segments is None:
+            own = (row.get("responses_create_params") or {}).get("input")
+            if isinstance(own, str) and own:
+                return [{"role": "user", "content": own}]
+            if isinstance(own, list) and own and all(isinstance(message, dict) for message in own):
+                return own
+            raise ValueError("lacks responses_create_params.input, and the benchmark has no prompt")
+        try:
+            return [{"role": role, "content": fill(parts, row)} for role, parts in self._segments]
+        except KeyError as error:
+            raise ValueError(f"lacks '{error.args[0]}', which the prompt needs") from None
+
+    def grade(self, rows: Sequence[str], answers: Sequence[str], *, cut: Sequence[bool]) -> list[float]:
+        """The reward of each answer; ``rows`` as in the column `ROW`, ``cut`` where the token limit ended
+        it."""
+        return asyncio.run(self._grade(rows, answers, cut))
+
+    async def _grade(self, rows: Sequence[str], answers: Sequence[str], cut: Sequence[bool]) -> list[float]:
+        calls = [
+            self._verifier.verify(Task(index, 0, json.loads(row)), Episode(_response(answer, shortened)))
+            for index, (row, answer, shortened) in enumerate(zip(rows, answers, cut, strict=True))
+        ]
+        return [float(verdict.reward) for verdict in await asyncio.gather(*calls)]
+
+
+def _segments(prompt: Any) -> list[tuple[str, Any]] | None:
+    if prompt is None:
+        return None
+    if not isinstance(prompt, Mapping) or not isinstance(prompt.get("user"), str):
+        raise BadSpecError("rewards.prompt.user must be a text")
+    try:
+        return [(role, check_template(prompt[role])) for role in ("system", "user") if prompt.get(role)]
+    except ValueError as error:
+        raise BadSpecError(f"rewards.prompt cannot be used: {error}") from error
+
+
+def _response(answer: str, cut: bool) -> Row:
+    content = [{"type": "output_text", "text": answer}]
+    message = {"type": "message", "role": "assistant", "content": content}
+    return {"output": [message], **({"incomplete_details": {"reason": "max_output_tokens"}} if cut else {})}

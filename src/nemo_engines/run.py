@@ -1,0 +1,205 @@
+"""``python -m nemo_engines.run --spec FILE --dir FOLDER``: one training run, under the trainer contract.
+
+What needs no library comes first: spec, data, and whether the checkpoint belongs to them. So a mistake is
+said in
+a second, and nothing is loaded and no device is touched before it is known that there is something to train.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import os
+import shutil
+import signal
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import NoReturn
+
+from nemo_engines import devices, launching, rows, spec
+from nemo_engines.errors import TrainerError
+from nemo_engines.inputs import input_digests
+from nemo_engines.registry import Engine, engine_for, load_driver
+from nemo_engines.rewards import Rewards
+from nemo_engines.rows import Dataset
+from nemo_engines.running import Run, World
+from nemo_engines.spec import EngineSpec
+from nemo_runs.errors import RunsError
+from nemo_runs.files import sync_folder
+from nemo_trainer.contract import JobContext, read_progress, write_progress
+from nemo_trainer.saving import SavePolicy
+from nemo_trainer.session import Session
+
+_DEFAULTS = {
+    "OMP_NUM_THREADS": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_OFFLINE": "1",
+    "HF_DATASETS_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "WANDB_MODE": "disabled",
+}
+"""Threads that fight over cores make a small step forty times slower; and nothing is fetched while
+training."""
+
+
+class _Early:
+    """Signals that come before the session has its handlers."""
+
+    def __init__(self) -> None:
+        self._terminated = False
+        signal.signal(signal.SIGTERM, self._note)
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self._terminated = True
+
+    def hand_over(self) -> None:
+        """Give the session what it has missed."""
+        if self._terminated:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Train, and leave at once with the exit code of the contract."""
+    early = _Early()
+    options = _options(sys.argv[1:] if argv is None else argv)
+    for name, value in _DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    context: JobContext | None = None
+    try:
+        context = JobContext.from_environ(os.environ, folder=options.dir)
+        status = _run(options, context, early)
+    except TrainerError as error:
+        status = _failed(context, error, error.exit_code)
+    except RunsError as error:
+        status = _failed(context, error, 1)
+    except Exception as error:  # noqa: BLE001 - the outermost edge: the log gets it all
+        traceback.print_exc()
+        sys.stderr.write(f"training failed: {type(error).__name__}: {error}\n")
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)
+
+
+def _options(argv: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="nemo_engines.run", description="Train one model as a spec says.")
+    parser.add_argument("--spec", type=Path, required=True, help="JSON file with the engine spec")
+    parser.add_argument(
+        "--dir", type=Path, help="the trainer path; by default what the job's environment says"
+    )
+    return parser.parse_args(argv)
+
+
+def _failed(context: JobContext | None, error: Exception, status: int) -> int:
+    """The sentence as the last line of the log and in the progress."""
+    sys.stderr.write(f"{error}\n")
+    if context is not None and context.writes:
+        said = {"phase": "failed", "message": str(error), "error_type": type(error).__name__}
+        try:
+            context.trainer_path.mkdir(parents=True, exist_ok=True)
+            write_progress(
+                context.paths.progress, {**read_progress(context.paths.progress), **said}, durable=True
+            )
+        except OSError as failure:
+            sys.stderr.write(f"the progress could not be written: {failure}\n")
+    return status
+
+
+def _run(options: argparse.Namespace, context: JobContext, early: _Early) -> int:
+    wanted = spec.read_spec(options.spec)
+    engine = engine_for(wanted)
+    device = devices.chosen_device(wanted)
+    devices.check_device(wanted, device)
+    precision = devices.chosen_precision(wanted, device)
+    rewards = Rewards(wanted.rewards) if wanted.method == "grpo" and wanted.rewards is not None else None
+    training = _dataset(wanted, wanted.dataset, "training", rewards)
+    validation = _dataset(wanted, wanted.validation, "validation", rewards) if wanted.validation else None
+    processes = wanted.devices.count * wanted.devices.nodes
+    digests = input_digests(wanted, training, validation, precision=precision, processes=processes)
+    world = devices.world_of(os.environ)
+    if world is None and processes > 1:
+        return launching.launch(wanted, options.spec, context.trainer_path)
+    with Session.open(
+        context,
+        inputs=digests,
+        engine={"name": engine.name, "method": wanted.method, "packages": _versions(engine)},
+        environment=os.environ.get("NEMO_ENGINE_ENVIRONMENT"),
+        boundary=spec.boundary(wanted),
+        policy=SavePolicy(
+            steps=wanted.save.steps, seconds=wanted.save.seconds, boundary=spec.boundary(wanted)
+        ),
+    ) as session:
+        early.hand_over()
+        run = Run(
+            spec=wanted,
+            session=session,
+            world=world or World(),
+            rows=training.rows,
+            validation_rows=validation.rows if validation else None,
+            checkpoint=session.restore() if context.writes else None,
+            work=context.trainer_path / "work",
+            staging=_staging(Path(wanted.output)),
+            device=device,
+            precision=precision,
+            rewards=rewards,
+        )
+        _train(run, engine)
+    return 0
+
+
+def _train(run: Run, engine: Engine) -> None:
+    os.environ.setdefault("HF_DATASETS_CACHE", str(run.work / "datasets"))
+    run.work.mkdir(parents=True, exist_ok=True)
+    run.session.progress(phase="compiling_config", backend=run.spec.backend or run.spec.engine)
+    if run.world.leads:
+        shutil.rmtree(run.staging, ignore_errors=True)
+        run.staging.mkdir(parents=True)
+    load_driver(engine).train(run)
+    if not run.world.leads:
+        return
+    run.session.progress(phase="processing_checkpoint")
+    output = Path(run.spec.output).absolute()
+    _put(run.staging, output)
+    if output.is_relative_to(run.session.context.storage):
+        run.session.outputs([output])
+    run.session.finish()
+
+
+def _dataset(wanted: EngineSpec, place: str | None, part: str, rewards: Rewards | None) -> Dataset:
+    path = Path(place or "")
+    shape = rewards.shape if rewards else rows.shape_for(wanted, rows.first_row(path, part))
+    return rows.read_dataset(path, part, shape)
+
+
+def _staging(output: Path) -> Path:
+    return output.absolute().with_name(f".{output.name}.new")
+
+
+def _put(staging: Path, output: Path) -> None:
+    """The trained model appears as a whole; one of an earlier attempt makes room."""
+    aside = output.with_name(f".{output.name}.old")
+    shutil.rmtree(aside, ignore_errors=True)
+    if output.exists():
+        output.rename(aside)
+    staging.rename(output)
+    sync_folder(output.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _versions(engine: Engine) -> dict[str, str]:
+    found = {}
+    for name in engine.packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+if __name__ == "__main__":
+    main()
