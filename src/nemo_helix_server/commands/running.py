@@ -1,0 +1,179 @@
+"""Running the service: its data directory, its socket, its server, and an end that leaves jobs alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from nemo_helix_server import app, filesystems, settings
+from nemo_helix_server.api.intake import is_loopback
+from nemo_helix_server.auth.keeping import TokenKeeper
+from nemo_helix_server.clock import SystemClock, wire
+from nemo_helix_server.commands import holder, listening
+from nemo_helix_server.errors import ServerError
+from nemo_helix_server.settings import Settings
+from nemo_helix_server.store.store import Store
+
+_GRACE_SECONDS = 1
+"""How long requests that are under way may take when the service stops."""
+_LOG = logging.getLogger(__name__)
+
+
+class OpenDoorError(ServerError):
+    """The service would listen where others reach it, without anybody having to say who they are."""
+
+
+def run(settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bool) -> int:
+    """Run the service until it is asked to stop; returns the exit status."""
+    given = settings.load(settings_file, overrides=overrides)
+    _set_up_logging(given.log_level)
+    data_dir = holder.prepare(given.data_dir)
+    given = given.model_copy(update={"data_dir": data_dir})
+    _warn_of_network(given)
+    lock = holder.lock(data_dir)
+    clock = SystemClock()
+    store = Store(given.store_url(), clock)
+    try:
+        store.migrate()
+        required = needs_tokens(given, any_token=TokenKeeper(store, clock).any_usable())
+        listener = listening.listen(given.host, given.port)
+        with contextlib.closing(listener):
+            return _serve(given, store, clock, listener, required=required, as_json=as_json)
+    finally:
+        store.close()
+        os.close(lock)
+
+
+def needs_tokens(given: Settings, *, any_token: bool) -> bool:
+    """Whether requests need a token; raises `OpenDoorError` where none is there, or none is asked for."""
+    local = is_loopback(given.host)
+    required = given.auth.required if given.auth.required is not None else not local
+    if not required and not local:
+        raise OpenDoorError(
+            f"auth.required is false, but others reach the service at {given.host}; that is for loopback only"
+        )
+    if required and not any_token:
+        raise OpenDoorError(
+            f"the service at {given.host} would ask for access tokens, and there is none; "
+            "`nemo services token create --role admin` makes the first one"
+        )
+    return required
+
+
+def _serve(
+    given: Settings,
+    store: Store,
+    clock: SystemClock,
+    listener: socket.socket,
+    *,
+    required: bool,
+    as_json: bool,
+) -> int:
+    base_url = listening.url_of(listener, given.host)
+    service = app.compose(
+        given, store, clock, base_url=given.public_url or base_url, tokens_required=required
+    )
+    holder.write(given.data_dir, base_url, wire(clock.now()))
+    server = _Server(
+        uvicorn.Config(
+            service.application,
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            timeout_keep_alive=75,
+            backlog=2048,
+        ),
+        ready=lambda: _announce(base_url, given.data_dir, as_json=as_json),
+        stopping=service.end_streams,
+    )
+    with _stopped_by_signals(server):
+        asyncio.run(server.serve(sockets=[listener]))
+    holder.remove(given.data_dir)
+    if not server.started:
+        return 1
+    _say_what_runs_on(service.under_way())
+    service.close()
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """A server that says when it is ready, and ends its streams before it waits for its connections."""
+
+    def __init__(self, config: uvicorn.Config, *, ready: Any, stopping: Any) -> None:
+        super().__init__(config)
+        self._ready, self._stopping = ready, stopping
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """See `uvicorn.Server`."""
+        await super().startup(sockets)
+        if self.started:
+            self._ready()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """See `uvicorn.Server`."""
+        self._stopping()
+        await super().shutdown(sockets)
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Left to `_stopped_by_signals`: uvicorn would end the process by the same signal again."""
+        yield
+
+
+@contextlib.contextmanager
+def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
+    def stop(number: int, frame: FrameType | None) -> None:
+        server.handle_exit(number, frame)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _announce(base_url: str, data_dir: Path, *, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps({"url": base_url, "data_dir": str(data_dir), "pid": os.getpid()}), flush=True)
+    print(f"nemo services: {base_url}, data in {data_dir}", file=sys.stderr, flush=True)
+
+
+def _say_what_runs_on(number: int) -> None:
+    text = "nemo services: stopped"
+    if number:
+        jobs = "1 job runs on and is" if number == 1 else f"{number} jobs run on and are"
+        text += f"; {jobs} taken over when the service starts again (`nemo services drain` pauses first)"
+    print(text, file=sys.stderr, flush=True)
+
+
+def _warn_of_network(given: Settings) -> None:
+    if given.store_url().startswith("sqlite") and filesystems.is_network(given.data_dir):
+        _LOG.warning(
+            "%s is on a network file system (%s), where the locks of SQLite may not hold: "
+            "give --data-dir a folder of this machine, or database_url a PostgreSQL server",
+            given.data_dir,
+            filesystems.kind(given.data_dir),
+        )
+
+
+def _set_up_logging(level: str) -> None:
+    logging.basicConfig(
+        stream=sys.stderr, level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s"
+    )
+    for noisy in ("uvicorn", "uvicorn.error", "sse_starlette", "alembic", "asyncio"):
+        logging.getLogger(noisy).setLevel(max(logging.WARNING, logging.getLogger().level))

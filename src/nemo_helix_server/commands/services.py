@@ -1,0 +1,176 @@
+"""`nemo services`: run the Jobs service on this machine and look after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+_data_dir = click.option(
+    "--data-dir",
+    type=_FOLDER,
+    metavar="FOLDER",
+    help="Where everything is kept; by default NHX_DATA_DIR, or nhx in the user's data folder.",
+)
+_as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
+
+
+def _plainly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Make the server's errors those of `nemo`: one sentence, exit status 1."""
+
+    @wraps(function)
+    def command(*args: Any, **values: Any) -> Any:
+        from nemo_helix_plugin.errors import NemoError
+        from nemo_helix_server.errors import ServerError
+
+        try:
+            return function(*args, **values)
+        except ServerError as error:
+            raise NemoError(error.detail) from error
+
+    return command
+
+
+@click.group()
+def services() -> None:
+    """Run the Jobs service on this machine, and look after it."""
+
+
+@services.command(short_help="Start the service and stay in front.")
+@click.option("--host", metavar="NAME", help="Name or address to listen on; by default 127.0.0.1.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Port to listen on, 0: any that is free; by default 8080."
+)
+@_data_dir
+@click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Settings as YAML; every one can also be given as a variable that begins with NHX_.",
+)
+@_as_json
+@_plainly
+def run(
+    host: str | None, port: int | None, data_dir: Path | None, settings_file: Path | None, as_json: bool
+) -> int:
+    """Run the Jobs service until it is asked to stop (Ctrl-C, SIGTERM).
+
+    Jobs run on when it stops, or is killed, and are taken over again when it starts. What listens on anything
+    but loopback needs an access token first: `nemo services token create`.
+    """
+    from nemo_helix_server.commands import running
+
+    given = {"host": host, "port": port, "data_dir": data_dir}
+    overrides = {name: value for name, value in given.items() if value is not None}
+    return running.run(settings_file, overrides, as_json=as_json)
+
+
+@services.command(short_help="Whether the service runs, where, and how it is.")
+@_data_dir
+@_as_json
+@_plainly
+def status(data_dir: Path | None, as_json: bool) -> int:
+    """Look at the service of a data directory; ends with 1 when none runs or it does not work."""
+    from nemo_helix_server.commands import looking
+
+    found = looking.status(looking.data_dir(data_dir))
+    click.echo(json.dumps(found) if as_json else looking.as_text(found))
+    return 0 if found["status"] == "ok" else 1
+
+
+@services.command(short_help="Pause everything that can be paused, before the service stops.")
+@click.option(
+    "--timeout", type=click.FloatRange(min=0), default=3600.0, show_default=True, help="Seconds to wait."
+)
+@_data_dir
+@_as_json
+@_plainly
+def drain(timeout: float, data_dir: Path | None, as_json: bool) -> int:
+    """Pause every job that can be paused, wait for their checkpoints, and say what could not be.
+
+    Ends with 0 when nothing runs any more and with 1 when something does. `nemo jobs resume` goes on with
+    what was paused.
+    """
+    from nemo_helix_server.commands import draining, looking
+
+    outcome = draining.drain(looking.data_dir(data_dir), timeout)
+    click.echo(json.dumps(outcome.document()) if as_json else outcome.as_text())
+    return 0 if outcome.quiet else 1
+
+
+@services.command(short_help="A systemd unit that runs the service.")
+@click.option("--host", metavar="NAME")
+@click.option("--port", type=click.IntRange(0, 65535))
+@click.option("--settings", "settings_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@_data_dir
+@_plainly
+def unit(host: str | None, port: int | None, settings_file: Path | None, data_dir: Path | None) -> None:
+    """Print a systemd unit that runs the service as this user, with these options.
+
+    nemo services unit > ~/.config/systemd/user/nemo-services.service
+    """
+    from nemo_helix_server.commands import systemd
+
+    given = {"--host": host, "--port": port, "--settings": settings_file, "--data-dir": data_dir}
+    click.echo(systemd.unit({name: value for name, value in given.items() if value is not None}), nl=False)
+
+
+@services.group(short_help="Access tokens, on the data directory itself.")
+def token() -> None:
+    """Make, list and revoke access tokens on the data directory, whether the service runs or not.
+
+    The first token is made here; `nemo auth token` does the same through the service.
+    """
+
+
+@token.command("create")
+@click.argument("name", required=False)
+@click.option("--role", required=True, type=click.Choice(["read", "operate", "admin"]))
+@click.option("--workspace", metavar="NAME", help="The only workspace it is for.")
+@click.option("--expires-in-seconds", type=click.IntRange(1, 10**10), metavar="N")
+@_data_dir
+@_as_json
+@_plainly
+def create_token(
+    name: str | None,
+    role: str,
+    workspace: str | None,
+    expires_in_seconds: int | None,
+    data_dir: Path | None,
+    as_json: bool,
+) -> None:
+    """Make a token and print it; it is shown this once."""
+    from nemo_helix_server.commands import looking, tokens
+
+    made = tokens.create(looking.data_dir(data_dir), name, role, workspace, expires_in_seconds)
+    click.echo(json.dumps(made) if as_json else made["token"])
+
+
+@token.command("list")
+@_data_dir
+@_as_json
+@_plainly
+def list_tokens(data_dir: Path | None, as_json: bool) -> None:
+    """List the tokens, never the tokens themselves."""
+    from nemo_helix_server.commands import looking, tokens
+
+    found = tokens.every(looking.data_dir(data_dir))
+    click.echo(json.dumps(found) if as_json else tokens.as_text(found))
+
+
+@token.command("revoke")
+@click.argument("token_name", metavar="TOKEN")
+@_data_dir
+@_plainly
+def revoke_token(token_name: str, data_dir: Path | None) -> None:
+    """Make a token, given by name or id, worthless."""
+    from nemo_helix_server.commands import looking, tokens
+
+    tokens.revoke(looking.data_dir(data_dir), token_name)
+    click.echo(f"the token '{token_name}' is revoked", err=True)
