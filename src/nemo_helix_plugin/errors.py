@@ -23,5 +23,9 @@ class NemoError(Exception):
     exit_status: ClassVar[int] = EXIT_LOCAL
 
 
+class ConfigError(NemoError):
+    """The configuration file, or a variable that overrides it, is not right; the message names both."""
+
+
 class CommandLoadError(NemoError):
     """An installed command package is broken; the message names it. Other commands still work."""

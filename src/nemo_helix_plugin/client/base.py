@@ -5,16 +5,18 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from nemo_helix_plugin.addresses import DEFAULT_BASE_URL, checked_base_url
 from nemo_helix_plugin.client.options import (
-    DEFAULT_BASE_URL,
     Auth,
     ClientOptions,
     ClientRuntime,
-    checked_base_url,
 )
 from nemo_helix_plugin.client.retries import RetryPolicy
+
+if TYPE_CHECKING:
+    from nemo_helix_plugin.config.contexts import Resolved
 
 _KEEP: Any = object()
 
@@ -39,6 +41,19 @@ def made_options(
         certificate_authority=os.fspath(certificate_authority) if certificate_authority else None,
         **others,
     )
+
+
+def resolved_arguments(resolved: Resolved) -> dict[str, Any]:
+    """Arguments of a client for what flags, environment and file led to; it repeats calls as commands do."""
+    return {
+        "base_url": resolved.base_url,
+        "workspace": resolved.workspace,
+        "auth": resolved.access_token,
+        "certificate_authority": resolved.certificate_authority,
+        "context": resolved.context,
+        "origin": resolved.origin,
+        "retry": RetryPolicy.platform(),
+    }
 
 
 class BaseClient:

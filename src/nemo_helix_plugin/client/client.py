@@ -13,13 +13,16 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
 from nemo_helix_plugin.client import groups, options, session
-from nemo_helix_plugin.client.base import BaseClient, made_options
+from nemo_helix_plugin.client.base import BaseClient, made_options, resolved_arguments
 from nemo_helix_plugin.client.retries import RetryPolicy
+
+if TYPE_CHECKING:
+    from nemo_helix_plugin.config.contexts import Resolved
 
 
 class NemoClient(BaseClient):
@@ -70,9 +73,14 @@ class NemoClient(BaseClient):
 
         Without a file it talks to http://localhost:8080 in the workspace ``default``. Raises `ConfigError`.
         """
-        from nemo_helix_plugin.config.resolution import client_arguments
+        from nemo_helix_plugin.config.contexts import resolve
 
-        return cls(**{**client_arguments(context, config_path), "retry": RetryPolicy.platform(), **changes})
+        return cls.from_resolved(resolve(context=context, path=config_path), **changes)
+
+    @classmethod
+    def from_resolved(cls, resolved: Resolved, **changes: Any) -> Self:
+        """A client for what `config.contexts.resolve` found."""
+        return cls(**{**resolved_arguments(resolved), **changes})
 
     @classmethod
     def from_client(cls, client: NemoClient) -> Self:
@@ -177,9 +185,14 @@ class AsyncNemoClient(BaseClient):
         cls, context: str | None = None, config_path: str | os.PathLike[str] | None = None, **changes: Any
     ) -> Self:
         """A client for a context of the configuration file; see `NemoClient.from_config`."""
-        from nemo_helix_plugin.config.resolution import client_arguments
+        from nemo_helix_plugin.config.contexts import resolve
 
-        return cls(**{**client_arguments(context, config_path), "retry": RetryPolicy.platform(), **changes})
+        return cls.from_resolved(resolve(context=context, path=config_path), **changes)
+
+    @classmethod
+    def from_resolved(cls, resolved: Resolved, **changes: Any) -> Self:
+        """A client for what `config.contexts.resolve` found."""
+        return cls(**{**resolved_arguments(resolved), **changes})
 
     @classmethod
     def from_client(cls, client: AsyncNemoClient) -> Self:

@@ -123,8 +123,8 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _tls_message(error: ssl.SSLError, where: str) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
-            f"the certificate of {where} is not trusted ({error.verify_message.rstrip('.')}); give the authority "
-            "that signed it with 'nemo config set --certificate-authority FILE'"
+            f"the certificate of {where} is not trusted ({error.verify_message.rstrip('.')}); "
+            "give the authority that signed it with 'nemo config set --certificate-authority FILE'"
         )
     reason = (error.reason or str(error)).replace("_", " ").lower()
     return f"{where} does not speak TLS as it should ({reason}); does its address begin with http:// instead?"

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from urllib.parse import SplitResult, urlsplit
 
+from nemo_helix_plugin.addresses import DEFAULT_BASE_URL, shown_url
 from nemo_helix_plugin.client.retries import RetryPolicy
 
-DEFAULT_BASE_URL = "http://localhost:8080"
 DEFAULT_TIMEOUT = 60.0
 
 Auth = str | Callable[[], str | None] | None
@@ -60,35 +58,3 @@ class ClientOptions:
     def token(self) -> str | None:
         """The access token, if there is one."""
         return self.auth() if callable(self.auth) else self.auth
-
-
-def checked_base_url(text: str) -> str:
-    """``text`` itself if a service can be there; raises ValueError with one sentence."""
-    try:
-        parts: SplitResult | None = urlsplit(text)
-        usable = parts is not None and parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port if parts else None
-    except ValueError:
-        usable = False
-    if not usable:
-        shown = shown_url(text)
-        raise ValueError(f"the base URL {shown!r} must be like {DEFAULT_BASE_URL} or https://host.example")
-    return text
-
-
-def shown_url(url: str) -> str:
-    """A URL without the user and password that may stand in it."""
-    head, separator, rest = url.partition("://")
-    authority, slash, path = rest.partition("/")
-    return f"{head}{separator}{authority.rpartition('@')[2]}{slash}{path}"
-
-
-def is_loopback(host: str | None) -> bool:
-    """Whether a host name or address is this machine itself, so that nothing crosses a network."""
-    name = (host or "").rstrip(".").lower()
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

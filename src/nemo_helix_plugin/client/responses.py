@@ -134,7 +134,7 @@ class AsyncItems(Generic[Model]):
         return self._total
 
 
-class PagedResponse(NemoResponse[Page[Model]]):
+class PagedResponse(NemoResponse[Page[Model]], Generic[Model]):
     """The answer to a call for a list."""
 
     def __init__(
@@ -165,7 +165,7 @@ class PagedResponse(NemoResponse[Page[Model]]):
             yield from seen.new(answer.data().data)
 
 
-class AsyncPagedResponse(NemoResponse[Page[Model]]):
+class AsyncPagedResponse(NemoResponse[Page[Model]], Generic[Model]):
     """The same, fetching with ``await``."""
 
     def __init__(

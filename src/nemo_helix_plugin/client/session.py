@@ -14,9 +14,10 @@ import tenacity
 from pydantic import BaseModel
 
 from nemo_helix_plugin import __version__
+from nemo_helix_plugin.addresses import is_loopback
 from nemo_helix_plugin.client import errors, failures
 from nemo_helix_plugin.client.calls import Request
-from nemo_helix_plugin.client.options import ClientOptions, is_loopback
+from nemo_helix_plugin.client.options import ClientOptions
 
 HTTP_FAILURES = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 

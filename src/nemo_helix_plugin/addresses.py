@@ -1,0 +1,40 @@
+"""Addresses of services: which are usable, how they are shown, and which never leave this machine."""
+
+from __future__ import annotations
+
+import ipaddress
+from urllib.parse import SplitResult, urlsplit
+
+DEFAULT_BASE_URL = "http://localhost:8080"
+
+
+def checked_base_url(text: str) -> str:
+    """``text`` itself if a service can be there; raises ValueError with one sentence."""
+    try:
+        parts: SplitResult | None = urlsplit(text)
+        usable = parts is not None and parts.scheme in {"http", "https"} and bool(parts.hostname)
+        _ = parts.port if parts else None
+    except ValueError:
+        usable = False
+    if not usable:
+        shown = shown_url(text)
+        raise ValueError(f"the base URL {shown!r} must be like {DEFAULT_BASE_URL} or https://host.example")
+    return text
+
+
+def shown_url(url: str) -> str:
+    """A URL without the user and password that may stand in it."""
+    head, separator, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{head}{separator}{authority.rpartition('@')[2]}{slash}{path}"
+
+
+def is_loopback(host: str | None) -> bool:
+    """Whether a host name or address is this machine itself, so that nothing crosses a network."""
+    name = (host or "").rstrip(".").lower()
+    if name == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
