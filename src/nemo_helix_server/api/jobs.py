@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Body, Header, Query, Request, Response
+from pydantic import JsonValue
 
 from nemo_helix_plugin.jobs import types
-from nemo_helix_plugin.jobs.models import JsonObject
 from nemo_helix_server.api import paging
 from nemo_helix_server.api.access import (
     ADMINISTERS_OR_STEP,
@@ -25,6 +25,8 @@ from nemo_helix_server.jobs import filters
 JOBS = "/apis/jobs/v2/workspaces/{workspace}/jobs"
 router = APIRouter(prefix=JOBS, tags=["jobs"])
 Document = dict[str, Any]
+FreeBody = Annotated[dict[str, JsonValue], Body()]
+"""Any JSON object; `intake` has refused what cannot be kept."""
 
 _LIST_PARAMETERS = frozenset({"page", "page_size", "sort"})
 _FILTER_HELP = (
@@ -33,7 +35,15 @@ _FILTER_HELP = (
 )
 
 
-@router.post("", status_code=201, response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
+@router.post(
+    "",
+    status_code=201,
+    response_model=types.HelixJobResponse,
+    responses={
+        **answers(404, 409, 422),
+        200: {"model": types.HelixJobResponse, "description": "It was made before."},
+    },
+)
 def create_job(
     workspace: PathName,
     body: types.CreateHelixJobRequest,
@@ -151,7 +161,7 @@ def get_job_status(workspace: PathName, name: PathName, service: Service) -> Doc
     dependencies=ADMINISTERS_OR_STEP,
 )
 def update_job_status_details(
-    workspace: PathName, job: PathName, body: JsonObject, service: Service
+    workspace: PathName, job: PathName, body: FreeBody, service: Service
 ) -> Document:
     """Merge into the details of the current attempt."""
     return service.jobs.merge_status_details(workspace, job, body)

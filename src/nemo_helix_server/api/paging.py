@@ -1,14 +1,15 @@
-"""Query parameters that lists share."""
+"""Query parameters that lists share: pages, and filters in the spellings of `jobs.filters`."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Annotated
+from typing import Annotated, Any
 
+import orjson
 from fastapi import Query, Request
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.errors import BadRequestError, InvalidError
+from nemo_helix_server.errors import BadRequestError
 
 Page = Annotated[int, Query(ge=1, le=1_000_000_000, description="Which page, counted from 1.")]
 PageSize = Annotated[int, Query(ge=1, le=10_000, description="Entries of a page.")]
@@ -24,13 +25,55 @@ def filter_pairs(request: Request, others: Collection[str]) -> list[tuple[str, s
     return [(name, value) for name, value in pairs if name == "filter" or name.startswith("filter[")]
 
 
-def statuses(text: str | None) -> frozenset[str] | None:
-    """A comma list of statuses; raises `InvalidError` naming one that is none."""
-    if text is None:
-        return None
-    found = [part.strip() for part in text.split(",") if part.strip()]
+def choices(request: Request, others: Collection[str], fields: Collection[str]) -> dict[str, frozenset[str]]:
+    """A filter that only says which values of some fields are wanted, as values by field.
+
+    ``filter[status]=error,paused``, ``filter[status][in]=…`` and ``filter={"status": ["error"]}`` say the same.
+    """
+    found: dict[str, frozenset[str]] = {}
+    for name, value in filter_pairs(request, others):
+        given = _object(value) if name == "filter" else {_field(name): value.split(",")}
+        for field, wanted in given.items():
+            if field not in fields:
+                raise BadRequestError(f"'{field[:100]}' is nothing to filter by here; {', '.join(fields)} is")
+            values = frozenset(_values(field, wanted))
+            found[field] = found[field] & values if field in found else values
+    return found
+
+
+def statuses(wanted: frozenset[str] | None) -> frozenset[str] | None:
+    """The same statuses; raises `BadRequestError` naming one that is none."""
     known = {str(status) for status in HelixJobStatus}
-    for status in found:
+    for status in sorted(wanted or ()):
         if status not in known:
-            raise InvalidError(f"there is no status '{status[:100]}'; there are {', '.join(sorted(known))}")
-    return frozenset(found)
+            raise BadRequestError(
+                f"there is no status '{status[:100]}'; there are {', '.join(sorted(known))}"
+            )
+    return wanted
+
+
+def _field(name: str) -> str:
+    inner = name.removeprefix("filter[").removesuffix("]")
+    for operator in ("][in", "][$in", "][eq", "][$eq"):
+        inner = inner.removesuffix(operator)
+    return inner
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        raise BadRequestError(f"the filter is not JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise BadRequestError("the filter is not a JSON object")
+    return value
+
+
+def _values(field: str, wanted: Any) -> list[str]:
+    if isinstance(wanted, dict) and len(wanted) == 1:
+        operator, inner = next(iter(wanted.items()))
+        wanted = inner if operator in {"$in", "$eq"} else None
+    values = wanted if isinstance(wanted, list) else [wanted]
+    if not all(isinstance(value, str) for value in values):
+        raise BadRequestError(f"'{field}' is compared with a text or a list of texts")
+    return [value.strip() for value in values]

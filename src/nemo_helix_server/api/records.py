@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Request
 
 from nemo_helix_plugin.jobs import types
-from nemo_helix_plugin.jobs.models import JsonObject
 from nemo_helix_server.api import paging
 from nemo_helix_server.api.access import (
     ADMINISTERS_OR_STEP,
@@ -18,12 +17,19 @@ from nemo_helix_server.api.access import (
     Service,
     StepOrAdmin,
 )
-from nemo_helix_server.api.jobs import JOBS
+from nemo_helix_server.api.jobs import JOBS, FreeBody
 from nemo_helix_server.api.problems import answers
+from nemo_helix_server.errors import BadRequestError
 
 router = APIRouter(prefix=JOBS, tags=["attempts, steps and tasks"])
 Document = dict[str, Any]
-Statuses = Annotated[str | None, Query(max_length=1000, description="Statuses, separated by commas.")]
+AttemptFilter = Annotated[
+    str | None, Query(description="By `status`, as `filter[status]=error,cancelled` or as JSON.")
+]
+StepFilter = Annotated[
+    str | None, Query(description="By `status`, `job` and `source`, as `filter[status]=active` or as JSON.")
+]
+_LIST_PARAMETERS = frozenset({"page", "page_size", "sort"})
 
 
 @router.get(
@@ -33,17 +39,19 @@ Statuses = Annotated[str | None, Query(max_length=1000, description="Statuses, s
     dependencies=READS,
 )
 def list_attempts(
+    request: Request,
     workspace: PathName,
     job: PathName,
     service: Service,
     page: paging.Page = 1,
     page_size: paging.PageSize = 25,
     sort: types.AttemptSort = types.AttemptSort.SEQ_DESCENDING,
-    status: Statuses = None,
+    filter: AttemptFilter = None,  # noqa: A002, ARG001 - documented here, read below
 ) -> Document:
     """The runs of a job, the newest first."""
-    wanted = paging.statuses(status)
-    return service.jobs.attempts(workspace, job, statuses=wanted, sort=sort, page=page, page_size=page_size)
+    wanted = paging.choices(request, _LIST_PARAMETERS, ("status",))
+    statuses = paging.statuses(wanted.get("status"))
+    return service.jobs.attempts(workspace, job, statuses=statuses, sort=sort, page=page, page_size=page_size)
 
 
 @router.get(
@@ -67,7 +75,7 @@ def update_attempt_status_details(
     workspace: PathName,
     job: PathName,
     attempt: PathName,
-    body: JsonObject,
+    body: FreeBody,
     service: Service,
     expected_step_id: Annotated[str | None, Query(max_length=256)] = None,
     expected_step_status: Annotated[types.HelixJobStatus | None, Query()] = None,
@@ -106,18 +114,23 @@ def list_attempt_steps(
     dependencies=READS,
 )
 def list_steps(
+    request: Request,
     workspace: PathName,
     job: PathName,
     service: Service,
     page: paging.Page = 1,
     page_size: paging.PageSize = 25,
-    status: Statuses = None,
-    source: Annotated[str | None, Query(max_length=255)] = None,
+    filter: StepFilter = None,  # noqa: A002, ARG001 - documented here, read below
 ) -> Document:
     """Steps of current runs; `-` is every workspace, and every job."""
-    wanted = paging.statuses(status)
+    wanted = paging.choices(request, _LIST_PARAMETERS, ("status", "job", "source"))
     return service.jobs.list_steps(
-        workspace, job, statuses=wanted, source=source, page=page, page_size=page_size
+        workspace,
+        _only(wanted.get("job"), job),
+        statuses=paging.statuses(wanted.get("status")),
+        source=_only(wanted.get("source"), None),
+        page=page,
+        page_size=page_size,
     )
 
 
@@ -245,3 +258,12 @@ def put_attempt_task(
 ) -> Document:
     """Record the progress of a process of one run."""
     return service.jobs.put_task(caller, workspace, job, step, task, body, attempt=attempt)
+
+
+def _only(values: frozenset[str] | None, default: Any) -> Any:
+    """The one value of a filter that takes no more than one."""
+    if values is None:
+        return default
+    if len(values) != 1:
+        raise BadRequestError("a step is filtered by one job and one source at a time")
+    return next(iter(values))
