@@ -66,7 +66,7 @@ def update_secret(
     """Give a secret a new value, for steps that start from now on."""
     value = checked(types.UpdateSecretRequest, body)
     parts = {"name": name, "workspace": workspace}
-    return single(Request("PATCH", SECRETS + "/{name}", parts, body=value), types.Secret)
+    return single(Request("PUT", SECRETS + "/{name}", parts, body=value), types.Secret)
 
 
 def delete_secret(*, name: str, workspace: str | None = None) -> NothingCall:

@@ -147,20 +147,21 @@ def paged(
 
 def logs(request: Request) -> Call[responses.LogResponse, responses.AsyncLogResponse]:
     """A call that is answered with a part of a log and a cursor to the next one."""
+    whole = not (request.query.get("page_cursor") or request.query.get("tail"))
 
     def sync(session: Session, request: Request) -> responses.LogResponse:
         def load(cursor: str | None) -> responses.NemoResponse[HelixJobLogPage]:
             answer = session.send(request if cursor is None else request.with_query(page_cursor=cursor))
             return responses.NemoResponse.of(answer, HelixJobLogPage, session.options.where)
 
-        return responses.LogResponse(load(None), load)
+        return responses.LogResponse(load(None), load, whole=whole)
 
     async def asynchronous(session: AsyncSession, request: Request) -> responses.AsyncLogResponse:
         async def load(cursor: str | None) -> responses.NemoResponse[HelixJobLogPage]:
             answer = await session.send(request if cursor is None else request.with_query(page_cursor=cursor))
             return responses.NemoResponse.of(answer, HelixJobLogPage, session.options.where)
 
-        return responses.AsyncLogResponse(await load(None), load)
+        return responses.AsyncLogResponse(await load(None), load, whole=whole)
 
     return Call(request, sync, asynchronous)
 

@@ -33,6 +33,7 @@ class _Jobs:
 
     list_job_attempts = Method(part_calls.list_job_attempts)
     get_job_attempt = Method(part_calls.get_job_attempt)
+    list_job_attempt_steps = Method(part_calls.list_job_attempt_steps)
     list_steps = Method(part_calls.list_steps)
     get_job_step = Method(part_calls.get_job_step)
     update_job_step_status = Method(part_calls.update_job_step_status)

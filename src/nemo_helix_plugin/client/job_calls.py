@@ -132,11 +132,15 @@ def update_job_control(
 
 
 def pause_all(
-    *, workspace: str | None = None
+    *, workspace: str | None = None, source: str | None = None, maintenance: bool = False
 ) -> Call[responses.NemoResponse[types.PauseAllResponse], responses.NemoResponse[types.PauseAllResponse]]:
-    """Pause every job of a workspace that can be paused, and say which cannot."""
+    """Pause every job of a workspace that can be paused, and say which cannot.
+
+    ``maintenance``: the service is about to stop, which is recorded as the reason.
+    """
     path = ROOT + "/workspaces/{workspace}/pause-all"
-    return single(Request("POST", path, {"workspace": workspace}), types.PauseAllResponse)
+    query = {"source": source, "maintenance": True if maintenance else None}
+    return single(Request("POST", path, {"workspace": workspace}, query), types.PauseAllResponse)
 
 
 def get_job_status(
@@ -161,7 +165,7 @@ def list_transitions(
     workspace: str | None = None,
 ) -> Call[responses.PagedResponse[types.Transition], responses.AsyncPagedResponse[types.Transition]]:
     """List every change of status of a job and its parts: who, when and why."""
-    query = parameters(types.ListTransitionsQueryParams, query_params)
+    query = {"limit": 10_000, **parameters(types.ListTransitionsQueryParams, query_params)}
     return paged(
         Request("GET", JOB + "/transitions", {"name": name, "workspace": workspace}, query), types.Transition
     )
@@ -172,15 +176,21 @@ def stream_events(
     name: str | None = None,
     workspace: str | None = None,
     logs: bool = False,
+    tail: int | None = None,
+    page_cursor: str | None = None,
     since: str | int | None = None,
 ) -> Call[streams.EventStream, streams.AsyncEventStream]:
-    """Follow a job, or a whole workspace, as things happen; ``since`` goes on after an event's id."""
+    """Follow a job, or a whole workspace, as things happen; ``since`` goes on after an event's id.
+
+    With ``logs`` a job's lines come too: all of them, or the last ``tail`` and those after ``page_cursor``.
+    """
     path = ROOT + "/workspaces/{workspace}/events" if name is None else JOB + "/events"
     headers = {"Accept": "text/event-stream"}
     if since is not None:
         headers["Last-Event-ID"] = str(since)
     parts = {"workspace": workspace} | ({} if name is None else {"name": name})
-    return events(Request("GET", path, parts, {"logs": True if logs else None}, headers=headers))
+    query = {"logs": True, "tail": tail, "page_cursor": page_cursor} if logs else {}
+    return events(Request("GET", path, parts, query, headers=headers))
 
 
 def get_execution_profiles() -> Call[

@@ -12,12 +12,11 @@ from nemo_helix_plugin.client.calls import (
     binary,
     checked,
     logs,
-    nothing,
     paged,
     parameters,
     single,
 )
-from nemo_helix_plugin.client.job_calls import JOBS, NothingCall
+from nemo_helix_plugin.client.job_calls import JOBS
 from nemo_helix_plugin.jobs import types
 
 JOB = JOBS + "/{job}"
@@ -64,18 +63,27 @@ def get_job_attempt(*, job: str, attempt: str = "current", workspace: str | None
 def list_steps(
     *,
     job: str = "-",
-    attempt: str | None = None,
     query_params: types.ListStepsQueryParams | Fields | None = None,
     workspace: str | None = None,
 ) -> Call[
     responses.PagedResponse[types.HelixJobStepWithContext],
     responses.AsyncPagedResponse[types.HelixJobStepWithContext],
 ]:
-    """List steps of a job, of one of its attempts, or with ``job="-"`` of all jobs."""
+    """List steps of a job's current attempt, or with ``job="-"`` of all jobs."""
     query = parameters(types.ListStepsQueryParams, query_params)
-    parts = {"job": job, "workspace": workspace} | ({} if attempt is None else {"attempt": attempt})
-    path = JOB if attempt is None else ATTEMPT
-    return paged(Request("GET", path + "/steps", parts, query), types.HelixJobStepWithContext)
+    request = Request("GET", JOB + "/steps", {"job": job, "workspace": workspace}, query)
+    return paged(request, types.HelixJobStepWithContext)
+
+
+def list_job_attempt_steps(
+    *, job: str, attempt: str = "current", workspace: str | None = None
+) -> Call[
+    responses.PagedResponse[types.HelixJobStepResponse],
+    responses.AsyncPagedResponse[types.HelixJobStepResponse],
+]:
+    """List the steps of one run of a job."""
+    request = Request("GET", ATTEMPT + "/steps", {"job": job, "attempt": attempt, "workspace": workspace})
+    return paged(request, types.HelixJobStepResponse)
 
 
 def get_job_step(*, job: str, name: str, workspace: str | None = None) -> StepCall:
@@ -195,10 +203,9 @@ def pin_job_checkpoint(*, job: str, id: str, workspace: str | None = None) -> Ch
     return _on_checkpoint("POST", "/pin", job, id, workspace)
 
 
-def unpin_job_checkpoint(*, job: str, id: str, workspace: str | None = None) -> NothingCall:  # noqa: A002
+def unpin_job_checkpoint(*, job: str, id: str, workspace: str | None = None) -> CheckpointCall:  # noqa: A002
     """Delete the copy that a pin made."""
-    parts = {"job": job, "id": id, "workspace": workspace}
-    return nothing(Request("DELETE", JOB + "/checkpoints/{id}/pin", parts))
+    return _on_checkpoint("DELETE", "/pin", job, id, workspace)
 
 
 def _on_checkpoint(

@@ -204,13 +204,16 @@ class LogResponse(NemoResponse[HelixJobLogPage]):
         self,
         first: NemoResponse[HelixJobLogPage],
         load: Callable[[str | None], NemoResponse[HelixJobLogPage]],
+        *,
+        whole: bool,
     ) -> None:
         super().__init__(first.http_response, first.data())
         self._load = load
+        self._total = first.data().total if whole else None
 
     def items(self) -> Items[HelixJobLog]:
         """All lines, from this page on."""
-        return Items(self._walk, None)
+        return Items(self._walk, self._total)
 
     def _walk(self) -> Iterator[HelixJobLog]:
         page = self.data()
@@ -227,13 +230,16 @@ class AsyncLogResponse(NemoResponse[HelixJobLogPage]):
         self,
         first: NemoResponse[HelixJobLogPage],
         load: Callable[[str | None], Awaitable[NemoResponse[HelixJobLogPage]]],
+        *,
+        whole: bool,
     ) -> None:
         super().__init__(first.http_response, first.data())
         self._load = load
+        self._total = first.data().total if whole else None
 
     def items(self) -> AsyncItems[HelixJobLog]:
         """All lines, from this page on."""
-        return AsyncItems(self._walk, None)
+        return AsyncItems(self._walk, self._total)
 
     async def _walk(self) -> AsyncIterator[HelixJobLog]:
         page = self.data()

@@ -50,7 +50,7 @@ class _News:
 
     def __init__(self, session: Session, name: str, workspace: str | None, *, logs: bool) -> None:
         self._session = session
-        self._call = job_calls.stream_events(name=name, workspace=workspace, logs=logs)
+        self._call = job_calls.stream_events(name=name, workspace=workspace, logs=logs, tail=0)
         self._stream: streams.EventStream | None = None
         self._thread: threading.Thread | None = None
         self._came = threading.Event()
@@ -131,7 +131,7 @@ class _AsyncNews:
 
     def __init__(self, session: AsyncSession, name: str, workspace: str | None, *, logs: bool) -> None:
         self._session = session
-        self._call = job_calls.stream_events(name=name, workspace=workspace, logs=logs)
+        self._call = job_calls.stream_events(name=name, workspace=workspace, logs=logs, tail=0)
         self._task: asyncio.Task[None] | None = None
         self._came = asyncio.Event()
         self._connected = False

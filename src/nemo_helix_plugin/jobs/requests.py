@@ -125,7 +125,8 @@ class ListAttemptsQueryParams(_Query):
     page: int | None = Field(default=None, ge=1)
     page_size: int | None = Field(default=None, ge=1)
     sort: AttemptSort | None = None
-    filter: Filter | None = None
+    status: str | None = None
+    """One status, or several with commas."""
 
 
 class ListStepsQueryParams(_Query):
@@ -133,8 +134,10 @@ class ListStepsQueryParams(_Query):
 
     page: int | None = Field(default=None, ge=1)
     page_size: int | None = Field(default=None, ge=1)
-    sort: str | None = None
-    filter: Filter | None = None
+    status: str | None = None
+    """One status, or several with commas."""
+    source: str | None = None
+    """Of jobs from this source."""
 
 
 class ListResultsQueryParams(_Query):
