@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from nemo_gym.cli.main import gym
-from nemo_helix_plugin.cli.main import NOTHING_INSTALLED, nemo
+from nemo_helix_plugin.cli.main import nemo
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "commands.md"
 
@@ -26,6 +26,7 @@ Written by `scripts/write_reference.py` from the programs themselves; `make refe
 Data goes to standard output, everything else to standard error.
 With `--json`, standard output is one JSON document and nothing else.
 `gym --json COMMAND` means the same as `gym COMMAND --json`.
+The options of `nemo` itself may stand after its commands too, `-c` excepted.
 Exit statuses are in [exit codes](exit-codes.md).
 Override tokens are in [run configuration](run-config.md#override-tokens).
 """
@@ -37,8 +38,7 @@ def page() -> str:
     for program, group in (("gym", gym), ("nemo", nemo)):
         parts += [_command(words, command) for words, command in commands(program, group)]
     parts.append(
-        "Installed packages bring the commands of `nemo`, through the entry-point group `nemo.commands`.\n"
-        f"Without one, `nemo` says: {NOTHING_INSTALLED}\n"
+        "Installed packages bring more commands of `nemo`, through the entry-point group `nemo.commands`.\n"
     )
     return "\n".join(parts)
 
@@ -46,7 +46,7 @@ def page() -> str:
 def commands(words: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
     """A command and everything below it, hidden ones left out, in the order of its help."""
     yield words, command
-    if isinstance(command, click.Group) and words != "nemo":
+    if isinstance(command, click.Group):
         context = click.Context(command)
         for name in command.list_commands(context):
             below = command.get_command(context, name)

@@ -1,4 +1,4 @@
-"""The program `nemo`: commands that installed packages bring, and one place where errors become sentences."""
+"""The program `nemo`: its own groups, commands of installed packages, and errors as sentences."""
 
 from __future__ import annotations
 
@@ -11,54 +11,75 @@ import click
 
 from nemo_helix_plugin import __version__, errors
 from nemo_helix_plugin.cli import commands
+from nemo_helix_plugin.cli.global_options import global_options
+from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
 
-NOTHING_INSTALLED = "No command package is installed: there is nothing that `nemo` can do yet."
+_OWN = {
+    "jobs": Lazy("nemo_helix_plugin.cli.jobs.group:jobs", "Create, follow, pause, resume and rerun jobs."),
+    "config": Lazy(
+        "nemo_helix_plugin.cli.config:config", "Contexts: which service, as whom, and how to print."
+    ),
+    "auth": Lazy("nemo_helix_plugin.cli.auth:auth", "Tokens of the service, and which one to use here."),
+    "secrets": Lazy("nemo_helix_plugin.cli.secrets:secrets", "Values that jobs get by name."),
+    "workspaces": Lazy("nemo_helix_plugin.cli.workspaces:workspaces", "The namespaces that jobs live in."),
+}
+
+_KNOWN_HELP = {
+    "customization": "Submit fine-tuning jobs.",
+    "engines": "Install and look at the training engines of this machine.",
+    "services": "Run the Jobs service on this machine.",
+}
+"""Help lines of commands that packages of this distribution bring: reading theirs would import them."""
 
 
-class InstalledGroup(click.Group):
-    """A group whose commands come from entry points and are imported when they are called."""
+class InstalledGroup(LazyGroup):
+    """A group with commands of its own and others that entry points bring, imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the group's own commands and of all installed ones."""
-        return sorted({*super().list_commands(ctx), *commands.installed_commands()})
+        own = super().list_commands(ctx)
+        return [*own, *(name for name in commands.installed_commands() if name not in own)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return one command."""
+        """Import and return one command; the group's own go before installed ones of that name."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
         installed = commands.installed_commands()
         return commands.load(installed[cmd_name]) if cmd_name in installed else None
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was typed; with no package installed, say that instead of guessing."""
-        known = self.list_commands(ctx)
-        if args and not args[0].startswith("-") and not known:
-            raise click.UsageError(f"No such command '{args[0]}'. {NOTHING_INSTALLED}", ctx)
-        return super().resolve_command(ctx, args)
+    def suggested(self, ctx: click.Context, typed: str) -> str:
+        """What may have been meant: of jobs' commands too, since `nemo pause` is soon typed."""
+        from nemo_helix_plugin.cli.jobs.group import jobs
 
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002 - click's
-        """List the commands with the package that brings each, importing none of them."""
-        installed = commands.installed_commands()
-        if not installed:
-            with formatter.section("Commands"):
-                formatter.write_text(NOTHING_INSTALLED)
-            return
-        with formatter.section("Commands"):
-            formatter.write_dl(
-                [(name, f"from {command.distribution}") for name, command in installed.items()]
-            )
+        if typed in jobs.list_commands(ctx):
+            return f" Did you mean 'nemo jobs {typed}'?"
+        return super().suggested(ctx, typed)
+
+    def shown(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002 - as the base has it
+        """Names and help; of an installed command the package that brings it, where nothing else is known."""
+        own = [(name, lazy.help) for name, lazy in self._lazy.items() if not lazy.hidden]
+        names = {name for name, _ in own}
+        brought = [
+            (name, _KNOWN_HELP.get(name, f"from {command.distribution}"))
+            for name, command in commands.installed_commands().items()
+            if name not in names
+        ]
+        return [*own, *brought]
 
 
 @click.group(
     cls=InstalledGroup,
+    lazy=_OWN,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
-@click.version_option(__version__, prog_name="nemo")
+@click.version_option(__version__, "-V", "--version", prog_name="nemo")
+@global_options
 def nemo() -> None:
-    """Run and steer fine-tuning jobs through the Jobs service."""
+    """Run and steer fine-tuning jobs through the Jobs service.
+
+    Options of this list may also stand after the command.
+    """
 
 
 def main() -> NoReturn:
@@ -81,12 +102,13 @@ def _open_streams() -> None:
 def _status(args: list[str]) -> int:
     try:
         status = nemo.main(args=args, prog_name="nemo", standalone_mode=False)
+        sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "nemo"
-        message = error.format_message()
+        message = error.format_message().replace(" (Did you mean", " Did you mean").replace("?)", "?")
         end = "" if message.endswith((".", "?")) else "."
         return _say(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
     except (click.exceptions.Abort, KeyboardInterrupt):
@@ -105,12 +127,19 @@ def _say_error(error: Exception) -> int:
 
         traceback.print_exception(error)
     if isinstance(error, errors.NemoError):
-        return _say(str(error), error.exit_status)
+        _say(_ended(str(error)), error.exit_status)
+        for note in getattr(error, "__notes__", ()):
+            _say(note, error.exit_status)
+        return error.exit_status
     if isinstance(error, OSError) and error.strerror:
         where = f" ({error.filename})" if error.filename else ""
         return _say(f"{error.strerror}{where}.", errors.EXIT_LOCAL)
     message = f"unexpected {type(error).__name__}: {error}. Set NEMO_DEBUG=1 to see where."
     return _say(message, errors.EXIT_LOCAL)
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
 
 
 def _say(message: str, status: int) -> int:

@@ -48,14 +48,20 @@ def toy(fail):
 """
 
 
-def test_without_command_packages_help_says_so(packages, capsys):
+def test_help_lists_the_own_groups(packages, capsys):
     assert main._status(["--help"]) == errors.EXIT_DONE
-    assert main.NOTHING_INSTALLED in capsys.readouterr().out
+    assert "jobs        Create, follow, pause, resume and rerun jobs." in capsys.readouterr().out
 
 
-def test_without_command_packages_a_command_is_a_usage_error_that_says_so(packages, capsys):
-    assert main._status(["jobs"]) == errors.EXIT_USAGE
-    assert f"No such command 'jobs'. {main.NOTHING_INSTALLED[:-1]}" in capsys.readouterr().err
+def test_a_mistyped_command_is_a_usage_error_with_the_one_that_was_meant(packages, capsys):
+    assert main._status(["jbos"]) == errors.EXIT_USAGE
+    sentence = "nemo: There is no command 'jbos'. Did you mean 'jobs'? See 'nemo --help'.\n"
+    assert capsys.readouterr().err == sentence
+
+
+def test_an_installed_package_cannot_take_the_place_of_an_own_group(packages, capsys):
+    packages.install("bad", "bad_jobs", "raise SystemError", "[nemo.commands]\njobs = bad_jobs:x\n")
+    assert main._status(["jobs", "--help"]) == errors.EXIT_DONE
 
 
 def test_an_installed_command_is_listed_without_being_imported(packages, capsys):
@@ -63,7 +69,7 @@ def test_an_installed_command_is_listed_without_being_imported(packages, capsys)
         "toy_pkg", "toy_unimported", "raise SystemError", "[nemo.commands]\ntoy = toy_unimported:toy\n"
     )
     assert main._status(["--help"]) == errors.EXIT_DONE
-    assert "toy  from toy-pkg" in capsys.readouterr().out
+    assert "toy         from toy-pkg" in capsys.readouterr().out
 
 
 def test_an_installed_command_runs_and_its_number_is_the_exit_status(packages, capsys):
@@ -76,7 +82,7 @@ def test_an_installed_command_runs_and_its_number_is_the_exit_status(packages, c
 @pytest.mark.parametrize(
     ("failure", "status", "sentence"),
     [
-        ("known", errors.EXIT_LOCAL, "nemo: the toy is broken\n"),
+        ("known", errors.EXIT_LOCAL, "nemo: the toy is broken.\n"),
         ("bug", errors.EXIT_LOCAL, "nemo: unexpected ValueError: sad. Set NEMO_DEBUG=1 to see where.\n"),
         ("file", errors.EXIT_LOCAL, "nemo: No such file or directory (/nowhere/at/all).\n"),
     ],

@@ -1,0 +1,113 @@
+"""Options that every command takes: before the command, where the whole program has them, and after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from functools import wraps
+from typing import Any
+
+import click
+
+FORMATS = ("table", "json", "yaml", "markdown", "csv", "raw", "code")
+TIMESTAMPS = ("iso8601", "relative")
+
+
+@dataclass(frozen=True)
+class Flags:
+    """What was typed; `None` and false where nothing was."""
+
+    context: str | None = None
+    base_url: str | None = None
+    workspace: str | None = None
+    output_format: str | None = None
+    timestamp_format: str | None = None
+    no_truncate: bool = False
+    verbose: bool = False
+
+    def over(self, outer: Flags) -> Flags:
+        """These flags, and the outer ones where there are none: what is nearer to the command wins."""
+        taken = {
+            field.name: getattr(self, field.name) or getattr(outer, field.name) for field in fields(self)
+        }
+        return replace(self, **taken)
+
+
+def global_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of the program itself; what was typed becomes the context's object."""
+
+    @wraps(function)
+    def group(**values: Any) -> Any:
+        click.get_current_context().obj = _taken(values)
+        return function(**values)
+
+    return _options(group, "--context", "-c")
+
+
+def command_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same options on a command: it gets `Flags` as its first argument."""
+
+    @wraps(function)
+    def command(*args: Any, **values: Any) -> Any:
+        outer = click.get_current_context().find_object(Flags) or Flags()
+        flags = _taken(values).over(outer)
+        return function(flags, *args, **values)
+
+    return _options(command, "--context")
+
+
+def workspace_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--workspace``, which `command_options` puts into the flags."""
+    return click.option(
+        "-w",
+        "--workspace",
+        metavar="NAME",
+        help="The workspace; otherwise NHX_WORKSPACE, the context's, or `default`.",
+    )(function)
+
+
+def _taken(values: dict[str, Any]) -> Flags:
+    """Take the flags out of the values of a command's parameters."""
+    as_json = values.pop("as_json", False)
+    values.pop("no_telemetry", None)
+    values.pop("no_auto_refresh", None)
+    found = {field.name: values.pop(field.name) for field in fields(Flags) if field.name in values}
+    if as_json:
+        if found.get("output_format") not in {None, "json"}:
+            raise click.UsageError(f"--json and -f {found['output_format']} contradict each other.")
+        found["output_format"] = "json"
+    return Flags(**found)
+
+
+def _options(function: Callable[..., Any], *context_names: str) -> Callable[..., Any]:
+    for option in reversed(
+        (
+            click.option(
+                *context_names, "context", metavar="NAME", help="The context to use, for this call."
+            ),
+            click.option(
+                "--base-url", metavar="URL", help="The service's address, in place of the context's."
+            ),
+            click.option(
+                "-f",
+                "--output-format",
+                "--output",
+                "output_format",
+                type=click.Choice(FORMATS),
+                help="How to print; `code` prints the Python that does it, and asks nothing of the service.",
+            ),
+            click.option(
+                "--json",
+                "as_json",
+                is_flag=True,
+                help="As `-f json`: one JSON document on stdout and nothing else.",
+            ),
+            click.option("--no-truncate", is_flag=True, help="In tables: whole values, however long."),
+            click.option("--timestamp-format", type=click.Choice(TIMESTAMPS), help="How tables show times."),
+            click.option("-v", "--verbose", is_flag=True, help="Say more on stderr."),
+            click.option("--no-telemetry", is_flag=True, hidden=True),
+            click.option("--no-auto-refresh", is_flag=True, hidden=True),
+        )
+    ):
+        function = option(function)
+    return function

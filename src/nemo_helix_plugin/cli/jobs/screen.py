@@ -1,0 +1,131 @@
+"""What a watch shows: status lines, log lines, and on a terminal one last line that moves."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+from rich.text import Text
+
+from nemo_helix_plugin.cli.calls import Call, console, record_of
+from nemo_helix_plugin.cli.jobs.logs import shown_message
+from nemo_helix_plugin.cli.output import cells, documents, standing, times
+
+if TYPE_CHECKING:
+    from nemo_helix_plugin.jobs.watch_types import JobLogEvent, JobStatusEvent
+
+BAR = 20
+
+
+class Silent:
+    """Shows nothing: only the end counts."""
+
+    def status(self, event: JobStatusEvent) -> None:
+        """Nothing."""
+
+    def log(self, event: JobLogEvent) -> None:
+        """Nothing."""
+
+    def pause(self) -> None:
+        """Nothing is there that would stand in the way of other lines."""
+
+
+class Records(Silent):
+    """Shows every event as one line of JSON."""
+
+    def status(self, event: JobStatusEvent) -> None:
+        """The status as it is."""
+        click.echo(documents.json_line(record_of(event)))
+
+    def log(self, event: JobLogEvent) -> None:
+        """The line as it is."""
+        click.echo(documents.json_line(record_of(event)))
+
+
+class Lines:
+    """For people: a line when the status changes, the log as it comes, progress below on a terminal."""
+
+    def __init__(self, call: Call, *, stderr: bool) -> None:
+        self._file = sys.stderr if stderr else sys.stdout
+        self._console = console(color=call.context.color_output, stderr=stderr)
+        self._unicode = (self._file.encoding or "").lower().startswith("utf")
+        self._moving = Text("")
+        self._seen: tuple[object, ...] = ()
+        self._many_steps = False
+        self._step: str | None = None
+
+    def status(self, event: JobStatusEvent) -> None:
+        """A line for a new status or reason; else only the moving line changes."""
+        record = record_of(event)
+        now = datetime.now(UTC)
+        value = str(event.status)
+        seen = (event.attempt_id, value, standing.reason(record))
+        if seen != self._seen:
+            words = " · ".join(
+                part
+                for part in (standing.reason(record), standing.failure(record) if value == "error" else "")
+                if part
+            ) or standing.progress(standing.details(record))
+            self._line(
+                Text.assemble(
+                    (times.exact(now), "dim"),
+                    "  ",
+                    cells.sign(value, unicode=self._unicode),
+                    " ",
+                    cells.status(value),
+                    f"  {cells.printable(words)}" if words else "",
+                )
+            )
+            for warning in set(standing.warnings(record)) - self._warned():
+                self._warnings.add(warning)
+                self._line(Text(f"warning: {cells.printable(warning)}", style="yellow"))
+            self._seen = seen
+        self._moving = Text("") if event.terminal else self._progress(value, standing.details(record))
+        self._draw()
+
+    def log(self, event: JobLogEvent) -> None:
+        """The line, behind the name of its step."""
+        step = event.step_id or "-"
+        self._line(Text.assemble((f"{step} | ", "dim"), shown_message(event.message)))
+        self._draw()
+
+    def pause(self) -> None:
+        """Take the moving line away, so that something else can be printed."""
+        self._clear()
+        self._moving = Text("")
+
+    def _warned(self) -> set[str]:
+        if not hasattr(self, "_warnings"):
+            self._warnings: set[str] = set()
+        return self._warnings
+
+    def _progress(self, status: str, found: Any) -> Text:
+        done, text = standing.fraction(found), standing.progress(found)
+        if not text:
+            return Text("")
+        losses = standing.losses(found)
+        parts: list[Any] = [cells.sign(status, unicode=self._unicode), " ", cells.status(status), "  "]
+        if done is not None:
+            parts += [cells.bar(done, BAR, unicode=self._unicode), "  "]
+        return Text.assemble(*parts, text, (f"  {losses}" if losses else "", "dim"))
+
+    def _line(self, text: Text) -> None:
+        self._clear()
+        self._console.print(text, soft_wrap=True)
+
+    def _clear(self) -> None:
+        if self._file.isatty() and self._moving.plain:
+            self._file.write("\r\x1b[K")
+            self._file.flush()
+
+    def _draw(self) -> None:
+        if not (self._file.isatty() and self._moving.plain):
+            self._file.flush()
+            return
+        shown = self._moving.copy()
+        shown.truncate(max(10, self._console.width - 1), overflow="ellipsis")
+        self._file.write("\r\x1b[K")
+        self._console.print(shown, end="", soft_wrap=True)
+        self._file.flush()

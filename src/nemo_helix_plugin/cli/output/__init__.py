@@ -1,0 +1,1 @@
+"""How results are printed: documents for programs, tables and cards for people."""

@@ -1,0 +1,111 @@
+"""One job, as a person wants to see it: how it stands, its steps, its storage, what to do next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nemo_helix_plugin.cli.output import cells, standing, times
+
+Record = Mapping[str, Any]
+Line = tuple[str, RenderableType]
+
+BAR = 24
+
+
+def card(job: Record, tree: Record | None, manner: cells.Manner) -> RenderableType:
+    """A job's card; ``tree`` is its status tree, where that could be had."""
+    status = str(job.get("status"))
+    head = Text.assemble(
+        cells.sign(status, unicode=manner.unicode),
+        " ",
+        (cells.printable(str(job.get("name"))), "bold"),
+        "  ",
+        cells.status(status),
+    )
+    parts: list[RenderableType] = [head, _grid(list(_lines(job, manner)))]
+    steps = list((tree or {}).get("steps") or ())
+    if steps:
+        parts += [Text("  steps", style="dim"), _steps(steps, manner)]
+    following = standing.next_command(job)
+    if following:
+        parts.append(Text.assemble(("  next      ", "dim"), (following, "bold")))
+    return Group(*parts)
+
+
+def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
+    for key in ("workspace", "description", "source", "project"):
+        if job.get(key):
+            yield key, Text(cells.printable(str(job[key])))
+    found = standing.details(job)
+    yield from _progress(found, manner)
+    reason = standing.reason(job)
+    if reason:
+        yield "reason", Text(cells.printable(reason))
+    trouble = standing.failure(job)
+    if trouble:
+        yield "error", Text(cells.printable(trouble), style="red")
+    advice = standing.advice(job)
+    if advice:
+        yield "advice", Text(cells.printable(advice))
+    for warning in standing.warnings(job):
+        yield "warning", Text(cells.printable(warning), style="yellow")
+    storage = _storage(job, manner)
+    if storage.plain:
+        yield "storage", storage
+    for key in ("created_at", "updated_at"):
+        moment = times.parsed(job.get(key))
+        if moment:
+            ago = times.relative(moment, manner.now)
+            yield key.removesuffix("_at"), Text.assemble(times.exact(moment), (f"  {ago}", "dim"))
+
+
+def _progress(found: Record, manner: cells.Manner) -> Iterator[Line]:
+    text, done = standing.progress(found), standing.fraction(found)
+    if not text:
+        return
+    losses = standing.losses(found)
+    shown = Text(f"{text}{f', {losses}' if losses else ''}")
+    yield (
+        "progress",
+        shown if done is None else Text.assemble(cells.bar(done, BAR, unicode=manner.unicode), " ", shown),
+    )
+
+
+def _storage(job: Record, manner: cells.Manner) -> Text:
+    kept = standing.kept(job, manner.now)
+    parts = [f"{times.size(job['storage_bytes'])}" if job.get("storage_bytes") else "", kept]
+    until = times.parsed(job.get("storage_expires_at"))
+    soon = until is not None and (until - manner.now).total_seconds() < 86400
+    return Text(", ".join(part for part in parts if part), style="yellow" if soon else "")
+
+
+def _steps(steps: list[Record], manner: cells.Manner) -> Table:
+    """Each step with its sign, its progress, and below it what it warns of."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for no_wrap in (True, True, False):
+        table.add_column(no_wrap=no_wrap, overflow="fold")
+    for step in steps:
+        status = str(step.get("status"))
+        name = Text.assemble(
+            "    ", cells.sign(status, unicode=manner.unicode), " ", cells.printable(str(step.get("name")))
+        )
+        found = standing.details(step)
+        note = standing.failure(step) or standing.progress(found) or standing.reason(step)
+        table.add_row(name, cells.status(status), Text(cells.printable(note)))
+        for warning in standing.warnings(step):
+            table.add_row("", Text("warning", style="yellow"), Text(cells.printable(warning), style="yellow"))
+    return table
+
+
+def _grid(lines: list[Line]) -> Table:
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim", min_width=10)
+    table.add_column(overflow="fold")
+    for label, value in lines:
+        table.add_row(f"  {label}", value)
+    return table

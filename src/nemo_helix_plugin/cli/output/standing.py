@@ -1,0 +1,150 @@
+"""How a job stands, in words: progress, how long its storage is kept, reasons, warnings, what next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from nemo_helix_plugin.cli.output import times
+
+Record = Mapping[str, Any]
+
+TERMINAL = frozenset({"completed", "error", "cancelled"})
+_WARNINGS = ("rerun_warning", "image_digest_warning", "image_digest_comparison_skipped")
+_REASONS = ("reason", "message", "error_message", "queued_reason", "waiting_for")
+
+
+def details(record: Record) -> Record:
+    """The status details of a job, step or task; empty when there are none."""
+    found = record.get("status_details")
+    return found if isinstance(found, Mapping) else {}
+
+
+def progress(found: Record) -> str:
+    """``step 40 of 100 (40 %), epoch 1 of 3``, or nothing when no progress is known."""
+    parts = []
+    step, last = found.get("step"), found.get("max_steps")
+    if isinstance(step, int):
+        parts.append(f"step {step} of {last}" if last else f"step {step}")
+    percentage = fraction(found)
+    if percentage is not None:
+        text = f"{100 * percentage:.0f} %"
+        parts = [f"{parts[0]} ({text})"] if parts else [text]
+    epoch, epochs = found.get("epoch"), found.get("num_epochs")
+    if isinstance(epoch, int) and isinstance(epochs, int) and epochs > 1:
+        parts.append(f"epoch {epoch} of {epochs}")
+    stops_at = found.get("stops_at")
+    if isinstance(stops_at, int):
+        parts.append(f"stops at step {stops_at}")
+    return ", ".join(parts)
+
+
+def fraction(found: Record) -> float | None:
+    """How much is done, from 0 to 1; `None` when nobody said."""
+    for key in ("percentage_done", "progress_pct"):
+        value = found.get(key)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return min(1.0, max(0.0, float(value) / 100))
+    step, last = found.get("step"), found.get("max_steps")
+    if isinstance(step, int) and isinstance(last, int) and last > 0:
+        return min(1.0, max(0.0, step / last))
+    return None
+
+
+def losses(found: Record) -> str:
+    """The newest losses: ``train_loss 0.693, val_loss 0.701``."""
+    named = [
+        (name, value)
+        for name, value in found.items()
+        if name.endswith("_loss") and isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    return ", ".join(f"{name} {value:.4g}" for name, value in sorted(named))
+
+
+def kept(job: Record, now: datetime, *, brief: bool = False) -> str:
+    """``kept until 2026-12-06 16:43 UTC, 6 d left``; nothing when no window runs."""
+    reclaimed = times.parsed(details(job).get("storage_reclaimed_at") or job.get("storage_reclaimed_at"))
+    if reclaimed:
+        return "storage is gone" if brief else f"was deleted {times.minute(reclaimed)}"
+    until = times.parsed(job.get("storage_expires_at"))
+    if until is None:
+        return ""
+    left = (until - now).total_seconds()
+    if left <= 0:
+        return "storage is being deleted" if brief else f"kept until {times.minute(until)}; is being deleted"
+    if brief:
+        return f"kept {times.span(left)} more"
+    return f"kept until {times.minute(until)}, {times.span(left)} left"
+
+
+def failure(record: Record) -> str:
+    """What went wrong, as the service or the workload said it; on one line."""
+    found = record.get("error_details")
+    if not isinstance(found, Mapping):
+        return ""
+    for key in ("message", "detail", "reason", "error", "type"):
+        value = found.get(key)
+        if isinstance(value, str) and value.strip():
+            return " ".join(value.split())
+    return ""
+
+
+def advice(record: Record) -> str:
+    """What to change, where the service knows it."""
+    found = record.get("error_details")
+    value = found.get("advice") if isinstance(found, Mapping) else None
+    return " ".join(value.split()) if isinstance(value, str) else ""
+
+
+def reason(record: Record) -> str:
+    """Why it has its status, where somebody said; of a code such as ``pause_window_ended`` the words."""
+    for source in (record, details(record)):
+        for key in _REASONS:
+            value = source.get(key)
+            if isinstance(value, str) and value.strip():
+                return " ".join(value.split() if " " in value else value.replace("_", " ").split())
+    return ""
+
+
+def warnings(record: Record) -> Iterator[str]:
+    """Every warning in the status details, each on one line."""
+    found = details(record)
+    for key in _WARNINGS:
+        value = found.get(key)
+        if isinstance(value, str) and value.strip():
+            yield " ".join(value.split())
+    for passed in found.get("passed_over") or ():
+        if isinstance(passed, Mapping):
+            step, problem = passed.get("step", "?"), passed.get("problem", "?")
+            yield f"the checkpoint of step {step} was passed over: {problem}"
+
+
+def note(job: Record, now: datetime) -> str:
+    """The one thing worth saying about a job in a list."""
+    status = str(job.get("status"))
+    if status == "error":
+        return "; ".join(part for part in (failure(job) or reason(job), kept(job, now, brief=True)) if part)
+    if status == "paused":
+        return ", ".join(part for part in (kept(job, now, brief=True), progress(details(job))) if part)
+    if status in {"cancelled", "queued", "pending", "created", "deletion_pending"}:
+        return reason(job)
+    if status == "completed":
+        return ""
+    return progress(details(job)) or reason(job)
+
+
+def next_command(job: Record) -> str:
+    """The command that a person would most likely give next; nothing when there is none."""
+    status, name, workspace = (str(job.get(key) or "") for key in ("status", "name", "workspace"))
+    verb = {
+        "paused": "resume",
+        "error": "rerun",
+        "active": "watch",
+        "queued": "watch",
+        "pending": "watch",
+    }.get(status)
+    gone = details(job).get("storage_reclaimed_at") or job.get("storage_reclaimed_at")
+    if verb is None or (gone and verb in {"resume", "rerun"}):
+        return ""
+    return f"nemo jobs {verb} {name} --workspace {workspace}"

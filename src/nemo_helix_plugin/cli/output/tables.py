@@ -1,0 +1,123 @@
+"""Tables for people: as wide as the terminal, names always whole, notes wrapped, other long values cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from nemo_helix_plugin.cli.output import cells, columns
+
+Record = Mapping[str, Any]
+Extra = tuple[str, Callable[[Record], str]]
+
+GAP = 2
+LEAST = 10
+"""A narrower column says nothing."""
+NOTE = 22
+"""With less room for the note, columns that can be done without make place."""
+DISPENSABLE = ("description", "project", "updated_at")
+HEADS = {"size_bytes": "size", "storage_bytes": "storage"}
+NUMBERS = frozenset({"size_bytes", "storage_bytes", "seq", "step", "jobs"})
+_WHOLE = ("status", "_at", "at", "id", "seq", "step", "size_bytes", "storage_bytes", "verified", "role")
+
+Grid = tuple[list[str], list[list[Text]]]
+
+
+def table(
+    records: Sequence[Record],
+    names: Sequence[str],
+    manner: cells.Manner,
+    *,
+    width: int | None,
+    extra: Extra | None = None,
+    whole: bool = False,
+) -> Table:
+    """A table of records; ``extra`` is one more column, which people get only.
+
+    ``width`` is the terminal's, or `None` for as wide as it gets; with ``whole`` no value is cut.
+    """
+    note = extra[0] if extra else None
+    heads, rows = _fitting(records, names, manner, width, extra)
+    widths = _widths(heads, rows, width, note)
+    made = Table(box=None, show_edge=False, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
+    for name, limit in zip(heads, widths, strict=True):
+        cut = not whole and name != note and not _is_whole(name)
+        made.add_column(
+            HEADS.get(name, name).replace("_", " "),
+            width=limit,
+            no_wrap=cut,
+            overflow="ellipsis" if cut else "fold",
+            justify="right" if name in NUMBERS else "left",
+        )
+    for row in rows:
+        made.add_row(*row)
+    return made
+
+
+def _fitting(
+    records: Sequence[Record],
+    names: Sequence[str],
+    manner: cells.Manner,
+    width: int | None,
+    extra: Extra | None,
+) -> Grid:
+    """Heads and cells: with shorter times and fewer columns where the terminal is too narrow for all."""
+    grid = _grid(records, names, manner, extra)
+    if width is None or _needed(grid) <= width:
+        return grid
+    short = replace(manner, seconds=False)
+    grid = _grid(records, names, short, extra)
+    for name in DISPENSABLE if extra else ():
+        if _needed(grid, at_most={extra[0]: NOTE} if extra else {}) > width:
+            names = [other for other in names if other != name]
+            grid = _grid(records, names, short, extra)
+    return grid
+
+
+def _grid(records: Sequence[Record], names: Sequence[str], manner: cells.Manner, extra: Extra | None) -> Grid:
+    """All cells, without the columns in which nothing stands; the first one stays."""
+    heads = [*names, *([extra[0]] if extra else [])]
+    rows = [
+        [cells.cell(name, columns.value(record, name), manner) for name in names]
+        + ([Text(cells.printable(extra[1](record)))] if extra else [])
+        for record in records
+    ]
+    kept = [i for i in range(len(heads)) if i == 0 or any(row[i].plain for row in rows)]
+    return [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+
+def _is_whole(name: str) -> bool:
+    return name in {"name", "job", "attempt", "task"} or name.endswith(_WHOLE)
+
+
+def _natural(grid: Grid) -> list[int]:
+    heads, rows = grid
+    return [
+        max(len(HEADS.get(head, head)), *(row[i].cell_len for row in rows), 1) for i, head in enumerate(heads)
+    ]
+
+
+def _needed(grid: Grid, *, at_most: Mapping[str, int] | None = None) -> int:
+    """How wide a terminal would have to be, if some columns get no more than this."""
+    limits = at_most or {}
+    sizes = zip(grid[0], _natural(grid), strict=True)
+    return sum(min(size, limits.get(head, size)) for head, size in sizes) + GAP * (len(grid[0]) - 1)
+
+
+def _widths(heads: list[str], rows: list[list[Text]], width: int | None, note: str | None) -> list[int]:
+    """How wide each column is: what must be whole comes first, and the others share what is left."""
+    sizes = _natural((heads, rows))
+    room = (width or 0) - GAP * (len(heads) - 1)
+    if width is None or sum(sizes) <= room:
+        return sizes
+    free = [i for i, head in enumerate(heads) if head == note or not _is_whole(head)]
+    left = room - sum(size for i, size in enumerate(sizes) if i not in free)
+    for number, i in enumerate(sorted(free, key=sizes.__getitem__)):
+        sizes[i] = min(sizes[i], max(LEAST, left // (len(free) - number)))
+        left -= sizes[i]
+    sizes[0] = max(LEAST, sizes[0] - max(0, sum(sizes) - room))
+    return sizes

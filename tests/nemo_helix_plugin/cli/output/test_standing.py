@@ -1,0 +1,77 @@
+"""How a job stands, in words."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from nemo_helix_plugin.cli.output import standing
+
+NOW = datetime(2026, 11, 29, 16, 0, tzinfo=UTC)
+LATER = (NOW + timedelta(days=6, hours=3)).isoformat()
+
+
+@pytest.mark.parametrize(
+    ("details", "words"),
+    [
+        ({}, ""),
+        ({"step": 40, "max_steps": 100}, "step 40 of 100 (40 %)"),
+        ({"step": 40}, "step 40"),
+        ({"percentage_done": 12.6}, "13 %"),
+        ({"step": 3, "max_steps": 9, "epoch": 2, "num_epochs": 3}, "step 3 of 9 (33 %), epoch 2 of 3"),
+        ({"step": 3, "max_steps": 9, "stops_at": 4}, "step 3 of 9 (33 %), stops at step 4"),
+        ({"progress_pct": 250}, "100 %"),
+    ],
+)
+def test_progress_says_what_is_known_and_no_more(details, words):
+    assert standing.progress(details) == words
+
+
+def test_storage_that_is_kept_says_until_when_and_how_long_that_is():
+    job = {"storage_expires_at": LATER}
+    assert standing.kept(job, NOW) == "kept until 2026-12-05 19:00 UTC, 6 d left"
+    assert standing.kept(job, NOW, brief=True) == "kept 6 d more"
+    assert standing.kept(job, NOW + timedelta(days=7)) == "kept until 2026-12-05 19:00 UTC; is being deleted"
+
+
+def test_storage_that_is_gone_says_since_when():
+    job = {"status_details": {"storage_reclaimed_at": "2026-11-29T12:00:00Z"}}
+    assert standing.kept(job, NOW) == "was deleted 2026-11-29 12:00 UTC"
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ({"status": "error", "error_details": {"message": "out\nof memory"}}, "out of memory"),
+        (
+            {"status": "error", "error_details": {"message": "boom"}, "storage_expires_at": LATER},
+            "boom; kept 6 d more",
+        ),
+        ({"status": "paused", "storage_expires_at": LATER}, "kept 6 d more"),
+        ({"status": "queued", "reason": "GPU 0 is held by x"}, "GPU 0 is held by x"),
+        ({"status": "cancelled", "reason": "pause_window_ended"}, "pause window ended"),
+        ({"status": "active", "status_details": {"step": 1, "max_steps": 2}}, "step 1 of 2 (50 %)"),
+        ({"status": "completed", "status_details": {"step": 2}}, ""),
+    ],
+)
+def test_the_note_of_a_list_is_what_matters_in_that_status(job, words):
+    assert standing.note(job, NOW) == words
+
+
+@pytest.mark.parametrize(
+    ("job", "command"),
+    [
+        ({"status": "paused"}, "nemo jobs resume j --workspace w"),
+        ({"status": "error"}, "nemo jobs rerun j --workspace w"),
+        ({"status": "active"}, "nemo jobs watch j --workspace w"),
+        ({"status": "completed"}, ""),
+        ({"status": "paused", "status_details": {"storage_reclaimed_at": "2026-11-29T12:00:00Z"}}, ""),
+    ],
+)
+def test_the_next_command_is_one_that_would_work(job, command):
+    assert standing.next_command({"name": "j", "workspace": "w", **job}) == command
+
+
+def test_warnings_name_checkpoints_that_were_passed_over():
+    details = {"rerun_warning": "it will fail\nagain", "passed_over": [{"step": 20, "problem": "torn"}]}
+    found = list(standing.warnings({"status_details": details}))
+    assert found == ["it will fail again", "the checkpoint of step 20 was passed over: torn"]
