@@ -1,4 +1,5 @@
-"""Builds a tiny Qwen3 model with a byte-level tokenizer; run in an engine's interpreter: ``tiny_model.py FOLDER``."""
+"""Builds a tiny Qwen3 model with a byte-level tokenizer; run in an engine's interpreter: ``tiny_model.py
+FOLDER``."""
 
 import sys
 from pathlib import Path
@@ -13,7 +14,12 @@ CHAT_TEMPLATE = (
     "{% else %}{{ message['content'] }}<|im_end|>{% endif %}\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-TEXTS = [f"What is {a} + {b}? The sum is {a + b}. Answer with the number only." for a in range(30) for b in range(30)]
+SUMS = [(left, right) for left in range(30) for right in range(30)]
+TEXTS = [f"What is {a} + {b}? The sum is {a + b}. Answer with the number only." for a, b in SUMS]
+    f"What is {a} + {b}? The sum is {a + b}. Answer with the number only."
+    for a in range(30)
+    for b in range(30)
+]
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
@@ -22,7 +28,9 @@ def tokenizer() -> PreTrainedTokenizerFast:
     raw.decoder = decoders.ByteLevel()
     special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=512, special_tokens=special, initial_alphabet=alphabet, show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=512, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
     raw.train_from_iterator(TEXTS, trainer)
     made = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<|im_end|>", pad_token="<|endoftext|>")
     made.chat_template = CHAT_TEMPLATE

@@ -1,0 +1,47 @@
+"""Engine environments and a tiny model for tests, kept in the user's real cache: made once, found by later
+runs."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from nemo_helix_server.engines import catalogue, environments, machine, sources
+
+CACHE = environments.cache_folder(dict(os.environ))
+"""The user's; every test has a home of its own, which is empty."""
+_TINY_MODEL = Path(__file__).parent / "nemo_engines" / "tiny_model.py"
+
+
+@cache
+def engine_python(name: str) -> Path:
+    """The interpreter of an engine; installed as ``nemo engines install`` does, if it is not there."""
+    recipe = catalogue.recipe(name)
+    return environments.install(recipe, machine.found_device(), CACHE, say=print).python
+
+
+def engine_environ() -> dict[str, str]:
+    """The environment variables of an engine's process."""
+    return sources.engine_environment(CACHE, os.environ)
+
+
+@cache
+def tiny_model() -> Path:
+    """A Qwen3 model of 131 thousand parameters with a tokenizer of 512 tokens and a chat template."""
+    python = engine_python("trl")
+    key = hashlib.sha256(_TINY_MODEL.read_bytes() + str(python).encode()).hexdigest()[:16]
+    folder = CACHE / "test-models" / f"tiny-{key}"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            with tempfile.TemporaryDirectory(dir=folder.parent) as made:
+                argv = [str(python), str(_TINY_MODEL), made + "/model"]
+                subprocess.run(argv, check=True, env=engine_environ(), capture_output=True, timeout=300)
+                Path(made, "model").rename(folder)
+    return folder

@@ -1,0 +1,172 @@
+"""Trainings for tests: their files, their spec, and starting them again and again in one folder."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests import engines
+
+from nemo_trainer.contract import history, read_progress
+
+PROGRAM = Path(__file__).with_name("forge_program.py")
+REWARDS = {
+    "benchmark": {
+        "prompt": {"user": "{question} Answer with the number only."},
+        "verifier": {"type": "match", "mode": "regex", "pattern": "([a-z0-9])", "which": "first"},
+    }
+}
+
+
+class Forge:
+    """One process with the libraries loaded, whose children train."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [str(engines.engine_python("trl")), str(PROGRAM)],
+            env=engines.engine_environ(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._number = 0
+        assert self._answer() == {"ready": True}
+
+    def run(self, request: Mapping[str, Any]) -> int:
+        """The exit status of one training; negative for the signal that ended it."""
+        self._number += 1
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps({"number": self._number, **request}) + "\n")
+        self._process.stdin.flush()
+        answer = self._answer()
+        assert answer["number"] == self._number
+        return int(answer["status"])
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        self._process.wait(60)
+        self._process.stdout.close()
+
+    def _answer(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline()
+        assert line, "the forge has ended"
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+@dataclass
+class Training:
+    """One training in a folder of its own, started as often as a test likes."""
+
+    forge: Forge
+    folder: Path
+    spec: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.write_spec()
+
+    def write_spec(self, **changes: Any) -> None:
+        """Put the spec there, with changes."""
+        self.spec |= changes
+        (self.folder / "spec.json").write_text(json.dumps({**self.spec, "output": str(self.output)}))
+
+    @property
+    def output(self) -> Path:
+        """The trained model."""
+        return self.folder / "training" / "model"
+
+    @property
+    def trainer_path(self) -> Path:
+        """Where checkpoints, metrics and progress are."""
+        return self.folder / "training"
+
+    @property
+    def control(self) -> Path:
+        """The control file."""
+        return self.folder / "control.json"
+
+    @property
+    def argv(self) -> list[str]:
+        """Arguments of ``nemo_engines.run``."""
+        return ["--spec", str(self.folder / "spec.json"), "--dir", str(self.trainer_path)]
+
+    def start(self, **misfortune: int) -> int:
+        """Train until it ends; the control file starts without a request."""
+        self.control.unlink(missing_ok=True)
+        environ = {"NEMO_JOB_CONTROL_FILE": str(self.control)}
+        return self.forge.run(
+            {"argv": self.argv, "environ": environ, "log": str(self.folder / "log.txt"), **misfortune}
+        )
+
+    @property
+    def log(self) -> str:
+        """All that the starts have written."""
+        return (self.folder / "log.txt").read_text()
+
+    @property
+    def weights(self) -> dict[str, str]:
+        """sha256 of each file of weights of the trained model."""
+        files = sorted(self.output.glob("*.safetensors"))
+        return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+    @property
+    def history(self) -> dict[int, dict[str, float]]:
+        """Each step's values."""
+        return {row.step: dict(row.values) for row in history(self.trainer_path / "metrics.jsonl")}
+
+    @property
+    def progress(self) -> dict[str, Any]:
+        """What the trainer said last."""
+        return read_progress(self.trainer_path / "progress.json")
+
+
+def spec_of(method: str, finetuning: str, data: Path, **changes: Any) -> dict[str, Any]:
+    """A spec of 12 steps on the tiny model."""
+    base = {
+        "engine": "trl",
+        "method": method,
+        "model": str(engines.tiny_model()),
+        "dataset": str(write_data(method, data / f"{method}.jsonl")),
+        "finetuning": finetuning,
+        "lora": {"rank": 4, "alpha": 8, "dropout": 0.05},
+        "schedule": {"max_steps": 12, "warmup_steps": 2, "lr_scheduler": "cosine"},
+        "batch": {"per_device": 4},
+        "optimizer": {"learning_rate": 1e-3},
+        "max_seq_length": 96,
+        "grpo": {"num_generations": 4, "max_new_tokens": 8, "steps_per_generation": 2, "kl_penalty": 0.01},
+        "rewards": REWARDS if method == "grpo" else None,
+    }
+    return {**base, **changes}
+
+
+def write_data(method: str, path: Path) -> Path:
+    """40 rows, the same every time."""
+    source = random.Random(0)
+    rows = [_row(method, source.randrange(20), source.randrange(20)) for _ in range(40)]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def _row(method: str, left: int, right: int) -> dict[str, Any]:
+    question = f"What is {left} + {right}?"
+    if method == "grpo":
+        return {"question": question, "expected_answer": ["s", "e", "t", "1", "2"]}
+    asked = [{"role": "user", "content": question}]
+    answered = [{"role": "assistant", "content": f"The sum is {left + right}."}]
+    if method == "sft":
+        return {"messages": asked + answered}
+    wrong = [{"role": "assistant", "content": f"The sum is {left * right + 1}, maybe."}]
+    return {"prompt": asked, "chosen": answered, "rejected": wrong}
