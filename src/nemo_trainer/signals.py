@@ -11,7 +11,7 @@ from types import FrameType
 from typing import Any
 
 _HANDLED = (signal.SIGTERM, signal.SIGUSR1)
-_PATIENCE = 1.0
+_PATIENCE = 2.0
 """Seconds that a forked child waits to learn whether SIGTERM was meant for the whole training."""
 _LOOK = 0.01
 
