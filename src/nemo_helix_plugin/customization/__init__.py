@@ -1,0 +1,1 @@
+"""Fine-tuning: what a customization job is told, and how one is submitted."""
