@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server import secrets
-from nemo_helix_server.clock import SECOND
+from nemo_helix_server.clock import SECOND, moment
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors import run_files
 from nemo_helix_server.executors.base import Launch, Request, Run
-from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.settings import SubprocessSettings
 from nemo_helix_server.storage import JobPaths, JobStorage
 from nemo_runs import secret_refs
@@ -37,7 +37,15 @@ _HANDED_ON = (
 )
 """What a step sees of the service's own environment."""
 
-_SCALES = {"": 1, "m": Decimal("0.001"), "k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_SCALES: dict[str, int | Decimal] = {
+    "": 1,
+    "m": Decimal("0.001"),
+    "k": 10**3,
+    "K": 10**3,
+    "M": 10**6,
+    "G": 10**9,
+    "T": 10**12,
+}
 _SCALES |= {"P": 10**15, "E": 10**18}
 _SCALES |= {f"{letter}i": 1024**power for power, letter in enumerate("KMGTPE", start=1)} | {"ki": 1024}
 
@@ -84,7 +92,7 @@ class Launches:
             workspace=context.workspace,
             devices=devices,
             slots=0 if devices else 1,
-            queued_at=context.step.created_at / SECOND,
+            queued_at=_queued_at(context.step),
         )
 
     def image(self, context: StepContext) -> str | None:
@@ -187,8 +195,8 @@ class Launches:
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise LaunchError(
-                f"{where} needs the secret {name} of the workspace {context.workspace}, which cannot be read; "
-                "`nemo secrets create` makes it"
+                f"{where} needs the secret {name} of the workspace {context.workspace}, which cannot be "
+                "read; `nemo secrets create` makes it"
             ) from error
 
     def _of_the_host(self, value: str, where: str) -> SecretText:
@@ -206,6 +214,12 @@ def amount(text: str) -> int:
     if found is None or scale is None:
         raise LaunchError(f"{text!r} is no amount; write a number with a suffix, such as 16Gi")
     return int(Decimal(found[1]) * scale)
+
+
+def _queued_at(step: Step) -> float:
+    """When its turn began to count: when it was made, or when it was last resumed."""
+    resumed = step.status_details.get("resumed_at")
+    return (moment(resumed) if isinstance(resumed, str) else step.created_at) / SECOND
 
 
 def _variables(context: StepContext) -> list[Mapping[str, Any]]:

@@ -1,0 +1,159 @@
+"""Carrying out decisions: what the executor is told, and what is written to the store."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server import tails
+from nemo_helix_server.clock import SECOND
+from nemo_helix_server.controller import decide, failures
+from nemo_helix_server.controller.decide import Decision
+from nemo_helix_server.controller.facts import FactFinder
+from nemo_helix_server.controller.following import Following
+from nemo_helix_server.controller.starts import WHO, Starter
+from nemo_helix_server.executors.base import Executor, Observation
+from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.writer import Writer
+from nemo_runs.errors import RunsError
+
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A decision with what it is about."""
+
+    context: StepContext
+    seen: Observation | None
+    decision: Decision
+
+
+@dataclass(slots=True)
+class Effects:
+    """Carries out decisions; each is safe to be carried out again after a crash."""
+
+    store: Store
+    executor: Executor
+    starter: Starter
+    finder: FactFinder
+    following: Following
+
+    def move(self, tasks: Sequence[Task]) -> int:
+        """Write the transitions, all in one unit; how many happened."""
+        prepared = [
+            (task, task.decision, self._before(task))
+            for task in tasks
+            if isinstance(task.decision, decide.Move)
+        ]
+        if not prepared:
+            return 0
+        happened = 0
+        with self.store.write() as unit:
+            for task, move, news in prepared:
+                happened += _write(unit, task, move, news)
+        for task, move, _ in prepared:
+            if move.event in _ENDS and task.context.step.task:
+                self.finder.forget(task.context.step.task)
+                self.following.over(task.context)
+        return happened
+
+    def act(self, task: Task) -> None:
+        """Carry out one decision that is no transition."""
+        run = self.finder.run(task.context)
+        try:
+            match task.decision:
+                case decide.Prepare():
+                    self._prepare(task.context)
+                case decide.Start() if run:
+                    self.starter.start(task.context, run)
+                case decide.Stop(grace=grace) if run:
+                    self.executor.stop(run, grace_seconds=grace)
+                case decide.Kill() if run:
+                    self.executor.kill(run)
+                case decide.Tell(ask=ask) if run:
+                    self._tell(task.context, ask)
+        except (RunsError, OSError) as error:
+            # it is decided again at the next look; the deadline of the status ends that
+            _LOG.warning("the step %s of %s: %s", task.context.step.name, task.context.job_name, error)
+
+    def _tell(self, context: StepContext, ask: decide.Ask) -> None:
+        run = self.finder.run(context)
+        assert run is not None
+        seq = context.step.control_seq
+        tell = self.executor.request_pause if ask is decide.Ask.PAUSE else self.executor.withdraw_pause
+        tell(run, seq=seq, by=WHO, at=context.step.status_since / SECOND)
+        self.finder.sent[run.token] = seq
+
+    def _prepare(self, context: StepContext) -> None:
+        self.finder.storage.prepare(context.workspace, context.step.job_id)
+        with self.store.write() as unit:
+            unit.move(
+                context.step.id,
+                Event.PREPARED,
+                who=WHO,
+                why="its directories are made",
+                expected=Status.CREATION_PENDING,
+            )
+
+    def _before(self, task: Task) -> _News:
+        """What has to be read from files before the unit in which a run's end is written."""
+        assert isinstance(task.decision, decide.Move)
+        ends = task.decision.event in _ENDS and task.context.step.task is not None
+        pieces = self.following.rest(task.context) if ends else ()
+        progress = self.following.progress(task.context) if ends else None
+        run = self.finder.run(task.context)
+        failure = None
+        if task.decision.failed:
+            warning = task.context.step.status_details.get("image_digest_warning")
+            failure = failures.explain(task.decision, task.seen, run, warning)
+        return _News(tuple(pieces), progress, failure)
+
+
+@dataclass(frozen=True, slots=True)
+class _News:
+    pieces: tuple[tails.Piece, ...]
+    progress: Mapping[str, Any] | None
+    failure: failures.Failure | None
+
+
+_ENDS = frozenset(
+    {
+        Event.FINISHED,
+        Event.FAILED,
+        Event.INTERRUPTED,
+        Event.CHECKPOINT_VERIFIED,
+        Event.PAUSE_DEADLINE_MISSED,
+        Event.STOPPED,
+    }
+)
+
+
+def _write(unit: Writer, task: Task, move: decide.Move, news: _News) -> bool:
+    step, failure = task.context.step, news.failure
+    for piece in news.pieces:
+        piece.write(unit)
+    if news.progress and step.task:
+        unit.move_task(step.id, step.task, step.status, who=WHO, details=news.progress)
+    details: dict[str, Any] = {"message": move.why}
+    if task.seen is not None and task.seen.exit_status is not None:
+        details["exit_code"] = task.seen.exit_status
+    moved = unit.move(
+        step.id,
+        move.event,
+        who=WHO,
+        why=move.why,
+        expected=step.status,
+        version=step.version,
+        reason=failure.reason if failure else move.reason,
+        details=details,
+        error=failure.error if failure else None,
+    )
+    if moved is not None and failure is not None and failure.attempt_details:
+        unit.note_attempt(step.attempt_id, failure.attempt_details)
+    return moved is not None

@@ -1,0 +1,119 @@
+"""What there is to know about a step before deciding: from its row and from its folders."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server import checkpoints, clock, tails
+from nemo_helix_server.clock import SECOND
+from nemo_helix_server.controller.decide import StepFacts
+from nemo_helix_server.executors import run_files
+from nemo_helix_server.executors.base import Observation, Run
+from nemo_helix_server.jobs.model import Step, StepContext
+from nemo_helix_server.jobs.states import Reason
+from nemo_helix_server.storage import JobStorage
+from nemo_trainer import contract
+
+_PAUSES = (Reason.PAUSED_BY_USER, Reason.PAUSED_FOR_MAINTENANCE)
+
+
+@dataclass(slots=True)
+class FactFinder:
+    """Gathers facts; what costs a look at the disk is looked at only where it matters."""
+
+    storage: JobStorage
+    minimum_free_bytes: int
+    sent: dict[str, int] = field(default_factory=dict)
+    """Number of the newest request given to each start."""
+
+    def run(self, context: StepContext) -> Run | None:
+        """The newest start of a step."""
+        if context.step.task is None:
+            return None
+        return self.storage.paths(context.workspace, context.step.job_id).run(context.step.task)
+
+    def facts(self, context: StepContext, seen: Observation | None) -> StepFacts:
+        """What is known about a step, given what is seen of its newest start."""
+        step = context.step
+        run = self.run(context)
+        lifecycle = step.spec.get("lifecycle") or {}
+        sent = self._sent(run) if run and step.control_seq else None
+        asking = step.status is Status.PAUSING and (sent or 0) < step.control_seq
+        staleness = float(lifecycle.get("staleness_timeout_seconds") or 0)
+        return StepFacts(
+            name=step.name,
+            status=step.status,
+            status_since=step.status_since / SECOND,
+            started=step.task is not None,
+            pause_deadline=float(step.pause_deadline_seconds),
+            pause_requested_at=_moment(step, "pause_requested_at"),
+            pause_reason=next((known for known in _PAUSES if known == step.reason), Reason.PAUSED_BY_USER),
+            control_seq=step.control_seq,
+            sent_seq=sent,
+            proof=self._proof(context, run, seen) if step.status is Status.PAUSING else None,
+            room_for_pause=self._room(context) if asking else None,
+            staleness=staleness,
+            last_sign_at=self._last_sign(context, run)
+            if staleness and step.status is Status.ACTIVE
+            else None,
+        )
+
+    def need_of_room(self) -> str | None:
+        """Why nothing may be started for want of disk space; `None` = there is enough."""
+        free = self.storage.free_bytes()
+        if free >= self.minimum_free_bytes:
+            return None
+        return (
+            f"waits for disk space: {_megabytes(free)} are free where {self.storage.data_dir} is, and starts "
+            f"need {_megabytes(self.minimum_free_bytes)}"
+        )
+
+    def forget(self, token: str) -> None:
+        """The start is over."""
+        self.sent.pop(token, None)
+
+    def _sent(self, run: Run) -> int | None:
+        if run.token not in self.sent:
+            control = contract.read_control(run.folder / run_files.CONTROL)
+            if control is None:
+                return None
+            self.sent[run.token] = control.seq
+        return self.sent[run.token]
+
+    def _proof(self, context: StepContext, run: Run | None, seen: Observation | None) -> str | None:
+        if run is None or seen is None or seen.exit_status != contract.EXIT_PAUSED:
+            return None
+        trainer = self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
+        return checkpoints.proof(trainer, run.token, seen.started_at or 0.0).problem
+
+    def _room(self, context: StepContext) -> str | None:
+        trainer = self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
+        needed = self.minimum_free_bytes + checkpoints.newest_size(trainer)
+        free = self.storage.free_bytes()
+        if free >= needed:
+            return None
+        return (
+            f"the pause was withdrawn: its checkpoint needs about {_megabytes(needed)} of disk space and "
+            f"{_megabytes(free)} are free; free some and pause again"
+        )
+
+    def _last_sign(self, context: StepContext, run: Run | None) -> float:
+        step = context.step
+        since = (step.started_at or step.status_since) / SECOND
+        if run is None:
+            return since
+        trainer = self.storage.paths(context.workspace, step.job_id).trainer(step.name)
+        return tails.last_sign(trainer, run.folder / run_files.OUTPUT, since)
+
+
+def _moment(step: Step, key: str) -> float | None:
+    text = step.status_details.get(key)
+    try:
+        return clock.moment(text) / SECOND if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
+def _megabytes(size: int) -> str:
+    return f"{max(size, 0) / 1e6:,.0f} MB"

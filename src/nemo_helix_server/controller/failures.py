@@ -1,0 +1,82 @@
+"""What is written about a step that failed: its error, and whether the same again can be expected to fail."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.controller.decide import Move
+from nemo_helix_server.executors import run_files
+from nemo_helix_server.executors.base import Observation, Run, RunState
+from nemo_helix_server.executors.output import part_numbers
+from nemo_helix_server.jobs import evidence
+from nemo_helix_server.jobs.states import Reason
+
+_TAIL = 1 << 16
+_TO_EXPLAIN = frozenset({Reason.WORKLOAD_FAILED, Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT})
+"""Reasons that the workload's end alone gives; the others are already the whole explanation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A failure, explained."""
+
+    reason: Reason
+    error: Mapping[str, Any]
+    attempt_details: Mapping[str, Any] = field(default_factory=dict)
+
+
+def explain(move: Move, seen: Observation | None, run: Run | None, image_warning: str | None) -> Failure:
+    """Explain why a step fails, from what was seen of its end and the end of its log."""
+    reason = move.reason or Reason.WORKLOAD_FAILED
+    if seen is None or run is None or reason not in _TO_EXPLAIN:
+        return Failure(reason, {"message": move.why, "type": str(reason)})
+    facts = evidence.ExitFacts(
+        exit_status=seen.exit_status,
+        signal=seen.signal or None,
+        out_of_memory=seen.out_of_memory,
+        timed_out=seen.timed_out,
+        lost=seen.state is RunState.LOST,
+        environment_changed=image_warning is not None,
+    )
+    cause = evidence.classify(facts, log_tail(run.folder))
+    plain = cause.kind is Reason.WORKLOAD_FAILED and cause.resumable
+    error = {
+        "message": move.why if plain else f"{move.why}: {cause.message}",
+        "type": str(cause.kind),
+        "advice": cause.advice,
+        "exit_code": seen.exit_status,
+    }
+    details = {"resumable": cause.resumable, "non_resumable_reason": cause.rerun_warning}
+    return Failure(cause.kind, {key: value for key, value in error.items() if value is not None}, details)
+
+
+def log_tail(folder: Path) -> list[str]:
+    """The last messages of a run's log, oldest first."""
+    try:
+        older = [folder / f"output.{number}.jsonl" for number in part_numbers(folder)[-1:]]
+    except OSError:
+        return []
+    lines = [line for path in [*older, folder / run_files.OUTPUT] for line in _last_bytes(path).split(b"\n")]
+    return [message for line in lines if (message := _message(line)) is not None]
+
+
+def _last_bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - _TAIL))
+            return file.read()
+    except OSError:
+        return b""
+
+
+def _message(line: bytes) -> str | None:
+    try:
+        return str(json.loads(line)["m"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return None

@@ -1,0 +1,260 @@
+"""The controller: one thread that observes, decides and acts; nobody else starts or ends anything.
+
+It sleeps until somebody asks for something, a run changes, or a deadline comes; every so often it looks
+anyway, for what nobody said. Being killed at any moment is fine: all that it knows is in the store, in the
+folders of the runs, and in the processes themselves.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import select
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.clock import SECOND
+from nemo_helix_server.controller import decide
+from nemo_helix_server.controller.chores import Chores
+from nemo_helix_server.controller.effects import Effects, Task
+from nemo_helix_server.controller.facts import FactFinder
+from nemo_helix_server.controller.following import Following
+from nemo_helix_server.controller.launches import Launches
+from nemo_helix_server.controller.reuse import Reuse
+from nemo_helix_server.controller.starts import Starter
+from nemo_helix_server.controller.windows import Windows
+from nemo_helix_server.executors.base import Executor, Observation
+from nemo_helix_server.jobs import ports, states
+from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.mirror import Mirror
+from nemo_helix_server.settings import Settings
+from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.store.queries import StepQuery
+from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.store import Store
+
+_LOG = logging.getLogger(__name__)
+_NEW, _QUEUED = 256, 64
+"""So many steps that wait are looked at in one pass, oldest first."""
+_BREATH = 0.02
+"""Seconds between two passes, so that what happens together is handled together."""
+_WINDOWS_EVERY, _WINDOWS_BETWEEN = 30.0, 0.3
+"""Seconds between two looks at the storage windows, at most and at least."""
+_MEASURE_EVERY = 60.0
+_RESTS = frozenset(
+    {
+        Event.FAILED,
+        Event.STOPPED,
+        Event.CHECKPOINT_VERIFIED,
+        Event.PAUSE_DEADLINE_MISSED,
+        Event.CREATION_FAILED,
+    }
+)
+"""Events after which a storage window may run."""
+_FOLLOWED = frozenset({Status.ACTIVE, Status.PAUSING, Status.CANCELLING})
+
+
+@dataclass(slots=True)
+class Controller:
+    """See `build`; `start` runs it in a thread, `run_once` is one pass, for tests."""
+
+    store: Store
+    executor: Executor
+    storage: JobStorage
+    settings: Settings
+    starter: Starter
+    effects: Effects
+    finder: FactFinder
+    following: Following
+    windows: Windows
+    chores: Chores
+    _threads: ThreadPoolExecutor
+    _event: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
+    _thread: threading.Thread | None = None
+    _stopping: bool = False
+    _problem: str | None = None
+    _windows_due: float = 0.0
+    _windows_at: float = -_WINDOWS_BETWEEN
+    _measure_due: float = 0.0
+
+    def start(self) -> None:
+        """Begin; what runs already is taken over, what is half done is finished."""
+        self.chores.start()
+        self._thread = threading.Thread(target=self._loop, name="controller", daemon=True)
+        self._thread.start()
+
+    def stop(self, patience: float = 10.0) -> None:
+        """End; workloads go on."""
+        self._stopping = True
+        self.wake()
+        if self._thread is not None:
+            self._thread.join(patience)
+        self.chores.stop(patience)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def wake(self) -> None:
+        """Somebody asked for something; returns at once."""
+        with contextlib.suppress(BlockingIOError, OSError):
+            os.eventfd_write(self._event, 1)
+
+    def problems(self) -> Sequence[str]:
+        """What is wrong with the controller, a sentence each."""
+        if self._thread is not None and not self._thread.is_alive() and not self._stopping:
+            return ["the controller has ended; restart the service"]
+        return [self._problem] if self._problem else []
+
+    def run_once(self) -> float:
+        """One pass; the seconds until the next is due at the latest."""
+        now = self.store.clock.now() / SECOND
+        with self.store.read() as unit:
+            live = _live(unit)
+            waiting = _waiting(unit)
+        seen = self._observe(live)
+        tasks, deadline = self._decide(live, seen, now)
+        moved = self.effects.move(tasks)
+        rested = any(
+            isinstance(task.decision, decide.Move) and task.decision.event in _RESTS for task in tasks
+        )
+        for task in tasks:
+            if not isinstance(task.decision, decide.Move):
+                self.effects.act(task)
+        started = self.starter.admit(waiting) if waiting or moved else 0
+        self.following.look(
+            [context for context in live if context.step.status in _FOLLOWED and context.step.pausable],
+            self.store.clock.monotonic(),
+        )
+        deadline = min(deadline, self._ends_of_windows())
+        self._measure(live)
+        self.chores.wake()
+        if any(move.event in _RESTS for move in moves):
+            self._windows_due = 0.0
+        if moved or started or any(isinstance(task.decision, decide.Stop) for task in tasks):
+            return _BREATH
+        interval = self.settings.jobs.reconcile_interval_seconds
+        if not live and not waiting:
+            interval = max(interval, self.settings.jobs.schedule_interval_seconds)
+        return max(_BREATH, min(interval, deadline - self.store.clock.now() / SECOND))
+
+    def _loop(self) -> None:
+        swept = False
+        while not self._stopping:
+            try:
+                if not swept:
+                    self.windows.sweep()
+                    swept = True
+                pause = self.run_once()
+                self._problem = None
+            except Exception as error:  # noqa: BLE001 - the outermost edge of the thread: the next pass tries again
+                _LOG.exception("a pass of the controller failed and is tried again")
+                self._problem = f"the controller's last pass failed: {type(error).__name__}: {error}"
+                pause = 1.0
+            self._sleep(pause)
+
+    def _sleep(self, seconds: float) -> None:
+        time.sleep(_BREATH)
+        poll = select.poll()
+        for descriptor in (self._event, *self.executor.descriptors()):
+            poll.register(descriptor, select.POLLIN)
+        poll.poll(max(0.0, seconds - _BREATH) * 1000)
+        with contextlib.suppress(BlockingIOError):
+            os.eventfd_read(self._event)
+            self._windows_due = 0.0  # what was asked for may have begun, changed or ended a window
+        self.executor.drain()
+
+    def _observe(self, live: Sequence[StepContext]) -> Mapping[str, Observation]:
+        return self.executor.observe(
+            [run for context in live if (run := self.finder.run(context)) is not None]
+        )
+
+    def _decide(
+        self, live: Sequence[StepContext], seen: Mapping[str, Observation], now: float
+    ) -> tuple[list[Task], float]:
+        tasks, deadline = [], float("inf")
+        for context in live:
+            observation = seen.get(context.step.task or "")
+            facts = self.finder.facts(context, observation)
+            limits = self._limits(context)
+            decision = decide.decide(facts, observation, now, limits)
+            if decision is not None:
+                tasks.append(Task(context, observation, decision))
+            due = decide.next_deadline(facts, limits)
+            if due is not None and due > now:
+                deadline = min(deadline, due + _BREATH)
+        return tasks, deadline
+
+    def _limits(self, context: StepContext) -> decide.Limits:
+        profile = self.starter.launches.settings(context)
+        return decide.Limits(
+            before_active=profile.ttl_seconds_before_active,
+            creation=self.settings.jobs.creation_deadline_seconds,
+            cancel=self.settings.jobs.cancel_deadline_seconds,
+            grace=profile.graceful_shutdown_timeout_seconds,
+        )
+
+    def _ends_of_windows(self) -> float:
+        """End the windows that are due; when the next one is, in seconds since the epoch."""
+        now = self.store.clock.monotonic()
+        if now >= max(self._windows_due, self._windows_at + _WINDOWS_BETWEEN):
+            self._windows_at = now
+            wall = self.store.clock.now()
+            next_end = self.windows.run(wall)
+            left = (next_end - wall) / SECOND if next_end is not None else _WINDOWS_EVERY
+            self._windows_due = now + max(_WINDOWS_BETWEEN, min(left, _WINDOWS_EVERY))
+        due = max(self._windows_due, self._windows_at + _WINDOWS_BETWEEN)
+        return self.store.clock.now() / SECOND + due - now
+
+    def _measure(self, live: Sequence[StepContext]) -> None:
+        now = self.store.clock.monotonic()
+        if now >= self._measure_due:
+            self._measure_due = now + _MEASURE_EVERY
+            for context in live:
+                self.chores.measure(context.workspace, context.step.job_id)
+
+
+def build(
+    *,
+    store: Store,
+    executor: Executor,
+    launches: Launches,
+    settings: Settings,
+    limits: ports.Limits,
+) -> Controller:
+    """Put a controller together."""
+    storage = launches.storage
+    threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
+    finder = FactFinder(storage, settings.jobs.storage.minimum_free_bytes)
+    following = Following(store, storage)
+    reuse = Reuse(store, storage, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
+    starter = Starter(store, executor, launches, finder, reuse)
+    controller = Controller(
+        store=store,
+        executor=executor,
+        storage=storage,
+        settings=settings,
+        starter=starter,
+        effects=Effects(store, executor, starter, finder, following),
+        finder=finder,
+        following=following,
+        windows=Windows(store, storage, limits),
+        chores=Chores(store, storage, Mirror(store, storage)),
+        _threads=threads,
+    )
+    return controller
+
+
+def _live(unit: Reader) -> tuple[StepContext, ...]:
+    """Steps that may have a workload, or whose job is being made."""
+    return unit.contexts(StepQuery(statuses=states.LIVE | {Status.CREATION_PENDING})).items
+
+
+def _waiting(unit: Reader) -> list[StepContext]:
+    """Steps that wait for their turn, oldest first."""
+    new = unit.contexts(StepQuery(statuses=frozenset({Status.CREATED, Status.RESUMING}), limit=_NEW)).items
+    queued = unit.contexts(StepQuery(statuses=frozenset({Status.QUEUED}), limit=_QUEUED)).items
+    return sorted([*queued, *new], key=lambda context: (context.step.created_at, context.step.id))

@@ -1,0 +1,78 @@
+"""Steps of a rerun that need not run again: an earlier attempt completed them and their outputs verify."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor as Threads
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.store.store import Store
+from nemo_trainer import contract
+
+
+@dataclass(slots=True)
+class Reuse:
+    """Verifies outputs beside the controller's loop, since that reads every byte of them."""
+
+    store: Store
+    storage: JobStorage
+    threads: Threads
+    wake: Callable[[], None]
+    _looking: dict[str, Future[bool]] = field(default_factory=dict)
+    _refused: set[str] = field(default_factory=set)
+
+    def of(self, context: StepContext) -> bool | None:
+        """True: it is completed now; false: that is not known yet; `None`: it has to run."""
+        step = context.step
+        if context.attempt_seq == 0 or step.task is not None or step.id in self._refused:
+            return None
+        looking = self._looking.get(step.id)
+        if looking is None:
+            if not self._completed_before(context):
+                self._refused.add(step.id)
+                return None
+            looking = self._looking[step.id] = self.threads.submit(self._verified, context)
+            looking.add_done_callback(lambda _: self.wake())
+        if not looking.done():
+            return False
+        del self._looking[step.id]
+        if not looking.result():
+            self._refused.add(step.id)
+            return None
+        return self._complete(context)
+
+    def _completed_before(self, context: StepContext) -> bool:
+        step = context.step
+        with self.store.read() as unit:
+            for attempt in unit.attempts(step.job_id).items:
+                earlier = unit.step_named(attempt.id, step.name) if attempt.id != step.attempt_id else None
+                if earlier and earlier.status is Status.COMPLETED and earlier.spec == step.spec:
+                    return True
+        return False
+
+    def _verified(self, context: StepContext) -> bool:
+        paths = self.storage.paths(context.workspace, context.step.job_id)
+        trainer = paths.trainer(context.step.name)
+        return not contract.verify_outputs(trainer, storage=paths.storage, deep=True)
+
+    def _complete(self, context: StepContext) -> bool:
+        step = context.step
+        why = "an earlier attempt completed this step and its outputs verify"
+        with self.store.write() as unit:
+            unit.move(
+                step.id,
+                Event.OUTPUTS_VERIFIED,
+                who="controller",
+                why=why,
+                expected=(Status.CREATED, Status.QUEUED),
+                version=step.version,
+                reason=Reason.OUTPUTS_VERIFIED,
+                details={"message": why},
+            )
+        self.wake()
+        return True

@@ -1,0 +1,229 @@
+"""Starting steps: in turn, with what they need, and at most once each."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server import checkpoints
+from nemo_helix_server.controller.facts import FactFinder
+from nemo_helix_server.controller.launches import LaunchError, Launches
+from nemo_helix_server.controller.reuse import Reuse
+from nemo_helix_server.executors.base import (
+    Admitted,
+    AlreadyStartedError,
+    Executor,
+    ExecutorError,
+    NeverPossibleError,
+    Run,
+    Waiting,
+)
+from nemo_helix_server.jobs import identifiers
+from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.store.store import Store
+from nemo_runs.errors import RunsError
+from nemo_trainer import contract
+
+WHO = "controller"
+_LOG = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Turn:
+    """A step whose turn has come."""
+
+    context: StepContext
+    run: Run
+    devices: tuple[str, ...]
+    digest: str | None
+    image: str
+
+
+@dataclass(slots=True)
+class Starter:
+    """Admits steps and starts them."""
+
+    store: Store
+    executor: Executor
+    launches: Launches
+    finder: FactFinder
+    reuse: Reuse
+    _tokens: dict[str, str] = field(default_factory=dict)
+    """The token of each waiting step: its place in the queue is under this name."""
+
+    def admit(self, contexts: Sequence[StepContext]) -> int:
+        """Start those whose turn has come, say of the others what they wait for; how many were started."""
+        self._give_up_places(contexts)
+        turns, waiting, failed = [], [], []
+        room = self.finder.need_of_room()
+        blocked: dict[tuple[str, bool], str] = {}
+        for context in contexts:
+            if (reused := self.reuse.of(context)) is not None:
+                waiting += [(context, "checks what an earlier attempt has produced")] if not reused else []
+                continue
+            try:
+                answer = self._turn(context, room, blocked)
+            except (LaunchError, NeverPossibleError) as error:
+                failed.append((context, str(error)))
+                continue
+            if isinstance(answer, _Turn):
+                turns.append(answer)
+            else:
+                waiting.append((context, answer))
+        self._record(waiting, failed)
+        accepted = self._accept(turns)
+        for turn in accepted:
+            self.start(turn.context, turn.run, turn.devices)
+        return len(accepted)
+
+    def start(self, context: StepContext, run: Run, devices: tuple[str, ...] | None = None) -> None:
+        """Start an accepted step; what fails now is tried again at the next look, or fails for good."""
+        try:
+            if devices is None:
+                answer = self.executor.admit(self.launches.request(context, run))
+                if isinstance(answer, Waiting):
+                    return
+                devices = answer.devices
+            paths = self.launches.paths(context)
+            self.launches.storage.prepare_run(
+                paths, context.step.name, run.token, context.step.spec.get("config")
+            )
+            launch = self.launches.launch(context, run, devices, self._checkpoint(context))
+            self.executor.start(run, launch)
+        except AlreadyStartedError:
+            _LOG.info("%s of %s was started before", run.token, context.job_name)
+        except (LaunchError, NeverPossibleError) as error:
+            self.executor.stop(run, grace_seconds=0)
+            self._fail([(context, str(error))])
+        except (ExecutorError, RunsError, OSError) as error:
+            _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, error)
+            with self.store.write() as unit:
+                unit.note_step(context.step.id, {"message": f"its start is tried again: {error}"})
+
+    def _turn(
+        self, context: StepContext, room: str | None, blocked: dict[tuple[str, bool], str]
+    ) -> _Turn | str:
+        """The step's turn, or what it waits for."""
+        if room is not None:
+            return room
+        token = self._tokens.setdefault(context.step.id, identifiers.task_name())
+        run = self.launches.paths(context).run(token)
+        request = self.launches.request(context, run)
+        kind = (context.workspace, request.devices > 0)
+        if kind in blocked:
+            return blocked[kind]
+        answer = self.executor.admit(request)
+        if isinstance(answer, Admitted):
+            return self._with_image(context, run, answer)
+        # whoever comes after it has no better place, so nobody is asked for them
+        blocked[kind] = answer.reason
+        return answer.reason
+
+    def _with_image(self, context: StepContext, run: Run, admitted: Admitted) -> _Turn:
+        argv = self.launches.argv(context)
+        digest = self.executor.environment_digest(argv, self.launches.environment(context))
+        image = self.launches.image(context)
+        if image and digest:
+            digest = f"{image}@{digest}"
+        program = argv[0] if argv else "its command"
+        return _Turn(context, run, admitted.devices, digest, image or f"the environment of {program}")
+
+    def _accept(self, turns: Sequence[_Turn]) -> list[_Turn]:
+        """Record the tokens, before anything is started under them; in one unit for all."""
+        if not turns:
+            return []
+        accepted = []
+        with self.store.write() as unit:
+            for turn in turns:
+                step = turn.context.step
+                moved = unit.move(
+                    step.id,
+                    Event.ACCEPTED,
+                    who=WHO,
+                    why="its turn has come",
+                    expected=step.status,
+                    version=step.version,
+                    task=turn.run.token,
+                )
+                if moved is not None:
+                    unit.note_image(step.id, turn.digest, turn.image)
+                    accepted.append(turn)
+        for turn in turns:
+            self._tokens.pop(turn.context.step.id, None)
+            if turn not in accepted:
+                self.executor.release(turn.run)
+        return accepted
+
+    def _record(
+        self, waiting: Sequence[tuple[StepContext, str]], failed: Sequence[tuple[StepContext, str]]
+    ) -> None:
+        changed = [
+            (context, reason)
+            for context, reason in waiting
+            if context.step.status is not Status.QUEUED
+            or context.step.status_details.get("message") != reason
+        ]
+        if changed:
+            with self.store.write() as unit:
+                for context, reason in changed:
+                    step = context.step
+                    if step.status is Status.QUEUED:
+                        unit.note_step(step.id, {"message": reason})
+                        continue
+                    unit.move(
+                        step.id,
+                        Event.DEFERRED,
+                        who=WHO,
+                        why=reason,
+                        expected=step.status,
+                        version=step.version,
+                        reason=Reason.WAITING_FOR_CAPACITY,
+                        details={"message": reason},
+                    )
+        self._fail(failed)
+
+    def _fail(self, failed: Sequence[tuple[StepContext, str]]) -> None:
+        if not failed:
+            return
+        with self.store.write() as unit:
+            for context, why in failed:
+                unit.move(
+                    context.step.id,
+                    Event.FAILED,
+                    who=WHO,
+                    why=why,
+                    reason=Reason.START_FAILED,
+                    error={"message": why, "type": str(Reason.START_FAILED)},
+                )
+
+    def _checkpoint(self, context: StepContext) -> Path | None:
+        """The checkpoint that a rerun was told to start from, until the attempt has one of its own."""
+        wanted, step = context.attempt_checkpoint, context.step
+        if wanted is None or not step.pausable:
+            return None
+        trainer = self.launches.paths(context).trainer(step.name)
+        own = (
+            found
+            for found in contract.list_checkpoints(trainer)
+            if isinstance(found, contract.Checkpoint) and found.manifest.attempt == step.attempt_id
+        )
+        if next(own, None) is not None:
+            return None
+        with self.store.read() as unit:
+            known = unit.checkpoint(step.job_id, wanted)
+        if known is None or known.step_name != step.name:
+            return None
+        folder = checkpoints.folder_of(self.launches.storage, known)
+        if folder is None:
+            raise LaunchError(f"the checkpoint {wanted} is neither in the job's storage nor pinned any more")
+        return folder
+
+    def _give_up_places(self, contexts: Sequence[StepContext]) -> None:
+        """Steps that wait no longer (they were paused or cancelled) leave the queue."""
+        waiting = {context.step.id for context in contexts}
+        for step_id in [known for known in self._tokens if known not in waiting]:
+            self.executor.release(Run(self._tokens.pop(step_id), Path()))

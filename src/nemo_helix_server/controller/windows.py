@@ -1,0 +1,87 @@
+"""Storage windows: jobs that rest keep their storage for a while, then it is deleted, and paused ones end.
+
+The status is always written first, by compare-and-set: a resume at the same moment either comes before that,
+and the storage stays, or after it, and is refused. Files go only afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.jobs import retention
+from nemo_helix_server.jobs.model import Job
+from nemo_helix_server.jobs.ports import Limits
+from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.store.store import Store
+
+_MOST = 10_000
+_RESTING = (Status.PAUSED, Status.ERROR, Status.CANCELLED)
+
+
+@dataclass(slots=True)
+class Windows:
+    """Ends the windows whose time has come."""
+
+    store: Store
+    storage: JobStorage
+    limits: Limits
+
+    def run(self, now: int) -> int | None:
+        """End what is due; the moment at which the next window ends, when there is one."""
+        with self.store.read() as unit:
+            resting = unit.settled(_RESTING, stopped_before=now + 1, limit=_MOST)
+        ends = [(job, self._ends_at(job)) for job in resting]
+        for job, at in ends:
+            if retention.expired(at, now):
+                self._end(job)
+        return min((at for _, at in ends if at is not None and at > now), default=None)
+
+    def sweep(self) -> None:
+        """Remove storage that is recorded as deleted and is still there: a crash came in between."""
+        for folder in (self.storage.data_dir / "jobs").glob("*/*"):
+            with self.store.read() as unit:
+                job = unit.job_by_id(folder.name)
+            if job is not None and job.storage_reclaimed_at is not None:
+                self.storage.reclaim(self.storage.paths(job.workspace, job.id))
+
+    def _ends_at(self, job: Job) -> int | None:
+        return retention.storage_expires_at(
+            job.status,
+            stopped_at=job.stopped_at,
+            reclaimed_at=job.storage_reclaimed_at,
+            pause_ttl_seconds=job.pause_ttl_seconds,
+            failed_ttl_seconds=job.failed_ttl_seconds,
+            limits=self.limits,
+        )
+
+    def _end(self, job: Job) -> None:
+        if job.status is Status.PAUSED:
+            self._cancel(job)
+            return
+        with self.store.write() as unit:
+            # the row as it is now: a rerun or another window may have come first
+            current = unit.job_by_id(job.id)
+            if current is None or current.status is not job.status or current.attempt_id != job.attempt_id:
+                return
+            if not retention.expired(self._ends_at(current), unit.now):
+                return
+            reclaimed = unit.reclaim_storage(job.id)
+        if reclaimed is not None:
+            self.storage.reclaim(self.storage.paths(job.workspace, job.id))
+
+    def _cancel(self, job: Job) -> None:
+        with self.store.write() as unit:
+            current = unit.job_by_id(job.id)
+            if current is None or not retention.expired(self._ends_at(current), unit.now):
+                return
+            step = unit.current_step(current.attempt_id)
+            unit.move(
+                step.id,
+                Event.WINDOW_EXPIRED,
+                who="retention",
+                why="the storage window of the pause ended",
+                expected=Status.PAUSED,
+                reason=Reason.PAUSE_WINDOW_ENDED,
+            )
