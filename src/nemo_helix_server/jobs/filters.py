@@ -7,64 +7,125 @@ filter=name~"llama" AND status:"active"                      text
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
+from typing import Any, NamedTuple
+
+from nemo_helix_server.errors import BadRequestError
+from nemo_helix_server.jobs import filter_json, filter_text
+from nemo_helix_server.jobs.filter_tree import (
+    DOCUMENTS,
+    EVERYTHING,
+    AllOf,
+    AnyOf,
+    Compare,
+    Not,
+    Operator,
+    Scalar,
+    Tree,
+    all_of,
+)
+
+__all__ = [
+    "DOCUMENTS",
+    "EVERYTHING",
+    "AllOf",
+    "AnyOf",
+    "Compare",
+    "Not",
+    "Operator",
+    "Parsed",
+    "Scalar",
+    "Tree",
+    "parse",
+]
+
+_LONGEST = 16_384
 
 
-class Operator(StrEnum):
-    """How a field is compared with a value."""
+class Parsed(NamedTuple):
+    """A filter, and the same as it was given."""
 
-    EQUAL = "$eq"
-    LIKE = "$like"
-    LESS = "$lt"
-    LESS_OR_EQUAL = "$lte"
-    GREATER = "$gt"
-    GREATER_OR_EQUAL = "$gte"
-    IN = "$in"
-    NOT_IN = "$nin"
-    CONTAINS = "$contains"
-    ELEMENT = "$elemMatch"
-    HAS_KEY = "$hasKey"
-    STARTS_WITH = "$startsWith"
-    ENDS_WITH = "$endsWith"
-    EXISTS = "$exists"
-
-
-DOCUMENTS = ("spec", "custom_fields", "ownership")
-"""Columns into which a field may lead: ``spec.schedule.epochs``."""
-Scalar = str | int | float | bool | None
-
-
-@dataclass(frozen=True, slots=True)
-class Compare:
-    """A field, an operator, a value; ``$in`` and ``$nin`` have a tuple of values."""
-
-    field: str
-    """A column's name, or ``spec.`` and a path into the job's spec."""
-    operator: Operator
-    value: Scalar | tuple[Scalar, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class AllOf:
-    """Every part holds; none: everything passes."""
-
-    parts: tuple[Tree, ...]
+    tree: Tree
+    echo: Any
 
 
 @dataclass(frozen=True, slots=True)
-class AnyOf:
-    """At least one part holds."""
-
-    parts: tuple[Tree, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Not:
-    """The part does not hold."""
-
-    part: Tree
+class _Bracket:
+    path: tuple[str, ...]
+    value: str
 
 
-Tree = Compare | AllOf | AnyOf | Not
-EVERYTHING = AllOf(())
+def parse(pairs: Iterable[tuple[str, str]]) -> Parsed:
+    """The filter of a query string: its ``filter`` and ``filter[…]`` parameters, which all have to hold.
+
+    Raises `BadRequestError` with one sentence about the first thing that is wrong.
+    """
+    trees: list[Tree] = []
+    echo: dict[str, Any] = {}
+    whole: Any = None
+    for key, value in pairs:
+        if len(value) > _LONGEST:
+            raise BadRequestError(f"the filter is longer than {_LONGEST} characters")
+        if key == "filter":
+            tree, whole = _whole(value)
+            trees.append(tree)
+        else:
+            bracket = _Bracket(_path(key), value)
+            trees.append(_bracketed(bracket))
+            _remember(echo, bracket)
+    if echo and whole is not None:
+        whole = {"$and": [whole, echo]} if isinstance(whole, dict) else echo
+    return Parsed(all_of(trees), whole if whole is not None else echo or None)
+
+
+def _whole(text: str) -> tuple[Tree, Any]:
+    stripped = text.strip()
+    if not stripped:
+        return EVERYTHING, None
+    if stripped.startswith("{"):
+        document = filter_json.load(stripped)
+        return filter_json.tree(document), document
+    return filter_text.tree(stripped), stripped
+
+
+def _path(key: str) -> tuple[str, ...]:
+    """The parts of ``filter[a][b]``."""
+    inner = key.removeprefix("filter")
+    if not (inner.startswith("[") and inner.endswith("]")):
+        raise BadRequestError(f"the parameter '{key[:100]}' is none of a filter; write filter[<field>]")
+    parts = tuple(inner[1:-1].split("]["))
+    if any("[" in part or "]" in part or not part for part in parts):
+        raise BadRequestError(
+            f"the brackets of '{key[:100]}' do not match; write filter[<field>][<operator>]"
+        )
+    return parts
+
+
+def _bracketed(bracket: _Bracket) -> Tree:
+    """A bare value is equality; the last part may name an operator, with or without its ``$``."""
+    *front, last = bracket.path
+    operator = filter_json.OPERATORS.get(last if last.startswith("$") else f"${last}")
+    if front and operator is not None:
+        name = ".".join(front)
+        if operator == "$not":
+            return Not(filter_json.compare(name, Operator.EQUAL, bracket.value))
+        several = operator in {Operator.IN, Operator.NOT_IN}
+        value = [part.strip() for part in bracket.value.split(",")] if several else bracket.value
+        return filter_json.compare(name, Operator(operator), value)
+    if last.startswith("$"):
+        raise BadRequestError(
+            f"there is no operator '{last[:100]}'; there are {filter_json.known_operators()}"
+        )
+    return filter_json.compare(".".join(bracket.path), Operator.EQUAL, bracket.value)
+
+
+def _remember(echo: dict[str, Any], bracket: _Bracket) -> None:
+    place = echo
+    for part in bracket.path[:-1]:
+        inner = place.get(part)
+        if not isinstance(inner, dict):
+            inner = {} if inner is None else {"eq": inner}
+            place[part] = inner
+        place = inner
+    place[bracket.path[-1]] = bracket.value

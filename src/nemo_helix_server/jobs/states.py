@@ -1,7 +1,7 @@
 """The state machine of a job: one table, ``(status, event) -> status``. Nothing else assigns a status.
 
-A step moves by an event. The statuses of attempt and job are derived from their steps, with two exceptions that
-only a job has: a rerun gives it a new attempt, and a removed one is ``deletion_pending`` until it is gone.
+A step moves by an event. Statuses of attempt and job are derived from their steps, with two exceptions that
+only a job has: a rerun gives it a new attempt, and one that is removed is ``deletion_pending`` until then.
 ``docs/reference/job-statuses.md`` is generated from this module and tested against it.
 """
 
@@ -260,17 +260,6 @@ def event_between(origin: Status, to: Status) -> Event | None:
     return next((edge.event for edge in steps if (edge.origin, edge.to) == (origin, to)), None)
 
 
-def task_may_become(origin: Status, to: Status) -> bool:
-    """Whether a task may go from one status to the other; the same status again is always accepted.
-
-    A task is one process: it runs, is asked to pause or stop, and ends; it never starts again.
-    """
-    return origin == to or (origin not in {*TERMINAL, S.PAUSED} and to in _TASK_STATUSES)
-
-
-_TASK_STATUSES = frozenset({S.ACTIVE, S.PAUSING, S.PAUSED, S.CANCELLING, S.CANCELLED, S.COMPLETED, S.ERROR})
-
-
 def derive_attempt(steps: Sequence[Status], planned: int) -> Status:
     """The status of an attempt from its steps, in order; `planned` is the number it will have when complete.
 
@@ -308,24 +297,3 @@ def reason_after(event: Event, before: str | None, given: Reason | None = None) 
     if given is not None:
         return given
     return before if event in _KEEP_REASON else DEFAULT_REASONS.get(event)
-
-
-_TASK_AFTER: dict[Event, Status] = {
-    E.STARTED: S.ACTIVE,
-    E.FINISHED: S.COMPLETED,
-    E.FAILED: S.ERROR,
-    E.INTERRUPTED: S.ERROR,
-    E.PAUSE_REQUESTED: S.PAUSING,
-    E.PAUSE_WITHDRAWN: S.ACTIVE,
-    E.PAUSE_WITHDRAWN_EARLY: S.ACTIVE,
-    E.PAUSE_DEADLINE_MISSED: S.ERROR,
-    E.CHECKPOINT_VERIFIED: S.PAUSED,
-    E.CANCEL_REQUESTED: S.CANCELLING,
-    E.STOPPED: S.CANCELLED,
-}
-
-
-def task_after(task: Status, event: Event) -> Status | None:
-    """What becomes of a step's newest task when the event happens to the step; None: it stays as it is."""
-    to = _TASK_AFTER.get(event)
-    return to if to is not None and to != task and task_may_become(task, to) else None

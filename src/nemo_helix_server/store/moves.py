@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import insert, update
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.jobs import identifiers, stamps, states
+from nemo_helix_server.jobs import identifiers, stamps, states, task_states
 from nemo_helix_server.jobs.model import Attempt, Job, Json, Moved, Step, Task
 from nemo_helix_server.jobs.states import Event, Reason
 from nemo_helix_server.store import schema
@@ -262,7 +262,7 @@ class Moving(Reader):
     def _follow(self, step: Step, event: Event) -> None:
         """Let the newest task go where its step went."""
         task = self.task(step.id, step.task) if step.task else None
-        to = states.task_after(task.status, event) if task else None
+        to = task_states.task_after(task.status, event) if task else None
         if task is not None and to is not None:
             self.connection.execute(
                 update(schema.tasks).where(schema.tasks.c.id == task.id),

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import update
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.jobs import stamps, states
+from nemo_helix_server.jobs import stamps, task_states
 from nemo_helix_server.jobs.model import Attempt, Json, Step, Task
 from nemo_helix_server.jobs.states import Event
 from nemo_helix_server.store import schema
@@ -49,7 +49,7 @@ class Progress(Moving):
         if step is None:
             return None
         before = self.task(step_id, name) or self.insert_task(step, name)
-        moves = before.status is not to and states.task_may_become(before.status, to)
+        moves = before.status is not to and task_states.task_may_become(before.status, to)
         task = replace(
             before,
             status=to if moves else before.status,

@@ -1,0 +1,218 @@
+"""When each action is allowed: every status, every action, and a sentence where the two do not go together.
+
+``docs/reference/job-statuses.md`` shows the same as a table; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.jobs.states import TERMINAL, Event, Reason
+
+
+class Action(StrEnum):
+    """What a user can ask of a job."""
+
+    PAUSE = "pause"
+    RESUME = "resume"
+    RERUN = "rerun"
+    CANCEL = "cancel"
+    CONTROL = "control"
+    DELETE = "delete"
+    UPDATE = "update"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the decision depends on."""
+
+    job: str
+    workspace: str
+    status: Status
+    """The job's."""
+    step: str
+    step_status: Status
+    pausable: bool
+    """Whether the current step can be paused."""
+    seen_running: bool = False
+    """Whether the step's newest workload was seen running."""
+    resumed: bool = False
+    """Whether the step was paused once and resumed since."""
+    reason: str | None = None
+    reclaimed: bool = False
+    """Whether the job's storage is deleted."""
+    window_ended: bool = False
+    """Whether it is about to be, because its window has ended."""
+    pinned: bool = False
+    """Whether a checkpoint was named that is kept outside of the storage."""
+
+    def command(self, verb: str) -> str:
+        """A command about this job, as it would be typed."""
+        where = "" if self.workspace == "default" else f" --workspace {self.workspace}"
+        return f"`nemo jobs {verb} {self.job}{where}`"
+
+
+@dataclass(frozen=True, slots=True)
+class Go:
+    """The action is allowed and is this event; None: it changes no status."""
+
+    event: Event | None
+
+
+@dataclass(frozen=True, slots=True)
+class NoChange:
+    """What is asked for is so already, or on its way."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """The action is not allowed."""
+
+    sentence: str
+
+
+Answer = Go | NoChange | Refused
+
+
+S = Status
+_NEW = "create a new job instead"
+_ONLY = "only a job that ended in error can be run again"
+
+_REFUSALS: dict[Action, dict[Status, str]] = {
+    Action.PAUSE: {
+        S.CREATION_PENDING: "job {job} is still being prepared; pause it again in a moment",
+        S.RESUMING: "job {job} is resuming; wait until step {step} is active and pause it then, or stop the"
+        " job for good with {cancel}",
+        S.CANCELLING: "job {job} is being cancelled and cannot be paused any more",
+        S.CANCELLED: "job {job} is cancelled, so there is nothing to pause",
+        S.COMPLETED: "job {job} is completed, so there is nothing to pause",
+        S.ERROR: "job {job} ended in error, so there is nothing to pause; {again}",
+    },
+    Action.RESUME: {
+        S.CREATION_PENDING: "job {job} is still being prepared and not paused; it starts by itself",
+        S.CREATED: "job {job} is created and not paused; it starts by itself",
+        S.QUEUED: "job {job} is queued and not paused; it starts by itself, see {get-status}",
+        S.PENDING: "job {job} is pending and not paused; step {step} is being started",
+        S.CANCELLING: f"job {{job}} is being cancelled and cannot be resumed; {_NEW}",
+        S.CANCELLED: f"{{cancelled}} and cannot be resumed; {_NEW}",
+        S.COMPLETED: "job {job} completed already, so there is nothing to resume",
+        S.ERROR: "job {job} ended in error and is not paused; {again}",
+    },
+    Action.RERUN: {
+        **dict.fromkeys(
+            (S.CREATION_PENDING, S.CREATED, S.QUEUED, S.PENDING, S.ACTIVE, S.RESUMING, S.CANCELLING),
+            f"job {{job}} is {{status}} in step {{step}}, and {_ONLY}",
+        ),
+        S.PAUSING: f"job {{job}} is pausing, and {_ONLY}; use {{resume}} to let it go on",
+        S.PAUSED: f"job {{job}} is paused, and {_ONLY}; use {{resume}}",
+        S.CANCELLED: f"{{cancelled}}, and {_ONLY}; {_NEW}",
+        S.COMPLETED: f"job {{job}} is completed, and {_ONLY}; {_NEW}",
+    },
+    Action.DELETE: {
+        **dict.fromkeys(
+            (S.CREATED, S.QUEUED, S.PENDING, S.ACTIVE, S.PAUSING, S.PAUSED, S.RESUMING),
+            "job {job} is {status} and cannot be deleted; use {cancel} first",
+        ),
+        S.CANCELLING: "job {job} is being cancelled; delete it again when it is cancelled",
+    },
+    Action.UPDATE: dict.fromkeys(
+        S, f"job {{job}} has an attempt that was made from its definition, which stays as it is; {_NEW}"
+    ),
+}
+_UNPAUSABLE = (
+    "step {step} of job {job} cannot be paused; pause the job when a training step is running, or stop it"
+    " for good with {cancel}"
+)
+_WINDOW_ENDED = f"the pause window of job {{job}} has ended and its storage is deleted; {_NEW}"
+_NOTHING_LEFT = (
+    f"the storage of job {{job}} was deleted when its window ended, so it cannot be run again; {_NEW}"
+)
+_NO_WINDOW = f"the storage of job {{job}} is deleted already, so there is no window to change; {_NEW}"
+
+_UNCHANGED: dict[Action, frozenset[Status]] = {
+    Action.PAUSE: frozenset({S.PAUSING, S.PAUSED}),
+    Action.RESUME: frozenset({S.ACTIVE, S.RESUMING}),
+    Action.CANCEL: frozenset({*TERMINAL, S.CANCELLING}),
+    Action.DELETE: frozenset({S.DELETION_PENDING}),
+}
+
+
+def allowed(action: Action, facts: Facts) -> Answer:
+    """What an action means to a job."""
+    if facts.status in _UNCHANGED.get(action, ()) or _started_again(action, facts):
+        return NoChange()
+    if facts.status is S.DELETION_PENDING:
+        return _refused("job {job} is being deleted; create a new job instead", facts)
+    sentence = _REFUSALS.get(action, {}).get(facts.status) or _WHEN[action](facts)
+    return _refused(sentence, facts) if sentence else Go(_event(action, facts))
+
+
+def _started_again(action: Action, facts: Facts) -> bool:
+    """Whether a resume is asked for that happened already, and its step is on its way."""
+    return action is Action.RESUME and facts.resumed and facts.status in {S.QUEUED, S.PENDING}
+
+
+def _unpausable(facts: Facts) -> str | None:
+    return None if facts.pausable else _UNPAUSABLE
+
+
+def _window_ended(facts: Facts) -> str | None:
+    ended = facts.status is S.PAUSED and (facts.reclaimed or facts.window_ended)
+    return _WINDOW_ENDED if ended else None
+
+
+def _nothing_left(facts: Facts) -> str | None:
+    gone = facts.reclaimed or facts.window_ended
+    return _NOTHING_LEFT if gone and not facts.pinned else None
+
+
+def _no_window(facts: Facts) -> str | None:
+    return _NO_WINDOW if facts.reclaimed else None
+
+
+def _never(facts: Facts) -> str | None:  # noqa: ARG001 - one signature for all conditions
+    return None
+
+
+_WHEN: dict[Action, Callable[[Facts], str | None]] = {
+    Action.PAUSE: _unpausable,
+    Action.RESUME: _window_ended,
+    Action.RERUN: _nothing_left,
+    Action.CANCEL: _never,
+    Action.CONTROL: _no_window,
+    Action.DELETE: _never,
+    Action.UPDATE: _never,
+}
+"""What else speaks against an action in a status that allows it."""
+
+
+def _event(action: Action, facts: Facts) -> Event | None:
+    """The event that an allowed action is."""
+    if action is Action.RESUME and facts.status is S.PAUSING:
+        return Event.PAUSE_WITHDRAWN if facts.seen_running else Event.PAUSE_WITHDRAWN_EARLY
+    return {
+        Action.PAUSE: Event.PAUSE_REQUESTED,
+        Action.RESUME: Event.RESUME_REQUESTED,
+        Action.RERUN: Event.RERUN_REQUESTED,
+        Action.CANCEL: Event.CANCEL_REQUESTED,
+        Action.DELETE: Event.DELETE_REQUESTED,
+    }.get(action)
+
+
+def _refused(sentence: str, facts: Facts) -> Refused:
+    verbs = ("cancel", "resume", "rerun", "get-status")
+    gone = facts.reclaimed or facts.window_ended
+    by_window = facts.reason == Reason.PAUSE_WINDOW_ENDED
+    return Refused(
+        sentence.format(
+            job=facts.job,
+            step=facts.step,
+            status=facts.status.value,
+            again=f"its storage is deleted, so {_NEW}" if gone else f"use {facts.command('rerun')}",
+            cancelled=f"job {facts.job} was cancelled{' when its pause window ended' if by_window else ''}",
+            **{verb: facts.command(verb) for verb in verbs},
+        )
+    )

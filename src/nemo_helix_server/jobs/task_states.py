@@ -1,0 +1,48 @@
+"""What becomes of a task: one process of a step, which never starts again."""
+
+from __future__ import annotations
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.jobs.states import TERMINAL, Event
+
+
+def task_may_become(origin: Status, to: Status) -> bool:
+    """Whether a task may go from one status to the other; the same status again is always accepted.
+
+    A task is one process: it runs, is asked to pause or stop, and ends; it never starts again.
+    """
+    return origin == to or (origin not in {*TERMINAL, Status.PAUSED} and to in _TASK_STATUSES)
+
+
+_TASK_STATUSES = frozenset(
+    {
+        Status.ACTIVE,
+        Status.PAUSING,
+        Status.PAUSED,
+        Status.CANCELLING,
+        Status.CANCELLED,
+        Status.COMPLETED,
+        Status.ERROR,
+    }
+)
+
+
+_TASK_AFTER: dict[Event, Status] = {
+    Event.STARTED: Status.ACTIVE,
+    Event.FINISHED: Status.COMPLETED,
+    Event.FAILED: Status.ERROR,
+    Event.INTERRUPTED: Status.ERROR,
+    Event.PAUSE_REQUESTED: Status.PAUSING,
+    Event.PAUSE_WITHDRAWN: Status.ACTIVE,
+    Event.PAUSE_WITHDRAWN_EARLY: Status.ACTIVE,
+    Event.PAUSE_DEADLINE_MISSED: Status.ERROR,
+    Event.CHECKPOINT_VERIFIED: Status.PAUSED,
+    Event.CANCEL_REQUESTED: Status.CANCELLING,
+    Event.STOPPED: Status.CANCELLED,
+}
+
+
+def task_after(task: Status, event: Event) -> Status | None:
+    """What becomes of a step's newest task when the event happens to the step; None: it stays as it is."""
+    to = _TASK_AFTER.get(event)
+    return to if to is not None and to != task and task_may_become(task, to) else None
