@@ -118,9 +118,7 @@ class Controller:
         seen = self._observe(live)
         tasks, deadline = self._decide(live, seen, now)
         moved = self.effects.move(tasks)
-        rested = any(
-            isinstance(task.decision, decide.Move) and task.decision.event in _RESTS for task in tasks
-        )
+        moves = [task.decision for task in tasks if isinstance(task.decision, decide.Move)]
         for task in tasks:
             if not isinstance(task.decision, decide.Move):
                 self.effects.act(task)
