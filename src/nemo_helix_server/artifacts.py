@@ -143,6 +143,11 @@ class _Collected(io.RawIOBase):
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
+        self._written = 0
+
+    def tell(self) -> int:
+        """See `io.RawIOBase`."""
+        return self._written
 
     def writable(self) -> bool:
         """See `io.RawIOBase`."""
@@ -152,6 +157,7 @@ class _Collected(io.RawIOBase):
         """See `io.RawIOBase`."""
         chunk = bytes(data)  # type: ignore[call-overload] # any buffer
         self._chunks.append(chunk)
+        self._written += len(chunk)
         return len(chunk)
 
     def take(self) -> bytes:
@@ -163,7 +169,7 @@ class _Collected(io.RawIOBase):
 def _tar_of(descriptor: int, name: str) -> Iterator[bytes]:
     sink = _Collected()
     try:
-        with tarfile.open(fileobj=sink, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+        with tarfile.open(fileobj=sink, mode="w", format=tarfile.PAX_FORMAT) as archive:
             for folder, _, file_names, folder_descriptor in os.fwalk(
                 ".", dir_fd=descriptor, follow_symlinks=False
             ):

@@ -83,7 +83,7 @@ class LeaseSettings(Section):
     devices: tuple[str, ...] | None = None
     """GPU devices by index or UUID; unset = what the machine has."""
     slots: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Steps without GPU that may run at once; unset = twice the number of processors, at least 4."""
+    """Steps without GPU that may run at once; unset = what the machine's processors allow."""
     devices_per_workspace: Annotated[int, Field(ge=1)] | None = None
     slots_per_workspace: Annotated[int, Field(ge=1)] | None = None
     folder: Path | None = None

@@ -56,6 +56,7 @@ def create_job(
     ] = None,
 ) -> Document:
     """Make a job. A repeated request with the same key, or the same name and body, answers 200."""
+    service.profiles.check(body.platform_spec)
     document, new = service.jobs.create(caller, workspace, body, client_token=idempotency_key)
     response.status_code = 201 if new else 200
     return document
@@ -94,6 +95,7 @@ def update_job(
     """Change the description, or the definition of later attempts."""
     if body.platform_spec is not None:
         roles.check_role(caller, Role.ADMIN)
+        service.profiles.check(body.platform_spec)
     return service.jobs.update(caller, workspace, name, body)
 
 

@@ -28,7 +28,7 @@ def filter_pairs(request: Request, others: Collection[str]) -> list[tuple[str, s
 def choices(request: Request, others: Collection[str], fields: Collection[str]) -> dict[str, frozenset[str]]:
     """A filter that only says which values of some fields are wanted, as values by field.
 
-    ``filter[status]=error,paused``, ``filter[status][in]=…`` and ``filter={"status": ["error"]}`` say the same.
+    ``filter[status]=error,paused``, ``filter[status][in]=…`` and ``filter={"status": ["error"]}`` work.
     """
     found: dict[str, frozenset[str]] = {}
     for name, value in filter_pairs(request, others):
@@ -47,7 +47,7 @@ def statuses(wanted: frozenset[str] | None) -> frozenset[str] | None:
     for status in sorted(wanted or ()):
         if status not in known:
             raise BadRequestError(
-                f"there is no status '{status[:100]}'; there are {', '.join(sorted(known))}"
+                f"no status is called {status[:100]!r}; there are {', '.join(sorted(known))}"
             )
     return wanted
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nemo_helix_server.api.streams import Broadcaster
 from nemo_helix_server.artifacts import ArtifactReader
@@ -13,6 +12,7 @@ from nemo_helix_server.auth.keeping import TokenKeeper
 from nemo_helix_server.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.jobs.service import JobsService
 from nemo_helix_server.log_pages import LogPages
+from nemo_helix_server.profiles import Profiles
 from nemo_helix_server.secrets import SecretKeeper
 from nemo_helix_server.workspaces import WorkspaceKeeper
 
@@ -30,6 +30,6 @@ class Parts:
     secrets: SecretKeeper
     workspaces: WorkspaceKeeper
     broadcaster: Broadcaster
-    profiles: Sequence[Mapping[str, Any]]
+    profiles: Profiles
     controller_problems: Callable[[], Sequence[str]]
     """What is wrong with the controller, each a sentence; nothing when it works."""

@@ -80,7 +80,7 @@ def status(service: Service) -> Any:
 )
 def list_execution_profiles(service: Service) -> Any:
     """Where steps can run."""
-    return service.profiles
+    return service.profiles.all()
 
 
 @router.post(

@@ -1,0 +1,152 @@
+"""The composition root: the one place that knows every part and puts a service together."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from starlette.types import ASGIApp
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus
+from nemo_helix_server.api.application import make_application
+from nemo_helix_server.api.feed import StoreFeed
+from nemo_helix_server.api.intake import is_loopback
+from nemo_helix_server.api.parts import Parts
+from nemo_helix_server.api.streams import Broadcaster
+from nemo_helix_server.artifacts import ArtifactReader
+from nemo_helix_server.auth import step_tokens
+from nemo_helix_server.auth.authentication import Authenticator
+from nemo_helix_server.auth.keeping import TokenKeeper
+from nemo_helix_server.checkpoint_catalogue import CheckpointCatalogue
+from nemo_helix_server.clock import Clock
+from nemo_helix_server.controller import loop
+from nemo_helix_server.controller.launches import Launches
+from nemo_helix_server.executors.base import Executor
+from nemo_helix_server.executors.rooms import LeasedRoom
+from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_helix_server.jobs import responses
+from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.ports import Limits
+from nemo_helix_server.jobs.service import JobsService
+from nemo_helix_server.log_pages import LogPages
+from nemo_helix_server.logs import Logs
+from nemo_helix_server.profiles import Profiles
+from nemo_helix_server.secrets import SecretKeeper
+from nemo_helix_server.settings import LeaseSettings, Settings
+from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.store.store import Store
+from nemo_helix_server.workspaces import WorkspaceKeeper
+from nemo_runs import leases
+
+_UNDER_WAY = frozenset(
+    {HelixJobStatus.PENDING, HelixJobStatus.ACTIVE, HelixJobStatus.PAUSING, HelixJobStatus.CANCELLING}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """A service that is put together and not started yet; its application's life is the controller's."""
+
+    application: ASGIApp
+    parts: Parts
+    controller: loop.Controller
+    executor: Executor
+
+    def end_streams(self) -> None:
+        """End what watches, so that nothing waits for it; in the event loop."""
+        self.parts.broadcaster.close()
+
+    def under_way(self) -> int:
+        """How many jobs have a workload now."""
+        with self.parts.jobs.store.read() as reader:
+            return sum(number for status, number in reader.counts(None).items() if status in _UNDER_WAY)
+
+    def close(self) -> None:
+        """Let go of everything; workloads go on."""
+        self.executor.close()
+
+
+def compose(
+    settings: Settings, store: Store, clock: Clock, *, base_url: str, tokens_required: bool
+) -> Service:
+    """Put a service together; the store is migrated, the data directory is there and is ours alone."""
+    storage = JobStorage(settings.data_dir)
+    limits = limits_of(settings)
+    profiles = Profiles(settings.jobs)
+    authenticator = Authenticator(store, step_tokens.load_key(settings.data_dir), clock, tokens_required)
+    executor = SubprocessExecutor(settings.data_dir / "executor", _room(settings.jobs.leases))
+    launches = Launches(
+        storage,
+        profile=profiles.settings,
+        base_url=lambda: base_url,
+        token=functools.partial(_step_token, authenticator),
+    )
+    controller = loop.build(
+        store=store, executor=executor, launches=launches, settings=settings, limits=limits
+    )
+    workspaces = WorkspaceKeeper(store, clock)
+    workspaces.ensure_default()
+    feed = StoreFeed(
+        store, show_job=functools.partial(responses.job, limits=limits), show_transition=responses.transition
+    )
+    broadcaster = Broadcaster(feed)
+
+    def wake() -> None:
+        controller.wake()
+        broadcaster.notify()
+
+    parts = Parts(
+        jobs=JobsService(store, storage, limits, clock, wake),
+        checkpoints=CheckpointCatalogue(store, wake),
+        logs=LogPages(store, storage, Logs()),
+        artifacts=ArtifactReader(settings.data_dir / "filesets", functools.partial(_storage_of, storage)),
+        authenticator=authenticator,
+        tokens=TokenKeeper(store, clock),
+        secrets=SecretKeeper(store, settings.data_dir, clock),
+        workspaces=workspaces,
+        broadcaster=broadcaster,
+        profiles=profiles,
+        controller_problems=controller.problems,
+    )
+    application = make_application(
+        parts,
+        loopback_only=is_loopback(settings.host),
+        start=controller.start,
+        stop=controller.stop,
+    )
+    return Service(application, parts, controller, executor)
+
+
+def limits_of(settings: Settings) -> Limits:
+    """The platform's storage periods."""
+    given = settings.jobs.storage
+    return Limits(
+        paused_storage_ttl_seconds=given.paused_storage_ttl_seconds,
+        maximum_pause_ttl_seconds=given.maximum_pause_ttl_seconds,
+        failed_storage_ttl_seconds=given.failed_storage_ttl_seconds,
+    )
+
+
+def _room(given: LeaseSettings) -> LeasedRoom:
+    folder = given.folder or leases.default_folder(os.environ)
+    devices = given.devices if given.devices is not None else leases.found_devices(os.environ)
+    pool = leases.Pool(folder, devices, given.slots or leases.found_slots())
+    return LeasedRoom(
+        pool, folder, devices_cap=given.devices_per_workspace, slots_cap=given.slots_per_workspace
+    )
+
+
+def _storage_of(storage: JobStorage, workspace: str, job_id: str) -> Path:
+    return storage.paths(workspace, job_id).storage
+
+
+def _step_token(authenticator: Authenticator, context: StepContext, task: str) -> str | None:
+    return authenticator.step_token(
+        workspace=context.workspace,
+        job=context.job_name,
+        job_id=context.step.job_id,
+        step=context.step.name,
+        task=task,
+    )

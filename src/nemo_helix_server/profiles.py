@@ -1,0 +1,59 @@
+"""Execution profiles: where steps of each provider can run, and with which configuration.
+
+Everything runs on this machine; a step names a provider and a profile, and what is not there is refused when
+the job is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nemo_helix_plugin.jobs.types import HelixJobSpec
+from nemo_helix_server.errors import InvalidError
+from nemo_helix_server.settings import JobsSettings, SubprocessSettings
+
+BUILT_IN = (
+    ("cpu", "default"),
+    ("cpu", "gpu"),
+    ("gpu", "default"),
+    ("gpu", "gpu"),
+    ("subprocess", "default"),
+)
+
+
+class Profiles:
+    """The profiles of a service, built-in ones and those of its settings, which win."""
+
+    def __init__(self, settings: JobsSettings) -> None:
+        self._default = settings.executor_defaults.subprocess
+        built_in = () if settings.enable_subprocess_executor is False else BUILT_IN
+        self._known = dict.fromkeys(built_in, self._default) | {
+            (profile.provider, profile.profile): profile.config for profile in settings.executors
+        }
+
+    def settings(self, provider: str, profile: str) -> SubprocessSettings:
+        """The configuration of a profile; the default's for one that has gone since its job was made."""
+        return self._known.get((provider, profile), self._default)
+
+    def all(self) -> list[dict[str, Any]]:
+        """The profiles as they are answered; values of variables are nobody's business."""
+        return [
+            {
+                "provider": provider,
+                "profile": profile,
+                "backend": "subprocess",
+                "config": config.model_dump(mode="json", exclude={"env"}),
+            }
+            for (provider, profile), config in sorted(self._known.items(), key=lambda item: item[0])
+        ]
+
+    def check(self, spec: HelixJobSpec) -> None:
+        """Raise `InvalidError` naming the first step whose profile there is not."""
+        for step in spec.steps:
+            wanted = (step.executor.provider, step.executor.profile)
+            if wanted not in self._known:
+                known = ", ".join("/".join(pair) for pair in sorted(self._known)) or "none"
+                raise InvalidError(
+                    f"the step '{step.name}' wants the profile {'/'.join(wanted)}, which is not there; "
+                    f"there are {known}"
+                )
