@@ -121,9 +121,9 @@ def test_a_named_checkpoint_may_lie_outside_and_be_newer_than_all_others(tmp_pat
 def test_a_named_checkpoint_that_is_damaged_ends_training(tmp_path):
     train(tmp_path, range(1, 5), save=[2, 4])
     (tmp_path / "checkpoints/2/state").write_text("zz")
-    with Session.open(context_of(tmp_path, checkpoint=tmp_path / "checkpoints/2")) as session:
-        with pytest.raises(CheckpointUnusableError, match="asked for cannot be used.*state"):
-            session.restore()
+    refused = pytest.raises(CheckpointUnusableError, match=r"asked for cannot be used.*state")
+    with Session.open(context_of(tmp_path, checkpoint=tmp_path / "checkpoints/2")) as session, refused:
+        session.restore()
     assert steps(tmp_path) == [2, 4]
 
 
@@ -131,9 +131,10 @@ def test_a_checkpoint_of_other_inputs_is_refused_by_name(tmp_path):
     with Session.open(context_of(tmp_path), inputs={"data": "1", "world_size": "2"}) as session:
         session.restore()
         session.publish(write("x"), 1)
-    with Session.open(context_of(tmp_path), inputs={"data": "2", "world_size": "2", "new": "3"}) as session:
-        with pytest.raises(CheckpointUnusableError, match=r"other inputs: data was 1 when .* is 2 now"):
-            session.restore()
+    now = {"data": "2", "world_size": "2", "new": "3"}
+    refused = pytest.raises(CheckpointUnusableError, match=r"other inputs: data was 1 when .* is 2 now")
+    with Session.open(context_of(tmp_path), inputs=now) as session, refused:
+        session.restore()
 
 
 def test_a_folder_is_moved_into_its_place_and_its_links_may_not_lead_out(tmp_path):
@@ -196,7 +197,7 @@ def test_a_full_disk_leaves_the_older_checkpoint_usable_and_is_one_clear_sentenc
             session.publish(write("1" * 50_000), 1)
             for how in (write("2" * 400_000), _quietly_full):
                 with pytest.raises(
-                    NotSavedError, match="step 2 was not saved: no space is left.* as they were"
+                    NotSavedError, match=r"step 2 was not saved: no space is left.* as they were"
                 ):
                     session.publish(how, 2)
             assert newest_verified(folder, deep=True).checkpoint.step == 1
@@ -416,10 +417,14 @@ def test_progress_is_what_the_trainer_said_and_ends_with_its_final_step(tmp_path
 
 
 def test_an_error_is_in_the_last_progress(tmp_path):
-    with pytest.raises(ValueError, match="boom"), Session.open(context_of(tmp_path)) as session:
-        session.restore()
-        session.metrics(3, {"loss": 1.0})
-        raise ValueError("boom")
+    def fail():
+        with Session.open(context_of(tmp_path)) as session:
+            session.restore()
+            session.metrics(3, {"loss": 1.0})
+            raise ValueError("boom")
+
+    with pytest.raises(ValueError, match="boom"):
+        fail()
     progress = read_progress(tmp_path / "progress.json")
     assert (progress["phase"], progress["message"], progress["final_step"]) == (
         "failed",

@@ -107,7 +107,8 @@ with Session.open(JobContext(trainer_path=folder, storage=folder)) as session:
         session.metrics(step, {"loss": 1 / step})
         pausing = session.wanted() == "pause"
         if pausing or step % 50 == 0:
-            session.publish(lambda to: (to / "state").write_text(str(step)), step, "pause" if pausing else "periodic")
+            write = lambda to: (to / "state").write_text(str(step))
+            session.publish(write, step, "pause" if pausing else "periodic")
             session.prune()
         if pausing:
             session.paused()
