@@ -203,15 +203,12 @@ class BashHost(ABC):
         begin, end = f"{mark} begin\n".encode(), re.compile(f"\n{mark} end ([0-9]+)\n".encode())
         text = stderr.decode("utf-8", "replace")
         _, began, output = stdout.partition(begin)
-        if not began:
+        if not began and f"{mark} begin\n" not in text:
             raise self.explain(status, text)
         own = text.split(f"{mark} begin\n", 1)[-1]
         last = end.search(output)
         if last is None:
-            message = (
-                f"the connection to {self.label} broke before the command ended; whether it did is not known"
-            )
-            raise NotReachableError(f"{message} ({tail(own)})" if tail(own) else message)
+            raise broken(self.label, tail(own))
         return int(last[1]), output[: last.start()], own
 
 
@@ -221,6 +218,12 @@ class LocalHost(BashHost):
     def argv(self) -> list[str]:
         """See `BashHost.argv`."""
         return ["bash", "-s"]
+
+
+def broken(label: str, said: str) -> NotReachableError:
+    """The error for a connection that was lost while a command may have been running."""
+    message = f"the connection to {label} broke before the command ended; whether it did is not known"
+    return NotReachableError(f"{message} ({said})" if said else message)
 
 
 def is_this_machine(hostname: str | None) -> bool:

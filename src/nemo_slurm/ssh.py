@@ -24,7 +24,7 @@ from nemo_slurm.errors import (
     SlurmError,
     UnusableValueError,
 )
-from nemo_slurm.hosts import BashHost, Host, LocalHost, is_this_machine
+from nemo_slurm.hosts import BashHost, Host, LocalHost, broken, is_this_machine
 
 CONFIG_VARIABLE = "NEMO_GYM_SSH_CONFIG"
 """Names a file for ``ssh -F``."""
@@ -45,6 +45,11 @@ _LONGEST_SOCKET = 85
 """A socket's path has 107 bytes; ssh adds 17 while it makes one."""
 _PERSIST = 60
 _HOST_KEY = re.compile(r"host key verification failed|remote host identification has changed", re.IGNORECASE)
+_NEVER_CONNECTED = re.compile(
+    r"connect to host|could not resolve|kex_exchange_identification|banner exchange|no route to host"
+    r"|configuration|proxy",
+    re.IGNORECASE,
+)
 _LOGIN = re.compile(
     r"permission denied|too many authentication failures|no supported authentication methods"
     r"|password has expired",
@@ -90,8 +95,12 @@ class SshHost(BashHost):
             return "ours"
         return "none" if self._connection else "theirs"
 
-    def explain(self, status: int, text: str) -> SlurmError:
-        """See `BashHost.explain`."""
+    def explain(self, status: int, text: str, *, sent: bool = True) -> SlurmError:
+        """See `BashHost.explain`. ``sent``: whether a script may have reached the host.
+
+        Only what ssh says of a connection that it could not make proves that nothing was run: one that breaks
+        can take the script's first words with it.
+        """
         said = tail(text) or f"ssh ended with status {status}"
         if _HOST_KEY.search(text):
             return LoginNeededError(
@@ -107,6 +116,8 @@ class SshHost(BashHost):
             return CommandMissingError(f"there is no bash on {self.name!r} ({said})")
         if status != 255:
             return CommandFailedError(["bash"], status, text, where=repr(self.name))
+        if sent and not _NEVER_CONNECTED.search(text):
+            return broken(self.label, said)
         return NotConnectedError(f"cannot reach {self.name!r}: {said}")
 
     def _connect(self) -> list[str]:
@@ -158,7 +169,7 @@ class SshHost(BashHost):
                 raise NotConnectedError(f"cannot reach {self.name!r}: no answer within 30 s") from None
             said.seek(0)
             text = said.read().decode("utf-8", "replace")
-        error = self.explain(status, text)
+        error = self.explain(status, text, sent=False)
         if status and (isinstance(error, LoginNeededError) or "control" not in text.lower()):
             raise error
         return status == 0 and _quiet([*self._base, *mine, "-O", "check", "--", self.name], timeout=10) == 0
