@@ -27,7 +27,7 @@ def waiting(script: str) -> str:
     return f"{script} while :; do read -r -t 0.1 _ <> <(:); done"
 
 
-def until(condition: Callable[[], object], seconds: float = 10) -> None:
+def until(condition: Callable[[], object], seconds: float = 60) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, "it did not come to pass"
@@ -60,12 +60,12 @@ class Supervised:
 
     def end(self) -> Exit:
         """Wait for the supervisor; whatever it promised must hold: a record, and nothing left."""
-        status = self.process.wait(timeout=20)
+        status = self.process.wait(timeout=60)
         found = read_exit(self.folder / "exit")
         assert found is not None
         assert status == (0 if found.state == "COMPLETED" else found.exit_status or 1)
         assert marked(MARKER, self.mark) == []
-        assert 0 <= found.ended_at - found.started_at < 20
+        assert 0 <= found.ended_at - found.started_at < 60
         return found
 
     def commands_identity(self) -> ProcessIdentity:
@@ -185,18 +185,18 @@ def test_a_command_without_a_handler_is_not_killed_by_the_nudge(run: Run) -> Non
 
 
 def test_at_its_time_limit_a_command_is_ended(run: Run) -> None:
-    supervised = run(waiting("trap 'echo bye; exit 4' TERM; echo up;"), time_limit=0.4)
+    supervised = run(waiting("trap 'echo bye; exit 4' TERM; echo up;"), time_limit=2)
     end = supervised.end()
     assert outcome(end) == ("TIMEOUT", 4, 0)
     assert supervised.out == "up\nbye\n"
     assert supervised.drain == "walltime\n"
-    assert 0.4 <= end.ended_at - end.started_at < 3
+    assert 2 <= end.ended_at - end.started_at < 30
 
 
 def test_a_command_that_ignores_its_time_limit_is_killed_after_the_grace(run: Run) -> None:
-    end = run("trap '' TERM USR1; sleep 60; sleep 60; sleep 60", time_limit=0.3, grace=0.4).end()
+    end = run("trap '' TERM USR1; sleep 60; sleep 60; sleep 60", time_limit=2, grace=0.4).end()
     assert outcome(end) == ("TIMEOUT", 137, 9)
-    assert 0.7 <= end.ended_at - end.started_at < 5
+    assert 2.4 <= end.ended_at - end.started_at < 30
 
 
 def test_a_signal_to_the_supervisor_cancels_the_command(run: Run) -> None:
@@ -247,10 +247,10 @@ def test_a_nudge_of_the_supervisor_is_handed_on(run: Run) -> None:
 )
 def test_whatever_outlives_the_command_is_ended(run: Run, escape: str) -> None:
     mine = f"60.{uuid.uuid4().int % 10**12}"
-    supervised = run(f"{escape}\nsleep 0.2; echo up; read -r _ <pipe; exit 5".replace("60", mine), grace=0.3)
+    supervised = run(f"{escape}\necho up; read -r _ <pipe; exit 5".replace("60", mine), grace=0.3)
     os.mkfifo(supervised.folder / "pipe")
     supervised.says("up")
-    assert len(_running(mine)) >= 1
+    until(lambda: any(_program(path) == b"sleep" for path in _running(mine)))
     (supervised.folder / "pipe").write_text("\n")
     assert outcome(supervised.end()) == ("FAILED", 5, 0)
     assert _running(mine) == []
@@ -266,6 +266,13 @@ def _arguments(path: Path) -> list[bytes]:
         return (path / "cmdline").read_bytes().split(b"\0")[1:]
     except OSError:
         return []
+
+
+def _program(path: Path) -> bytes:
+    try:
+        return (path / "cmdline").read_bytes().split(b"\0")[0]
+    except OSError:
+        return b""
 
 
 def _parent(path: Path) -> int:
@@ -332,7 +339,7 @@ def says(folder: Path, program: str) -> str:
     """Run a program that begins with the lines above and return what it prints; nothing of it may be left."""
     mark = uuid.uuid4().hex
     argv = [sys.executable, "-c", IN_PROCESS + program, str(folder), mark]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=60)
     assert marked(MARKER, mark) == []
     return done.stdout
 
