@@ -93,7 +93,7 @@ class Workplace:
         """One look through an executor that has seen nothing yet."""
         return self.executor.observe([job])[job.job_id]
 
-    def wait(self, job: JobRef, *states: JobState, within: float = 60.0) -> Observation:
+    def wait(self, job: JobRef, *states: JobState, within: float = 120.0) -> Observation:
         """Wait until a job is in one of the states, by default any final one."""
         deadline = time.monotonic() + within
         while True:
@@ -125,7 +125,7 @@ class Workplace:
                 self.wait(job)
 
 
-def until(condition: Any, *, within: float = 30.0) -> Any:
+def until(condition: Any, *, within: float = 60.0) -> Any:
     """Wait until a condition holds; returns its value."""
     deadline = time.monotonic() + within
     while not (value := condition()):

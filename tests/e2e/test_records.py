@@ -67,7 +67,7 @@ class Home:
 
     def wait(self) -> None:
         """Until every job of every run has ended, so that no process outlives the test."""
-        until = time.monotonic() + 30
+        until = time.monotonic() + 120
         while time.monotonic() < until:
             records = [json.loads(path.read_text()) for path in self.runs.glob("*/gym-job.json")]
             folders = [

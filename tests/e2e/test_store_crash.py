@@ -116,7 +116,7 @@ def start() -> Iterator[Start]:
 def end(process: Process) -> None:
     if process.poll() is None:
         process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
 
 
 def line_of(process: Process) -> str:
@@ -181,7 +181,7 @@ def test_resuming_holds_no_rows_in_memory_and_parses_none() -> None:
 def test_a_full_disk_ends_in_one_clear_sentence_and_whole_rows(start: Start, tmp_path: Path) -> None:
     child = start(FULL, tmp_path)
     said = line_of(child)
-    assert child.wait(timeout=20) == 0
+    assert child.wait(timeout=120) == 0
     count, kind, *words = said.split()
     assert kind == "DiskFullError"
     assert str(tmp_path / "rollouts.jsonl") in " ".join(words)
@@ -227,7 +227,7 @@ def test_an_owner_in_another_pid_namespace_is_fenced_off_and_told(start: Start, 
         assert "its last writer cannot be seen from here" in store.opened.repaired[0]
         go_on(zombie)
         assert line_of(zombie) == "SupersededError"
-        assert zombie.wait(timeout=20) == 0
+        assert zombie.wait(timeout=120) == 0
         tasks = store.pending()
         assert next(tasks).task_index == 5  # the late row of the zombie does not count
         store.tick()

@@ -296,7 +296,7 @@ def test_a_cancelled_job_of_real_bash_is_told_and_ended(on_path: FakeCluster, tm
     cluster = Cluster(LocalHost())
     job = cluster.submit(str(chain(tmp_path)), [str(log)], token="t", folder=str(tmp_path)).job
     on_path.bash.step()
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not (tmp_path / "step-1000.log").exists():
         assert time.monotonic() < end
         time.sleep(0.02)
@@ -315,7 +315,7 @@ def test_a_failed_node_can_leave_its_processes_behind(on_path: FakeCluster, tmp_
     assert not on_path.bash.step(stray_nodes=True)
     assert len(on_path.bash.strays) == 1
     size = log.stat().st_size if log.exists() else 0
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not log.exists() or log.stat().st_size <= size:
         assert time.monotonic() < end
         time.sleep(0.02)

@@ -68,7 +68,7 @@ def _give_up(reason: str) -> None:
     pytest.skip(reason)
 
 
-def until(look: Callable[[], T], *, timeout: float = 20, every: float = 0.1) -> T:
+def until(look: Callable[[], T], *, timeout: float = 60, every: float = 0.1) -> T:
     """The first answer that is true."""
     end = time.monotonic() + timeout
     while not (found := look()):
@@ -120,7 +120,7 @@ class RealSlurm:
         path.write_text(text)
         return str(path)
 
-    def wait(self, job: Job, *names: str, timeout: float = 20) -> Seen:
+    def wait(self, job: Job, *names: str, timeout: float = 60) -> Seen:
         """Look until a job is in one of these states."""
 
         def look() -> Seen | None:
@@ -131,7 +131,7 @@ class RealSlurm:
         assert found is not None
         return found
 
-    def settled(self, job: Job, timeout: float = 20) -> Seen:
+    def settled(self, job: Job, timeout: float = 60) -> Seen:
         """Look until a job has ended for good."""
 
         def look() -> Seen | None:

@@ -64,7 +64,7 @@ def test_a_preempted_job_that_is_requeued_is_never_settled_in_between(slurm_alon
     until(waits_again)
     assert not any(look.settled for look in looks)
     slurm_alone.cluster.cancel([high])
-    slurm_alone.wait(low, "RUNNING", timeout=30)
+    slurm_alone.wait(low, "RUNNING")
 
 
 def test_a_job_whose_node_is_taken_down_ends_as_node_fail(slurm_alone: RealSlurm) -> None:
@@ -137,7 +137,7 @@ def test_a_job_forgotten_by_the_controller_is_told_by_accounting(slurm: RealSlur
         seen = slurm.cluster.observe([job])[job]
         return seen if seen.source is Source.ACCOUNTING else None
 
-    seen = until(forgotten, timeout=40, every=1)
+    seen = until(forgotten, timeout=120, every=1)
     assert seen is not None
     assert (name_of(seen), seen.settled, seen.exit_status, len(seen.runs)) == ("FAILED", True, 7, 1)
     assert slurm.cluster.show(job) == {}

@@ -73,6 +73,10 @@ while words:
     elif action == "until-drained":
         while not asked and not drain.exists():
             time.sleep(0.05)
+        # the file comes first, the signal a moment later
+        end = time.monotonic() + 10
+        while not asked and time.monotonic() < end:
+            time.sleep(0.05)
         time.sleep(0.3)
         status = 75
     elif action == "deaf":

@@ -95,7 +95,7 @@ def test_a_pause_ends_early_when_somebody_asks_to_stop():
         loop.call_later(0.01, drain.ask, StopReason.SIGNAL)
         started = time.monotonic()
         assert await drain.pause(30)
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 20
 
     asyncio.run(run())
 
@@ -117,8 +117,8 @@ def test_a_real_signal_wakes_a_loop_that_sleeps():
         assert process.stdout.readline() == "ready\n"
         started = time.monotonic()
         os.kill(process.pid, signal.SIGUSR1)
-        assert process.communicate(timeout=20)[0] == "True SIGUSR1\n"
-        assert time.monotonic() - started < 5
+        assert process.communicate(timeout=60)[0] == "True SIGUSR1\n"
+        assert time.monotonic() - started < 20
 
 
 def test_nothing_heavy_is_imported_before_the_handlers_are_there():

@@ -23,7 +23,10 @@ SHELL = Path(nemo_gym.__file__).parent / "shell"
 WORK = 'echo worked >>"$CLUSTER/work"; '
 ROW = "echo '{}' >>artifacts/rollouts.jsonl; "
 UNTIL_TOLD = "until [ -e $CLUSTER/end ]; do sleep 0.05; done; exit 1"
-UNTIL_STOPPED = 'trap "exit 75" TERM; until [ -e "$NEMO_GYM_DRAIN_FILE" ]; do sleep 0.05; done; exit 75'
+UNTIL_STOPPED = (
+    'trap "exit 75" TERM; : >"$CLUSTER/hears"; '
+    'until [ -e "$NEMO_GYM_DRAIN_FILE" ]; do sleep 0.05; done; exit 75'
+)
 COMPLETE = Collected("complete", 0, 5, 5, 5, None)
 DRAINED = Collected("drained", 75, 5, 3, 3, None)
 
@@ -122,7 +125,7 @@ def world(tmp_path):
     for job in made.started:
         if job.poll() is None:
             job.terminate()
-            job.communicate(timeout=20)
+            job.communicate(timeout=60)
 
 
 def says(collected):
@@ -327,10 +330,9 @@ def test_a_failure_that_no_retry_can_help_ends_the_chain_with_its_reason_at_once
 def signalled(world, number):
     """Run job 7 and send it a signal while its driver works; answers its end marker's first line."""
     job = world.start(7, drive=UNTIL_STOPPED)
-    until(lambda: world.worked)
-    time.sleep(0.2)
+    until((world.cluster / "hears").exists)
     job.send_signal(number)
-    job.communicate(timeout=30)
+    job.communicate(timeout=60)
     return world.link(7).end.read_text().splitlines()[0]
 
 
@@ -368,7 +370,7 @@ def test_a_refused_successor_is_warned_about_and_asked_for_again_while_the_job_w
     (world.cluster / "refuse").unlink()
     until(world.link(7).queued.exists)
     world.set("end")
-    _, said = job.communicate(timeout=30)
+    _, said = job.communicate(timeout=60)
     why = "the successor could not be queued (QOSMaxSubmitJobPerUserLimit)"
     assert said.count(f"warning: {why}. Chain will NOT continue on failure.\n") == 1
     assert world.lines("queue") == ["101"]
@@ -395,7 +397,7 @@ def test_a_successor_that_vanished_is_replaced_and_what_nobody_can_tell_is_left_
     (world.cluster / "blind").unlink()
     until(lambda: world.lines("queue") == ["102"])
     world.set("end")
-    assert "no longer in the queue" in job.communicate(timeout=30)[1]
+    assert "no longer in the queue" in job.communicate(timeout=60)[1]
 
 
 def test_a_successor_that_vanished_in_the_last_moment_is_replaced_before_the_end(world):
@@ -409,7 +411,7 @@ def test_a_job_that_is_stopped_while_it_looks_queues_its_successor_first(world):
     until(lambda: world.lines("looks"))
     time.sleep(0.3)
     job.send_signal(signal.SIGTERM)
-    job.communicate(timeout=20)
+    job.communicate(timeout=60)
     assert (job.returncode, world.worked) == (75, 1)
     assert world.lines("queue") == ["101", "102"]
 
@@ -596,10 +598,9 @@ def test_a_new_row_or_a_collectors_word_is_progress_and_null_means_never(world, 
 
 def test_a_tombstone_stops_a_running_job_its_successor_and_a_first_job(world):
     job = world.start(7, drive=UNTIL_STOPPED)
-    until(lambda: world.worked)
-    time.sleep(0.2)
+    until((world.cluster / "hears").exists)
     (world.job_dir / ".gym_cancelled").write_text("now\n")
-    _, said = job.communicate(timeout=20)
+    _, said = job.communicate(timeout=60)
     assert "the run was cancelled" in said
     assert world.link(7).end.read_text().splitlines()[0] == "stopped 75 cancel"
     assert world.lines("queue") == []
@@ -639,7 +640,7 @@ def test_a_run_that_lives_on_beside_the_next_ends_and_queues_nobody(world, by):
         (world.link(7).folder / "successor").write_text("101\n")
     else:
         world.link(7, 1).folder.mkdir()
-    _, said = job.communicate(timeout=20)
+    _, said = job.communicate(timeout=60)
     assert "goes on after this run already" in said
     assert world.link(7).end.read_text().splitlines()[0] == "stopped 75 continued"
     assert world.lines("queue") in ([], ["102"])

@@ -92,13 +92,13 @@ def test_what_a_killed_supervisor_and_script_left_running_is_seen_and_can_be_can
     kept_by(job, pid=identity.pid, start_time=identity.start_time)
     left = subprocess.Popen(["sleep", "60"], env={MARKER: "run/arithmetic/local-1.0"}, start_new_session=True)
     try:
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (seen := look(job)).state is not JobState.RUNNING and time.monotonic() < deadline:
             time.sleep(0.01)  # until the program has taken the environment
         assert seen.state is JobState.RUNNING
         assert "1 of its processes still run" in seen.reason
         LocalExecutor().cancel([job])
-        assert left.wait(timeout=10) != 0
+        assert left.wait(timeout=60) != 0
     finally:
         left.kill()
         left.wait()
