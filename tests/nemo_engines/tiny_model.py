@@ -10,16 +10,13 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|im_start|>{{ message['role'] }}\n"
-    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}<|im_end|>{% endgeneration %}"
+    "{% if message['role'] == 'assistant' %}{% generation %}{{ message['content'] }}"
+    "<|im_end|>{% endgeneration %}"
     "{% else %}{{ message['content'] }}<|im_end|>{% endif %}\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 SUMS = [(left, right) for left in range(30) for right in range(30)]
 TEXTS = [f"What is {a} + {b}? The sum is {a + b}. Answer with the number only." for a, b in SUMS]
-    f"What is {a} + {b}? The sum is {a + b}. Answer with the number only."
-    for a in range(30)
-    for b in range(30)
-]
 
 
 def tokenizer() -> PreTrainedTokenizerFast:

@@ -1,0 +1,158 @@
+"""Ends of a training: each with its exit code and one sentence, and nothing loaded for what is refused
+anyway."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import engines
+from tests.nemo_engines.forge import Forge, Training, spec_of
+
+from nemo_trainer.contract import read_progress
+
+DEADLINE = 180.0
+
+
+def run_without_libraries(folder: Path, spec: dict[str, Any]) -> subprocess.CompletedProcess[str]:
+    """A run in this interpreter, which has no training library at all."""
+    (folder / "spec.json").write_text(json.dumps(spec))
+    argv = [
+        sys.executable,
+        "-m",
+        "nemo_engines.run",
+        "--spec",
+        str(folder / "spec.json"),
+        "--dir",
+        str(folder),
+    ]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+
+
+def model(folder: Path) -> str:
+    (folder / "model").mkdir()
+    (folder / "model" / "config.json").write_text("{}")
+    return str(folder / "model")
+
+
+def test_a_bad_row_ends_the_run_before_any_library_is_loaded(tmp_path: Path) -> None:
+    data = tmp_path / "train.jsonl"
+    data.write_text('{"text": "x"}\n{"test": "y"}\n')
+    spec = {"engine": "trl", "method": "sft", "model": model(tmp_path), "dataset": str(data), "output": "o"}
+    done = run_without_libraries(tmp_path, spec)
+    assert done.returncode == 2
+    assert done.stderr == f"{data}, line 2: lacks 'text'\n"
+    assert read_progress(tmp_path / "progress.json")["message"] == f"{data}, line 2: lacks 'text'"
+
+
+@pytest.mark.parametrize(
+    ("changes", "status", "message"),
+    [
+        (
+            {"engine": "unsloth", "method": "dpo"},
+            2,
+            "method 'dpo' is not one that engine 'unsloth' knows: sft",
+        ),
+        ({"precision": "fp16"}, 2, "precision 'fp16' needs a GPU; on a CPU 'fp32' and 'bf16' can be used"),
+        ({"load_in_4bit": True}, 2, "load_in_4bit and load_in_8bit need a GPU"),
+        ({"devices": {"kind": "cuda"}}, 3, "devices.kind is 'cuda', but no NVIDIA GPU can be seen here"),
+        ({}, 3, "engine 'trl' cannot be loaded: No module named 'torch'; try `nemo engines install trl`"),
+    ],
+)
+def test_what_cannot_be_done_here_is_said_in_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, Any], status: int, message: str
+) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    data = tmp_path / "train.jsonl"
+    data.write_text('{"text": "x"}\n')
+    spec = {"engine": "trl", "method": "sft", "model": model(tmp_path), "dataset": str(data)}
+    done = run_without_libraries(tmp_path, {**spec, "output": str(tmp_path / "o"), **changes})
+    assert done.returncode == status
+    assert done.stderr == f"{message}\n"
+
+
+@pytest.mark.slow
+def test_a_loss_that_is_no_number_ends_the_training_with_its_step(forge: Forge, tmp_path: Path) -> None:
+    spec = spec_of("sft", "full", tmp_path, optimizer={"learning_rate": 1e30, "max_grad_norm": 1e30})
+    training = Training(forge, tmp_path / "diverging", spec)
+    assert training.start() == 5, training.log
+    last = training.log.splitlines()[-1]
+    assert last.startswith("training has diverged at step ")
+    assert training.progress["phase"] == "failed"
+    assert last in training.progress["message"]
+    assert not training.output.exists()
+
+
+@pytest.mark.slow
+def test_changed_inputs_are_refused_with_both_sides(forge: Forge, tmp_path: Path) -> None:
+    spec = spec_of("sft", "lora", tmp_path)
+    training = Training(forge, tmp_path / "changed", spec)
+    assert training.start(pause_after=2) == 75, training.log
+    before = Path(spec["dataset"]).read_text()
+    training.write_spec(seed=7)
+    assert training.start() == 4
+    assert "seed was 42 when it was saved and is 7 now" in training.log.splitlines()[-1]
+    training.write_spec(seed=42)
+    Path(spec["dataset"]).write_text(before.replace("sum", "SUM", 1))
+    assert training.start() == 4
+    assert "training data was sha256:" in training.log.splitlines()[-1]
+    Path(spec["dataset"]).write_text(before)
+    assert training.start() == 0, training.log
+
+
+def start(training: Training) -> subprocess.Popen[bytes]:
+    """A process of its own, in a session of its own, as the service starts it."""
+    log = (training.folder / "log.txt").open("ab")
+    argv = [str(engines.engine_python("trl")), "-m", "nemo_engines.run", *training.argv]
+    process = subprocess.Popen(
+        argv, env=engines.engine_environ(), stdout=log, stderr=log, start_new_session=True
+    )
+    log.close()
+    return process
+
+
+def ended(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return process.wait(DEADLINE)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def pause_by_signal(training: Training) -> int:
+    """Start it, and ask it to pause as soon as it has finished a step."""
+    process = start(training)
+    limit = time.monotonic() + DEADLINE
+    while not training.history and process.poll() is None and time.monotonic() < limit:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    return ended(process)
+
+
+@pytest.mark.slow
+@pytest.mark.e2e
+@pytest.mark.parametrize("processes", [1, 2])
+def test_sigterm_pauses_real_processes_which_then_go_on_to_the_same_end(
+    forge: Forge, tmp_path: Path, processes: int
+) -> None:
+    spec = spec_of("sft", "lora", tmp_path, devices={"count": processes}, schedule={"max_steps": 150})
+    spec |= {"batch": {"per_device": 2}}
+    baseline = Training(forge, tmp_path / "uninterrupted", dict(spec))
+    assert ended(start(baseline)) == 0, baseline.log
+    training = Training(forge, tmp_path / "paused", dict(spec))
+    assert pause_by_signal(training) == 75, training.log
+    stopped = training.progress["final_step"]
+    assert 0 < stopped < 150
+    assert max(training.history) == stopped
+    assert ended(start(training)) == 0, training.log
+    assert training.weights
+    assert training.weights == baseline.weights
+    assert list(training.history) == list(range(1, 151))
+    assert training.history == baseline.history
