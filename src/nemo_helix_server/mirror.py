@@ -7,12 +7,13 @@ what it changed are replaced. A crash repeats some of this and loses none of it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.errors import InvalidError
@@ -80,14 +81,14 @@ def _write_records(paths: JobPaths, records: Mapping[str, Any]) -> None:
     if not records:
         return
     seq = records["job"].attempt_seq
-    _replace(paths.record, dataclasses.asdict(records["job"]))
+    _replace(paths.record, records["job"])
     if records["attempt"] is not None:
-        _replace(paths.attempt_record(seq), dataclasses.asdict(records["attempt"]))
+        _replace(paths.attempt_record(seq), records["attempt"])
     for step in records["steps"]:
-        _replace(paths.step_record(seq, step.name), dataclasses.asdict(step))
+        _replace(paths.step_record(seq, step.name), step)
     for task in records["tasks"]:
         with contextlib.suppress(InvalidError):
-            _replace(paths.task_record(task.name), dataclasses.asdict(task))
+            _replace(paths.task_record(task.name), task)
 
 
 def _append(path: Path, transitions: Iterable[Transition]) -> None:
@@ -97,7 +98,7 @@ def _append(path: Path, transitions: Iterable[Transition]) -> None:
     new = [item for item in transitions if item.seq > last]
     if not new:
         return
-    data = b"".join(json.dumps(dataclasses.asdict(item)).encode() + b"\n" for item in new)
+    data = b"".join(orjson.dumps(item) + b"\n" for item in new)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, data)
@@ -120,12 +121,22 @@ def _last_seq(path: Path) -> int:
     return 0
 
 
-def _replace(path: Path, value: Mapping[str, Any]) -> None:
+def _replace(path: Path, value: object) -> None:
     """Replace a record; not durable on its own, since the outbox writes it again."""
-    path.parent.mkdir(exist_ok=True)
     temporary = path.with_name(f".{path.name}.new")
-    temporary.write_text(json.dumps(value, indent=1, default=str) + "\n", encoding="utf-8")
+    data = orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
+    try:
+        temporary.write_bytes(data)
+    except FileNotFoundError:
+        path.parent.mkdir(exist_ok=True)
+        temporary.write_bytes(data)
     temporary.replace(path)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Mapping):
+        return dict(value)
+    raise TypeError(type(value).__name__)
 
 
 def _read_cursor(path: Path) -> int:

@@ -97,7 +97,7 @@ def _is_dead(identity: ProcessIdentity) -> bool:
 def _encode(book: Book) -> bytes:
     held = [asdict(holder) for holder in book.held.values()]
     waiting = [{**asdict(request), "identity": asdict(who)} for request, who in book.waiting.values()]
-    return json.dumps({"held": held, "waiting": waiting}, indent=1).encode("ascii") + b"\n"
+    return json.dumps({"held": held, "waiting": waiting}).encode("ascii") + b"\n"
 
 
 def _read(path: Path) -> Book:

@@ -29,6 +29,7 @@ from nemo_runs.errors import RunsError
 from nemo_trainer import contract
 
 WHO = "controller"
+_KNOWN = ""
 _LOG = logging.getLogger(__name__)
 
 
@@ -115,7 +116,8 @@ class Starter:
         request = self.launches.request(context, run)
         kind = (context.workspace, request.devices > 0)
         if kind in blocked:
-            return blocked[kind]
+            # once it is known to wait, only whoever is next is told anew what it waits for
+            return _KNOWN if context.step.status is Status.QUEUED else blocked[kind]
         answer = self.executor.admit(request)
         if isinstance(answer, Admitted):
             return self._with_image(context, run, answer)
@@ -165,7 +167,7 @@ class Starter:
             (context, reason)
             for context, reason in waiting
             if context.step.status is not Status.QUEUED
-            or context.step.status_details.get("message") != reason
+            or reason not in {_KNOWN, context.step.status_details.get("message")}
         ]
         if changed:
             with self.store.write() as unit:

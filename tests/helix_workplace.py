@@ -1,0 +1,201 @@
+"""A store, an executor and a controller in a folder, for tests: jobs are made and asked for as users do."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.clock import SystemClock
+from nemo_helix_server.controller import loop
+from nemo_helix_server.controller.launches import Launches
+from nemo_helix_server.executors.rooms import LeasedRoom
+from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_helix_server.jobs import identifiers, ports
+from nemo_helix_server.jobs.orders import NewAttempt, NewJob
+from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.settings import Settings, SubprocessSettings
+from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.store.store import Store
+from nemo_runs import leases
+
+PATIENCE = 90.0
+RESTING = {Status.PAUSED, Status.CANCELLED, Status.COMPLETED, Status.ERROR}
+
+
+def shell(script, **changes):
+    """A step that runs a shell command."""
+    return step(["/bin/sh", "-c", script], **changes)
+
+
+def step(command, *, name="main", pause=0, environment=None, resources=None, config=None, staleness=0):
+    """A step of a platform spec, as the service stores it."""
+    executor = {"provider": "subprocess", "profile": "default", "command": list(command)}
+    executor["resources"] = resources or {}
+    variables = [
+        item if isinstance(item, dict) else {"name": item[0], "value": item[1]} for item in environment or ()
+    ]
+    return {
+        "name": name,
+        "environment": variables,
+        "executor": executor,
+        "config": config or {},
+        "lifecycle": {"pause_deadline_seconds": pause, "staleness_timeout_seconds": staleness},
+    }
+
+
+def training(steps=2000, step_seconds=0.01, *options, pause=60, **changes):
+    """The example trainer as a pausable step."""
+    command = [sys.executable, "-m", "nemo_trainer.example", "--steps", str(steps)]
+    command += ["--step-seconds", str(step_seconds), *map(str, options)]
+    return step(command, name="training", pause=pause, **changes)
+
+
+class Workplace:
+    """One data directory; `controller` may be made again, as after a restart of the service."""
+
+    def __init__(self, folder, *, clock=None, executor=None, slots=4, limits=None, profile=None, **jobs):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.clock = clock or SystemClock()
+        self.store = Store(f"sqlite:///{folder / 'jobs.db'}", self.clock)
+        self.store.migrate()
+        self.storage = JobStorage(folder)
+        self.limits = limits or ports.Limits()
+        self.profile = SubprocessSettings(
+            **{"graceful_shutdown_timeout_seconds": 2.0, **(profile or {})},
+        )
+        jobs.setdefault("storage", {"minimum_free_bytes": 0})
+        self.settings = Settings(data_dir=folder, jobs=jobs)
+        self.slots = slots
+        self.executor = executor or self.real_executor()
+        self.controller = self.new_controller()
+
+    def real_executor(self):
+        place = self.folder / "leases"
+        room = LeasedRoom(leases.Pool(place, (), self.slots), place)
+        return SubprocessExecutor(self.folder / "executor", room)
+
+    def new_controller(self):
+        launches = Launches(self.storage, lambda _provider, _name: self.profile, lambda: "http://127.0.0.1:1")
+        return loop.build(
+            store=self.store,
+            executor=self.executor,
+            launches=launches,
+            settings=self.settings,
+            limits=self.limits,
+        )
+
+    def start(self):
+        self.controller.start()
+        return self
+
+    def close(self):
+        self.controller.stop()
+        self.executor.close()
+        self.store.close()
+
+    def job(self, *steps, name=None, workspace="default", **changes):
+        """A new job's id; its directories are left to the controller."""
+        spec = {"steps": list(steps), "secrets": []}
+        new = NewJob(
+            id=identifiers.entity_id(identifiers.JOB),
+            attempt_id=identifiers.entity_id(identifiers.ATTEMPT),
+            step_id=identifiers.entity_id(identifiers.STEP),
+            workspace=workspace,
+            name=name or identifiers.job_name("test"),
+            source="test",
+            spec={},
+            platform_spec=spec,
+            fileset="files",
+            created_by="ann",
+            **changes,
+        )
+        with self.store.write() as unit:
+            unit.create_job(new, who="ann", why="asked")
+        self.controller.wake()
+        return new.id
+
+    def get(self, job_id):
+        with self.store.read() as unit:
+            return unit.job_by_id(job_id)
+
+    def step_of(self, job_id):
+        with self.store.read() as unit:
+            return unit.current_step(unit.job_by_id(job_id).attempt_id)
+
+    def ask(self, job_id, *events, reason=None):
+        """What a user asks for: the first of the events that means something now."""
+        with self.store.write() as unit:
+            current = unit.current_step(unit.job_by_id(job_id).attempt_id)
+            for event in events:
+                moved = unit.move(current.id, event, who="ann", why="asked", reason=reason)
+                if moved is not None:
+                    break
+        self.controller.wake()
+        return moved
+
+    def pause(self, job_id):
+        return self.ask(job_id, Event.PAUSE_REQUESTED, reason=Reason.PAUSED_BY_USER)
+
+    def resume(self, job_id):
+        early = self.step_of(job_id).started_at is None
+        withdrawn = Event.PAUSE_WITHDRAWN_EARLY if early else Event.PAUSE_WITHDRAWN
+        return self.ask(job_id, Event.RESUME_REQUESTED, withdrawn)
+
+    def cancel(self, job_id):
+        return self.ask(job_id, Event.CANCEL_REQUESTED, reason=Reason.CANCELLED_BY_USER)
+
+    def rerun(self, job_id, checkpoint=None):
+        job = self.get(job_id)
+        new = NewAttempt(
+            id=identifiers.entity_id(identifiers.ATTEMPT),
+            step_id=identifiers.entity_id(identifiers.STEP),
+            created_by="ann",
+            spec=job.spec,
+            platform_spec=job.platform_spec,
+            checkpoint=checkpoint,
+        )
+        with self.store.write() as unit:
+            made = unit.create_attempt(job_id, new, who="ann", why="asked")
+        self.controller.wake()
+        return made
+
+    def until(self, job_id, *statuses):
+        """Wait for a status; an end that is none of them fails at once."""
+        return self.wait_for(
+            lambda: self._seen(job_id, statuses), lambda: f"{job_id} is {self.step_of(job_id)}"
+        )
+
+    def _seen(self, job_id, statuses):
+        job = self.get(job_id)
+        assert job.status in statuses or job.status not in RESTING - {Status.PAUSED}, self.step_of(job_id)
+        return job if job.status in statuses else None
+
+    def wait_for(self, look, say=lambda: "it did not come"):
+        """Poll until something is true, and give it back."""
+        deadline = time.monotonic() + PATIENCE
+        while not (found := look()):
+            assert time.monotonic() < deadline, say()
+            time.sleep(0.01)
+        return found
+
+    def run_folder(self, job_id):
+        job = self.get(job_id)
+        return self.storage.paths(job.workspace, job_id).run(self.step_of(job_id).task).folder
+
+    def trainer(self, job_id, name="training"):
+        job = self.get(job_id)
+        return self.storage.paths(job.workspace, job_id).trainer(name)
+
+    def output(self, job_id):
+        """What the newest start has written."""
+        return (self.run_folder(job_id) / "output.jsonl").read_text()
+
+    def history(self, job_id, *, job_only=False):
+        """The transitions of a job's steps (or of the job), as texts."""
+        from nemo_helix_server.store.queries import TransitionQuery
+
+        with self.store.read() as unit:
+            rows = unit.since(TransitionQuery(job_id=job_id))
+        return [f"{row.origin}>{row.to}" for row in rows if (row.step_id is None) is job_only]
