@@ -41,9 +41,7 @@ def read(path: Path) -> dict[str, Any]:
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
     """Replace the file; its folder gets mode 0700 if it is made here or is our own, the file 0600."""
-    import yaml
-
-    text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, default_flow_style=False)
+    text = _dumped(dict(content))
     target = path.resolve()
     try:
         _own_folder(target.parent)
@@ -85,6 +83,15 @@ def _own_folder(folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     elif folder.name == FOLDER and folder.stat().st_uid == os.getuid() and folder.stat().st_mode & 0o077:
         folder.chmod(0o700)
+
+
+def _dumped(content: dict[str, Any]) -> str:
+    import yaml
+
+    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
+    if yaml.safe_load(text) != content:  # rare separators survive only as escapes
+        text = yaml.safe_dump(content, sort_keys=False)
+    return text
 
 
 def _parsed(text: str, path: Path) -> dict[str, Any]:
