@@ -57,7 +57,7 @@ JOBS = [
         error_details={"message": "CUDA ran out of memory", "advice": "halve the batch"},
         status_details={"rerun_warning": "the same failure is likely: CUDA ran out of memory"},
     ),
-    job("done-1", "completed", description="a baseline | the first"),
+    job("done-1", "completed", description="base | first"),
 ]
 REFUSALS = {
     ("active", "resume"): "job 'NAME' is active; there is nothing to resume",
@@ -75,7 +75,7 @@ CHECKPOINTS = [
         "step": step,
         "size_bytes": 123_456_789,
         "verified": step != 20,
-        "problem": "model.bin has 3 bytes instead of 5" if step == 20 else None,
+        "problem": "model.bin has 3 bytes, not 5" if step == 20 else None,
         "reason": "pause" if step == 40 else "periodic",
         "pinned": step == 10,
         "metrics": {"train_loss": 0.5},
@@ -248,7 +248,7 @@ class Service:
     def _logs(self, found, query):
         lines = [
             {
-                "timestamp": f"2026-11-01T10:00:0{number}Z",
+                "timestamp": f"2026-11-01T{10 + number // 3600}:{number // 60 % 60:02}:{number % 60:02}Z",
                 "job": found["name"],
                 "job_step": "training",
                 "job_task": "task-1",

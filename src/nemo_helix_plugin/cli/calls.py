@@ -56,12 +56,12 @@ class Call:
 
     @cached_property
     def client(self) -> NemoClient:
-        """The client of this call."""
+        """The client of this call; it hangs up when the command ends."""
         from nemo_helix_plugin.client.client import NemoClient
         from nemo_helix_plugin.client.retries import RetryPolicy
 
         found = self.context
-        return NemoClient(
+        client = NemoClient(
             base_url=found.base_url,
             workspace=found.workspace,
             auth=found.access_token,
@@ -70,6 +70,8 @@ class Call:
             origin=found.origin,
             retry=RetryPolicy.platform(),
         )
+        click.get_current_context().call_on_close(client.close)
+        return client
 
     @cached_property
     def manner(self) -> Manner:

@@ -44,6 +44,8 @@ class WatchOptions:
     """Where the log is read from."""
     through_pauses: bool = False
     """Whether a pause is waited out; otherwise the watch ends there."""
+    include_progress: bool = False
+    """Whether changed status details alone are an event, too: for who shows progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +100,14 @@ class _Watch:
         self.log = _Log(options)
 
     def plan(self) -> Plan:
-        last: tuple[str, str | None, str | None] | None = None
+        last: tuple[object, ...] | None = None
         call = job_calls.get_job(name=self.name, workspace=self.workspace)
         while True:
             job: types.HelixJobResponse = yield from self.asked(call, patient=last is not None)
             self.status = str(job.status)
             over = ends(job.status, through_pauses=self.options.through_pauses)
-            news, last = last, (job.status, job.attempt_id, job.reason)
+            details = job.status_details if self.options.include_progress else None
+            news, last = last, (job.status, job.attempt_id, job.reason, details)
             if news != last and not over:
                 yield _status_event(job, over=False)
             if self.options.include_logs:

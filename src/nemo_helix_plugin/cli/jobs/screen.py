@@ -22,6 +22,9 @@ BAR = 20
 class Silent:
     """Shows nothing: only the end counts."""
 
+    latest = ""
+    """The status that was heard of last."""
+
     def status(self, event: JobStatusEvent) -> None:
         """Nothing."""
 
@@ -47,43 +50,39 @@ class Records(Silent):
 class Lines:
     """For people: a line when the status changes, the log as it comes, progress below on a terminal."""
 
+    latest = ""
+
     def __init__(self, call: Call, *, stderr: bool) -> None:
         self._file = sys.stderr if stderr else sys.stdout
         self._console = console(color=call.context.color_output, stderr=stderr)
         self._unicode = (self._file.encoding or "").lower().startswith("utf")
         self._moving = Text("")
         self._seen: tuple[object, ...] = ()
-        self._many_steps = False
-        self._step: str | None = None
+        self._warned: set[str] = set()
 
     def status(self, event: JobStatusEvent) -> None:
         """A line for a new status or reason; else only the moving line changes."""
         record = record_of(event)
-        now = datetime.now(UTC)
         value = str(event.status)
         seen = (event.attempt_id, value, standing.reason(record))
         if seen != self._seen:
-            words = " · ".join(
-                part
-                for part in (standing.reason(record), standing.failure(record) if value == "error" else "")
-                if part
-            ) or standing.progress(standing.details(record))
-            self._line(
-                Text.assemble(
-                    (times.exact(now), "dim"),
-                    "  ",
-                    cells.sign(value, unicode=self._unicode),
-                    " ",
-                    cells.status(value),
-                    f"  {cells.printable(words)}" if words else "",
-                )
-            )
-            for warning in set(standing.warnings(record)) - self._warned():
-                self._warnings.add(warning)
-                self._line(Text(f"warning: {cells.printable(warning)}", style="yellow"))
+            new_attempt = bool(self._seen) and self._seen[0] != event.attempt_id
+            self._say_status(record, value, new_attempt=new_attempt)
             self._seen = seen
         self._moving = Text("") if event.terminal else self._progress(value, standing.details(record))
         self._draw()
+
+    def _say_status(self, record: Any, value: str, *, new_attempt: bool) -> None:
+        reasons = [standing.reason(record), standing.failure(record) if value == "error" else ""]
+        words = [part for part in reasons if part] or [standing.progress(standing.details(record))]
+        said = "; ".join(part for part in ("new attempt" if new_attempt else "", *words) if part)
+        moment = (times.exact(datetime.now(UTC)), "dim")
+        sign = cells.sign(value, unicode=self._unicode)
+        self._line(Text.assemble(moment, "  ", sign, " ", cells.status(value), f"  {cells.printable(said)}"))
+        for warning in standing.warnings(record):
+            if warning not in self._warned:
+                self._warned.add(warning)
+                self._line(Text(f"warning: {cells.printable(warning)}", style="yellow"))
 
     def log(self, event: JobLogEvent) -> None:
         """The line, behind the name of its step."""
@@ -95,11 +94,6 @@ class Lines:
         """Take the moving line away, so that something else can be printed."""
         self._clear()
         self._moving = Text("")
-
-    def _warned(self) -> set[str]:
-        if not hasattr(self, "_warnings"):
-            self._warnings: set[str] = set()
-        return self._warnings
 
     def _progress(self, status: str, found: Any) -> Text:
         done, text = standing.fraction(found), standing.progress(found)
@@ -113,6 +107,7 @@ class Lines:
 
     def _line(self, text: Text) -> None:
         self._clear()
+        text.rstrip()
         self._console.print(text, soft_wrap=True)
 
     def _clear(self) -> None:

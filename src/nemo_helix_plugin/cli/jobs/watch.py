@@ -94,8 +94,9 @@ def run(call: Call, wanted: Watch) -> int:
         job = _to_the_end(call, wanted, shown)
     except KeyboardInterrupt:
         shown.pause()
+        stays = "is still paused" if shown.latest == "paused" else "still runs"
         call.say(
-            f"the watch is over, job '{wanted.name}' goes on; `nemo jobs watch {wanted.name} "
+            f"the watch is over, job '{wanted.name}' {stays}; `nemo jobs watch {wanted.name} "
             f"--workspace {call.workspace}` follows it again, `nemo jobs cancel` ends it."
         )
         return errors.EXIT_INTERRUPTED
@@ -132,6 +133,7 @@ def _show(call: Call, event: Any, shown: Any, fresh: Newness) -> None:
         if fresh.takes(event):
             shown.log(event)
     elif event.kind == "status":
+        shown.latest = str(event.status)
         shown.status(event)
         if event.status == "paused" and not event.terminal:
             shown.pause()
@@ -142,8 +144,9 @@ def _show(call: Call, event: Any, shown: Any, fresh: Newness) -> None:
 
 
 def _events(call: Call, wanted: Watch) -> Iterator[Any]:
+    arguments = {**_arguments(call, wanted), "include_progress": True}
     with call.asking():
-        yield from call.ask(Operation("jobs.watch_job", _arguments(call, wanted), "events"))
+        yield from call.ask(Operation("jobs.watch_job", arguments, "events"))
 
 
 def _arguments(call: Call, wanted: Watch) -> dict[str, Any]:
@@ -202,7 +205,7 @@ def _ended(call: Call, job: Mapping[str, Any]) -> int:
     if status == "completed":
         return errors.EXIT_DONE
     kept = standing.kept(job, datetime.now(UTC))
-    storage = f"; its storage is {kept}" if kept else ""
+    storage = f"; its storage {'' if kept.startswith('was') else 'is '}{kept}" if kept else ""
     following = standing.next_command(job)
     go_on = f"; `{following}` goes on from its checkpoint" if following else ""
     if status == "paused":

@@ -15,6 +15,7 @@ Record = Mapping[str, Any]
 Line = tuple[str, RenderableType]
 
 BAR = 24
+LABEL = 11
 
 
 def card(job: Record, tree: Record | None, manner: cells.Manner) -> RenderableType:
@@ -30,10 +31,10 @@ def card(job: Record, tree: Record | None, manner: cells.Manner) -> RenderableTy
     parts: list[RenderableType] = [head, _grid(list(_lines(job, manner)))]
     steps = list((tree or {}).get("steps") or ())
     if steps:
-        parts += [Text("  steps", style="dim"), _steps(steps, manner)]
+        parts += [Text("  steps", style="dim"), _steps(steps, manner, set(standing.warnings(job)))]
     following = standing.next_command(job)
     if following:
-        parts.append(Text.assemble(("  next      ", "dim"), (following, "bold")))
+        parts.append(Text.assemble((f"{'  next':<{LABEL}}", "dim"), "  ", (following, "bold")))
     return Group(*parts)
 
 
@@ -84,8 +85,8 @@ def _storage(job: Record, manner: cells.Manner) -> Text:
     return Text(", ".join(part for part in parts if part), style="yellow" if soon else "")
 
 
-def _steps(steps: list[Record], manner: cells.Manner) -> Table:
-    """Each step with its sign, its progress, and below it what it warns of."""
+def _steps(steps: list[Record], manner: cells.Manner, said: set[str]) -> Table:
+    """Each step with its sign, its progress, and below it what it warns of and nobody ``said`` yet."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for no_wrap in (True, True, False):
         table.add_column(no_wrap=no_wrap, overflow="fold")
@@ -97,14 +98,14 @@ def _steps(steps: list[Record], manner: cells.Manner) -> Table:
         found = standing.details(step)
         note = standing.failure(step) or standing.progress(found) or standing.reason(step)
         table.add_row(name, cells.status(status), Text(cells.printable(note)))
-        for warning in standing.warnings(step):
+        for warning in (text for text in standing.warnings(step) if text not in said):
             table.add_row("", Text("warning", style="yellow"), Text(cells.printable(warning), style="yellow"))
     return table
 
 
 def _grid(lines: list[Line]) -> Table:
     table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="dim", min_width=10)
+    table.add_column(no_wrap=True, style="dim", min_width=LABEL)
     table.add_column(overflow="fold")
     for label, value in lines:
         table.add_row(f"  {label}", value)
