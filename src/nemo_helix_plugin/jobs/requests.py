@@ -125,8 +125,8 @@ class ListAttemptsQueryParams(_Query):
     page: int | None = Field(default=None, ge=1)
     page_size: int | None = Field(default=None, ge=1)
     sort: AttemptSort | None = None
-    status: str | None = None
-    """One status, or several with commas."""
+    filter: Filter | None = None
+    """By ``status``: one, or a list of several."""
 
 
 class ListStepsQueryParams(_Query):
@@ -134,10 +134,8 @@ class ListStepsQueryParams(_Query):
 
     page: int | None = Field(default=None, ge=1)
     page_size: int | None = Field(default=None, ge=1)
-    status: str | None = None
-    """One status, or several with commas."""
-    source: str | None = None
-    """Of jobs from this source."""
+    filter: Filter | None = None
+    """By ``status``, ``job`` and ``source``: one of each, or a list of several."""
 
 
 class ListResultsQueryParams(_Query):

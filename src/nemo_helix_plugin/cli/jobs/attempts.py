@@ -44,7 +44,7 @@ def list_attempts(
         page=page,
         page_size=page_size,
         sort=sort,
-        status=status or None,
+        filter={"status": status.split(",")} if status else None,
     )
     asked = {"job": name, "workspace": call.workspace, "query_params": wanted}
 

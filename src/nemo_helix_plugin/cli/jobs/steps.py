@@ -52,12 +52,12 @@ def list_steps(
     from nemo_helix_plugin.jobs.types import ListStepsQueryParams
 
     call = Call(flags)
+    given = {"status": status.split(",") if status else None, "source": source}
     wanted = query(
         ListStepsQueryParams,
         page=page,
         page_size=page_size,
-        status=status,
-        source=source,
+        filter={key: value for key, value in given.items() if value} or None,
     )
     asked = {"job": name, "workspace": call.workspace, "query_params": wanted}
     call.show_list(
