@@ -97,7 +97,7 @@ class AccessToken(models.ResponseModel):
 class CreatedAccessToken(AccessToken):
     """A token just made; the only answer that ever holds it."""
 
-    token: SecretStr
+    token: SecretStr = Field(json_schema_extra={"writeOnly": False, "readOnly": True})
 
     @field_serializer("token", when_used="json")
     def _reveal(self, token: SecretStr) -> str:
