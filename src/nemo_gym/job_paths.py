@@ -135,6 +135,11 @@ class LinkPaths:
         return self.folder / "taken"
 
     @property
+    def waiting(self) -> Path:
+        """What a job of the `local` executor waits for, a sentence; empty once it waits for nothing."""
+        return self.folder / "waiting"
+
+    @property
     def cancel(self) -> Path:
         """Exists once the executor was asked to cancel this job of the `local` executor."""
         return self.folder / "cancel"

@@ -27,14 +27,20 @@ __all__ = [
     "Request",
     "Waiting",
     "default_folder",
+    "environment",
     "found_devices",
     "found_slots",
+    "is_inside",
     "named_devices",
     "ticket",
 ]
 
 FOLDER = "NEMO_LEASES_DIR"
 """The variable that names another folder for the book of leases."""
+SLOTS = "NEMO_LEASES_SLOTS"
+"""The variable that says how many CPU slots this machine has."""
+INSIDE = "NEMO_LEASE"
+"""The variable that names the lease under which a process runs."""
 
 
 class Pool:
@@ -118,8 +124,36 @@ def default_folder(environ: Mapping[str, str]) -> Path:
     return (Path(state) if state else Path.home() / ".local" / "state") / "nemo-runs" / "leases"
 
 
-def found_slots() -> int:
-    """How many CPU cores this process may use."""
+def environment(name: str, granted: Granted) -> dict[str, str]:
+    """Variables for work that runs under a lease.
+
+    ``CUDA_VISIBLE_DEVICES`` is among them only when devices were leased: where none are known, work may look
+    for itself.
+    """
+    devices = {"CUDA_VISIBLE_DEVICES": ",".join(granted.devices)} if granted.devices else {}
+    return {INSIDE: name, **devices}
+
+
+def is_inside(environ: Mapping[str, str]) -> bool:
+    """Whether this process is part of work that holds a lease.
+
+    What such work starts lives on its lease: queueing for more, it might wait for its starter.
+    """
+    return bool(environ.get(INSIDE))
+
+
+def found_slots(environ: Mapping[str, str] | None = None) -> int:
+    """How many CPU slots this machine has: what the variable `SLOTS` says, else its usable cores.
+
+    Raises `LeaseError` when the variable holds something else than a number.
+    """
+    named = (os.environ if environ is None else environ).get(SLOTS)
+    if named:
+        if not (named.isascii() and named.isdecimal() and int(named)):
+            raise LeaseError(
+                f"the environment variable {SLOTS} is {named!r}; it must be a whole number from 1"
+            )
+        return int(named)
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:

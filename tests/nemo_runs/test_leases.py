@@ -389,3 +389,6 @@ def test_the_folder_is_one_for_all_programs_of_a_user(tmp_path):
     assert leases.default_folder({**home, "NEMO_LEASES_DIR": "/x"}) == Path("/x")
     assert leases.default_folder({}) == Path.home() / ".local/state/nemo-runs/leases"
     assert leases.found_slots() >= 1
+    assert leases.found_slots({"NEMO_LEASES_SLOTS": "7"}) == 7
+    with pytest.raises(LeaseError, match="must be a whole number from 1"):
+        leases.found_slots({"NEMO_LEASES_SLOTS": "0"})

@@ -73,6 +73,8 @@ class ServicePlan:
     """Where the health check asks when that is not the service's own port."""
     health_timeout: int
     """Seconds that the service may take until it is healthy."""
+    gpus: int = 0
+    """How many GPUs it fills, as far as its configuration says it."""
     env: dict[str, Reference] = field(default_factory=dict)
     pre_command: str = ""
     """Shell statements that run in the same shell before the service."""

@@ -175,6 +175,7 @@ def _service(name: str, service: VllmService | CommandService) -> ServicePlan:
         health_path=(health.path if health else None) or _MODEL_PATHS[service.type],
         health_port=health.port if health else None,
         health_timeout=health.timeout_seconds if health else 600,
+        gpus=service.gpus if isinstance(service, VllmService) else 0,
         env=_references(service.env),
         pre_command=service.pre_command,
         container=_container(service.container, service.mounts),

@@ -85,11 +85,6 @@ def warnings(config: SubmitConfig) -> list[str]:
     if gpus is not None and 0 < needed * _at_once(config) < gpus:
         idle = gpus - needed * _at_once(config)
         found.append(f"{_gpus_path(config)}: {idle} of {gpus} GPUs stay idle.")
-    if needed and _at_once(config) > 1:
-        found.append(
-            f"compute.{config.cluster}.max_parallel: jobs that run at once see the same GPUs; "
-            "GPUs are not divided between them."
-        )
     return [*found, *slurm_rules.warnings(config)]
 
 

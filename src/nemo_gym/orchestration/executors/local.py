@@ -36,6 +36,7 @@ _STATES = {
     "TIMEOUT": JobState.FAILED,
     "CANCELLED": JobState.CANCELLED,
 }
+_NEXT = "waiting for its turn"
 _OF_ONE_RUN = (
     MARKER,
     *("NEMO_GYM_STEP", "NEMO_GYM_JOB_ID", "NEMO_GYM_RESTART", "NEMO_GYM_SUPERVISOR", "NEMO_GYM_DRAIN_FILE"),
@@ -99,6 +100,8 @@ class LocalExecutor:
             max_parallel=max_parallel,
             walltime=plan.walltime,
             grace=self._grace,
+            gpus=sum(service.gpus for service in plan.services),
+            slots=1 if plan.services else 0,
         )
         output = JobPaths(plan.job_dir).output(assignment.job_id)
         reader, writer = os.pipe()
@@ -175,7 +178,7 @@ def _observe(job: JobRef) -> Observation:
     if alive is Liveness.ALIVE:
         state = JobState.QUEUED if started is None else JobState.RUNNING
         before = waits_for(link)
-        waiting = f"waiting for the end of {before}" if before else "waiting for its turn"
+        waiting = f"waiting for the end of {before}" if before else _waits_for_what(link)
         return Observation(state, waiting if started is None else "", started_at=started)
     if alive is Liveness.DEAD:
         return _unkept(job, started)
@@ -217,6 +220,14 @@ def _last_word(link: LinkPaths) -> str:
         return link.end.read_text(encoding="utf-8", errors="replace").partition("\n")[2].strip()
     except FileNotFoundError:
         return ""
+
+
+def _waits_for_what(link: LinkPaths) -> str:
+    """The supervisor's sentence; without one the job waits for another of its submission."""
+    try:
+        return link.waiting.read_text(encoding="utf-8", errors="replace").strip() or _NEXT
+    except FileNotFoundError:
+        return _NEXT
 
 
 def _started(link: LinkPaths) -> float | None:

@@ -1,17 +1,25 @@
-"""Turns among the jobs of one run directory: at most so many run at once, in the order of their numbers.
+"""When a job may start: its turn among the jobs of one run directory, then its share of the machine.
 
-Locks on files carry the turns, so that a job whose supervisor was killed neither holds nor waits for one: a
-lock dies with its process, since descriptors are not inherited and supervisors never fork.
+At most so many jobs of a run directory run at once, in the order of their numbers. Locks on files carry these
+turns, so that a job whose supervisor was killed neither holds nor waits for one: a lock dies with its
+process, since descriptors are not inherited and supervisors never fork. The machine is shared by leases.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import sys
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
+
+from nemo_runs import leases, processes
+from nemo_runs.errors import RunsError
 
 _WAITING = "waiting-"
 _RUNNING = "running-"
+_LABEL = "gym"
 
 
 class Turn:
@@ -57,6 +65,73 @@ class Turn:
             if descriptor is not None:
                 return descriptor
         return None
+
+
+class MachineShare:
+    """The devices and CPU slots of one job, leased from the pool that all programs of the user share.
+
+    A job that was started from inside a leased piece of work takes nothing of its own, since that may wait
+    for it. A job that needs GPUs where none are found takes no device.
+    """
+
+    def __init__(self, name: str, *, gpus: int, slots: int, environ: Mapping[str, str]) -> None:
+        """``name`` stands in the list of holders; the place in the queue is that of this moment."""
+        self.reason = ""
+        """What it waits for, a sentence."""
+        self._name = name
+        self._granted: leases.Granted | None = None
+        inside = leases.is_inside(environ)
+        devices = leases.found_devices(environ) if gpus and not inside else ()
+        self._pool = leases.Pool(leases.default_folder(environ), devices, leases.found_slots(environ))
+        self._request = leases.Request(
+            name=name,
+            label=_LABEL,
+            devices=min(gpus, len(devices)),
+            slots=min(slots, self._pool.slots),
+            ticket=leases.ticket(time.time()),
+        )
+        self._needless = inside or (self._request.devices == 0 and self._request.slots == 0)
+
+    def take(self) -> bool:
+        """Whether the share is held; asked again and again until it is true."""
+        if self._needless or self._granted is not None:
+            return True
+        try:
+            answer = self._pool.acquire(self._request)
+        except RunsError as error:
+            self.reason = str(error)
+            return False
+        except OSError as error:
+            sys.stderr.write(f"supervisor: nothing can be leased here, so the job runs without: {error}\n")
+            self._needless = True
+            return True
+        if isinstance(answer, leases.Waiting):
+            self.reason = answer.reason
+            return False
+        self._granted, self.reason = answer, ""
+        return True
+
+    def mark(self, marker: tuple[str, str]) -> None:
+        """Hold the share as long as anything with this variable in its environment runs."""
+        if self._granted is not None:
+            self._quietly(lambda: self._pool.hand_over(self._name, processes.identify(), marker=marker))
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that tell the job what it holds."""
+        return {} if self._granted is None else leases.environment(self._name, self._granted)
+
+    def leave(self) -> None:
+        """Give up the share, or the place in the queue."""
+        if not self._needless:
+            self._quietly(lambda: self._pool.release(self._name))
+
+    def _quietly(self, action: Callable[[], object]) -> None:
+        """The end of this process ends its lease in any case: the job must not fail because of the book."""
+        try:
+            action()
+        except (OSError, RunsError) as error:
+            sys.stderr.write(f"supervisor: {error}\n")
 
 
 def _locked(path: Path) -> int | None:

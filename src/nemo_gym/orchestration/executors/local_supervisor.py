@@ -8,19 +8,22 @@ ends otherwise than COMPLETED, the same supervisor keeps the successor, in the s
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from nemo_gym import events, job_paths
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.draining import drain_lead
-from nemo_gym.orchestration.executors.local_slots import Turn
+from nemo_gym.orchestration.executors.local_slots import MachineShare, Turn
 from nemo_runs import processes, supervise
+from nemo_runs.errors import DiskFullError
 from nemo_runs.files import create_file, replace_file
 from nemo_runs.journal import Journal
 
@@ -44,6 +47,10 @@ class Assignment:
     """Seconds."""
     grace: float
     """Seconds between SIGTERM and SIGKILL."""
+    gpus: int = 0
+    """GPUs that its services fill, as far as this machine has them."""
+    slots: int = 0
+    """CPU slots that it takes: none when it only sends requests to somebody else's model."""
 
     @property
     def job_id(self) -> str:
@@ -69,18 +76,36 @@ def main() -> int:
     link = paths.link(assignment.job_id)
     link.folder.mkdir(parents=True)
     replace_file(link.supervisor, json.dumps(processes.identify().to_json()).encode() + b"\n")
+    share = _share(assignment)
     turn = Turn(paths.job_dir.parent / ".slots", assignment.number, assignment.max_parallel)
     events.record(Journal(paths.events), "queued", job_id=assignment.job_id, restart=0)
     os.write(1, b"ready\n")
     os.dup2(2, 1)
-    while not cancelled and not turn.take():
+    while not cancelled and not (turn.take() and share.take()):
+        _say_what_it_waits_for(link, share.reason)
         time.sleep(_LOOK)
     if cancelled:
         end_unstarted(link, "cancelled before it had started")
     else:
-        _run_chain(assignment, paths, cancelled)
+        _run_chain(assignment, paths, cancelled, share)
+    share.leave()
     turn.leave()
     return 0
+
+
+def _share(assignment: Assignment) -> MachineShare:
+    """What the job needs of the machine."""
+    name = f"{assignment.gym_job_id}/{assignment.benchmark}/{assignment.job_id}"
+    return MachineShare(name, gpus=assignment.gpus, slots=assignment.slots, environ=os.environ)
+
+
+def _say_what_it_waits_for(link: LinkPaths, reason: str) -> None:
+    """For `gym job status`; a disk that is full now changes nothing."""
+    with contextlib.suppress(OSError, DiskFullError):
+        if reason and (
+            not link.waiting.exists() or link.waiting.read_text(encoding="utf-8") != f"{reason}\n"
+        ):
+            replace_file(link.waiting, f"{reason}\n".encode())
 
 
 def end_unstarted(link: LinkPaths, reason: str) -> None:
@@ -90,11 +115,12 @@ def end_unstarted(link: LinkPaths, reason: str) -> None:
     supervise.patiently(lambda: replace_file(link.exit, json.dumps(asdict(end)).encode() + b"\n"))
 
 
-def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int]) -> None:
+def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int], share: MachineShare) -> None:
     """Run the job and, one after the other, the successors that are queued when one has not COMPLETED."""
     job_id, before = assignment.job_id, ""
     while job_id:
-        ended = _run(assignment, job_id, before, paths, cancelled)
+        share.mark((MARKER, assignment.run_of(job_id)))
+        ended = _run(assignment, job_id, before, paths, cancelled, share.environment)
         job_id, before = _successor(paths, job_id, ended, cancelled), job_id
 
 
@@ -136,11 +162,16 @@ def claim(link: LinkPaths) -> bool:
 
 
 def _run(
-    assignment: Assignment, job_id: str, before: str, paths: JobPaths, cancelled: list[int]
+    assignment: Assignment,
+    job_id: str,
+    before: str,
+    paths: JobPaths,
+    cancelled: list[int],
+    environment: Mapping[str, str],
 ) -> supervise.Exit:
     """Run one job to its end; ``before`` is the id of the one that it follows, if there is one."""
     me, link = processes.identify(), paths.link(job_id)
-    env = dict(os.environ) | {
+    env = {**os.environ, **environment} | {
         "NEMO_GYM_JOB_ID": job_id,
         "NEMO_GYM_RESTART": "0",
         "NEMO_GYM_SUPERVISOR": f"{me.pid}:{me.start_time}",
