@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import ast
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.e2e.jobs_service import NAME, JobsService, training_job
 
 from nemo_helix_plugin.client.client import NemoClient
 from nemo_helix_plugin.jobs import types
@@ -22,7 +21,6 @@ from nemo_helix_plugin.jobs import types
 pytestmark = pytest.mark.e2e
 
 DEADLINE = 120.0
-NAME = "automodel-a1b2c3d4e5f6"
 STEPS = 120
 FAILS_AT = 80
 
@@ -40,38 +38,12 @@ client.jobs.rerun_job(job=job_name, workspace=workspace)
 
 
 @pytest.fixture
-def base_url(tmp_path: Path) -> Iterator[str]:
+def service(tmp_path: Path) -> Iterator[JobsService]:
     """A service of this test's own."""
-    program = Path(sys.executable).with_name("nemo")
-    argv = [str(program), "services", "run", "--port", "0", "--data-dir", str(tmp_path / "data"), "--json"]
-    log = (tmp_path / "service.log").open("wb")
-    with log, subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=log, text=True) as service:
-        assert service.stdout is not None
-        try:
-            line = service.stdout.readline()
-            assert line, (tmp_path / "service.log").read_text()
-            yield json.loads(line)["url"]
-        finally:
-            service.terminate()
-            service.wait(timeout=60)
-
-
-def training_job() -> dict[str, Any]:
-    """A training that fails once, after steps that take long enough to be paused among."""
-    config = {"steps": STEPS, "step_seconds": 0.05, "save_every": 10, "fail_at": FAILS_AT, "fail_times": 1}
-    step = {
-        "name": "training",
-        "environment": [{"name": "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH", "value": "/storage"}],
-        "executor": {"provider": "subprocess", "command": [sys.executable, "-m", "nemo_trainer.example"]},
-        "config": config,
-        "lifecycle": {"pause_deadline_seconds": 1800},
-    }
-    return {
-        "name": NAME,
-        "source": "customization",
-        "spec": {"backend": "automodel"},
-        "platform_spec": {"steps": [step]},
-    }
+    started = JobsService(tmp_path)
+    started.start()
+    yield started
+    started.stop()
 
 
 class Page:
@@ -114,12 +86,14 @@ def steps_of_metrics(data: Path) -> list[int]:
 
 
 def test_the_pages_statements_work_as_the_page_says(
-    base_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    service: JobsService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NHX_BASE_URL", base_url)
+    monkeypatch.setenv("NHX_BASE_URL", service.url)
     page = Page()
     with NemoClient.from_config() as own:
-        own.jobs.create_job(body=training_job())
+        # it fails once, after steps that take long enough to be paused among
+        job = training_job(steps=STEPS, step_seconds=0.05, save_every=10, fail_at=FAILS_AT, fail_times=1)
+        own.jobs.create_job(body=job)
         until(own, "active")
 
         page.run_up_to("pause_job")
@@ -142,4 +116,4 @@ def test_the_pages_statements_work_as_the_page_says(
         attempts = own.jobs.list_job_attempts(job=NAME).items()
         assert [(attempt.seq, attempt.status) for attempt in attempts] == [(1, "completed"), (0, "error")]
         page.names["client"].close()
-    assert steps_of_metrics(tmp_path / "data") == list(range(1, STEPS + 1))
+    assert steps_of_metrics(service.data) == list(range(1, STEPS + 1))
