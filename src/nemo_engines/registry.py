@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
 
 from nemo_engines.errors import BadSpecError, EngineUnavailableError
-from nemo_engines.spec import EngineSpec
+from nemo_engines.spec import EngineSpec, flatten
 
 if TYPE_CHECKING:
     from nemo_engines.running import Run
@@ -41,6 +41,8 @@ class Engine:
     methods: frozenset[str]
     packages: tuple[str, ...]
     """Distributions whose versions are recorded in each manifest."""
+    lacks: tuple[str, ...] = ()
+    """Paths of the spec that it cannot honour, alone or as ``path=value``; refused when they are set."""
     cpu: bool = True
     """Whether it trains on a machine without a GPU."""
 
@@ -53,6 +55,14 @@ ENGINES = {
             driver="nemo_engines.hf.driver:TrlDriver",
             methods=frozenset({"sft", "dpo", "grpo"}),
             packages=("torch", "transformers", "trl", "peft", "accelerate", "datasets"),
+            lacks=(
+                "extra",
+                "load_in_4bit",
+                "load_in_8bit",
+                "lora.random_state",
+                "optimizer.name=adamw_8bit",
+                "optimizer.name=paged_adamw_8bit",
+            ),
         ),
         Engine(
             name="unsloth",
@@ -76,7 +86,17 @@ def engine_for(spec: EngineSpec) -> Engine:
     if spec.method not in engine.methods:
         known = ", ".join(sorted(engine.methods))
         raise BadSpecError(f"method '{spec.method}' is not one that engine '{engine.name}' knows: {known}")
+    for path in engine.lacks:
+        _refuse(spec, engine, path)
     return engine
+
+
+def _refuse(spec: EngineSpec, engine: Engine, lacking: str) -> None:
+    path, _, value = lacking.partition("=")
+    given = flatten(spec)[path]
+    if (str(given) == value) if value else given:
+        shown = f"{path} '{given}'" if value else path
+        raise BadSpecError(f"{shown} cannot be honoured by engine '{engine.name}': leave it out")
 
 
 def load_driver(engine: Engine) -> Driver:

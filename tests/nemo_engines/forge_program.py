@@ -33,6 +33,8 @@ def misfortune(request):
             write_control(
                 session.context.control_file, Control(int(time.time()), "pause", "test", time.time())
             )
+        if looks == request.get("ask_after"):
+            write_control(session.context.control_file, Control(1, "checkpoint", "test", time.time()))
         if looks == request.get("kill_after"):
             os.kill(os.getpid(), 9)
         return wanted(session)

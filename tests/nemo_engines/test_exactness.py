@@ -144,3 +144,22 @@ def test_the_best_checkpoint_is_kept_and_becomes_the_model(forge: Forge, tmp_pat
     assert kept == [3, 9, 12]
     chosen = training.trainer_path / "checkpoints" / "3" / "adapter_model.safetensors"
     assert (training.output / "adapter_model.safetensors").read_bytes() == chosen.read_bytes()
+
+
+def test_a_checkpoint_that_is_asked_for_is_made_once_and_training_goes_on(
+    forge: Forge, tmp_path: Path
+) -> None:
+    training = Training(forge, tmp_path / "asked", spec_of("sft", "lora", tmp_path))
+    assert training.start(ask_after=3) == 0, training.log
+    found = [item for item in list_checkpoints(training.trainer_path) if isinstance(item, Checkpoint)]
+    assert [(item.step, item.manifest.reason) for item in found] == [(3, "asked"), (12, "final")]
+
+
+def test_however_often_it_is_killed_it_ends_the_same(forge: Forge, tmp_path: Path) -> None:
+    spec = spec_of("dpo", "lora", tmp_path, save={"seconds": 0.001})
+    baseline = uninterrupted(forge, tmp_path, spec)
+    training = Training(forge, tmp_path / "killed", dict(spec))
+    for kill in ({"kill_after": 4}, {"kill_in_save": 2}, {"kill_in_save": 5}, {"kill_after": 2}):
+        assert training.start(**kill) == -9, training.log
+    assert training.start() == 0, training.log
+    assert_same(training, baseline)

@@ -61,7 +61,17 @@ def test_a_bad_row_ends_the_run_before_any_library_is_loaded(tmp_path: Path) -> 
             "method 'dpo' is not one that engine 'unsloth' knows: sft",
         ),
         ({"precision": "fp16"}, 2, "precision 'fp16' needs a GPU; on a CPU 'fp32' and 'bf16' can be used"),
-        ({"load_in_4bit": True}, 2, "load_in_4bit and load_in_8bit need a GPU"),
+        ({"load_in_4bit": True}, 2, "load_in_4bit cannot be honoured by engine 'trl': leave it out"),
+        (
+            {"optimizer": {"name": "adamw_8bit"}},
+            2,
+            "optimizer.name 'adamw_8bit' cannot be honoured by engine 'trl': leave it out",
+        ),
+        (
+            {"engine": "unsloth", "load_in_4bit": True},
+            2,
+            "load_in_4bit and load_in_8bit need a GPU",
+        ),
         ({"devices": {"kind": "cuda"}}, 3, "devices.kind is 'cuda', but no NVIDIA GPU can be seen here"),
         ({}, 3, "engine 'trl' cannot be loaded: No module named 'torch'; try `nemo engines install trl`"),
     ],

@@ -96,7 +96,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         values = reporting.reported(logs)
         if not values or not self._run.world.leads:
             return
-        values |= reporting.besides(self._run.spec.method, values)
+        values |= reporting.besides(self._run.spec, values)
         self._run.session.metrics(state.global_step, values, epoch=state.epoch)
         self._progress("training", state, **values)
         self._say(state, values)

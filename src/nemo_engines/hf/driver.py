@@ -15,7 +15,7 @@ import transformers
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
-from nemo_engines.errors import BadSpecError, CheckpointUnusableError, NotSavedError
+from nemo_engines.errors import BadSpecError, CheckpointUnusableError, EngineUnavailableError, NotSavedError
 from nemo_engines.hf import trainers
 from nemo_engines.hf.callback import ContractCallback, clear_unfinished
 from nemo_engines.running import Run
@@ -70,7 +70,9 @@ class TrlDriver:
                 tokenizer=self.tokenizer(run, model),
                 callback=callback,
             )
-        except (ValueError, TypeError, KeyError) as error:
+        except ImportError as error:
+            raise EngineUnavailableError(f"this run needs a package that is not here: {error}") from error
+        except (ValueError, TypeError, KeyError, OSError) as error:
             raise BadSpecError(f"the library refuses this run: {error}") from error
         trainer.remove_callback(PrinterCallback)
         return trainer
@@ -156,7 +158,7 @@ def _not_saved(run: Run, step: int, error: Exception) -> NotSavedError:
         getattr(error, "errno", None) in _FULL or "No space left" in str(error) or _free(run.work) < _LITTLE
     )
     shutil.rmtree(run.work / f"checkpoint-{step}", ignore_errors=True)
-    why = "no space is left on the disk; free some" if full else f"{type(error).__name__}: {error}"
+    why = "No space left on device" if full else f"{type(error).__name__}: {error}"
     if "file write failed" in str(error) and not full:
         why = "its files could not be written: the disk is full, or a limit on the size of files was reached"
     return NotSavedError(

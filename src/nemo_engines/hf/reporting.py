@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
+from nemo_engines.spec import EngineSpec
+
 _NAMES = {
     "learning_rate": "lr",
     "rewards/accuracies": "accuracy",
@@ -30,9 +32,10 @@ def reported(logs: Mapping[str, object]) -> dict[str, float]:
     return values
 
 
-def besides(method: str, values: Mapping[str, float]) -> dict[str, float]:
-    """Names that a method's charts expect besides."""
-    if method == "dpo" and "train_loss" in values:
+def besides(spec: EngineSpec, values: Mapping[str, float]) -> dict[str, float]:
+    """Names that a method's charts expect besides; where the loss has two parts, the library tells only the
+    sum."""
+    if spec.method == "dpo" and "train_loss" in values and not spec.dpo.sft_loss_weight:
         return {"train_preference_loss": values["train_loss"]}
     return {}
 

@@ -66,7 +66,8 @@ _SIGNS = (
         _SMALLER,
     ),
     _sign(
-        r"No space left on device|ENOSPC|Disk quota exceeded",
+        r"No space left on device|ENOSPC|Disk quota exceeded|no space is left on the disk"
+        r"|could not be written: the disk is full",
         Reason.DISK_FULL,
         "the disk is full",
         "free space, or keep fewer checkpoints, before running it again",
