@@ -24,9 +24,12 @@ def attempts(service: Scripted, policy: RetryPolicy, method: str = "get_job") ->
     """How many requests were made, and what was slept between them."""
     slept: list[float] = []
     runtime = ClientRuntime(sleep=slept.append)
-    with NemoClient(
-        base_url=service.base_url, workspace="default", retry=policy, client_runtime=runtime
-    ) as client, contextlib.suppress(errors.NemoClientError):
+    with (
+        NemoClient(
+            base_url=service.base_url, workspace="default", retry=policy, client_runtime=runtime
+        ) as client,
+        contextlib.suppress(errors.NemoClientError),
+    ):
         getattr(client.jobs, method)(name=NAME)
     return len(service.asked), slept
 

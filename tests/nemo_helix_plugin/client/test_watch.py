@@ -106,6 +106,16 @@ def test_every_change_is_told_once_across_pause_and_resume() -> None:
     assert {wait.seconds for wait in drive.waits} == {3.0}
 
 
+@pytest.mark.parametrize(("wanted", "steps"), [(False, [1, 3]), (True, [1, 2, 3])])
+def test_progress_is_told_to_who_asks_for_it(wanted: bool, steps: list[int]) -> None:
+    statuses = [{"status": "active", "status_details": {"step": step}} for step in (1, 2, 2)]
+    drive = Drive(
+        [*statuses, {"status": "completed", "status_details": {"step": 3}}], include_progress=wanted
+    )
+    found = [event.status_details for event in drive.run() if isinstance(event, watch_types.JobStatusEvent)]
+    assert found == [{"step": step} for step in steps]
+
+
 def test_a_rerun_is_told_even_where_the_status_is_the_same() -> None:
     second = {"status": "active", "attempt_id": "second"}
     events = Drive(["active", second, {"status": "completed", "attempt_id": "second"}]).run()
