@@ -26,6 +26,7 @@ from nemo_gym.rollouts.config import RunConfig, load_run_config
 from nemo_gym.types import Episode, Task, Verifier
 from nemo_gym.verifiers.registry import load_verifier
 from nemo_helix_plugin import errors as nemo_errors
+from nemo_helix_plugin.cli.main import nemo
 from nemo_slurm import states
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -93,7 +94,10 @@ def visible(group, words):
             yield from visible(command, (*words, name))
 
 
-COMMANDS = {("gym",): gym} | dict(visible(gym, ("gym",)))
+PROGRAMS = {"gym": gym, "nemo": nemo}
+COMMANDS = {(name,): program for name, program in PROGRAMS.items()} | {
+    words: command for name, program in PROGRAMS.items() for words, command in visible(program, (name,))
+}
 
 
 def test_the_command_reference_is_what_the_programs_say():
@@ -118,14 +122,14 @@ def shown_commands():
     for page in PAGES:
         for block in code_blocks(page, "sh"):
             for line in block.replace("\\\n", " ").splitlines():
-                if line.startswith("gym "):
+                if line.startswith(tuple(f"{name} " for name in PROGRAMS)):
                     yield pytest.param(line.partition(" | ")[0], id=f"{identify(page)}: {line[:60]}")
 
 
 @pytest.mark.parametrize("line", list(shown_commands()))
 def test_every_command_line_shown_can_be_typed(line, tmp_path, monkeypatch):
     words = shlex.split(line, comments=True)
-    command, typed = gym, ("gym",)
+    command, typed = PROGRAMS[words[0]], (words[0],)
     while isinstance(command, click.Group):
         typed = (*typed, words[len(typed)])
         command = COMMANDS[typed]
@@ -303,6 +307,13 @@ def environment_variables():
     return {
         name for path in sources for name in re.findall(r"\bNEMO_[A-Z_]*[A-Z]\b", path.read_text("utf-8"))
     }
+
+
+def test_every_variable_that_the_client_reads_is_documented():
+    sources = (ROOT / "src" / "nemo_helix_plugin").glob("**/*.py")
+    read = {name for path in sources for name in re.findall(r'"(NHX_[A-Z_]+)"', path.read_text("utf-8"))}
+    text = (REFERENCE / "environment.md").read_text(encoding="utf-8")
+    assert sorted(read - set(re.findall(r"^\| `(NHX_[A-Z_]+)` \|", text, re.MULTILINE))) == []
 
 
 def test_every_environment_variable_is_documented_and_no_other():

@@ -29,6 +29,7 @@ print(json.dumps([status, sorted(sys.modules)]))
         ("nemo_gym.cli.main", ["job", "--help"]),
         ("nemo_helix_plugin.cli.main", ["--help"]),
         ("nemo_helix_plugin.cli.main", ["--version"]),
+        ("nemo_helix_plugin.cli.main", ["jobs", "--help"]),
     ],
 )
 def test_help_imports_nothing_that_takes_long(module, args):
@@ -40,13 +41,23 @@ def test_help_imports_nothing_that_takes_long(module, args):
     assert [name for name in HEAVY if name in modules] == []
 
 
-@pytest.mark.parametrize("command", ["run", "submit", "prepare", "reverify", "compare"])
-def test_help_of_a_command_needs_no_data_models(command):
+@pytest.mark.parametrize(
+    ("module", "args"),
+    [
+        *(
+            ("nemo_gym.cli.main", ["eval", name])
+            for name in ("run", "submit", "prepare", "reverify", "compare")
+        ),
+        *(("nemo_helix_plugin.cli.main", ["jobs", name]) for name in ("list", "create", "pause", "watch")),
+        ("nemo_helix_plugin.cli.main", ["config", "set"]),
+    ],
+)
+def test_help_of_a_command_needs_no_data_models(module, args):
     probe = subprocess.run(
-        [sys.executable, "-c", PROBE.format(module="nemo_gym.cli.main", args=["eval", command, "--help"])],
+        [sys.executable, "-c", PROBE.format(module=module, args=[*args, "--help"])],
         capture_output=True,
         check=True,
     )
     status, modules = json.loads(probe.stdout)
     assert status == 0
-    assert [name for name in ("aiohttp", "omegaconf", "pydantic", "rich") if name in modules] == []
+    assert [name for name in ("aiohttp", "httpx", "omegaconf", "pydantic", "rich") if name in modules] == []

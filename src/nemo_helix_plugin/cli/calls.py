@@ -228,6 +228,10 @@ class Call:
         shown = terminal_width()
         self.console.print(table(records, names, self.manner, width=shown, extra=extra, whole=whole))
 
+    def all_records(self, operation: code.Operation) -> list[Record]:
+        """The records of all pages."""
+        return list(self._items(self.ask(operation)))
+
     def _stream(self, records: Iterable[Record]) -> None:
         if self.output_format not in {"json", "raw"} and self.flags.output_format:
             raise click.UsageError("--stream prints JSON lines: it goes with -f json or -f raw.")

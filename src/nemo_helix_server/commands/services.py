@@ -105,9 +105,15 @@ def drain(timeout: float, data_dir: Path | None, as_json: bool) -> int:
 
 
 @services.command(short_help="A systemd unit that runs the service.")
-@click.option("--host", metavar="NAME")
-@click.option("--port", type=click.IntRange(0, 65535))
-@click.option("--settings", "settings_file", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE")
+@click.option("--host", metavar="NAME", help="As for `nemo services run`.")
+@click.option("--port", type=click.IntRange(0, 65535), help="The same.")
+@click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The same.",
+)
 @_data_dir
 @_plainly
 def unit(host: str | None, port: int | None, settings_file: Path | None, data_dir: Path | None) -> None:
@@ -131,9 +137,19 @@ def token() -> None:
 
 @token.command("create")
 @click.argument("name", required=False)
-@click.option("--role", required=True, type=click.Choice(["read", "operate", "admin"]))
+@click.option(
+    "--role",
+    required=True,
+    type=click.Choice(["read", "operate", "admin"]),
+    help="What its holder may do; each includes those before.",
+)
 @click.option("--workspace", metavar="NAME", help="The only workspace it is for.")
-@click.option("--expires-in-seconds", type=click.IntRange(1, 10**10), metavar="N")
+@click.option(
+    "--expires-in-seconds",
+    type=click.IntRange(1, 10**10),
+    metavar="N",
+    help="When it ends by itself; never if not given.",
+)
 @_data_dir
 @_as_json
 @_plainly

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nemo_helix_plugin.cli.calls import Call, Paging
+from nemo_helix_plugin.cli.calls import Call, Paging, record_of
 from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
 from nemo_helix_plugin.cli.jobs.arguments import columns_option, job_option, name_argument
 from nemo_helix_plugin.cli.lazy import LazyGroup
@@ -68,7 +68,13 @@ def get(flags: Flags, checkpoint: str, job: str) -> None:
 def pin(flags: Flags, checkpoint: str, job: str) -> None:
     """Copy a checkpoint out of the job's storage, so that it outlives the window that deletes it."""
     call = Call(flags)
-    call.show_entity(Operation("jobs.pin_job_checkpoint", _asked(call, checkpoint, job)))
+    operation = Operation("jobs.pin_job_checkpoint", _asked(call, checkpoint, job))
+    if call.prints_code(operation):
+        return
+    pinned = record_of(call.ask(operation))
+    call.print_entity(pinned)
+    if not pinned["pinned"]:
+        call.say(f"it is being copied; `nemo jobs checkpoints get {checkpoint} --job {job}` says when it is.")
 
 
 @checkpoints.command("unpin", short_help="Let a pinned checkpoint go.")

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from nemo_helix_plugin.jobs.watch_types import JobLogEvent, JobStatusEvent
 
 BAR = 20
+SHORT_BAR = 10
+NARROW = 100
+"""Terminals with fewer columns get the short bar."""
 
 
 class Silent:
@@ -102,7 +105,8 @@ class Lines:
         losses = standing.losses(found)
         parts: list[Any] = [cells.sign(status, unicode=self._unicode), " ", cells.status(status), "  "]
         if done is not None:
-            parts += [cells.bar(done, BAR, unicode=self._unicode), "  "]
+            width = BAR if self._console.width >= NARROW else SHORT_BAR
+            parts += [cells.bar(done, width, unicode=self._unicode), "  "]
         return Text.assemble(*parts, text, (f"  {losses}" if losses else "", "dim"))
 
     def _line(self, text: Text) -> None:

@@ -119,12 +119,29 @@ def transitions(flags: Flags, name: str, since: int | None, limit: int | None, c
     call = Call(flags)
     wanted = query(ListTransitionsQueryParams, since=since, limit=limit)
     asked = {"name": name, "workspace": call.workspace, "query_params": wanted}
-    call.show_list(
-        Operation("jobs.list_transitions", asked, "list"),
-        ["seq", "at", "step", "from", "to", "who", "why"],
-        Paging(all_pages=True, columns=columns),
-        empty=f"job '{name}' has not changed yet.",
-    )
+    operation = Operation("jobs.list_transitions", asked, "list")
+    empty = f"job '{name}' has not changed yet."
+    if call.output_format == "table" and columns is None:
+        records = call.all_records(operation)
+        call.print_list(_for_people(records), ["at", "step", "change", "why"], empty=empty)
+        return
+    paging = Paging(all_pages=True, columns=columns)
+    call.show_list(operation, ["seq", "at", "step", "from", "to", "who", "why"], paging, empty=empty)
+
+
+def _for_people(records: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """What happened, each thing once: a job that changes because its step does is not said again."""
+    rows: list[dict[str, Any]] = []
+    last: tuple[Any, ...] = ()
+    for record in records:
+        what = (record.get("from"), record.get("to"), record.get("why"))
+        if record.get("step") is None and what == last:
+            continue
+        last = what
+        change = f"{record['from']} → {record['to']}" if record.get("from") else record["to"]
+        why = f"{record.get('why') or ''} ({record['who']})" if record.get("who") else record.get("why")
+        rows.append({"at": record["at"], "step": record.get("step"), "change": change, "why": why})
+    return rows
 
 
 @click.command("list-execution-profiles", short_help="Where steps can run.")

@@ -95,9 +95,7 @@ def _steps(steps: list[Record], manner: cells.Manner, said: set[str]) -> Table:
         name = Text.assemble(
             "    ", cells.sign(status, unicode=manner.unicode), " ", cells.printable(str(step.get("name")))
         )
-        found = standing.details(step)
-        note = standing.failure(step) or standing.progress(found) or standing.reason(step)
-        table.add_row(name, cells.status(status), Text(cells.printable(note)))
+        table.add_row(name, cells.status(status), Text(cells.printable(standing.step_note(step))))
         for warning in (text for text in standing.warnings(step) if text not in said):
             table.add_row("", Text("warning", style="yellow"), Text(cells.printable(warning), style="yellow"))
     return table

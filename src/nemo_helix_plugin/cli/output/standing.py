@@ -32,10 +32,10 @@ def progress(found: Record) -> str:
         text = f"{100 * percentage:.0f} %"
         parts = [f"{parts[0]} ({text})"] if parts else [text]
     epoch, epochs = found.get("epoch"), found.get("num_epochs")
-    if isinstance(epoch, int) and isinstance(epochs, int) and epochs > 1:
-        parts.append(f"epoch {epoch} of {epochs}")
+    if isinstance(epoch, int | float) and isinstance(epochs, int | float) and epochs > 1:
+        parts.append(f"epoch {epoch:.3g} of {epochs:.3g}")
     stops_at = found.get("stops_at")
-    if isinstance(stops_at, int):
+    if isinstance(stops_at, int) and isinstance(step, int) and stops_at > step:
         parts.append(f"stops at step {stops_at}")
     return ", ".join(parts)
 
@@ -132,6 +132,13 @@ def note(job: Record, now: datetime) -> str:
     if status == "completed":
         return ""
     return progress(details(job)) or reason(job)
+
+
+def step_note(step: Record) -> str:
+    """What is worth saying about a step beside its status."""
+    if step.get("status") in {"active", "completed", "paused"}:
+        return progress(details(step))
+    return failure(step) or progress(details(step)) or reason(step)
 
 
 def next_command(job: Record) -> str:

@@ -19,10 +19,11 @@ LEAST = 10
 """A narrower column says nothing."""
 NOTE = 22
 """With less room for the note, columns that can be done without make place."""
-DISPENSABLE = ("description", "project", "updated_at")
+DISPENSABLE = ("description", "project", "updated_at", "who")
 HEADS = {"size_bytes": "size", "storage_bytes": "storage"}
-NUMBERS = frozenset({"size_bytes", "storage_bytes", "seq", "step", "jobs"})
-_WHOLE = ("status", "_at", "at", "id", "seq", "step", "size_bytes", "storage_bytes", "verified", "role")
+WRAPPED = frozenset({"note", "why", "message"})
+"""Sentences: they are wrapped, not cut."""
+_WHOLE = ("status", "_at", "at", "id", "seq", "size_bytes", "storage_bytes", "verified", "role")
 
 Grid = tuple[list[str], list[list[Text]]]
 
@@ -40,18 +41,17 @@ def table(
 
     ``width`` is the terminal's, or `None` for as wide as it gets; with ``whole`` no value is cut.
     """
-    note = extra[0] if extra else None
     heads, rows = _fitting(records, names, manner, width, extra)
-    widths = _widths(heads, rows, width, note)
+    widths = _widths(heads, rows, width)
     made = Table(box=None, show_edge=False, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for name, limit in zip(heads, widths, strict=True):
-        cut = not whole and name != note and not _is_whole(name)
+        cut = not whole and name not in WRAPPED and not _is_whole(name)
         made.add_column(
             HEADS.get(name, name).replace("_", " "),
             width=limit,
             no_wrap=cut,
             overflow="ellipsis" if cut else "fold",
-            justify="right" if name in NUMBERS else "left",
+            justify="right" if _is_number(records, name) else "left",
         )
     for row in rows:
         made.add_row(*row)
@@ -71,8 +71,8 @@ def _fitting(
         return grid
     short = replace(manner, seconds=False)
     grid = _grid(records, names, short, extra)
-    for name in DISPENSABLE if extra else ():
-        if _needed(grid, at_most={extra[0]: NOTE} if extra else {}) > width:
+    for name in DISPENSABLE if WRAPPED & set(grid[0]) else ():
+        if _needed(grid, at_most=dict.fromkeys(WRAPPED, NOTE)) > width:
             names = [other for other in names if other != name]
             grid = _grid(records, names, short, extra)
     return grid
@@ -88,6 +88,13 @@ def _grid(records: Sequence[Record], names: Sequence[str], manner: cells.Manner,
     ]
     kept = [i for i in range(len(heads)) if i == 0 or any(row[i].plain for row in rows)]
     return [heads[i] for i in kept], [[row[i] for i in kept] for row in rows]
+
+
+def _is_number(records: Sequence[Record], name: str) -> bool:
+    found = [columns.value(record, name) for record in records]
+    return any(value is not None for value in found) and all(
+        value is None or (isinstance(value, int | float) and not isinstance(value, bool)) for value in found
+    )
 
 
 def _is_whole(name: str) -> bool:
@@ -108,16 +115,16 @@ def _needed(grid: Grid, *, at_most: Mapping[str, int] | None = None) -> int:
     return sum(min(size, limits.get(head, size)) for head, size in sizes) + GAP * (len(grid[0]) - 1)
 
 
-def _widths(heads: list[str], rows: list[list[Text]], width: int | None, note: str | None) -> list[int]:
+def _widths(heads: list[str], rows: list[list[Text]], width: int | None) -> list[int]:
     """How wide each column is: what must be whole comes first, and the others share what is left."""
     sizes = _natural((heads, rows))
     room = (width or 0) - GAP * (len(heads) - 1)
     if width is None or sum(sizes) <= room:
         return sizes
-    free = [i for i, head in enumerate(heads) if head == note or not _is_whole(head)]
+    free = [i for i, head in enumerate(heads) if not _is_whole(head)]
     left = room - sum(size for i, size in enumerate(sizes) if i not in free)
     for number, i in enumerate(sorted(free, key=sizes.__getitem__)):
         sizes[i] = min(sizes[i], max(LEAST, left // (len(free) - number)))
         left -= sizes[i]
-    sizes[0] = max(LEAST, sizes[0] - max(0, sum(sizes) - room))
+    sizes[0] = max(min(LEAST, sizes[0]), sizes[0] - max(0, sum(sizes) - room))
     return sizes

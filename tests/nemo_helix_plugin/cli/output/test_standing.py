@@ -19,6 +19,11 @@ LATER = (NOW + timedelta(days=6, hours=3)).isoformat()
         ({"percentage_done": 12.6}, "13 %"),
         ({"step": 3, "max_steps": 9, "epoch": 2, "num_epochs": 3}, "step 3 of 9 (33 %), epoch 2 of 3"),
         ({"step": 3, "max_steps": 9, "stops_at": 4}, "step 3 of 9 (33 %), stops at step 4"),
+        ({"step": 4, "stops_at": 4}, "step 4"),
+        (
+            {"step": 92, "max_steps": 200, "epoch": 3.68, "num_epochs": 8},
+            "step 92 of 200 (46 %), epoch 3.68 of 8",
+        ),
         ({"progress_pct": 250}, "100 %"),
     ],
 )
