@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import urlsplit
 
 DEFAULT_BASE_URL = "http://localhost:8080"
 
@@ -11,11 +11,13 @@ DEFAULT_BASE_URL = "http://localhost:8080"
 def checked_base_url(text: str) -> str:
     """``text`` itself if a service can be there; raises ValueError with one sentence."""
     try:
-        parts: SplitResult | None = urlsplit(text)
-        usable = parts is not None and parts.scheme in {"http", "https"} and bool(parts.hostname)
-        _ = parts.port if parts else None
+        parts = urlsplit(text)
+        _ = parts.port
     except ValueError:
         usable = False
+    else:
+        whole = parts.scheme in {"http", "https"} and bool(parts.hostname)
+        usable = whole and not parts.query and not parts.fragment
     if not usable:
         shown = shown_url(text)
         raise ValueError(f"the base URL {shown!r} must be like {DEFAULT_BASE_URL} or https://host.example")

@@ -18,6 +18,7 @@ from nemo_helix_plugin.addresses import is_loopback
 from nemo_helix_plugin.client import errors, failures
 from nemo_helix_plugin.client.calls import Request
 from nemo_helix_plugin.client.options import ClientOptions
+from nemo_helix_plugin.errors import ConfigError
 
 HTTP_FAILURES = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 
@@ -35,6 +36,7 @@ def prepared(
         content = encoded(request.body)
     token = options.token()
     if token and not any(name.lower() == "authorization" for name in headers):
+        _refuse_unsendable(token, options.where)
         headers["Authorization"] = f"Bearer {token}"
     _refuse_cleartext(url, headers, options.where)
     return client.build_request(
@@ -65,9 +67,15 @@ def _text(value: Any) -> str:
     return orjson.dumps(value).decode() if isinstance(value, dict | list) else str(value)
 
 
+def _refuse_unsendable(token: str, where: str) -> None:
+    """Said here, because lower layers would show the token in their message."""
+    if not (token.isascii() and token.isprintable()):
+        raise ConfigError(f"the access token for {where} is not one line of plain ASCII text; set it again")
+
+
 def _refuse_cleartext(url: str, headers: Mapping[str, str], where: str) -> None:
     parts = urlsplit(url)
-    named = any(name.lower() == "authorization" for name in headers)
+    named = parts.username is not None or any(name.lower() == "authorization" for name in headers)
     if named and parts.scheme != "https" and not is_loopback(parts.hostname):
         raise errors.InsecureTransportError(
             f"an access token is not sent to {where} unencrypted; use https://, or a tunnel to localhost"

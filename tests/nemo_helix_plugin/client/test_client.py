@@ -319,7 +319,10 @@ def test_a_method_shows_its_signature_and_its_purpose() -> None:
         )
 
 
-@pytest.mark.parametrize("url", ["localhost:8080", "ftp://x", "http://", "http://x:99999", "https://[::1"])
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8080", "ftp://x", "http://", "http://x:99999", "https://[::1", "http://x?a=1", "http://x#a"],
+)
 def test_a_base_url_that_is_none_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="the base URL"):
         NemoClient(base_url=url)

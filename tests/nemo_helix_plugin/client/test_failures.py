@@ -213,6 +213,22 @@ def test_a_token_does_not_leave_this_machine_in_the_clear(headers: dict[str, str
     assert error.exit_status == base.EXIT_LOCAL
 
 
+def test_a_password_in_the_address_does_not_leave_in_the_clear_either() -> None:
+    error = asked("http://me:hidden@service.example", auth=None)
+    assert isinstance(error, errors.InsecureTransportError)
+    assert "hidden" not in str(error)
+
+
+@pytest.mark.parametrize("token", [TOKEN + "\n", "caf\u00e9-token", TOKEN + "\r\nX-Other: 1"])
+def test_a_token_that_no_header_can_carry_is_not_shown(service: Scripted, token: str) -> None:
+    client = NemoClient(base_url=service.base_url, workspace="default", auth=token)
+    with client, pytest.raises(base.ConfigError, match="is not one line of plain ASCII text") as caught:
+        client.jobs.get_job(name=NAME)
+    assert "token-" not in str(caught.value)
+    assert TOKEN not in str(caught.value)
+    assert service.asked == []
+
+
 @pytest.mark.parametrize(
     "url", ["http://localhost:1", "http://127.8.9.1", "http://[::1]:80", "https://service.example"]
 )
