@@ -107,6 +107,8 @@ class Effects:
         ends = task.decision.event in _ENDS and task.context.step.task is not None
         pieces = self.following.rest(task.context) if ends else ()
         progress = self.following.progress(task.context) if ends else None
+        if ends:
+            self.following.catalogue(task.context)
         run = self.finder.run(task.context)
         failure = None
         if task.decision.failed:

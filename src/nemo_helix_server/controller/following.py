@@ -88,7 +88,6 @@ class Following:
 
     def over(self, context: StepContext) -> None:
         """The newest start of a step has ended."""
-        self.catalogue(context)
         self._catalogued.pop(f"{context.step.job_id}/{context.step.name}", None)
         if context.step.task:
             self._progress.forget(context.step.task)

@@ -26,24 +26,24 @@ class Reuse:
     _looking: dict[str, Future[bool]] = field(default_factory=dict)
     _refused: set[str] = field(default_factory=set)
 
-    def of(self, context: StepContext) -> bool | None:
-        """True: it is completed now; false: that is not known yet; `None`: it has to run."""
+    def of(self, context: StepContext) -> bool:
+        """Whether the step need not be started: it is completed now, or that is not known yet."""
         step = context.step
         if context.attempt_seq == 0 or step.task is not None or step.id in self._refused:
-            return None
+            return False
         looking = self._looking.get(step.id)
         if looking is None:
             if not self._completed_before(context):
                 self._refused.add(step.id)
-                return None
+                return False
             looking = self._looking[step.id] = self.threads.submit(self._verified, context)
             looking.add_done_callback(lambda _: self.wake())
         if not looking.done():
-            return False
+            return True
         del self._looking[step.id]
         if not looking.result():
             self._refused.add(step.id)
-            return None
+            return False
         return self._complete(context)
 
     def _completed_before(self, context: StepContext) -> bool:

@@ -63,8 +63,7 @@ class Starter:
         room = self.finder.need_of_room()
         blocked: dict[tuple[str, bool], str] = {}
         for context in contexts:
-            if (reused := self.reuse.of(context)) is not None:
-                waiting += [(context, "checks what an earlier attempt has produced")] if not reused else []
+            if self.reuse.of(context):
                 continue
             try:
                 answer = self._turn(context, room, blocked)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Protocol
 
 from nemo_helix_server.executors.base import Admitted, NeverPossibleError, Request, Waiting
 from nemo_runs import leases
 from nemo_runs.errors import RunsError
+
+_REMEMBERED = 10_000
 
 
 class Room(Protocol):
@@ -43,6 +46,8 @@ class LeasedRoom:
         self._pool = pool
         self._devices_cap = devices_cap
         self._slots_cap = slots_cap
+        self._jobs: dict[str, str] = {}
+        """Whose leases the tokens are; those from before a restart are named by their token."""
 
     def admit(self, request: Request) -> Admitted | Waiting:
         """See `Room`."""
@@ -59,12 +64,25 @@ class LeasedRoom:
         except RunsError as error:
             raise NeverPossibleError(str(error)) from error
         if isinstance(answer, leases.Granted):
+            self._jobs[request.run.token] = request.job
+            if len(self._jobs) > _REMEMBERED:
+                del self._jobs[next(iter(self._jobs))]
             return Admitted(answer.devices, answer.slots)
-        return Waiting(answer.reason)
+        return Waiting(self._with_jobs(answer.reason))
 
     def release(self, token: str) -> None:
         """See `Room`."""
         self._pool.release(token)
+        self._jobs.pop(token, None)
+
+    def _with_jobs(self, reason: str) -> str:
+        """A reason that names jobs where the book of leases names tokens."""
+        known = self._jobs
+
+        def named(found: re.Match[str]) -> str:
+            return known.get(found[1], found[0])
+
+        return re.sub(r"[a-z][^\s/,]*/(task-[0-9a-f]{32})", named, reason)
 
 
 class OpenRoom:

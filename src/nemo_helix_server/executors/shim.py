@@ -29,7 +29,7 @@ MARKER = "NEMO_JOB_TASK"
 """The variable by which processes of a run are found wherever they went."""
 
 _PR_SET_PDEATHSIG = 1
-_LONGEST_WAIT = 30.0
+_LONGEST_WAIT = 5.0
 _MEMORY_LOOK = 0.25
 _OUTPUT_PATIENCE = 5.0
 _NOT_STARTED = 127

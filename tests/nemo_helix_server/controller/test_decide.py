@@ -1,0 +1,325 @@
+"""What is decided about a step, for every pair of what is wanted and what is seen."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.controller import decide
+from nemo_helix_server.controller.decide import (
+    Admit,
+    Ask,
+    Kill,
+    Limits,
+    Move,
+    Prepare,
+    Start,
+    StepFacts,
+    Stop,
+    Tell,
+)
+from nemo_helix_server.executors.base import Observation, RunState
+from nemo_helix_server.jobs import states
+from nemo_helix_server.jobs.states import Event, Reason
+
+LIMITS = Limits(before_active=100, creation=100, cancel=60, grace=10)
+NOW = 1000.0
+
+ABSENT = Observation(RunState.ABSENT)
+STARTING = Observation(RunState.STARTING)
+RUNNING = Observation(RunState.RUNNING, started_at=900.0)
+UNKNOWN = Observation(RunState.UNKNOWN, reason="runs elsewhere")
+LOST = Observation(RunState.LOST, reason="was killed")
+GIVEN_UP = Observation(RunState.LOST, never_started=True, reason="was given up")
+REBOOTED = Observation(RunState.LOST, rebooted=True, reason="the machine was restarted")
+
+
+def exited(status, **facts):
+    number = status - 128 if status > 128 else 0
+    return Observation(
+        RunState.EXITED,
+        exit_status=status,
+        signal=number,
+        started_at=900.0,
+        ended_at=990.0,
+        reason="ended",
+        **facts,
+    )
+
+
+SEEN = {
+    "absent": ABSENT,
+    "starting": STARTING,
+    "running": RUNNING,
+    "unknown": UNKNOWN,
+    "lost": LOST,
+    "given up": GIVEN_UP,
+    "rebooted": REBOOTED,
+    "exit 0": exited(0),
+    "exit 1": exited(1),
+    "exit 75": exited(75),
+    "exit 137": exited(137),
+    "exit 143": exited(143),
+}
+
+
+def facts(status, **changes):
+    given = {
+        "name": "training",
+        "status": status,
+        "status_since": NOW - 10,
+        "started": True,
+        "pause_deadline": 1800.0,
+        "pause_requested_at": NOW - 10 if status is Status.PAUSING else None,
+        "control_seq": 1 if status is Status.PAUSING else 0,
+    }
+    return StepFacts(**{**given, **changes})
+
+
+def said(decision):
+    return decision.event.value if isinstance(decision, Move) else type(decision).__name__
+
+
+NONE = "NoneType"
+EVERY = {
+    Status.CREATION_PENDING: dict.fromkeys(SEEN, "Prepare"),
+    Status.CREATED: dict.fromkeys(SEEN, "Admit"),
+    Status.QUEUED: dict.fromkeys(SEEN, "Admit"),
+    Status.RESUMING: dict.fromkeys(SEEN, "Admit"),
+    Status.PENDING: {
+        "absent": "Start",
+        "starting": NONE,
+        "running": "started",
+        "unknown": NONE,
+        "lost": "failed",
+        "given up": "interrupted",
+        "rebooted": "interrupted",
+        "exit 0": "finished",
+        "exit 1": "failed",
+        "exit 75": "failed",
+        "exit 137": "failed",
+        "exit 143": "failed",
+    },
+    Status.ACTIVE: {
+        "absent": "failed",
+        "starting": NONE,
+        "running": NONE,
+        "unknown": NONE,
+        "lost": "failed",
+        "given up": "failed",
+        "rebooted": "interrupted",
+        "exit 0": "finished",
+        "exit 1": "failed",
+        "exit 75": "failed",
+        "exit 137": "failed",
+        "exit 143": "failed",
+    },
+    Status.PAUSING: {
+        "absent": "Stop",
+        "starting": "Tell",
+        "running": "Tell",
+        "unknown": "Tell",
+        "lost": "failed",
+        "given up": "checkpoint_verified",
+        "rebooted": "failed",
+        "exit 0": "finished",
+        "exit 1": "failed",
+        "exit 75": "checkpoint_verified",
+        "exit 137": "failed",
+        "exit 143": "failed",
+    },
+    Status.PAUSED: dict.fromkeys(SEEN, NONE),
+    Status.CANCELLING: {
+        **dict.fromkeys(SEEN, "stopped"),
+        "absent": "Stop",
+        "starting": "Stop",
+        "running": "Stop",
+        "unknown": "Stop",
+    },
+    Status.CANCELLED: dict.fromkeys(SEEN, NONE),
+    Status.COMPLETED: dict.fromkeys(SEEN, NONE),
+    Status.ERROR: dict.fromkeys(SEEN, NONE),
+    Status.DELETION_PENDING: dict.fromkeys(SEEN, NONE),
+}
+
+
+def test_every_status_is_in_the_table():
+    assert set(EVERY) == set(Status)
+
+
+@pytest.mark.parametrize(("status", "seen"), list(itertools.product(Status, SEEN)))
+def test_every_pair(status, seen):
+    decision = decide.decide(facts(status), SEEN[seen], NOW, LIMITS)
+    assert said(decision) == EVERY[status][seen]
+
+
+@pytest.mark.parametrize(("status", "seen"), list(itertools.product(Status, SEEN)))
+def test_every_event_that_is_decided_leads_somewhere_and_every_reason_explains_where(status, seen):
+    for changes in ({}, {"sent_seq": 1, "control_seq": 1}, {"proof": "there is none"}, {"status_since": 0.0}):
+        decision = decide.decide(facts(status, **changes), SEEN[seen], NOW, LIMITS)
+        if isinstance(decision, Move):
+            to = states.after(status, decision.event)
+            assert to is not None
+            assert decision.why
+            if decision.reason is not None:
+                assert states.REASONS[decision.reason] is to
+
+
+class TestPausing:
+    def test_exit_75_without_proof_is_an_error_that_says_what_was_missing(self):
+        step = facts(Status.PAUSING, proof="there is no checkpoint")
+        decision = decide.decide(step, exited(75), NOW, LIMITS)
+        assert (decision.event, decision.reason) == (Event.FAILED, Reason.CHECKPOINT_NOT_VERIFIED)
+        assert "there is no checkpoint" in decision.why
+        assert "rerun" in decision.why
+
+    @pytest.mark.parametrize(("elapsed", "late"), [(0, False), (1800, False), (1800.001, True)])
+    def test_the_deadline_is_missed_only_after_it(self, elapsed, late):
+        step = facts(Status.PAUSING, pause_requested_at=NOW - elapsed, sent_seq=1)
+        assert decide.decide(step, RUNNING, NOW, LIMITS) == (Stop(0) if late else None)
+
+    def test_without_a_moment_of_the_request_the_deadline_is_missed(self):
+        assert decide.decide(facts(Status.PAUSING, pause_requested_at=None), RUNNING, NOW, LIMITS) == Stop(0)
+
+    def test_what_was_killed_at_the_deadline_says_so(self):
+        step = facts(Status.PAUSING, pause_requested_at=NOW - 1801, sent_seq=1)
+        decision = decide.decide(step, exited(137, stopped=True), NOW, LIMITS)
+        assert decision.event is Event.PAUSE_DEADLINE_MISSED
+        assert "1800 seconds" in decision.why
+
+    def test_a_proven_pause_counts_even_when_it_is_seen_late(self):
+        step = facts(Status.PAUSING, pause_requested_at=NOW - 5000, sent_seq=1)
+        assert decide.decide(step, exited(75), NOW, LIMITS).event is Event.CHECKPOINT_VERIFIED
+
+    def test_a_shim_that_does_not_answer_is_killed_in_the_end(self):
+        step = facts(Status.PAUSING, pause_requested_at=NOW - 1800 - decide.KILL_AFTER - 1, sent_seq=1)
+        assert decide.decide(step, RUNNING, NOW, LIMITS) == Kill()
+
+    def test_the_request_is_given_once_and_again_when_it_is_repeated(self):
+        assert decide.decide(facts(Status.PAUSING), RUNNING, NOW, LIMITS) == Tell(Ask.PAUSE)
+        assert decide.decide(facts(Status.PAUSING, sent_seq=1), RUNNING, NOW, LIMITS) is None
+        again = facts(Status.PAUSING, sent_seq=2, control_seq=3)
+        assert decide.decide(again, RUNNING, NOW, LIMITS) == Tell(Ask.PAUSE)
+
+    def test_too_little_disk_space_is_said_before_the_workload_is_asked(self):
+        step = facts(Status.PAUSING, room_for_pause="too little")
+        decision = decide.decide(step, RUNNING, NOW, LIMITS)
+        assert (decision.event, decision.why) == (Event.PAUSE_WITHDRAWN, "too little")
+
+    def test_once_it_is_asked_space_does_not_matter_any_more(self):
+        step = facts(Status.PAUSING, room_for_pause="too little", sent_seq=1)
+        assert decide.decide(step, RUNNING, NOW, LIMITS) is None
+
+    def test_a_pause_for_maintenance_stays_one(self):
+        step = facts(Status.PAUSING, pause_reason=Reason.PAUSED_FOR_MAINTENANCE)
+        assert decide.decide(step, exited(75), NOW, LIMITS).reason is Reason.PAUSED_FOR_MAINTENANCE
+
+
+class TestActive:
+    def test_a_withdrawn_pause_is_told(self):
+        step = facts(Status.ACTIVE, control_seq=2, sent_seq=1)
+        assert decide.decide(step, RUNNING, NOW, LIMITS) == Tell(Ask.GO_ON)
+
+    def test_a_pause_that_was_never_given_need_not_be_withdrawn(self):
+        assert decide.decide(facts(Status.ACTIVE, control_seq=2), RUNNING, NOW, LIMITS) is None
+
+    @pytest.mark.parametrize("sent", [1, 2])
+    def test_who_acts_on_a_withdrawn_pause_is_started_again(self, sent):
+        step = facts(Status.ACTIVE, control_seq=2, sent_seq=sent)
+        assert decide.decide(step, exited(75), NOW, LIMITS).event is Event.INTERRUPTED
+
+    def test_after_a_restart_of_the_machine_only_a_pausable_step_goes_on(self):
+        assert (
+            decide.decide(facts(Status.ACTIVE, pause_deadline=0), REBOOTED, NOW, LIMITS).reason is Reason.LOST
+        )
+
+    @pytest.mark.parametrize("status", [75, 137, 143])
+    def test_a_training_that_the_shutdown_ended_goes_on(self, status):
+        seen = exited(status, stopped=True, rebooted=True)
+        assert decide.decide(facts(Status.ACTIVE), seen, NOW, LIMITS).event is Event.INTERRUPTED
+
+    def test_a_training_that_failed_before_a_restart_has_failed(self):
+        assert (
+            decide.decide(facts(Status.ACTIVE), exited(1, rebooted=True), NOW, LIMITS).event is Event.FAILED
+        )
+
+    @pytest.mark.parametrize(
+        ("changes", "reason"),
+        [
+            ({"out_of_memory": True}, Reason.OUT_OF_MEMORY),
+            ({"timed_out": True}, Reason.TIME_LIMIT),
+            ({}, Reason.WORKLOAD_FAILED),
+        ],
+    )
+    def test_what_the_shim_knows_is_the_reason(self, changes, reason):
+        assert decide.decide(facts(Status.ACTIVE), exited(137, **changes), NOW, LIMITS).reason is reason
+
+    @pytest.mark.parametrize(("silent", "stuck"), [(50, False), (51, True)])
+    def test_silence_for_too_long_ends_it(self, silent, stuck):
+        step = facts(Status.ACTIVE, staleness=50, last_sign_at=NOW - silent)
+        assert decide.decide(step, RUNNING, NOW, LIMITS) == (Stop(0) if stuck else None)
+
+    def test_and_that_is_the_reason(self):
+        step = facts(Status.ACTIVE, staleness=50, last_sign_at=NOW - 100)
+        assert decide.decide(step, exited(137, stopped=True), NOW, LIMITS).reason is Reason.STALE
+
+
+class TestPending:
+    def test_what_does_not_start_in_time_is_given_up_and_then_fails(self):
+        late = facts(Status.PENDING, status_since=NOW - 101)
+        assert decide.decide(late, ABSENT, NOW, LIMITS) == Stop(0)
+        assert decide.decide(late, STARTING, NOW, LIMITS) == Stop(0)
+        assert decide.decide(late, GIVEN_UP, NOW, LIMITS).reason is Reason.START_FAILED
+
+    def test_without_that_limit_it_may_take_as_long_as_it_likes(self):
+        late = facts(Status.PENDING, status_since=0)
+        limits = Limits(before_active=0, creation=1, cancel=1, grace=1)
+        assert decide.decide(late, ABSENT, NOW, limits) == Start()
+
+
+class TestCancelling:
+    def test_it_gets_its_grace_then_none_then_is_killed(self):
+        for since, decision in [(0, Stop(10)), (60, Stop(10)), (61, Stop(0)), (91, Kill())]:
+            step = facts(Status.CANCELLING, status_since=NOW - since)
+            assert decide.decide(step, RUNNING, NOW, LIMITS) == decision
+
+    def test_what_cannot_be_seen_is_given_up_in_the_end(self):
+        step = facts(Status.CANCELLING, status_since=NOW - 91)
+        assert decide.decide(step, UNKNOWN, NOW, LIMITS).event is Event.STOPPED
+
+    def test_what_never_started_is_cancelled_at_once(self):
+        step = facts(Status.CANCELLING, started=False)
+        assert decide.decide(step, None, NOW, LIMITS).event is Event.STOPPED
+
+
+def test_directories_are_made_until_the_deadline():
+    assert decide.decide(facts(Status.CREATION_PENDING), None, NOW, LIMITS) == Prepare()
+    late = facts(Status.CREATION_PENDING, status_since=NOW - 101)
+    assert decide.decide(late, None, NOW, LIMITS).event is Event.CREATION_FAILED
+
+
+def test_what_waits_is_admitted():
+    assert decide.decide(facts(Status.QUEUED, started=False), None, NOW, LIMITS) == Admit()
+
+
+@given(
+    st.sampled_from([Status.PENDING, Status.ACTIVE, Status.PAUSING, Status.CANCELLING]),
+    st.sampled_from(sorted(SEEN)),
+    st.floats(0, 10_000),
+    st.booleans(),
+)
+def test_every_transitional_status_has_a_way_out(status, seen, since, pausable):
+    """However long something lasts, once all deadlines are over something is done about it."""
+    late = facts(
+        status,
+        status_since=NOW - since - 10_000,
+        pause_requested_at=NOW - since - 10_000,
+        pause_deadline=1800.0 if pausable or status is Status.PAUSING else 0.0,
+        staleness=50,
+        last_sign_at=NOW - since - 10_000,
+    )
+    decision = decide.decide(late, SEEN[seen], NOW, LIMITS)
+    waits_rightly = SEEN[seen] is UNKNOWN and status is not Status.CANCELLING
+    assert decision is not None or waits_rightly or (status, seen) == (Status.ACTIVE, "starting")

@@ -1,0 +1,298 @@
+"""The executor that runs steps as processes: what the contract suite cannot ask of every executor."""
+
+import json
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nemo_helix_server.executors import run_files
+from nemo_helix_server.executors.base import Admitted, Launch, Request, Run, RunState
+from nemo_helix_server.executors.rooms import LeasedRoom, OpenRoom
+from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_runs import leases, processes
+from nemo_runs.secret_refs import SecretText
+
+pytestmark = pytest.mark.e2e
+PATIENCE = 90.0
+
+
+@pytest.fixture
+def executor(tmp_path):
+    executor = SubprocessExecutor(tmp_path / "executor", OpenRoom())
+    yield executor
+    executor.close()
+
+
+def new_run(tmp_path):
+    token = f"task-{secrets.token_hex(16)}"
+    run = Run(token, tmp_path / "runs" / token)
+    run.folder.mkdir(parents=True)
+    return run
+
+
+def start(executor, tmp_path, *argv, **changes):
+    run = new_run(tmp_path)
+    environment = {"PATH": os.environ["PATH"], "FOLDER": str(run.folder)}
+    executor.start(run, Launch(argv=argv, environment=environment, working_directory=tmp_path, **changes))
+    return run
+
+
+def shell(executor, tmp_path, script, **changes):
+    return start(executor, tmp_path, "/bin/sh", "-c", script, **changes)
+
+
+def wait_for(look):
+    deadline = time.monotonic() + PATIENCE
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return found
+
+
+def until(executor, run, *states):
+    def look():
+        seen = executor.observe([run])[run.token]
+        return seen if seen.state in states else None
+
+    return wait_for(look)
+
+
+def over(executor, run):
+    return until(executor, run, RunState.EXITED, RunState.LOST)
+
+
+def said(run):
+    return [json.loads(line)["m"] for line in (run.folder / "output.jsonl").read_text().splitlines()]
+
+
+def pid_from(run, name):
+    path = run.folder / name
+    wait_for(lambda: path.exists() and path.read_text().strip())
+    return int(path.read_text())
+
+
+def is_gone(pid):
+    return not os.path.exists(f"/proc/{pid}") or processes.process_table.read_entry(pid).ended
+
+
+def shim_of(run):
+    return run_files.read_claim(run.folder).identity.pid
+
+
+def test_a_command_that_is_not_there_ends_with_127_and_says_so(executor, tmp_path):
+    seen = over(executor, start(executor, tmp_path, "/no/such/program"))
+    assert (seen.exit_status, seen.reason) == (
+        127,
+        "could not be started: /no/such/program: No such file or directory",
+    )
+
+
+def test_nothing_outlives_a_step_not_even_what_forked_twice_into_a_session_of_its_own(executor, tmp_path):
+    script = (
+        '(setsid sh -c "echo \\$\\$ >$FOLDER/pid; exec sleep 600" &) ; until [ -s $FOLDER/pid ]; do :; done'
+    )
+    run = shell(executor, tmp_path, script, grace_seconds=0.2)
+    assert over(executor, run).exit_status == 0
+    assert is_gone(pid_from(run, "pid"))
+
+
+def test_a_stray_that_ignores_the_request_to_end_is_killed(executor, tmp_path):
+    script = "trap '' TERM; echo $$ >$FOLDER/pid; while :; do sleep 0.05; done"
+    run = shell(executor, tmp_path, script)
+    pid = pid_from(run, "pid")
+    executor.stop(run, grace_seconds=0.2)
+    seen = over(executor, run)
+    assert (seen.stopped, seen.signal) == (True, signal.SIGKILL)
+    assert is_gone(pid)
+
+
+def test_a_run_whose_shim_was_killed_is_lost_and_nothing_of_it_goes_on(executor, tmp_path):
+    script = (
+        '(setsid sh -c "echo \\$\\$ >$FOLDER/stray; exec sleep 600" &) ; echo $$ >$FOLDER/pid; exec sleep 600'
+    )
+    run = shell(executor, tmp_path, script)
+    pids = [pid_from(run, "pid"), pid_from(run, "stray")]
+    os.kill(shim_of(run), signal.SIGKILL)
+    seen = until(executor, run, RunState.LOST)
+    assert seen.exit_status is None
+    assert not seen.never_started
+    wait_for(lambda: all(map(is_gone, pids)))
+
+
+def test_kill_ends_a_run_whose_shim_does_not_answer(executor, tmp_path):
+    run = shell(executor, tmp_path, "echo $$ >$FOLDER/pid; exec sleep 600")
+    pid = pid_from(run, "pid")
+    os.kill(shim_of(run), signal.SIGSTOP)
+    executor.stop(run, grace_seconds=0)
+    executor.kill(run)
+    until(executor, run, RunState.LOST)
+    wait_for(lambda: is_gone(pid))
+
+
+def test_runs_go_on_when_the_process_that_starts_them_is_killed_and_others_can_be_started(executor, tmp_path):
+    run = shell(executor, tmp_path, "until [ -e $FOLDER/end ]; do sleep 0.02; done; exit 5")
+    os.kill(executor._launcher._process.pid, signal.SIGKILL)
+    executor._launcher._process.wait(30)
+    other = shell(executor, tmp_path, "exit 6")
+    (run.folder / "end").touch()
+    assert over(executor, run).exit_status == 5
+    assert over(executor, other).exit_status == 6
+
+
+def test_a_secret_reaches_the_step_alone_and_is_in_no_file_argument_or_line(executor, tmp_path):
+    value = "hunter2-" + secrets.token_hex(8)
+    script = 'echo "got $PASSWORD"; until [ -e $FOLDER/end ]; do sleep 0.02; done'
+    run = shell(executor, tmp_path, script, secrets={"PASSWORD": SecretText(value)})
+    until(executor, run, RunState.RUNNING)
+    shim = shim_of(run)
+    command = run_files.read_started(run.folder)[0].pid
+    for pid in (shim, command, executor._launcher._process.pid):
+        assert value.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
+    assert value.encode() not in Path(f"/proc/{shim}/environ").read_bytes()
+    (run.folder / "end").touch()
+    assert over(executor, run).exit_status == 0
+    assert said(run) == ["got ***"]
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or value.encode() not in path.read_bytes()
+
+
+def test_a_step_sees_the_environment_that_it_was_given_and_no_other(executor, tmp_path, monkeypatch):
+    monkeypatch.setenv("NOT_FOR_STEPS", "1")
+    run = start(executor, tmp_path, "/usr/bin/env", devices=("GPU-1", "GPU-2"))
+    over(executor, run)
+    names = {line.partition("=")[0] for line in said(run)}
+    assert names - {"_", "PWD", "SHLVL", "LC_CTYPE"} == {
+        "PATH",
+        "FOLDER",
+        "CUDA_VISIBLE_DEVICES",
+        "NEMO_JOB_TASK",
+    }
+    assert "CUDA_VISIBLE_DEVICES=GPU-1,GPU-2" in said(run)
+
+
+def test_more_memory_than_allowed_ends_the_whole_step_and_is_told(executor, tmp_path):
+    script = "x = [bytearray(16 << 20) for _ in range(60)]\nimport time\ntime.sleep(600)"
+    run = start(executor, tmp_path, sys.executable, "-c", script, memory_bytes=200 << 20)
+    seen = over(executor, run)
+    assert (seen.out_of_memory, seen.signal) == (True, signal.SIGKILL)
+    assert "its limit is 200 MiB" in seen.reason
+
+
+def test_the_time_limit_holds_without_the_service(executor, tmp_path):
+    run = shell(executor, tmp_path, "exec sleep 600", time_limit_seconds=0.3, grace_seconds=0.2)
+    seen = over(executor, run)
+    assert (seen.timed_out, seen.stopped) == (True, False)
+
+
+def test_an_end_is_told_at_once(executor, tmp_path):
+    """A listener is woken; it need not poll."""
+    import select
+
+    executor.drain()
+    run = shell(executor, tmp_path, "exit 0")
+    while executor.observe([run])[run.token].state is not RunState.EXITED:
+        assert select.select(executor.descriptors(), [], [], PATIENCE)[0]
+        executor.drain()
+
+
+@pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'{"exit_status": 0}', b"\xff\x00", b"null"])
+def test_a_damaged_record_of_the_end_is_not_believed(executor, tmp_path, garbage):
+    run = shell(executor, tmp_path, "exit 0")
+    over(executor, run)
+    (run.folder / run_files.EXIT).write_bytes(garbage)
+    until(executor, run, RunState.LOST)
+
+
+@pytest.mark.parametrize(
+    "garbage", [b"", b"{", b"[]", b'{"identity": 1, "at": 2}', b'{"identity": {}, "at": 2}']
+)
+def test_a_damaged_claim_never_starts_again(executor, tmp_path, garbage):
+    run = new_run(tmp_path)
+    (run.folder / run_files.CLAIM).write_bytes(garbage)
+    assert executor.observe([run])[run.token].state is RunState.LOST
+    assert executor.find(run).state is RunState.LOST
+
+
+def claimed_by(run, **changes):
+    import dataclasses
+
+    identity = dataclasses.replace(processes.identify(), **changes)
+    assert run_files.make_claim(run.folder, run_files.Claim(identity, time.time()))
+
+
+def test_a_number_alone_never_names_a_shim(executor, tmp_path):
+    """This process has the number in the claim, but started at another time: it is a stranger."""
+    run = new_run(tmp_path)
+    claimed_by(run, start_time=processes.identify().start_time - 1)
+    assert executor.observe([run])[run.token].state is RunState.LOST
+    executor.stop(run, grace_seconds=0)
+    executor.kill(run)
+
+
+def test_a_run_of_an_earlier_boot_is_lost_to_the_restart(executor, tmp_path):
+    run = new_run(tmp_path)
+    claimed_by(run, boot_id="another-boot")
+    seen = executor.observe([run])[run.token]
+    assert (seen.state, seen.rebooted) == (RunState.LOST, True)
+
+
+def test_a_run_of_another_host_is_not_judged(executor, tmp_path):
+    run = new_run(tmp_path)
+    claimed_by(run, host="elsewhere.example")
+    assert executor.observe([run])[run.token].state is RunState.UNKNOWN
+
+
+def test_a_lease_is_held_by_the_shim_and_survives_the_service(tmp_path):
+    place = tmp_path / "leases"
+    pool = leases.Pool(place, ("0",), 1)
+    executor = SubprocessExecutor(tmp_path / "executor", LeasedRoom(pool, place))
+    run = new_run(tmp_path)
+    assert executor.admit(Request(run, "w/job", "w", 1, 0, 1.0)) == Admitted(("0",), 0)
+    executor.start(run, Launch(argv=("sleep", "600"), environment={"PATH": os.environ["PATH"]}))
+    until(executor, run, RunState.RUNNING)
+    (holder,) = pool.holders()
+    assert (holder.name, holder.identity.pid) == (run.token, shim_of(run))
+    executor.stop(run, grace_seconds=5)
+    over(executor, run)
+    wait_for(lambda: not pool.holders())
+    executor.close()
+
+
+SERVICE = """
+import os, sys, threading, time
+from pathlib import Path
+from nemo_helix_server.executors.base import Launch, Run
+from nemo_helix_server.executors.rooms import OpenRoom
+from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+folder, token, delay = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
+executor = SubprocessExecutor(folder / "executor", OpenRoom())
+executor.warm()
+time.sleep(0.3)
+threading.Timer(delay, lambda: os.kill(os.getpid(), 9)).start()
+run = Run(token, folder / "runs" / token)
+executor.start(run, Launch(("/bin/sh", "-c", "echo x >>$FOLDER/runs; exit 3"), {"FOLDER": str(run.folder)}))
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.001, 0.003, 0.006, 0.012, 0.03])
+def test_a_start_whose_caller_was_killed_in_it_happens_once_when_it_is_made_again(executor, tmp_path, delay):
+    run = new_run(tmp_path)
+    argv = [sys.executable, "-c", SERVICE, str(tmp_path), run.token, str(delay)]
+    assert subprocess.run(argv, check=False, timeout=PATIENCE).returncode == -signal.SIGKILL
+    launch = Launch(("/bin/sh", "-c", "echo x >>$FOLDER/runs; exit 3"), {"FOLDER": str(run.folder)})
+    if executor.find(run) is None:
+        from contextlib import suppress
+
+        from nemo_helix_server.executors.base import AlreadyStartedError
+
+        with suppress(AlreadyStartedError):
+            executor.start(run, launch)
+    assert over(executor, run).exit_status == 3
+    assert (run.folder / "runs").read_text() == "x\n"
