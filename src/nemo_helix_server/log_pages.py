@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.clock import SECOND, wire
 from nemo_helix_server.errors import NotFoundError
+from nemo_helix_server.executors.run_files import OUTPUT
 from nemo_helix_server.jobs.model import Attempt, Job
 from nemo_helix_server.logs import Line, Logs, Page, Source
 from nemo_helix_server.storage import JobStorage
@@ -15,6 +17,7 @@ from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.store import Store
 
 CURRENT = "current"
+_FOLLOWED_LINES = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +60,9 @@ class LogPages:
             "prev_page": page.prev_page,
         }
 
-    def after(self, job_id: str, workspace: str, cursor: str | None, *, tail: int | None = None) -> Page:
-        """What a follower has not seen yet, and where it goes on."""
-        _, sources = self.sources(workspace, job_id, Selection())
-        return self.logs.page(sources, cursor=cursor, limit=None if tail is not None else 1000, tail=tail)
+    def follow(self, workspace: str, job_id: str, cursor: str | None, tail: int | None) -> Follower:
+        """Follow a job's log from a cursor, from its last ``tail`` lines, or from its start."""
+        return Follower(self, workspace, job_id, cursor, tail)
 
     def sources(self, workspace: str, name: str, selection: Selection) -> tuple[Job, list[Source]]:
         """The job, and the logs of the tasks that were selected, in the order in which they ran."""
@@ -84,6 +86,56 @@ class LogPages:
             for task in reader.tasks_of_attempt(attempt.id)
             if task.step_id in names
         ]
+
+
+class Follower:
+    """Reads a job's log as it grows; looking at one that does not grow costs next to nothing."""
+
+    def __init__(
+        self, pages: LogPages, workspace: str, job_id: str, cursor: str | None, tail: int | None
+    ) -> None:
+        self._pages, self._workspace, self._job_id = pages, workspace, job_id
+        self._sources: list[Source] | None = None
+        self._tail = tail
+        self._mark: object = None
+        self.cursor = cursor
+        """Where it is: behind the last line that was read."""
+
+    def check(self) -> None:
+        """Raise `InvalidError` when the cursor is none of this job's."""
+        self._read(self._pages.sources(self._workspace, self._job_id, Selection())[1])
+
+    def new(self, *, again: bool) -> tuple[Line, ...]:
+        """Lines since the last call; ``again``: there may be another task by now."""
+        if self._sources is None or again:
+            self._sources = self._pages.sources(self._workspace, self._job_id, Selection())[1]
+        mark = _mark(self._sources)
+        if mark == self._mark:
+            return ()
+        page = self._read(self._sources)
+        hidden = self._tail == 0
+        self._tail, self.cursor = None, page.end
+        if page.next_page is None:
+            self._mark = mark
+        return () if hidden else page.lines
+
+    def _read(self, sources: Sequence[Source]) -> Page:
+        if self._tail is not None and self.cursor is None:
+            return self._pages.logs.page(sources, tail=max(self._tail, 1))
+        return self._pages.logs.page(sources, cursor=self.cursor, limit=_FOLLOWED_LINES)
+
+
+def _mark(sources: Sequence[Source]) -> tuple[tuple[int, int] | None, ...]:
+    """What changes when a log grows: file and size of each task's newest part."""
+    return tuple(_size(source.folder / OUTPUT) for source in sources)
+
+
+def _size(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size
 
 
 def _attempts(reader: Reader, job: Job, wanted: str | None) -> Sequence[Attempt]:

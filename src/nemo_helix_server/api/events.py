@@ -24,6 +24,7 @@ from nemo_helix_server.api.parts import Parts
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.api.streams import Event
 from nemo_helix_server.errors import BadRequestError, NotFoundError
+from nemo_helix_server.log_pages import Follower
 
 router = APIRouter(tags=["events"])
 
@@ -81,12 +82,13 @@ async def watch_job(
     if after is None:
         after = await service.broadcaster.newest()  # before the job is read: no change is between the two
     found = await run_in_threadpool(service.jobs.get, workspace, job)
-    follower = None
+    log = None
     if logs:
-        start = tail if cursor is None else None
-        follower = _LogFollower(service, found, after, cursor or page_cursor, start)
-        await follower.check()
-    return EventStream(_job_frames(service, found, after, follower))
+        follower = service.logs.follow(found["workspace"], found["id"], cursor or page_cursor, tail)
+        if follower.cursor is not None:
+            await run_in_threadpool(follower.check)
+        log = _LogFrames(follower, found["name"], after)
+    return EventStream(_job_frames(service, found, after, log))
 
 
 @router.get(
@@ -124,17 +126,17 @@ async def _frames(service: Parts, wanted: Any, after: int | None) -> AsyncIterat
 
 
 async def _job_frames(
-    service: Parts, document: dict[str, Any], after: int | None, follower: _LogFollower | None
+    service: Parts, document: dict[str, Any], after: int | None, log: _LogFrames | None
 ) -> AsyncIterator[ServerSentEvent]:
     job_id = document["id"]
     yield ServerSentEvent(job_data(document), event=events.KIND_JOB)
-    patience = _LOG_SECONDS if follower else float(HEARTBEAT_SECONDS)
+    patience = _LOG_SECONDS if log else float(HEARTBEAT_SECONDS)
     async for event in service.broadcaster.watch(lambda event: event.job_id == job_id, after, patience):
-        if follower is not None:
+        if log is not None:
             # lines first: what was written before a change is seen before it
-            async for frame in follower.new(event.seq if event else None):
+            async for frame in log.new(event.seq if event else None):
                 yield frame
-        for frame in _of_event(event, follower.cursor if follower else None) if event else ():
+        for frame in _of_event(event, log.cursor if log else None) if event else ():
             yield frame
 
 
@@ -146,42 +148,31 @@ def _of_event(event: Event, cursor: str | None = None) -> list[ServerSentEvent]:
     return frames
 
 
-class _LogFollower:
-    """Lines of a job's log that a watcher has not seen yet."""
+class _LogFrames:
+    """Lines of a job's log that a watcher has not seen yet, as events."""
 
-    def __init__(
-        self, service: Parts, job: dict[str, Any], after: int, cursor: str | None, tail: int | None
-    ) -> None:
-        self._logs = service.logs
-        self._workspace, self._job_id, self._job = job["workspace"], job["id"], job["name"]
-        self._seq = after
-        self._tail = tail
-        self.cursor = cursor
+    def __init__(self, follower: Follower, job: str, after: int) -> None:
+        self._follower, self._job, self._seq = follower, job, after
 
-    async def check(self) -> None:
-        """Raise what a bad cursor raises, before the stream begins."""
-        if self.cursor is not None:
-            await asyncio.to_thread(self._logs.after, self._job_id, self._workspace, self.cursor)
-
-    def _shown_before(self) -> int | None:
-        return None if self._tail is None else max(self._tail, 1)
+    @property
+    def cursor(self) -> str | None:
+        """Behind the last line that was sent."""
+        return self._follower.cursor
 
     async def new(self, seq: int | None) -> AsyncIterator[ServerSentEvent]:
         """Lines since the last call; ``seq`` is the event that the watcher has come to."""
         self._seq = max(self._seq, (seq or 1) - 1)
+        again = seq is not None
         while True:
             try:
-                page = await asyncio.to_thread(
-                    self._logs.after, self._job_id, self._workspace, self.cursor, tail=self._shown_before()
-                )
+                lines = await asyncio.to_thread(self._follower.new, again=again)
             except NotFoundError:
                 return  # the job has been removed
-            lines = () if self._tail == 0 else page.lines
-            self._tail, self.cursor = None, page.end
             for line in lines:
                 data = orjson.dumps(log_pages.shown(line, self._job)).decode()
-                # only whoever has the page's last line has all of it
+                # only whoever has the last line of a page has all of it
                 identity = f"{self._seq}~{self.cursor}" if line is lines[-1] else None
                 yield ServerSentEvent(data, event=events.KIND_LOG, id=identity)
-            if page.next_page is None:
+            if not lines:
                 return
+            again = False

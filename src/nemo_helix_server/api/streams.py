@@ -17,7 +17,7 @@ from typing import Protocol
 LARGEST_BACKLOG = 1000
 """Events that wait for one watcher; with more it is dropped."""
 PAGE = 500
-POLL_SECONDS = 0.5
+POLL_SECONDS = 0.1
 """The store is looked at this often while anybody watches, for changes that nobody announced."""
 
 

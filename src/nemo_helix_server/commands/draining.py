@@ -12,8 +12,18 @@ from nemo_helix_server.commands import looking
 
 _EVERYWHERE = "/apis/jobs/v2/workspaces/-"
 _LOOK_SECONDS = 0.5
-_UNDER_WAY = ("pending", "active", "resuming", "pausing", "cancelling")
-"""A job in one of these has a workload, or is about to get one."""
+_UNDER_WAY = (
+    "creation_pending",
+    "created",
+    "queued",
+    "pending",
+    "active",
+    "resuming",
+    "pausing",
+    "cancelling",
+)
+"""A job in one of these has a workload, or gets one as soon as there is room."""
+_SETTLING = frozenset({"pausing", "cancelling"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,13 +31,13 @@ class Outcome:
     """What a drain came to."""
 
     paused: list[str]
-    """Jobs that were asked to pause and have."""
+    """Jobs that were under way and have paused, as ``<workspace>/<name>``."""
     refused: list[dict[str, Any]]
     """Jobs that could not be paused, each with the reason."""
     running: list[str]
-    """Jobs that still run."""
+    """Jobs that still run, or will as soon as there is room."""
     others: dict[str, str]
-    """Status of jobs that were asked to pause and ended otherwise."""
+    """Status of jobs that were under way and ended meanwhile."""
 
     @property
     def quiet(self) -> bool:
@@ -48,7 +58,9 @@ class Outcome:
         """The outcome as lines."""
         lines = [f"paused: {name}" for name in self.paused]
         lines += [f"ended as {status}: {name}" for name, status in self.others.items()]
-        lines += [f"not paused: {entry['name']}: {entry['detail']}" for entry in self.refused]
+        lines += [
+            f"not paused: {entry['workspace']}/{entry['name']}: {entry['detail']}" for entry in self.refused
+        ]
         lines.append(f"still running: {', '.join(self.running)}" if self.running else "nothing runs any more")
         return "\n".join(lines)
 
@@ -61,29 +73,34 @@ def drain(
 ) -> Outcome:
     """Pause everything in all workspaces and wait until it has paused, or ``timeout`` seconds are over."""
     deadline = clock() + timeout
+    before = _jobs_in(folder, _UNDER_WAY)
     answer = looking.ask(folder, "POST", f"{_EVERYWHERE}/pause-all?maintenance=true")
-    asked = list(answer["pausing"])
     while True:
-        under_way = _jobs_in(folder, _UNDER_WAY)
-        if not any(status == "pausing" for status in under_way.values()) or clock() >= deadline:
+        now = _jobs_in(folder, _UNDER_WAY)
+        if not _SETTLING & set(now.values()) or clock() >= deadline:
             break
         sleep(_LOOK_SECONDS)
-    now = _jobs_in(folder, ("paused", "completed", "error", "cancelled")) if asked else {}
+    came_to = {name: looking.ask(folder, "GET", _path(name))["status"] for name in before if name not in now}
     return Outcome(
-        paused=[name for name in asked if now.get(name) == "paused"],
-        refused=list(answer["refused"]),
-        running=sorted(under_way),
-        others={name: now[name] for name in asked if name in now and now[name] != "paused"},
+        paused=sorted(name for name, status in came_to.items() if status == "paused"),
+        refused=[entry for entry in answer["refused"] if f"{entry['workspace']}/{entry['name']}" in now],
+        running=sorted(now),
+        others={name: status for name, status in came_to.items() if status != "paused"},
     )
 
 
+def _path(name: str) -> str:
+    workspace, _, job = name.partition("/")
+    return f"/apis/jobs/v2/workspaces/{workspace}/jobs/{job}/status"
+
+
 def _jobs_in(folder: Path, statuses: tuple[str, ...]) -> dict[str, str]:
-    """Status of every job that is in one of these."""
+    """Status of every job that is in one of these, by ``<workspace>/<name>``."""
     found: dict[str, str] = {}
     page, pages = 1, 1
     while page <= pages:
         query = f"filter[status][in]={','.join(statuses)}&page_size=1000&page={page}"
         answer = looking.ask(folder, "GET", f"{_EVERYWHERE}/jobs?{query}")
-        found |= {job["name"]: job["status"] for job in answer["data"]}
+        found |= {f"{job['workspace']}/{job['name']}": job["status"] for job in answer["data"]}
         page, pages = page + 1, answer["pagination"]["total_pages"]
     return found
