@@ -20,7 +20,7 @@ from types import FrameType
 from typing import NoReturn
 
 from nemo_engines import devices, launching, rows, spec
-from nemo_engines.errors import TrainerError
+from nemo_engines.errors import BadSpecError, TrainerError
 from nemo_engines.inputs import input_digests
 from nemo_engines.registry import Engine, engine_for, load_driver
 from nemo_engines.rewards import Rewards
@@ -88,7 +88,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def _options(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="nemo_engines.run", description="Train one model as a spec says.")
-    parser.add_argument("--spec", type=Path, required=True, help="JSON file with the engine spec")
+    parser.add_argument(
+        "--spec", type=Path, help="JSON file with the engine spec; by default the step's config"
+    )
     parser.add_argument(
         "--dir", type=Path, help="the trainer path; by default what the job's environment says"
     )
@@ -111,7 +113,10 @@ def _failed(context: JobContext | None, error: Exception, status: int) -> int:
 
 
 def _run(options: argparse.Namespace, context: JobContext, early: _Early) -> int:
-    wanted = spec.read_spec(options.spec)
+    file = options.spec or context.config_file
+    if file is None:
+        raise BadSpecError("there is no engine spec: give --spec FILE, or run as a step that has a config")
+    wanted = spec.read_spec(file)
     engine = engine_for(wanted)
     device = devices.chosen_device(wanted)
     devices.check_device(wanted, device)
@@ -123,12 +128,12 @@ def _run(options: argparse.Namespace, context: JobContext, early: _Early) -> int
     digests = input_digests(wanted, training, validation, precision=precision, processes=processes)
     world = devices.world_of(os.environ)
     if world is None and processes > 1:
-        return launching.launch(wanted, options.spec, context.trainer_path)
+        return launching.launch(wanted, file, context.trainer_path)
     with Session.open(
         context,
         inputs=digests,
         engine={"name": engine.name, "method": wanted.method, "packages": _versions(engine)},
-        environment=os.environ.get("NEMO_ENGINE_ENVIRONMENT"),
+        environment=os.environ.get("NEMO_ENGINE_ENVIRONMENT") or Path(sys.prefix).parent.name,
         boundary=spec.boundary(wanted),
         policy=SavePolicy(
             steps=wanted.save.steps, seconds=wanted.save.seconds, boundary=spec.boundary(wanted)
