@@ -61,6 +61,10 @@ class Call:
         from nemo_helix_plugin.client.retries import RetryPolicy
 
         found = self.context
+        if self.flags.verbose:
+            where = f"context {found.context or 'none'}, address from {found.origin or 'it'}"
+            token = "with" if found.access_token() else "without"
+            self.say(f"asks {found.base_url} ({where}) {token} a token, workspace '{found.workspace}'.")
         client = NemoClient(
             base_url=found.base_url,
             workspace=found.workspace,

@@ -113,6 +113,13 @@ def test_the_format_may_come_from_the_environment(service, nemo, monkeypatch):
     assert nemo("jobs", "list").out.startswith("name,description,status,created_at\n")
 
 
+def test_verbose_says_whom_it_asks_and_never_the_token(service, nemo, monkeypatch):
+    monkeypatch.setenv("NHX_ACCESS_TOKEN", TOKEN)
+    ran = nemo("jobs", "list", "-v")
+    where = "(context none, address from NHX_BASE_URL)"
+    assert ran.err == f"nemo: asks {service.url} {where} with a token, workspace 'default'.\n"
+
+
 # What is said when a service cannot be had: one sentence each, exit status 3 (or 1 where the fault is here)
 
 
