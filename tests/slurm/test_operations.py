@@ -22,12 +22,15 @@ def student(slurm: RealSlurm, tmp_path: Path) -> Student:
     return Student(tmp_path, slurm)
 
 
-def chain(student: Student, delay: float = 0.7, **compute: Any) -> tuple[dict[str, Any], JobPaths]:
-    """A resumable benchmark whose questions take ``delay`` seconds each, once it has its first row."""
+def chain(student: Student, *, gate: Path | None = None, **compute: Any) -> tuple[dict[str, Any], JobPaths]:
+    """A resumable benchmark once it has its first row.
+
+    The others come when ``gate`` is there; without one each takes a while, little enough to end in a drain.
+    """
     config = student.config(compute=compute)
     config["driver"]["benchmarks"]["sums"] |= {"resumable": True}
     config["driver"]["benchmarks"]["sums"]["run"]["num_samples_in_parallel"] = 1
-    config["services"]["policy"]["command"] += f" delay={delay}"
+    config["services"]["policy"]["command"] += f" answers=1 open-when={gate}" if gate else " delay=1.5"
     record = student.submit(config)
     paths = JobPaths(Path(record["benchmarks"][0]["job_dir"]))
     until(lambda: paths.rollouts.output.exists() and paths.rollouts.output.read_text(), timeout=60)
@@ -85,14 +88,15 @@ def test_after_a_bare_scancel_the_successor_finds_out_and_does_no_work(student: 
     assert (found["state"], found["cause"], drivers(paths)) == ("cancelled", "a person", [first])
 
 
-def test_a_chain_is_shown_across_its_jobs_and_resubmitted_in_place(student: Student) -> None:
-    record, paths = chain(student, 3.0)  # slow enough to be cancelled with work left
+def test_a_chain_is_shown_across_its_jobs_and_resubmitted_in_place(student: Student, tmp_path: Path) -> None:
+    record, paths = chain(student, gate=tmp_path / "open")
     first = record["benchmarks"][0]["job_id"]
     running = status(student, record)
     assert (running["state"], running["job_id"], running["expected"]) == ("running", first, 4)
     refused = student.gym("job", "resubmit", record["gym_job_id"], "sums", status=5)
     assert f"is alive (job {first}" in refused.stderr
     student.gym("job", "cancel", record["gym_job_id"], "sums")
+    (tmp_path / "open").touch()
     again = json.loads(student.gym("job", "resubmit", record["gym_job_id"], "sums", "--json").stdout)
     done = reaches(student, record, "succeeded")
     assert (done["job_id"], done["done"], done["notes"]) == (again["job_id"], 4, [])
@@ -105,13 +109,14 @@ def test_a_chain_is_shown_across_its_jobs_and_resubmitted_in_place(student: Stud
     until(lambda: queued(student) == [])
 
 
-def test_a_cluster_that_is_reached_over_ssh_is_asked_in_one_look(student: Student) -> None:
-    record, paths = chain(student, 4.0, hostname="lab")
+def test_a_cluster_that_is_reached_over_ssh_is_asked_in_one_look(student: Student, tmp_path: Path) -> None:
+    record, paths = chain(student, gate=tmp_path / "open", hostname="lab")
     running = status(student, record)
     assert (running["state"], running["expected"], running["silent"]) == ("running", 4, "")
     student.gym("job", "cancel", record["gym_job_id"], "sums")
     assert paths.cancelled.exists()
     assert "driver log: " in student.gym("job", "info", record["gym_job_id"]).stdout
+    (tmp_path / "open").touch()
     student.gym("job", "resubmit", record["gym_job_id"], "sums", "--reason", "over ssh")
     assert reaches(student, record, "succeeded")["done"] == 4
     assert student.gym("job", "logs", record["gym_job_id"], "sums", "--tail", "1").stdout
