@@ -185,6 +185,12 @@ def test_secrets_are_in_the_job_script_and_in_environments_and_nowhere_else(work
     assert lines.holding(CANARY) + lines.holding(key) == []
 
 
+def at_a_terminal():
+    """The standard input becomes the controlling terminal; its end ends the process, also under nohup."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
 def test_a_job_outlives_the_terminal_it_was_submitted_from(workplace):
     code = (
         "import sys; sys.path.insert(0, sys.argv[1])\n"
@@ -201,7 +207,7 @@ def test_a_job_outlives_the_terminal_it_was_submitted_from(workplace):
         stdout=slave,
         stderr=slave,
         start_new_session=True,
-        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - one thread
+        preexec_fn=at_a_terminal,  # noqa: PLW1509 - one thread
     )
     os.close(slave)
     assert b"submitted" in os.read(master, 4096)
