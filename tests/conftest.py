@@ -9,7 +9,7 @@ import pytest
 
 
 def pytest_configure() -> None:
-    """Let Ctrl-C be one, for the tests and their children: what a script puts into the background ignores it."""
+    """Let Ctrl-C be one, for tests and their children: what a script runs in the background ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
