@@ -87,7 +87,8 @@ class Place:
     def __init__(self, column: str, path: list[str], dialect: str) -> None:
         self.column = schema.jobs.c[column]
         self.sqlite = dialect == "sqlite"
-        self.path = _sqlite_path(path) if self.sqlite else "{" + ",".join(path) + "}"
+        self.path = _sqlite_path(path)
+        self.parts = path
 
     def kind(self) -> ColumnElement[Any]:
         """The name of the JSON type there; NULL where there is nothing."""
@@ -99,17 +100,21 @@ class Place:
         """What is there: a SQL value in SQLite, a jsonb value in PostgreSQL."""
         if self.sqlite:
             return func.json_extract(self.column, self.path)
-        return func.jsonb_extract_path(cast(self.column, JSONB), *self.path.strip("{}").split(","))
+        return func.jsonb_extract_path(cast(self.column, JSONB), *self.parts, type_=JSONB)
+
+    def _content(self) -> ColumnElement[Any]:
+        """The same as text or number in SQLite, as text in PostgreSQL."""
+        if self.sqlite:
+            return self.value()
+        return func.jsonb_extract_path_text(cast(self.column, JSONB), *self.parts, type_=Text)
 
     def text(self) -> ColumnElement[Any]:
         """The text there; NULL where something else is."""
-        content = self.value() if self.sqlite else self.value().op("#>>")(literal("{}"))
-        return _only(self.kind().in_(["text", "string"]), cast(content, Text))
+        return _only(self.kind().in_(["text", "string"]), cast(self._content(), Text))
 
     def number(self) -> ColumnElement[Any]:
         """The number there; NULL where something else is."""
-        content = self.value() if self.sqlite else self.value().op("#>>")(literal("{}"))
-        return _only(self.kind().in_(["integer", "real", "number"]), cast(content, Float))
+        return _only(self.kind().in_(["integer", "real", "number"]), cast(self._content(), Float))
 
     def equals(self, value: Scalar) -> Condition:
         """Whether this very value is there; null also finds nothing at all."""
