@@ -7,9 +7,9 @@ The files are read directly, since importing ``importlib.metadata`` takes longer
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -34,7 +34,7 @@ def installed_commands(folders: Iterable[str] | None = None) -> dict[str, Instal
     """All commands on ``folders`` (default: ``sys.path``) by name; the first folder that has a name wins."""
     found: dict[str, InstalledCommand] = {}
     for folder in sys.path if folders is None else folders:
-        for command in _commands_in(Path(folder or ".")):
+        for command in _commands_in(folder or "."):
             found.setdefault(command.name, command)
     return dict(sorted(found.items()))
 
@@ -58,19 +58,21 @@ def _broken(command: InstalledCommand, reason: str) -> str:
     )
 
 
-def _commands_in(folder: Path) -> Iterator[InstalledCommand]:
+def _commands_in(folder: str) -> Iterator[InstalledCommand]:
+    # By name and not as paths: importing `pathlib` takes as long as all of this.
     try:
-        metadata = sorted(entry for entry in folder.iterdir() if entry.suffix in {".dist-info", ".egg-info"})
+        names = sorted(name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info")))
     except OSError:
         return  # a zip file or a folder that is not there: nothing that can be installed in the usual way
-    for entry in metadata:
+    for name in names:
         try:
-            text = (entry / "entry_points.txt").read_text(encoding="utf-8")
+            with open(f"{folder}/{name}/entry_points.txt", encoding="utf-8") as file:
+                text = file.read()
         except (OSError, UnicodeDecodeError):
             continue
         if GROUP in text:
-            distribution = entry.stem.partition("-")[0].replace("_", "-")
-            yield from (InstalledCommand(name, target, distribution) for name, target in _entries(text))
+            distribution = name.partition("-")[0].replace("_", "-")
+            yield from (InstalledCommand(command, target, distribution) for command, target in _entries(text))
 
 
 def _entries(text: str) -> Iterator[tuple[str, str]]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
 from functools import wraps
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -13,8 +12,7 @@ FORMATS = ("table", "json", "yaml", "markdown", "csv", "raw", "code")
 TIMESTAMPS = ("iso8601", "relative")
 
 
-@dataclass(frozen=True)
-class Flags:
+class Flags(NamedTuple):
     """What was typed; `None` and false where nothing was."""
 
     context: str | None = None
@@ -27,10 +25,7 @@ class Flags:
 
     def over(self, outer: Flags) -> Flags:
         """These flags, and the outer ones where there are none: what is nearer to the command wins."""
-        taken = {
-            field.name: getattr(self, field.name) or getattr(outer, field.name) for field in fields(self)
-        }
-        return replace(self, **taken)
+        return Flags._make(near or far for near, far in zip(self, outer, strict=True))
 
 
 def global_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -71,7 +66,7 @@ def _taken(values: dict[str, Any]) -> Flags:
     as_json = values.pop("as_json", False)
     values.pop("no_telemetry", None)
     values.pop("no_auto_refresh", None)
-    found = {field.name: values.pop(field.name) for field in fields(Flags) if field.name in values}
+    found = {name: values.pop(name) for name in Flags._fields if name in values}
     if as_json:
         if found.get("output_format") not in {None, "json"}:
             raise click.UsageError(f"--json and -f {found['output_format']} contradict each other.")
