@@ -12,6 +12,10 @@ from nemo_trainer.contract import Checkpoint, list_checkpoints
 
 pytestmark = pytest.mark.slow
 
+REUSED = {
+    "batch": {"per_device": 4, "gradient_accumulation": 2},
+    "grpo": {"num_generations": 4, "max_new_tokens": 8, "num_iterations": 2},
+}
 CASES = [
     pytest.param("sft", "full", (10,), {"batch": {"per_device": 4}}, id="sft-full-at-the-end-of-an-epoch"),
     pytest.param(
@@ -20,7 +24,7 @@ CASES = [
     pytest.param("dpo", "full", (5,), {}, id="dpo-full"),
     pytest.param("dpo", "lora", (3, 4), {}, id="dpo-lora-paused-twice"),
     pytest.param("grpo", "full", (5,), {}, id="grpo-full-between-generations"),
-    pytest.param("grpo", "lora", (4,), {"batch": {"per_device": 4}}, id="grpo-lora"),
+    pytest.param("grpo", "lora", (5,), REUSED, id="grpo-lora-answers-used-twice"),
 ]
 
 
@@ -47,9 +51,7 @@ def test_a_paused_training_ends_like_one_that_was_left_alone(
     changes: dict[str, object],
 ) -> None:
     spec = spec_of(method, finetuning, tmp_path, **changes)
-    validation = Path(str(spec["dataset"]))
-    if method != "grpo":
-        spec["validation"] = str(validation)
+    spec["validation"] = spec["dataset"]
     baseline = uninterrupted(forge, tmp_path, spec)
     training = Training(forge, tmp_path / "paused", dict(spec))
     done = 0
