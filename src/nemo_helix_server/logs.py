@@ -113,7 +113,7 @@ class Logs:
     def _page(self, parts: Sequence[_Part], sources: Sequence[Source], start: _Position, wanted: int) -> Page:
         lines, end = _forward(parts, sources, start, wanted)
         before = _back(parts, start, wanted)
-        more = any((part.source, part.number, part.size) > end for part in parts)
+        more = any(part.size and (part.source, part.number, part.size) > end for part in parts)
         return Page(
             lines=tuple(lines),
             total=sum(self._count(part) for part in parts),

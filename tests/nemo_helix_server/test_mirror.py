@@ -1,0 +1,80 @@
+"""Records in the jobs' folders: complete, in order, each once, also after crashes."""
+
+import json
+
+import pytest
+from tests.helix_workplace import Workplace, shell
+
+from nemo_helix_server.executors.fake import FakeExecutor
+from nemo_helix_server.mirror import Mirror
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = Workplace(tmp_path / "data", executor=FakeExecutor())
+    yield place
+    place.close()
+
+
+def lines(place, job):
+    path = place.storage.paths("default", job).transitions
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def passes(place, count=3):
+    for _ in range(count):
+        place.controller.run_once()
+
+
+def test_every_transition_is_written_once_however_often_it_is_repeated(place):
+    job = place.job(shell("true"))
+    Mirror(place.store, place.storage).run()
+    passes(place)
+    Mirror(place.store, place.storage).run()
+    (place.folder / "mirror.json").unlink()
+    mirror = Mirror(place.store, place.storage)
+    mirror.run()
+    mirror.run()
+    found = lines(place, job)
+    assert [f"{row['origin']}>{row['to']}" for row in found if row["step_id"]] == place.history(job)
+    assert len({row["seq"] for row in found}) == len(found)
+
+
+@pytest.mark.parametrize("torn", [b'{"seq": 12, "wor', b"\xff\xfe", b"garbage"])
+def test_a_line_that_a_crash_tore_is_set_aside(place, torn):
+    job = place.job(shell("true"))
+    Mirror(place.store, place.storage).run()
+    path = place.storage.paths("default", job).transitions
+    with path.open("ab") as file:
+        file.write(torn)
+    passes(place)
+    Mirror(place.store, place.storage).run()
+    assert [f"{row['origin']}>{row['to']}" for row in lines(place, job) if row["step_id"]] == place.history(
+        job
+    )
+
+
+@pytest.mark.parametrize("cursor", ["", "{", "[]", '{"seq": "x"}'])
+def test_a_damaged_cursor_begins_again(place, cursor):
+    job = place.job(shell("true"))
+    Mirror(place.store, place.storage).run()
+    (place.folder / "mirror.json").write_text(cursor)
+    Mirror(place.store, place.storage).run()
+    assert [f"{row['origin']}>{row['to']}" for row in lines(place, job) if row["step_id"]] == place.history(
+        job
+    )
+
+
+def test_the_records_say_what_the_store_says(place):
+    job = place.job(shell("true"))
+    passes(place)
+    Mirror(place.store, place.storage).run()
+    folder = place.storage.paths("default", job).folder
+    step = place.step_of(job)
+    assert json.loads((folder / "job.json").read_text())["name"] == place.get(job).name
+    assert json.loads((folder / "steps" / "0-main.json").read_text())["task"] == step.task
+    assert json.loads((folder / "tasks" / f"{step.task}.json").read_text())["name"] == step.task
+    assert (
+        json.loads((folder / "attempts" / "0.json").read_text())["platform_spec"]["steps"][0]["name"]
+        == "main"
+    )
