@@ -105,13 +105,15 @@ class Follower:
         """Raise `InvalidError` when the cursor is none of this job's."""
         self._read(self._pages.sources(self._workspace, self._job_id, Selection())[1])
 
+    def grew(self) -> bool:
+        """Whether there may be new lines; costs a look at the size of each task's log."""
+        return self._sources is None or _mark(self._sources) != self._mark
+
     def new(self, *, again: bool) -> tuple[Line, ...]:
         """Lines since the last call; ``again``: there may be another task by now."""
         if self._sources is None or again:
             self._sources = self._pages.sources(self._workspace, self._job_id, Selection())[1]
         mark = _mark(self._sources)
-        if mark == self._mark:
-            return ()
         page = self._read(self._sources)
         hidden = self._tail == 0
         self._tail, self.cursor = None, page.end

@@ -32,7 +32,9 @@ HEARTBEAT_SECONDS = 15
 SLOWEST_SEND_SECONDS = 20.0
 """A client that takes nothing for so long is hung up on."""
 _LOG_SECONDS = 0.25
-"""How often a job's log is looked at while it is followed."""
+"""How often a job's log is looked at while it is followed,"""
+_LOG_SECONDS_EACH = 0.02
+"""and how much less often with each stream that is open, so that many cannot slow everything else."""
 
 LastEventId = Annotated[
     str | None, Header(max_length=1100, description="The id of the last event that was seen.")
@@ -130,7 +132,9 @@ async def _job_frames(
 ) -> AsyncIterator[ServerSentEvent]:
     job_id = document["id"]
     yield ServerSentEvent(job_data(document), event=events.KIND_JOB)
-    patience = _LOG_SECONDS if log else float(HEARTBEAT_SECONDS)
+    patience = float(HEARTBEAT_SECONDS)
+    if log:
+        patience = max(_LOG_SECONDS, _LOG_SECONDS_EACH * service.broadcaster.watchers)
     async for event in service.broadcaster.watch(lambda event: event.job_id == job_id, after, patience):
         if log is not None:
             # lines first: what was written before a change is seen before it
@@ -163,7 +167,7 @@ class _LogFrames:
         """Lines since the last call; ``seq`` is the event that the watcher has come to."""
         self._seq = max(self._seq, (seq or 1) - 1)
         again = seq is not None
-        while True:
+        while again or self._follower.grew():
             try:
                 lines = await asyncio.to_thread(self._follower.new, again=again)
             except NotFoundError:

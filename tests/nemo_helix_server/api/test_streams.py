@@ -206,6 +206,7 @@ def follow(bench, path, headers, until):
             "root_path": "",
             "asgi": {"version": "3.0"}, "client": ("127.0.0.1", 1), "server": ("localhost", 80),
         }  # fmt: skip
+        bench.parts.broadcaster.__init__(bench.parts.broadcaster._feed)  # as of a service that just started
         running = asyncio.create_task(bench.parts.broadcaster.run())
         await asyncio.wait_for(bench.application(scope, receive, send), PATIENCE)
         bench.parts.broadcaster.close()
@@ -248,3 +249,32 @@ def test_an_id_that_is_none_is_refused(bench, identity):
     client.post(JOBS, json=job_body())
     answer = client.get(f"{JOBS}/tune/events", headers={"last-event-id": identity.encode()})
     assert answer.status_code == 400
+
+
+def write_log(bench, job, *messages):
+    """Add lines to the log of the newest task of a job, as its shim would."""
+    with bench.store.read() as unit:
+        task = unit.current_step(unit.job("default", job["name"]).attempt_id).task
+    folder = bench.data_dir / "jobs" / "default" / job["id"] / "runs" / task
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "output.jsonl").open("a") as log:
+        log.writelines(json.dumps({"t": 1.5, "s": "out", "m": message}) + "\n" for message in messages)
+
+
+def test_log_lines_are_followed_and_gone_on_with_where_they_were_left(bench):
+    client = bench.client()
+    job = client.post(JOBS, json=job_body()).json()
+    bench.happen("tune", Happening.ACCEPTED, Happening.STARTED)
+    write_log(bench, job, "one", "two")
+    path = f"{JOBS}/tune/events?logs=true"
+    first = follow(bench, path, {}, '"message":"two"')
+    lines = [(identity, data["message"]) for kind, identity, data in first if kind == "log"]
+    assert [message for _, message in lines] == ["one", "two"]
+    assert lines[0][0] is None  # only behind the last line of a page it can be gone on with
+    write_log(bench, job, "three")
+    again = follow(bench, path, {"last-event-id": lines[1][0]}, '"message":"three"')
+    assert [data["message"] for kind, _, data in again if kind == "log"] == ["three"]
+    newest = follow(bench, f"{path}&tail=1", {}, '"message":"three"')
+    assert [data["message"] for kind, _, data in newest if kind == "log"] == ["three"]
+    answer = client.get(path, headers={"last-event-id": "1~nonsense"})
+    assert answer.status_code == 422

@@ -169,11 +169,15 @@ def test_open_streams_do_not_hold_up_the_end(program):
 
         def watch():
             # on a machine that is busy the last bytes of a stream may be cut off; nobody may wait for them
-            with contextlib.suppress(httpx.TransportError), service.client() as own:
-                with own.stream("GET", f"{JOBS}/watched/events?logs=true") as stream:
-                    for number, _ in enumerate(stream.iter_lines()):
-                        if number == 0:
-                            opened.append(1)
+            path = f"{JOBS}/watched/events?logs=true"
+            with (
+                contextlib.suppress(httpx.TransportError),
+                service.client() as own,
+                own.stream("GET", path) as lines,
+            ):
+                for number, _ in enumerate(lines.iter_lines()):
+                    if number == 0:
+                        opened.append(1)
             ends.append(1)
 
         watchers = [threading.Thread(target=watch) for _ in range(20)]
