@@ -62,6 +62,7 @@ requirements: setup
 
 reference: setup
 	$(BIN)/python scripts/write_reference.py
+	$(BIN)/python scripts/write_settings_reference.py
 	$(BIN)/python scripts/write_job_statuses.py
 
 clean:

@@ -34,15 +34,18 @@ class SettingsError(ServerError):
 class Section(BaseModel):
     """A group of settings; it knows its keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class StorageSettings(Section):
     """How long the storage of jobs that do not run is kept, in seconds."""
 
     paused_storage_ttl_seconds: Period = 7 * _DAY
+    """Of a paused job, unless the job has its own pause window."""
     maximum_pause_ttl_seconds: Period = 30 * _DAY
+    """The longest pause window a job may have."""
     failed_storage_ttl_seconds: Period = 4 * 3600
+    """Of a job that ended in error; afterwards it cannot be run again."""
     minimum_free_bytes: Annotated[int, Field(ge=0, le=2**62)] = 256 * 2**20
     """No step is started, and no pause begun, when less would be left on the data directory's disk."""
 
@@ -51,13 +54,19 @@ class SubprocessSettings(Section):
     """The configuration of a profile whose steps run as processes of this machine."""
 
     ttl_seconds_before_active: Period = 1800
+    """How long a step that was accepted may take until it runs."""
     ttl_seconds_active: Period | None = None
     """Seconds a step may run; unset = as long as it takes."""
     ttl_seconds_after_finished: Period = 3600
+    """Accepted for compatibility; folders of starts stay with their job."""
     cleanup_completed_jobs_immediately: bool = False
+    """Accepted for compatibility."""
     graceful_shutdown_timeout_seconds: Annotated[float, Field(ge=0, le=LONGEST)] = 10.0
+    """Between SIGTERM and SIGKILL, when a step is stopped."""
     default_task_image: str | None = None
+    """Accepted for compatibility; processes have no image."""
     env: dict[str, str] = Field(default_factory=dict)
+    """Variables of every step of the profile."""
     log_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 64 * 2**20
     """Kept output of one start of a step; older lines go first."""
 
@@ -85,7 +94,9 @@ class LeaseSettings(Section):
     slots: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Steps without GPU that may run at once; unset = what the machine's processors allow."""
     devices_per_workspace: Annotated[int, Field(ge=1)] | None = None
+    """Runs of one workspace that may hold devices at once; unset = no limit."""
     slots_per_workspace: Annotated[int, Field(ge=1)] | None = None
+    """Runs of one workspace without devices at once; unset = no limit."""
     folder: Path | None = None
     """Where the leases are kept; unset = the user's runtime folder."""
 
@@ -95,15 +106,20 @@ class JobsSettings(Section):
 
     storage: StorageSettings = StorageSettings()
     reconcile_interval_seconds: Interval = 2.0
+    """How often running steps are looked at when nothing said that they changed."""
     schedule_interval_seconds: Interval = 5.0
+    """The same when nothing runs and nothing waits."""
     creation_deadline_seconds: Period = 600
     """How long it is tried to prepare what a new job needs."""
     cancel_deadline_seconds: Period = 60
     """How long a cancelled step may take to end before it is killed with everything it started."""
     executors: tuple[ExecutorProfile, ...] = ()
+    """Further execution profiles: `provider`, `profile`, `backend`, `config`."""
     executor_defaults: ExecutorDefaults = ExecutorDefaults()
     enable_subprocess_executor: bool | None = None
+    """False takes the built-in profiles away."""
     include_job_logs_in_diagnostics: bool = False
+    """Accepted for compatibility; there are no diagnostics to send."""
     leases: LeaseSettings = LeaseSettings()
 
 
@@ -111,25 +127,60 @@ class BackendSettings(Section):
     """One training backend."""
 
     training_pause_deadline_seconds: Period = 1800
+    """How long a pause of training may take."""
     training_staleness_timeout_seconds: Period = 0
+    """Training that says nothing for so long ends in error; 0 = never."""
 
 
 class AutomodelSettings(BackendSettings):
     """The automodel backend."""
 
     training_staleness_timeout_seconds: Period = 3600
+    """Training that says nothing for so long ends in error; 0 = never."""
 
 
 class ReinforcementSettings(BackendSettings):
     """The rl backend, where one step includes generating rollouts."""
 
     training_pause_deadline_seconds: Period = 3600
+    """How long a pause of training may take."""
+
+
+class EngineSettings(Section):
+    """One training engine."""
+
+    python: Path | None = None
+    """Its interpreter; unset = the environment that `nemo engines install` made."""
+
+
+class EnginesSettings(Section):
+    """The training engines, each in an interpreter of its own."""
+
+    trl: EngineSettings = EngineSettings()
+    unsloth: EngineSettings = EngineSettings()
+    automodel: EngineSettings = EngineSettings()
+
+
+class FilesSettings(Section):
+    """Where filesets are kept."""
+
+    root: str | None = None
+    """A folder, or an address of fsspec such as ``s3://bucket/filesets``; unset = in the data directory."""
+
+
+class CustomizationSettings(Section):
+    """Fine-tuning jobs."""
+
+    local_paths: tuple[Path, ...] | None = None
+    """Folders of this machine that models and data may be named in; unset = all of them where no token is
+    needed, and none where tokens are."""
 
 
 class PlatformSettings(Section):
     """Where the platform runs."""
 
     runtime: Literal["none"] = "none"
+    """Steps run as processes of this machine."""
 
 
 class AuthSettings(Section):
@@ -143,18 +194,25 @@ class Settings(Section):
     """All settings of `nemo services run`."""
 
     host: str = "127.0.0.1"
+    """Name or address to listen on; anything but loopback needs access tokens."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8080
+    """0 = any that is free."""
     data_dir: Path = Field(default_factory=lambda: default_data_dir(os.environ))
+    """Where everything is kept; unset = nhx in the user's data folder."""
     database_url: str | None = None
     """A SQLAlchemy address; unset = the file ``jobs.db`` in the data directory."""
     public_url: str | None = None
     """How the steps reach the service; unset = the address it listens on."""
     log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Of the log on stderr."""
     platform: PlatformSettings = PlatformSettings()
     jobs: JobsSettings = JobsSettings()
     automodel: AutomodelSettings = AutomodelSettings()
     unsloth: BackendSettings = BackendSettings()
     rl: ReinforcementSettings = ReinforcementSettings()
+    engines: EnginesSettings = EnginesSettings()
+    files: FilesSettings = FilesSettings()
+    customization: CustomizationSettings = CustomizationSettings()
     auth: AuthSettings = AuthSettings()
 
     def store_url(self) -> str:

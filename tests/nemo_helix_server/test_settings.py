@@ -1,5 +1,9 @@
 """Settings: file, variables and overrides, and a sentence for everything that is wrong."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from nemo_helix_server import settings
@@ -87,3 +91,21 @@ def test_what_is_wrong_is_one_sentence_that_names_the_setting(tmp_path, text, en
 def test_a_file_that_is_not_there_is_named(tmp_path):
     with pytest.raises(SettingsError, match=r"none\.yaml cannot be read"):
         settings.load(tmp_path / "none.yaml", {})
+
+
+def test_the_page_of_settings_is_what_the_settings_are():
+    script = Path(__file__).resolve().parents[2] / "scripts" / "write_settings_reference.py"
+    done = subprocess.run([sys.executable, script, "--check"], check=False)
+    assert done.returncode == 0, "run `make reference`"
+
+
+def test_every_setting_is_explained():
+    def fields(section):
+        for name, field in section.model_fields.items():
+            kind = field.annotation
+            if isinstance(kind, type) and issubclass(kind, settings.Section):
+                yield from fields(kind)
+            else:
+                yield name, field.description
+
+    assert [name for name, description in fields(settings.Settings) if not description] == []
