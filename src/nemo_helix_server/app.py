@@ -83,15 +83,20 @@ def compose(
         base_url=lambda: base_url,
         token=functools.partial(_step_token, authenticator),
     )
-    controller = loop.build(
-        store=store, executor=executor, launches=launches, settings=settings, limits=limits
-    )
-    workspaces = WorkspaceKeeper(store, clock)
-    workspaces.ensure_default()
     feed = StoreFeed(
         store, show_job=functools.partial(responses.job, limits=limits), show_transition=responses.transition
     )
     broadcaster = Broadcaster(feed)
+    controller = loop.build(
+        store=store,
+        executor=executor,
+        launches=launches,
+        settings=settings,
+        limits=limits,
+        changed=broadcaster.notify,
+    )
+    workspaces = WorkspaceKeeper(store, clock)
+    workspaces.ensure_default()
 
     def wake() -> None:
         controller.wake()

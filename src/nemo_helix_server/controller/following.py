@@ -29,17 +29,18 @@ class Following:
     _catalogued: dict[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     _due: float = 0.0
 
-    def look(self, contexts: Sequence[StepContext], monotonic: float) -> None:
-        """Bring what running steps have written since the last time into the store."""
+    def look(self, contexts: Sequence[StepContext], monotonic: float) -> bool:
+        """Bring what running steps have written since into the store; whether that was anything."""
         if monotonic < self._due:
-            return
+            return False
         self._due = monotonic + _EVERY
-        for context in contexts:
-            self.look_at(context)
+        news = [self.look_at(context) for context in contexts]
+        return any(news)
 
-    def look_at(self, context: StepContext) -> None:
+    def look_at(self, context: StepContext) -> bool:
         """The same for one step, at once."""
-        for piece in self.rest(context):
+        pieces = self.rest(context)
+        for piece in pieces:
             with self.store.write() as unit:
                 piece.write(unit)
         progress = self.progress(context)
@@ -49,6 +50,7 @@ class Following:
                     context.step.id, context.step.task, context.step.status, who=WHO, details=progress
                 )
         self.catalogue(context)
+        return bool(pieces or progress)
 
     def rest(self, context: StepContext) -> list[tails.Piece]:
         """Rows of metrics that are not in the store yet."""

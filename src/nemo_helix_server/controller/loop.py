@@ -13,7 +13,7 @@ import os
 import select
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -74,6 +74,8 @@ class Controller:
     following: Following
     windows: Windows
     chores: Chores
+    changed: Callable[[], None]
+    """Called after a pass that has changed something, for whoever shows that to others."""
     _threads: ThreadPoolExecutor
     _event: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
     _thread: threading.Thread | None = None
@@ -85,6 +87,7 @@ class Controller:
 
     def start(self) -> None:
         """Begin; what runs already is taken over, what is half done is finished."""
+        self.executor.warm()
         self.chores.start()
         self._thread = threading.Thread(target=self._loop, name="controller", daemon=True)
         self._thread.start()
@@ -123,13 +126,15 @@ class Controller:
             if not isinstance(task.decision, decide.Move):
                 self.effects.act(task)
         started = self.starter.admit(waiting) if waiting or moved else 0
-        self.following.look(
+        followed = self.following.look(
             [context for context in live if context.step.status in _FOLLOWED and context.step.pausable],
             self.store.clock.monotonic(),
         )
         deadline = min(deadline, self._ends_of_windows())
         self._measure(live)
         self.chores.wake()
+        if moved or started or followed:
+            self.changed()
         if any(move.event in _RESTS for move in moves):
             self._windows_due = 0.0
         if moved or started or any(isinstance(task.decision, decide.Stop) for task in tasks):
@@ -222,8 +227,9 @@ def build(
     launches: Launches,
     settings: Settings,
     limits: ports.Limits,
+    changed: Callable[[], None] = lambda: None,
 ) -> Controller:
-    """Put a controller together."""
+    """Put a controller together; ``changed`` is called after each pass that has changed something."""
     storage = launches.storage
     threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
     finder = FactFinder(storage, settings.jobs.storage.minimum_free_bytes)
@@ -240,7 +246,8 @@ def build(
         finder=finder,
         following=following,
         windows=Windows(store, storage, limits),
-        chores=Chores(store, storage, Mirror(store, storage)),
+        chores=Chores(store, storage, Mirror(store, storage), changed),
+        changed=changed,
         _threads=threads,
     )
     return controller

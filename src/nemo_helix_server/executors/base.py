@@ -196,6 +196,10 @@ class Executor(Protocol):
         """Empty `descriptors`."""
         ...
 
+    def warm(self) -> None:
+        """Get ready what the first start would wait for; returns at once."""
+        ...
+
     def close(self) -> None:
         """Let go of everything that belongs to this process; runs go on."""
         ...

@@ -159,6 +159,9 @@ class FakeExecutor:
     def drain(self) -> None:
         """See the protocol."""
 
+    def warm(self) -> None:
+        """See the protocol."""
+
     def close(self) -> None:
         """See the protocol."""
 

@@ -127,7 +127,7 @@ class SubprocessExecutor:
                 pass
 
     def warm(self) -> None:
-        """Load what the first start would wait for, beside everything else."""
+        """See the protocol."""
         threading.Thread(target=self._launcher.warm, name="launcher", daemon=True).start()
 
     def close(self) -> None:
