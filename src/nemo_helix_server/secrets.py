@@ -29,16 +29,6 @@ def value_path(data_dir: Path, workspace: str, name: str) -> Path:
     return data_dir / _FOLDER / workspace / name
 
 
-def read_value(data_dir: Path, workspace: str, name: str) -> str:
-    """A secret's value; raises `NotFoundError`, which names the secret."""
-    try:
-        return value_path(data_dir, workspace, name).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise NotFoundError(
-            f"there is no secret '{name}' in the workspace '{workspace}'; `nemo secrets create` makes it"
-        ) from None
-
-
 @dataclass(frozen=True, slots=True)
 class SecretKeeper:
     """Writes secrets and tells which there are."""

@@ -105,14 +105,14 @@ def drain(timeout: float, data_dir: Path | None, as_json: bool) -> int:
 
 
 @services.command(short_help="A systemd unit that runs the service.")
-@click.option("--host", metavar="NAME", help="As for `nemo services run`.")
-@click.option("--port", type=click.IntRange(0, 65535), help="The same.")
+@click.option("--host", metavar="NAME", help="As of `nemo services run`.")
+@click.option("--port", type=click.IntRange(0, 65535), help="As of `nemo services run`.")
 @click.option(
     "--settings",
     "settings_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The same.",
+    help="As of `nemo services run`.",
 )
 @_data_dir
 @_plainly
@@ -135,7 +135,7 @@ def token() -> None:
     """
 
 
-@token.command("create")
+@token.command("create", short_help="A new token.")
 @click.argument("name", required=False)
 @click.option(
     "--role",
@@ -168,7 +168,7 @@ def create_token(
     click.echo(json.dumps(made) if as_json else made["token"])
 
 
-@token.command("list")
+@token.command("list", short_help="All tokens, without the tokens themselves.")
 @_data_dir
 @_as_json
 @_plainly
@@ -180,7 +180,7 @@ def list_tokens(data_dir: Path | None, as_json: bool) -> None:
     click.echo(json.dumps(found) if as_json else tokens.as_text(found))
 
 
-@token.command("revoke")
+@token.command("revoke", short_help="Make a token worthless.")
 @click.argument("token_name", metavar="TOKEN")
 @_data_dir
 @_plainly
