@@ -1,0 +1,1 @@
+"""Fine-tuning jobs: input spec in, four steps out."""

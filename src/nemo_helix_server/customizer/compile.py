@@ -1,0 +1,191 @@
+"""Compiling: input spec and facts in, resolved spec and four steps out. Pure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType, ModuleType
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from nemo_helix_server.customizer import honour, names
+from nemo_helix_server.customizer.backends import automodel, rl, shared, unsloth
+from nemo_helix_server.customizer.facts import Backend, Facts, Source
+
+_BACKENDS: Mapping[Backend, ModuleType] = MappingProxyType(
+    {"automodel": automodel, "unsloth": unsloth, "rl": rl}
+)
+_STEPS = "nemo_helix_server.customizer.steps"
+_LIGHT = {"requests": {"cpu": "1", "memory": "8Gi"}, "limits": {"cpu": "4", "memory": "16Gi"}}
+_STORAGE = {"name": "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH", "value": "storage"}
+_SHARED_MEMORY = {"lora": "8Gi", "full": "64Gi"}
+
+UPLOAD, REGISTER = "model-upload", "model-entity-creation"
+
+
+class Compiled(NamedTuple):
+    """What a job is made of."""
+
+    spec: dict[str, Any]
+    """The output spec: everything resolved."""
+    platform_spec: dict[str, Any]
+    engine_spec: dict[str, Any]
+    output: names.OutputNames
+
+
+def compile_job(backend: Backend, given: BaseModel, facts: Facts, profile: str | None = None) -> Compiled:
+    """Compile a job; raises `InvalidError` naming the field that cannot be honoured."""
+    spec = resolved(backend, given, facts)
+    output = names.output_names(
+        (spec["output"] or {}).get("name"), facts.model.shown, facts.dataset.shown, facts.digits
+    )
+    spec["output"] = {**(spec["output"] or {}), "name": output.name, "fileset": output.fileset}
+    _name_runs(spec, output.name, facts.job_name)
+    engine_spec = _BACKENDS[backend].engine_spec(spec, facts)
+    steps = list(_steps(spec, engine_spec, output, facts, profile))
+    return Compiled(spec, {"steps": steps}, engine_spec, output)
+
+
+def rules(backend: Backend, given: BaseModel, facts: Facts) -> list[honour.Rule]:
+    """The rules that hold for an input in this situation."""
+    return list(_BACKENDS[backend].rules(given, facts))
+
+
+def resolved(backend: Backend, given: BaseModel, facts: Facts) -> dict[str, Any]:
+    """The spec with every default as it will be; raises `InvalidError`."""
+    holding = rules(backend, given, facts)
+    honour.check(given, holding)
+    spec = given.model_dump(mode="json")
+    honour.resolve(spec, holding)
+    spec = {
+        "backend": backend,
+        "engine": facts.engine.name,
+        "device": facts.machine.device,
+        **spec,
+        "name": facts.job_name,
+    }
+    _BACKENDS[backend].resolve(spec, facts)
+    return spec
+
+
+def _name_runs(spec: dict[str, Any], output: str, job: str) -> None:
+    """Trackers' projects are called after the output, their runs after the job."""
+    trackers = spec["integrations"] or {}
+    if trackers.get("wandb"):
+        trackers["wandb"]["project"] = trackers["wandb"]["project"] or output
+        trackers["wandb"]["name"] = trackers["wandb"]["name"] or job
+    if trackers.get("mlflow"):
+        trackers["mlflow"]["experiment_name"] = trackers["mlflow"]["experiment_name"] or output
+        trackers["mlflow"]["name"] = trackers["mlflow"]["name"] or job
+
+
+def _steps(
+    spec: Mapping[str, Any],
+    engine_spec: Mapping[str, Any],
+    output: names.OutputNames,
+    facts: Facts,
+    profile: str | None,
+) -> Iterator[dict[str, Any]]:
+    grpo, reinforced = engine_spec["method"] == "grpo", spec["backend"] == "rl"
+    download = "model-dataset-environment-download" if grpo else "model-and-dataset-download"
+    yield _light(download, "download", _download(spec, facts), facts, _hub_token(facts))
+    name = f"{engine_spec['method']}-training" if reinforced else "training"
+    yield _training(name, spec, engine_spec, facts, profile)
+    place = {"root": facts.files_root, "workspace": facts.workspace, "fileset": output.fileset}
+    base = {"base_model": facts.model.base or facts.model.shown}
+    adapter = engine_spec["finetuning"] == "lora" and engine_spec.get("output_method") != "merged"
+    description = spec["output"].get("description")
+    yield _light(
+        UPLOAD, "upload", {"source": shared.OUTPUT, "description": description, **place, **base}, facts
+    )
+    entity = {
+        "name": output.name,
+        "fileset": output.fileset,
+        "kind": "adapter" if adapter else "full",
+        "description": description,
+        "created_by_job": facts.job_name,
+        **base,
+    }
+    yield _light(REGISTER, "register", {"workspace": facts.workspace, "model": entity}, facts)
+
+
+def _light(
+    name: str, program: str, config: dict[str, Any], facts: Facts, extra: tuple[dict[str, Any], ...] = ()
+) -> dict[str, Any]:
+    """A step without a GPU, by an interpreter of the service."""
+    return {
+        "name": name,
+        "environment": [dict(_STORAGE), *extra],
+        "executor": {
+            "provider": "cpu",
+            "profile": "default",
+            "container": {"command": [facts.python, "-P", "-m", f"{_STEPS}.{program}"]},
+            "resources": copy.deepcopy(_LIGHT),
+        },
+        "config": config,
+        "lifecycle": {"pause_deadline_seconds": 0},
+    }
+
+
+def _download(spec: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    wanted: list[tuple[str, str, Source | None]] = [
+        (shared.MODEL, "model", facts.model),
+        (shared.DATASET, "dataset", facts.dataset),
+        (shared.VALIDATION, "dataset", facts.validation),
+        (shared.ENVIRONMENT, "environment", facts.environment),
+    ]
+    share = shared.split_share(spec)
+    return {
+        "items": [
+            {"folder": folder, "what": what, **source.to_json()}
+            for folder, what, source in wanted
+            if source is not None
+        ],
+        "split": {"share": share, "seed": spec["schedule"]["seed"], "into": shared.VALIDATION}
+        if share
+        else None,
+        "hub_python": facts.engine.python,
+    }
+
+
+def _hub_token(facts: Facts) -> tuple[dict[str, Any], ...]:
+    secret = (facts.options.get("hub") or {}).get("token_secret")
+    return ({"name": "HF_TOKEN", "from_secret": {"name": secret}},) if secret else ()
+
+
+def _training(
+    name: str, spec: Mapping[str, Any], engine_spec: Mapping[str, Any], facts: Facts, profile: str | None
+) -> dict[str, Any]:
+    given = (spec.get("training") or {}).get("execution_profile")
+    variables = {**facts.engine.environment, **((spec.get("training") or {}).get("env_vars") or {})}
+    if facts.engine.digest:
+        variables["NEMO_ENGINE_ENVIRONMENT"] = facts.engine.digest
+    return {
+        "name": name,
+        "environment": [
+            dict(_STORAGE),
+            *({"name": key, "value": value} for key, value in sorted(variables.items())),
+        ],
+        "executor": _executor(profile or given, engine_spec, facts),
+        "config": dict(engine_spec),
+        "lifecycle": {
+            "pause_deadline_seconds": facts.pause_deadline_seconds,
+            "staleness_timeout_seconds": facts.staleness_timeout_seconds,
+        },
+    }
+
+
+def _executor(profile: str | None, engine_spec: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    limits = {key: value for key, value in (facts.options.get("subprocess") or {}).items() if value}
+    resources: dict[str, Any] = {"limits": limits}
+    on_gpu = facts.machine.device == "cuda"
+    if on_gpu:
+        resources["num_gpus"] = (engine_spec.get("devices") or {}).get("count", 1)
+        resources["shm_size"] = _SHARED_MEMORY[engine_spec["finetuning"]]
+    return {
+        "provider": "gpu" if on_gpu else "cpu",
+        "profile": profile or ("gpu" if on_gpu else "default"),
+        "container": {"command": [facts.engine.python, "-P", "-m", "nemo_engines.run"]},
+        "resources": resources,
+    }

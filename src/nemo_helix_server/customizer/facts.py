@@ -1,0 +1,90 @@
+"""What compiling a job needs to know of the world; found out before, so that compiling is pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Backend = Literal["automodel", "unsloth", "rl"]
+BACKENDS: tuple[Backend, ...] = ("automodel", "unsloth", "rl")
+ENGINES: Mapping[Backend, str] = {"automodel": "automodel", "unsloth": "unsloth", "rl": "trl"}
+"""The engine that trains for each backend; several for one are told apart by a setting, once there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Where a model or data are, as the download step is told."""
+
+    kind: Literal["fileset", "path", "hub"]
+    place: str
+    """Address of the fileset's folder, path on this machine, or name at the hub."""
+    shown: str
+    """As people say it: ``workspace/name``, a path, ``hf://owner/name``."""
+    files: tuple[str, ...] | None = None
+    """Files of a folder, when they could be listed."""
+    base: str | None = None
+    """For an adapter: what it is attached to."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For the step's config."""
+        return {"kind": self.kind, "place": self.place, "shown": self.shown}
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """The engine that will train."""
+
+    name: str
+    python: str
+    environment: Mapping[str, str]
+    """Variables of its processes."""
+    digest: str | None = None
+    """What tells its environment from others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What trains: this machine."""
+
+    device: Literal["cpu", "cuda"]
+    gpus: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Everything that is known when a job is compiled."""
+
+    machine: Machine
+    engine: EngineFacts
+    model: Source
+    dataset: Source
+    validation: Source | None = None
+    environment: Source | None = None
+    rewards: Mapping[str, Any] | None = None
+    """The benchmark of the environment, for GRPO."""
+    trusted: bool = True
+    """Whether the caller may run code of their own as the service's user."""
+    workspace: str = "default"
+    job_name: str = "job"
+    digits: str = "000000000000"
+    python: str = "python3"
+    """The interpreter of the steps that do not train."""
+    files_root: str = ""
+    pause_deadline_seconds: int = 1800
+    staleness_timeout_seconds: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def validates(self) -> bool:
+        """Whether there are rows to validate with, given or in the dataset."""
+        return self.validation is not None or self.validation_file is not None
+
+    @property
+    def validation_file(self) -> str | None:
+        """The file of validation rows beside the training ones in a dataset's folder."""
+        names = self.dataset.files or ()
+        return next((name for name in VALIDATION_FILES if name in names), None)
+
+
+VALIDATION_FILES = ("validation.jsonl", "val.jsonl")

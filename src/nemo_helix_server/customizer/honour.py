@@ -1,0 +1,72 @@
+"""Honour or refuse: no field of an input spec is ever ignored.
+
+A backend's table (in `honoured/`) has a `Rule` for every field that is not simply done. What somebody set
+and what cannot be done is refused, with the field's dotted name and the reason. What nobody set becomes what
+is done instead, and is shown so in the stored spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel
+
+from nemo_helix_server.customizer import paths
+from nemo_helix_server.errors import InvalidError
+
+On = Literal["any", "cpu", "untrusted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What can be done of one field."""
+
+    path: str
+    """Dotted; a rule about a block is about all that is in it."""
+    allowed: tuple[Any, ...]
+    """Values that are done; the first is what stands there when nobody set the field."""
+    reason: str
+    """Why no other value is; goes after "because"."""
+    on: On = "any"
+    """Where it holds: everywhere, on machines without GPUs, or for callers who may not run code."""
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value can be done."""
+        return any(
+            value == known and isinstance(value, bool) == isinstance(known, bool) for known in self.allowed
+        )
+
+
+def check(model: BaseModel, rules: Iterable[Rule]) -> None:
+    """Raise `InvalidError` for the first field that somebody set and that cannot be done."""
+    by_path: dict[str, list[Rule]] = {}
+    for rule in rules:
+        by_path.setdefault(rule.path, []).append(rule)
+    for path, value in paths.given(model):
+        for rule in by_path.get(path, ()):
+            if not rule.allows(value):
+                raise InvalidError(refusal(rule, value))
+
+
+def refusal(rule: Rule, value: Any) -> str:
+    """The sentence about a field."""
+    shown = "" if isinstance(value, BaseModel | Mapping | list) else f" {_shown(value)}"
+    alone = rule.allowed == (None,)
+    others = " or ".join(_shown(known) for known in rule.allowed if known is not None)
+    remedy = "leave it out" if alone or not others else f"leave it out, or give {others}"
+    return f"{rule.path}{shown} cannot be honoured, because {rule.reason}; {remedy}"
+
+
+def resolve(spec: dict[str, Any], rules: Iterable[Rule]) -> None:
+    """Put what is done in the place of every value that is not; nobody has set those."""
+    for rule in rules:
+        if paths.is_there(spec, rule.path) and not rule.allows(paths.look(spec, rule.path)):
+            paths.put(spec, rule.path, rule.allowed[0])
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return repr(value) if isinstance(value, str) else str(value)

@@ -1,0 +1,23 @@
+"""Reasons that several backends share."""
+
+from __future__ import annotations
+
+from nemo_helix_server.customizer.honour import Rule
+
+NO_DEPLOYMENT = "this service deploys no models"
+ONE_MACHINE = "this service has one machine"
+DATA_PARALLEL = "the engines here train data-parallel only"
+NEEDS_GPU = "the machine has no GPU"
+FOREIGN_CODE = "it runs code that comes with the model, which needs a token of the role admin"
+
+
+def parallelism(block: str) -> tuple[Rule, ...]:
+    """What is done of a block of parallelism: so many processes on one machine."""
+    return (
+        Rule(f"{block}.num_nodes", (1,), ONE_MACHINE),
+        Rule(f"{block}.tensor_parallel_size", (1,), DATA_PARALLEL),
+        Rule(f"{block}.pipeline_parallel_size", (1,), "pipeline parallelism is done by no engine here"),
+        Rule(f"{block}.context_parallel_size", (1,), DATA_PARALLEL),
+        Rule(f"{block}.expert_parallel_size", (None, 1), DATA_PARALLEL),
+        Rule(f"{block}.sequence_parallel", (False,), DATA_PARALLEL),
+    )
