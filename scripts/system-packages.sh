@@ -6,7 +6,10 @@ set -euo pipefail
 
 # command and the Debian package that has it
 case ${1:-} in
-    '') needed="bash:bash flock:util-linux git:git setsid:util-linux shellcheck:shellcheck" ;;
+    '')
+        # PostgreSQL's programs are not on the search path, and their folder has the version's number in its name.
+        needed="bash:bash flock:util-linux git:git setsid:util-linux shellcheck:shellcheck initdb:postgresql"
+        ;;
     slurm-lab)
         needed="slurmctld:slurmctld slurmd:slurmd sbatch:slurm-client slurmdbd:slurmdbd munged:munge
             mariadbd:mariadb-server sshd:openssh-server ssh:openssh-client gcc:gcc ps:procps
@@ -20,6 +23,9 @@ case ${1:-} in
         ;;
 esac
 PATH=$PATH:/usr/sbin:/sbin
+for folder in /usr/lib/postgresql/*/bin; do
+    PATH=$PATH:$folder
+done
 
 is_there() {
     case $1 in

@@ -45,6 +45,7 @@ def _options() -> dict[str, Any]:
         "json_deserializer": documents.loads,
         "pool_size": 16,
         "max_overflow": 112,
+        "pool_use_lifo": True,
     }
 
 

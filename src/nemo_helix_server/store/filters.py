@@ -44,10 +44,10 @@ def _condition(tree: Tree, dialect: str) -> Condition:
     root, dot, rest = tree.field.partition(".")
     if dot and root in DOCUMENTS:
         return _in_document(tree, Place(root, rest.split("."), dialect))
-    return _in_column(tree, schema.jobs.c[tree.field])
+    return _in_column(tree, schema.jobs.c[tree.field], dialect)
 
 
-def _in_column(compare: Compare, column: ColumnElement[Any]) -> Condition:
+def _in_column(compare: Compare, column: ColumnElement[Any], dialect: str) -> Condition:
     operator, value = compare.operator, compare.value
     if operator is Operator.EXISTS:
         return column.is_not(None) if value else column.is_(None)
@@ -59,7 +59,13 @@ def _in_column(compare: Compare, column: ColumnElement[Any]) -> Condition:
     if operator in _ORDER:
         result: Condition = _ORDER[operator](column, value)
         return result
-    return column.ilike(_pattern(operator, str(value)), escape="\\")
+    return _like(column, _pattern(operator, str(value)), dialect)
+
+
+def _like(text: ColumnElement[Any], pattern: str, dialect: str) -> Condition:
+    """Without regard to case: what LIKE does in SQLite by itself, faster than lowering both sides."""
+    same = text.like if dialect == "sqlite" else text.ilike
+    return same(pattern, escape="\\")
 
 
 def _equal(column: ColumnElement[Any], value: Any) -> Condition:
@@ -172,7 +178,7 @@ def _in_document(compare: Compare, place: Place) -> Condition:
         return or_(false(), *(place.holds(form) for one in _several(value) for form in _forms(one)))
     if operator in _ORDER:
         return or_(false(), *(_ORDER[operator](_side(place, form), form) for form in _forms(value)))
-    matches = place.text().ilike(_pattern(operator, str(value)), escape="\\")
+    matches = _like(place.text(), _pattern(operator, str(value)), "sqlite" if place.sqlite else "postgresql")
     return or_(matches, place.holds(str(value))) if operator is Operator.CONTAINS else matches
 
 

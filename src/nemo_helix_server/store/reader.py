@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from nemo_helix_server.store.entities import EntityReading
 from nemo_helix_server.store.reading_records import RecordReading
 from nemo_helix_server.store.reading_steps import StepReading
 
 
-class Reader(StepReading, RecordReading):
+class Reader(StepReading, RecordReading, EntityReading):
     """Everything that can be asked of the store."""

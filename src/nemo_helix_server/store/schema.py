@@ -92,6 +92,7 @@ jobs = Table(
     Index("ix_jobs_by_status", "workspace", "status", "created_at", "id"),
     Index("ix_jobs_by_source", "workspace", "source", "status", "created_at", "id"),
     Index("ix_jobs_everywhere", "created_at", "id"),
+    Index("ix_jobs_everywhere_by_status", "status", "created_at", "id"),
     Index("ix_jobs_windows", "status", "storage_reclaimed_at", "stopped_at"),
 )
 

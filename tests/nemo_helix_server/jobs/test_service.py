@@ -20,6 +20,7 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.clock import SECOND, wire
 from nemo_helix_server.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from nemo_helix_server.jobs.model import Caller, MetricPoint, Secret
+from nemo_helix_server.jobs.parts import checked
 from nemo_helix_server.jobs.states import Event
 
 DAY = 24 * 3600
@@ -75,10 +76,14 @@ def test_what_a_job_needs_has_to_be_there(world: World) -> None:
         world.service.create(Caller(name="b", workspace="default"), "default", request("job-2", (foreign,)))
     with pytest.raises(NotFoundError, match="no workspace 'nowhere'"):
         world.create("job-3", workspace="nowhere")
-    with pytest.raises(InvalidError, match="cannot be kept"):
-        world.create("job-4", spec={"n": 2**70})
-    with pytest.raises(InvalidError, match="NUL"):
-        world.create("job-5", spec={"n": "a\0b"})
+
+
+def test_what_no_database_keeps_is_refused() -> None:
+    for document in ({"n": 2**70}, {"text": "\ud800"}):
+        with pytest.raises(InvalidError, match="the job cannot be kept"):
+            checked(document, "the job")
+    with pytest.raises(InvalidError, match="the job holds a NUL character"):
+        checked({"text": "a\0b"}, "the job")
 
 
 def test_the_pause_window_runs_from_the_pause_whatever_is_changed_later(world: World) -> None:

@@ -100,6 +100,7 @@ def _jobs() -> None:
     )
     op.create_index("ix_jobs_by_status", "jobs", ["workspace", "status", "created_at", "id"], unique=False)
     op.create_index("ix_jobs_everywhere", "jobs", ["created_at", "id"], unique=False)
+    op.create_index("ix_jobs_everywhere_by_status", "jobs", ["status", "created_at", "id"], unique=False)
     op.create_index("ix_jobs_windows", "jobs", ["status", "storage_reclaimed_at", "stopped_at"], unique=False)
 
 
