@@ -1,0 +1,180 @@
+"""Filesets: made, listed, filled and removed. Names are checked here, so that no path leads out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import IO, Any
+
+from nemo_helix_plugin.jobs import names
+from nemo_helix_server.clock import Clock, wire
+from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from nemo_helix_server.files.places import Place, Upload
+
+_RECORDS = ".records"
+_OWN = "job-fileset-"
+_LONGEST = 1024
+Document = dict[str, Any]
+
+
+def checked_path(path: str) -> str:
+    """A path inside a fileset; raises `InvalidError` for one that leads elsewhere."""
+    parts = path.split("/")
+    bad = not path or len(path.encode()) > _LONGEST or "\0" in path or "\\" in path
+    if bad or any(part in {"", ".", ".."} for part in parts):
+        raise InvalidError(
+            f"the path {path[:100]!r} is none inside a fileset; write names with / between them, such as "
+            "data/train.jsonl"
+        )
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class Filesets:
+    """The filesets of all workspaces."""
+
+    place: Place
+    clock: Clock
+    root: str
+    """The place's address, for the steps of jobs."""
+
+    def create(self, who: str, workspace: str, name: str, description: str | None) -> Document:
+        """Make an empty fileset; raises `ConflictError` when there is one."""
+        folder = _folder(workspace, name)
+        if name.startswith(_OWN):
+            raise InvalidError(f"names that begin with {_OWN} are for the filesets that jobs make")
+        if self._record(workspace, name) is not None or next(self.place.files(folder), None) is not None:
+            raise ConflictError(f"there is a fileset '{name}' already in workspace {workspace}")
+        record = {
+            "name": name,
+            "workspace": workspace,
+            "description": description,
+            "created_by": who,
+            "created_at": wire(self.clock.now()),
+        }
+        self.write_record(workspace, name, record)
+        return self._shown(record)
+
+    def write_record(self, workspace: str, name: str, record: Document) -> None:
+        """Say that there is a fileset."""
+        upload = self.place.upload(_record_path(workspace, name))
+        try:
+            upload.write(json.dumps(record).encode())
+            upload.commit()
+        except OSError as error:
+            upload.abort()
+            raise UnavailableError(f"the fileset '{name}' could not be written: {error.strerror}") from error
+
+    def all(self, workspace: str) -> list[Document]:
+        """The filesets of a workspace, by name."""
+        folder = f"{_checked(workspace)}/{_RECORDS}"
+        found = [entry.path.removesuffix(".json") for entry in self.place.files(folder)]
+        return [self._shown(record) for name in found if (record := self._record(workspace, name))]
+
+    def get(self, workspace: str, name: str) -> Document:
+        """One fileset, with how many files it has and how much they take."""
+        record = self.known(workspace, name)
+        files = list(self.place.files(_folder(workspace, name)))
+        return {**self._shown(record), "files": len(files), "size_bytes": sum(one.size for one in files)}
+
+    def exists(self, workspace: str, name: str) -> bool:
+        """Whether there is such a fileset."""
+        return names.problem_with(name) is None and self._record(workspace, name) is not None
+
+    def known(self, workspace: str, name: str) -> Document:
+        """A fileset's record; raises `NotFoundError`."""
+        record = self._record(workspace, name)
+        if record is None:
+            raise NotFoundError(
+                f"there is no fileset '{name}' in workspace '{workspace}'; `nemo files list` shows them"
+            )
+        return record
+
+    def delete(self, workspace: str, name: str) -> None:
+        """Remove a fileset with its files."""
+        self.known(workspace, name)
+        self.place.remove(_record_path(workspace, name))
+        self.place.remove(_folder(workspace, name))
+
+    def files(self, workspace: str, name: str) -> list[Document]:
+        """The files of a fileset, by path."""
+        self.known(workspace, name)
+        return [{"path": one.path, "size": one.size} for one in self.place.files(_folder(workspace, name))]
+
+    def paths(self, workspace: str, name: str) -> tuple[str, ...]:
+        """The paths of a fileset's files."""
+        return tuple(one.path for one in self.place.files(_folder(workspace, name)))
+
+    def upload(self, workspace: str, name: str, path: str) -> Upload:
+        """Begin to write a file of a fileset."""
+        self.known(workspace, name)
+        return self.place.upload(f"{_folder(workspace, name)}/{checked_path(path)}")
+
+    def open(self, workspace: str, name: str, path: str) -> tuple[IO[bytes], int]:
+        """A file's content and size; raises `NotFoundError`."""
+        self.known(workspace, name)
+        try:
+            return self.place.open(f"{_folder(workspace, name)}/{checked_path(path)}")
+        except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+            raise NotFoundError(
+                f"the fileset '{name}' has no file '{path}'; `nemo files list-files {name}` shows them"
+            ) from None
+        except OSError as error:
+            raise UnavailableError(f"the file '{path}' cannot be read: {error.strerror}") from error
+
+    def read(self, workspace: str, name: str, path: str, limit: int) -> bytes:
+        """A small file's content; raises `InvalidError` for one that is larger."""
+        file, size = self.open(workspace, name, path)
+        with file:
+            if size > limit:
+                raise InvalidError(
+                    f"the file '{path}' of '{name}' has {size} bytes; at most {limit} are read"
+                )
+            return file.read()
+
+    def delete_file(self, workspace: str, name: str, path: str) -> None:
+        """Remove one file; raises `NotFoundError`."""
+        file, _ = self.open(workspace, name, path)
+        file.close()
+        self.place.remove(f"{_folder(workspace, name)}/{checked_path(path)}")
+
+    def address(self, workspace: str, name: str) -> str:
+        """A fileset's folder, as a step is told of it."""
+        return f"{self.root.rstrip('/')}/{_folder(workspace, name)}"
+
+    def _record(self, workspace: str, name: str) -> Document | None:
+        if names.problem_with(name) is not None:
+            return None
+        try:
+            file, _ = self.place.open(_record_path(workspace, name))
+            with file:
+                found = json.loads(file.read())
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def _shown(self, record: Document) -> Document:
+        return {**record, "url": f"fileset://{record['workspace']}/{record['name']}"}
+
+
+def chunks(file: IO[bytes], size: int = 1 << 18) -> Iterator[bytes]:
+    """An open file piece by piece; closed at the end."""
+    with file:
+        while data := file.read(size):
+            yield data
+
+
+def _checked(name: str) -> str:
+    problem = names.problem_with(name)
+    if problem:
+        raise InvalidError(problem)
+    return name
+
+
+def _folder(workspace: str, name: str) -> str:
+    return f"{_checked(workspace)}/{_checked(name)}"
+
+
+def _record_path(workspace: str, name: str) -> str:
+    return f"{_checked(workspace)}/{_RECORDS}/{_checked(name)}.json"

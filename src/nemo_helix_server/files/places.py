@@ -1,0 +1,233 @@
+"""Where filesets lie: a folder of this machine, or an address of fsspec. Paths below are relative."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from nemo_helix_server.errors import UnavailableError
+from nemo_runs.files import sync_folder
+
+_CHUNK = 1 << 20
+_PARTS = ".parts"
+"""Where uploads lie until they are whole; no workspace can have this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A file that is there."""
+
+    path: str
+    size: int
+    modified_at: float | None = None
+
+
+class Upload(Protocol):
+    """A file on its way; it is there whole after `commit`, or not at all."""
+
+    def write(self, data: bytes) -> object:
+        """Add to it."""
+        ...
+
+    def commit(self) -> None:
+        """Put it in its place."""
+        ...
+
+    def abort(self) -> None:
+        """Forget it."""
+        ...
+
+
+class Place(Protocol):
+    """A tree of files."""
+
+    def local(self, path: str) -> Path | None:
+        """The path on this machine; `None` for a place elsewhere."""
+        ...
+
+    def upload(self, path: str) -> Upload:
+        """Begin to write a file, which replaces the one that is there."""
+        ...
+
+    def open(self, path: str) -> tuple[IO[bytes], int]:
+        """A file's content and size; raises FileNotFoundError."""
+        ...
+
+    def files(self, folder: str) -> Iterator[Entry]:
+        """Every file below a folder, with paths relative to it, in order."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a file or a whole folder; fine when there is none."""
+        ...
+
+
+def open_place(root: str | os.PathLike[str]) -> Place:
+    """The place at an address; raises `UnavailableError` when its file system is not to be had."""
+    text = os.fspath(root)
+    if "://" not in text:
+        return LocalPlace(Path(text))
+    if text.startswith("file://"):
+        return LocalPlace(Path(text.removeprefix("file://")))
+    try:
+        from fsspec.core import url_to_fs  # noqa: PLC0415 - takes a while, and only such places need it
+
+        filesystem, base = url_to_fs(text)
+    except (ImportError, ValueError, OSError) as error:
+        raise UnavailableError(f"the filesets at {text} cannot be reached: {error}") from error
+    return RemotePlace(filesystem, str(base).rstrip("/"))
+
+
+class _LocalUpload:
+    def __init__(self, target: Path, part: Path) -> None:
+        self._target, self._part = target, part
+        part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._file = part.open("xb")
+
+    def write(self, data: bytes) -> object:
+        return self._file.write(data)
+
+    def commit(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        self._target.parent.mkdir(parents=True, exist_ok=True)
+        self._part.replace(self._target)
+        sync_folder(self._target.parent)
+
+    def abort(self) -> None:
+        self._file.close()
+        self._part.unlink(missing_ok=True)
+
+
+class LocalPlace:
+    """A folder of this machine. Links are not followed: nobody puts any here."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def local(self, path: str) -> Path | None:
+        """See `Place.local`."""
+        return self.root / path
+
+    def upload(self, path: str) -> Upload:
+        """See `Place.upload`."""
+        return _LocalUpload(self.root / path, self.root / _PARTS / secrets.token_hex(16))
+
+    def open(self, path: str) -> tuple[IO[bytes], int]:
+        """See `Place.open`."""
+        opened = os.open(self._own(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        status = os.fstat(opened)
+        if not stat.S_ISREG(status.st_mode):
+            os.close(opened)
+            raise FileNotFoundError(path)
+        return os.fdopen(opened, "rb"), status.st_size
+
+    def files(self, folder: str) -> Iterator[Entry]:
+        """See `Place.files`."""
+        top = self._own(folder)
+        for parent, folders, names in os.walk(top):
+            folders.sort()
+            for name in sorted(names):
+                path = Path(parent, name)
+                status = path.lstat()
+                if stat.S_ISREG(status.st_mode):
+                    yield Entry(path.relative_to(top).as_posix(), status.st_size, status.st_mtime)
+
+    def remove(self, path: str) -> None:
+        """See `Place.remove`."""
+        target = self._own(path)
+        aside = self.root / _PARTS / f"removed-{secrets.token_hex(8)}"
+        aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            target.rename(aside)
+            shutil.rmtree(aside, ignore_errors=True) if aside.is_dir() else aside.unlink()
+
+    def _own(self, path: str) -> Path:
+        """A path none of whose folders is a link."""
+        found = self.root
+        for part in path.split("/"):
+            found /= part
+            if found.is_symlink():
+                raise FileNotFoundError(path)
+        return found
+
+
+class _RemoteUpload:
+    def __init__(self, filesystem: Any, target: str, part: str) -> None:
+        self._filesystem, self._target, self._part = filesystem, target, part
+        filesystem.makedirs(part.rpartition("/")[0], exist_ok=True)
+        self._file = filesystem.open(part, "wb")
+
+    def write(self, data: bytes) -> object:
+        return self._file.write(data)
+
+    def commit(self) -> None:
+        self._file.close()
+        self._filesystem.makedirs(self._target.rpartition("/")[0], exist_ok=True)
+        self._filesystem.mv(self._part, self._target)
+
+    def abort(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+            self._filesystem.rm(self._part)
+
+
+class RemotePlace:
+    """A tree of files at an address of fsspec."""
+
+    def __init__(self, filesystem: Any, base: str) -> None:
+        self._filesystem, self._base = filesystem, base
+
+    def local(self, path: str) -> Path | None:  # noqa: ARG002 - as the protocol has it
+        """See `Place.local`."""
+        return None
+
+    def upload(self, path: str) -> Upload:
+        """See `Place.upload`."""
+        return _RemoteUpload(
+            self._filesystem, f"{self._base}/{path}", f"{self._base}/{_PARTS}/{secrets.token_hex(16)}"
+        )
+
+    def open(self, path: str) -> tuple[IO[bytes], int]:
+        """See `Place.open`."""
+        full = f"{self._base}/{path}"
+        if not self._filesystem.isfile(full):
+            raise FileNotFoundError(path)
+        return self._filesystem.open(full, "rb"), int(self._filesystem.size(full))
+
+    def files(self, folder: str) -> Iterator[Entry]:
+        """See `Place.files`."""
+        top = f"{self._base}/{folder}"
+        self._filesystem.invalidate_cache()
+        if not self._filesystem.isdir(top):
+            return
+        prefix = self._filesystem._strip_protocol(top).rstrip("/") + "/"  # noqa: SLF001 - public by custom only
+        for full, known in sorted(self._filesystem.find(top, detail=True).items()):
+            yield Entry(full.removeprefix(prefix), int(known.get("size") or 0))
+
+    def remove(self, path: str) -> None:
+        """See `Place.remove`."""
+        with contextlib.suppress(FileNotFoundError):
+            self._filesystem.rm(f"{self._base}/{path}", recursive=True)
+
+
+def copied(source: IO[bytes], upload: Upload) -> int:
+    """Copy an open file into an upload, and put it in its place; how many bytes it has."""
+    size = 0
+    try:
+        while data := source.read(_CHUNK):
+            upload.write(data)
+            size += len(data)
+        upload.commit()
+    except BaseException:
+        upload.abort()
+        raise
+    return size
