@@ -146,7 +146,13 @@ class JobStorage:
 
     def drop_scratch(self, paths: JobPaths, token: str) -> None:
         """Discard the scratch folder of a start that has ended."""
-        self.discard(paths.scratch / checked(token))
+        folder = paths.scratch / checked(token)
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except OSError:
+            self.discard(folder)
 
 
 def size_of(folder: Path) -> int:

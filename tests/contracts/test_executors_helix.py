@@ -22,6 +22,7 @@ from nemo_helix_server.executors.subprocesses import SubprocessExecutor
 from nemo_runs import leases
 from nemo_trainer import contract
 
+pytestmark = pytest.mark.e2e
 PATIENCE = 60.0
 END = 'until [ -e "$FOLDER/end" ]; do sleep 0.02; done; exit "$(cat "$FOLDER/end")"'
 

@@ -83,3 +83,15 @@ def test_a_size_is_what_is_on_disk_links_not_followed(tmp_path):
     (tmp_path / "a" / "loop").symlink_to(".")
     assert 100_000 <= size_of(tmp_path) <= 200_000
     assert size_of(tmp_path / "nowhere") == 0
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_the_scratch_of_a_start_goes_with_it(storage, left):
+    storage.prepare("default", "job")
+    paths = storage.paths("default", "job")
+    storage.prepare_run(paths, "training", "task-1", {})
+    if left:
+        (paths.scratch / "task-1" / "file").touch()
+    storage.drop_scratch(paths, "task-1")
+    storage.drop_scratch(paths, "task-1")
+    assert list(paths.scratch.iterdir()) == []

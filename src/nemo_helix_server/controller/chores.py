@@ -18,7 +18,7 @@ from nemo_helix_server.store.store import Store
 _LOG = logging.getLogger(__name__)
 _BATCH = 100
 _PATIENCE = 10.0
-_BETWEEN = 0.2
+_BETWEEN = 0.5
 """Seconds between two rounds, so that bursts are written down together."""
 
 

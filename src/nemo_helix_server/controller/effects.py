@@ -58,9 +58,11 @@ class Effects:
             for task, move, news in prepared:
                 happened += _write(unit, task, move, news)
         for task, move, _ in prepared:
-            if move.event in _ENDS and task.context.step.task:
-                self.finder.forget(task.context.step.task)
+            if move.event in _ENDS and (token := task.context.step.task):
+                self.finder.forget(token)
                 self.following.over(task.context)
+                paths = self.finder.storage.paths(task.context.workspace, task.context.step.job_id)
+                self.finder.storage.drop_scratch(paths, token)
         return happened
 
     def act(self, task: Task) -> None:

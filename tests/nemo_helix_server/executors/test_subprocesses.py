@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_helix_server.executors import run_files
+from nemo_helix_server.executors import launcher, run_files
 from nemo_helix_server.executors.base import Admitted, Launch, Request, Run, RunState
 from nemo_helix_server.executors.rooms import LeasedRoom, OpenRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
@@ -296,3 +296,15 @@ def test_a_start_whose_caller_was_killed_in_it_happens_once_when_it_is_made_agai
             executor.start(run, launch)
     assert over(executor, run).exit_status == 3
     assert (run.folder / "runs").read_text() == "x\n"
+
+
+def test_a_shim_loads_without_any_installed_package():
+    source = Path(launcher.__file__).parents[2]
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1]); from nemo_helix_server.executors import launcher; "
+        "files = [getattr(module, '__file__', None) or '' for module in list(sys.modules.values())]; "
+        "print([file for file in files if 'site-packages' in file])"
+    )
+    argv = [sys.executable, "-I", "-S", "-c", program, str(source)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    assert done.stdout == "[]\n"
