@@ -16,7 +16,10 @@ def program(tmp_path):
 
     yield start
     for service in started:
-        if service.process.poll() is None:
-            cancel_everything(service)
-            service.end()
-        service.process.stdout.close()
+        try:
+            if service.process.poll() is None:
+                cancel_everything(service)
+        finally:
+            if service.process.poll() is None:
+                service.end()
+            service.process.stdout.close()
