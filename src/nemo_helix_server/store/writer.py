@@ -12,6 +12,7 @@ from nemo_helix_server.errors import ConflictError
 from nemo_helix_server.jobs.model import Checkpoint, MetricPoint, Secret, Token, Workspace
 from nemo_helix_server.store import schema
 from nemo_helix_server.store.entities import EntityWriting
+from nemo_helix_server.store.tracker_runs import TrackerWriting
 from nemo_helix_server.store.writing_jobs import JobWriting
 
 _points, _checkpoints, _tokens = schema.metric_points.c, schema.checkpoints.c, schema.tokens.c
@@ -19,7 +20,7 @@ _secrets, _workspaces = schema.secrets.c, schema.workspaces.c
 _PINS = frozenset({"pin_requested_at", "pin_requested_by", "pinned_at", "pinned_path"})
 
 
-class Writer(JobWriting, EntityWriting):
+class Writer(JobWriting, EntityWriting, TrackerWriting):
     """Everything that can be asked of and written to the store."""
 
     def add_points(self, job_id: str, step_name: str, points: Iterable[MetricPoint]) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from alembic import context
 
-from nemo_helix_server.store.schema import metadata
+from nemo_helix_server.store import entities
 
 context.configure(
     connection=context.config.attributes["connection"],
-    target_metadata=metadata,
+    target_metadata=entities.table.metadata,
     transactional_ddl=True,
     render_as_batch=True,
 )

@@ -1,0 +1,137 @@
+"""The runs of experiment trackers that jobs continue: one a job and tracker, whatever happens to the job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    ForeignKey,
+    String,
+    Table,
+    Text,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.store import schema
+
+table = Table(
+    "tracker_runs",
+    schema.metadata,
+    Column("job_id", String(64), ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True),
+    Column("tracker", String(32), primary_key=True),
+    Column("run_id", String(255)),
+    Column("url", Text),
+    Column("published", BigInteger, nullable=False),
+    Column("sending_to", BigInteger),
+    Column("sending_at", BigInteger),
+    Column("said", String(32)),
+    Column("settled", BigInteger),
+    Column("problem", Text),
+)
+
+_jobs, _points, _runs = schema.jobs.c, schema.metric_points.c, table.c
+_NOTHING_YET = (Status.CREATION_PENDING, Status.CREATED, Status.DELETION_PENDING)
+_WAITING = (Status.QUEUED, Status.RESUMING, Status.PENDING)
+_MARK = func.coalesce(_jobs.storage_reclaimed_at, _jobs.status_since)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrackerRun:
+    """How far a tracker has been told about a job."""
+
+    job_id: str
+    tracker: str
+    run_id: str | None
+    """The tracker's name for the run; None: it knows of none yet."""
+    url: str | None
+    published: int
+    """The last training step that the tracker is known to have; 0: none."""
+    sending_to: int | None
+    """The last step of rows that were sent, or are being sent, without an answer yet."""
+    sending_at: int | None
+    """The moment those rows bear, in milliseconds: sent again, they are the very same ones."""
+    said: str | None
+    """The state the tracker was last told."""
+    settled: int | None
+    """The moment since when the job had been as it was when the tracker had been told all of it."""
+    problem: str | None
+    """Why it cannot be told more now, a sentence."""
+
+
+class TrackerReading:
+    """Questions about what trackers know."""
+
+    connection: Connection
+
+    def tracker_run(self, job_id: str, tracker: str) -> TrackerRun | None:
+        """How far a tracker has been told about a job."""
+        query = select(table).where(_runs.job_id == job_id, _runs.tracker == tracker)
+        found = self.connection.execute(query).first()
+        return TrackerRun(**found._asdict()) if found else None
+
+    def tracker_runs_due(self) -> list[tuple[str, str]]:
+        """Job and tracker of each run of which the tracker may not have been told everything."""
+        waits = _jobs.status.not_in(_WAITING)
+        query = select(_runs.job_id, _runs.tracker).join(schema.jobs, _jobs.id == _runs.job_id)
+        query = query.where(
+            _jobs.status.not_in(_NOTHING_YET),
+            or_(waits, _runs.run_id.is_not(None)),
+            or_(_runs.settled.is_(None), _runs.settled != _MARK),
+        )
+        return [(row[0], row[1]) for row in self.connection.execute(query.order_by(_jobs.created_at))]
+
+    def settling_mark(self, job_id: str) -> int | None:
+        """Since when the job is as it is; to be recorded as `TrackerRun.settled`."""
+        return self.connection.execute(select(_MARK).where(_jobs.id == job_id)).scalar()
+
+    def newest_step(self, job_id: str, step_name: str) -> int:
+        """The last training step that has a point; 0: none has."""
+        query = select(func.max(_points.step)).where(
+            _points.job_id == job_id, _points.step_name == step_name
+        )
+        return int(self.connection.execute(query).scalar() or 0)
+
+    def values_by_step(
+        self, job_id: str, step_name: str, *, after: int, to: int, most: int
+    ) -> dict[int, dict[str, float]]:
+        """The values of training steps, in order; so many values at most, but whole steps, at least one."""
+        here = (_points.job_id == job_id, _points.step_name == step_name)
+        query = select(_points.step, _points.name, _points.value)
+        query = query.where(*here, _points.step > after, _points.step <= to).order_by(_points.step)
+        found: dict[int, dict[str, float]] = {}
+        number = 0
+        for step, name, value in self.connection.execute(query.limit(most + 1)):
+            found.setdefault(step, {})[name] = value
+            number += 1
+        if number <= most:
+            return found
+        last = max(found)
+        if len(found) > 1:
+            del found[last]
+            return found
+        whole = self.connection.execute(query.where(_points.step == last))
+        return {last: {name: value for _, name, value in whole}}
+
+
+class TrackerWriting(TrackerReading):
+    """Recording what trackers know."""
+
+    def follow_with(self, job_id: str, trackers: Iterable[str]) -> None:
+        """Have trackers told about a new job."""
+        for tracker in trackers:
+            self.connection.execute(insert(table), {"job_id": job_id, "tracker": tracker, "published": 0})
+
+    def note_tracker_run(self, run: TrackerRun, **changes: Any) -> None:
+        """Record what is new about a run, column by column."""
+        here = (_runs.job_id == run.job_id, _runs.tracker == run.tracker)
+        self.connection.execute(update(table).where(*here), changes)
