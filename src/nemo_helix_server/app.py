@@ -23,20 +23,29 @@ from nemo_helix_server.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.clock import Clock
 from nemo_helix_server.controller import loop
 from nemo_helix_server.controller.launches import Launches
+from nemo_helix_server.customizer.engines import Engines, this_machine
+from nemo_helix_server.customizer.references import References
+from nemo_helix_server.customizer.service import Customizer
+from nemo_helix_server.customizer.templates import TemplateKeeper
+from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.executors.base import Executor
 from nemo_helix_server.executors.rooms import LeasedRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_helix_server.files.filesets import Filesets
+from nemo_helix_server.files.places import open_place
 from nemo_helix_server.jobs import responses
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.ports import Limits
 from nemo_helix_server.jobs.service import JobsService
 from nemo_helix_server.log_pages import LogPages
 from nemo_helix_server.logs import Logs
+from nemo_helix_server.models.keeping import ModelKeeper
 from nemo_helix_server.profiles import Profiles
 from nemo_helix_server.secrets import SecretKeeper
 from nemo_helix_server.settings import LeaseSettings, Settings
 from nemo_helix_server.storage import JobStorage
 from nemo_helix_server.store.store import Store
+from nemo_helix_server.trackers import publishing
 from nemo_helix_server.workspaces import WorkspaceKeeper
 from nemo_runs import leases
 
@@ -83,6 +92,7 @@ def compose(
         base_url=lambda: base_url,
         token=functools.partial(_step_token, authenticator),
     )
+    tuning = _customization(settings, store, clock, tokens_required=tokens_required)
     feed = StoreFeed(
         store, show_job=functools.partial(responses.job, limits=limits), show_transition=responses.transition
     )
@@ -98,12 +108,23 @@ def compose(
     workspaces = WorkspaceKeeper(store, clock)
     workspaces.ensure_default()
 
+    trackers = publishing.build(store, storage, settings)
+
+    def start() -> None:
+        controller.start()
+        trackers.start()
+
+    def stop() -> None:
+        trackers.stop()
+        controller.stop()
+
     def wake() -> None:
         controller.wake()
         broadcaster.notify()
 
+    jobs = JobsService(store, storage, limits, clock, wake)
     parts = Parts(
-        jobs=JobsService(store, storage, limits, clock, wake),
+        jobs=jobs,
         checkpoints=CheckpointCatalogue(store, wake),
         logs=LogPages(store, storage, Logs()),
         artifacts=ArtifactReader(settings.data_dir / "filesets", functools.partial(_storage_of, storage)),
@@ -113,15 +134,36 @@ def compose(
         workspaces=workspaces,
         broadcaster=broadcaster,
         profiles=profiles,
+        filesets=tuning.references.filesets,
+        models=tuning.references.models,
+        customizer=Customizer(jobs, profiles, tuning.references, tuning.engines, settings),
+        templates=TemplateKeeper(store, clock),
         controller_problems=controller.problems,
     )
     application = make_application(
         parts,
         loopback_only=is_loopback(settings.host),
-        start=controller.start,
-        stop=controller.stop,
+        start=start,
+        stop=stop,
     )
     return Service(application, parts, controller, executor)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tuning:
+    references: References
+    engines: Engines
+
+
+def _customization(settings: Settings, store: Store, clock: Clock, *, tokens_required: bool) -> _Tuning:
+    """What fine-tuning needs: filesets, models, engines."""
+    root = settings.files.root or str(settings.data_dir.absolute() / "filesets")
+    filesets = Filesets(open_place(root), clock, root)
+    local_paths = settings.customization.local_paths
+    if local_paths is None and tokens_required:
+        local_paths = ()
+    references = References(ModelKeeper(store, filesets, clock), filesets, settings.data_dir, local_paths)
+    return _Tuning(references, Engines(settings.engines, this_machine(), cache_folder()))
 
 
 def limits_of(settings: Settings) -> Limits:

@@ -14,9 +14,12 @@ from nemo_helix_plugin import __version__
 from nemo_helix_server.api import (
     administration,
     checkpoints,
+    customization,
     events,
+    files,
     jobs,
     logs,
+    models,
     platform,
     problems,
     records,
@@ -26,7 +29,19 @@ from nemo_helix_server.api.access_log import AccessLog
 from nemo_helix_server.api.intake import Intake
 from nemo_helix_server.api.parts import Parts
 
-ROUTERS = (platform, jobs, records, results, logs, checkpoints, events, administration)
+ROUTERS = (
+    platform,
+    jobs,
+    records,
+    results,
+    logs,
+    checkpoints,
+    events,
+    customization,
+    files,
+    models,
+    administration,
+)
 _DESCRIPTION = 'Jobs that pause, resume and run again. An error is `{"detail": "<one sentence>"}`.'
 
 

@@ -10,8 +10,12 @@ from nemo_helix_server.artifacts import ArtifactReader
 from nemo_helix_server.auth.authentication import Authenticator
 from nemo_helix_server.auth.keeping import TokenKeeper
 from nemo_helix_server.checkpoint_catalogue import CheckpointCatalogue
+from nemo_helix_server.customizer.service import Customizer
+from nemo_helix_server.customizer.templates import TemplateKeeper
+from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.jobs.service import JobsService
 from nemo_helix_server.log_pages import LogPages
+from nemo_helix_server.models.keeping import ModelKeeper
 from nemo_helix_server.profiles import Profiles
 from nemo_helix_server.secrets import SecretKeeper
 from nemo_helix_server.workspaces import WorkspaceKeeper
@@ -31,5 +35,9 @@ class Parts:
     workspaces: WorkspaceKeeper
     broadcaster: Broadcaster
     profiles: Profiles
+    filesets: Filesets
+    models: ModelKeeper
+    customizer: Customizer
+    templates: TemplateKeeper
     controller_problems: Callable[[], Sequence[str]]
     """What is wrong with the controller, each a sentence; nothing when it works."""

@@ -11,10 +11,20 @@ from pydantic import BaseModel
 
 from nemo_helix_server.customizer import honour, names
 from nemo_helix_server.customizer.backends import automodel, rl, shared, unsloth
-from nemo_helix_server.customizer.facts import Backend, Facts, Source
+from nemo_helix_server.customizer.facts import Backend, Facts, Machine, Source
+from nemo_helix_server.customizer.honoured import automodel as automodel_table
+from nemo_helix_server.customizer.honoured import rl as rl_table
+from nemo_helix_server.customizer.honoured import unsloth as unsloth_table
 
 _BACKENDS: Mapping[Backend, ModuleType] = MappingProxyType(
     {"automodel": automodel, "unsloth": unsloth, "rl": rl}
+)
+_TABLES: Mapping[Backend, tuple[tuple[honour.Rule, ...], ...]] = MappingProxyType(
+    {
+        "automodel": (automodel_table.RULES,),
+        "unsloth": (unsloth_table.RULES,),
+        "rl": (rl_table.RULES_DPO, rl_table.RULES_GRPO),
+    }
 )
 _STEPS = "nemo_helix_server.customizer.steps"
 _LIGHT = {"requests": {"cpu": "1", "memory": "8Gi"}, "limits": {"cpu": "4", "memory": "16Gi"}}
@@ -67,6 +77,14 @@ def resolved(backend: Backend, given: BaseModel, facts: Facts) -> dict[str, Any]
     }
     _BACKENDS[backend].resolve(spec, facts)
     return spec
+
+
+def refused(backend: Backend, machine: Machine) -> dict[str, str]:
+    """Fields of which not every value can be honoured on a machine, with the reason; for people to read."""
+    table: list[honour.Rule] = []
+    for rules_of_one in _TABLES[backend]:
+        table += [rule for rule in rules_of_one if rule.on in {"any", machine.device}]
+    return {rule.path: rule.reason for rule in table}
 
 
 def _name_runs(spec: dict[str, Any], output: str, job: str) -> None:

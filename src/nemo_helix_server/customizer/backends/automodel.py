@@ -43,8 +43,8 @@ def resolve(spec: dict[str, Any], facts: Facts) -> None:
     training = spec["training"]
     training["precision"] = training["precision"] or ("bf16" if facts.machine.device == "cuda" else "fp32")
     if training["finetuning_type"] != "all_weights" and training["lora"] is None:
-        training["lora"] = AutomodelLora().model_dump(mode="json")
-        training["lora"]["use_triton"] = facts.machine.device == "cuda"
+        triton = facts.machine.device == "cuda"
+        training["lora"] = {**AutomodelLora().model_dump(mode="json"), "use_triton": triton}
     if spec["schedule"]["seed"] is None:
         spec["schedule"]["seed"] = DEFAULT_SEED
     spec["checkpoints"] = shared.checkpoints(facts)

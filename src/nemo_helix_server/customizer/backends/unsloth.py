@@ -55,9 +55,8 @@ def resolve(spec: dict[str, Any], facts: Facts) -> None:
     if training["finetuning_type"] == "lora" and training["lora"] is None:
         training["lora"] = UnslothLora().model_dump(mode="json")
     if spec["output"] is None:
-        spec["output"] = UnslothOutput().model_dump(mode="json")
-        if training["finetuning_type"] == "all_weights":
-            spec["output"]["save_method"] = "merged_16bit"
+        method = "lora" if training["finetuning_type"] == "lora" else "merged_16bit"
+        spec["output"] = {**UnslothOutput().model_dump(mode="json"), "save_method": method}
     spec["checkpoints"] = shared.checkpoints(facts, spec["schedule"]["save_steps"])
 
 

@@ -1,0 +1,127 @@
+"""What customization jobs are created with, and what is answered about backends and templates."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from nemo_helix_plugin.jobs import models, names
+from nemo_helix_plugin.jobs.platform_spec import Quantity
+from nemo_helix_plugin.jobs.requests import ShortText
+
+Backend = Literal["automodel", "unsloth", "rl"]
+
+
+class SubprocessOptions(models.RequestModel):
+    """Limits of the training step where it is a process of the service's machine."""
+
+    cpu: Quantity | None = None
+    memory: Quantity | None = None
+    """Such as ``16Gi``; a training that takes more is ended."""
+
+
+class HubOptions(models.RequestModel):
+    """How names at the hub are fetched."""
+
+    token_secret: names.SecretReference | None = None
+    """Name of the secret that holds an access token of the hub."""
+
+
+class CheckpointOptions(models.RequestModel):
+    """When checkpoints are saved besides those of pauses and of the end."""
+
+    seconds: Annotated[float, Field(gt=0)] | None = None
+    """At least so often; ``None`` = every 15 minutes."""
+    steps: Annotated[int, Field(gt=0)] | None = None
+    keep: Annotated[int, Field(ge=2)] | None = None
+    """``None`` = 2, and whatever is pinned."""
+
+
+class CustomizationOptions(models.RequestModel):
+    """Where and how a job runs, apart from what it trains."""
+
+    subprocess: SubprocessOptions | None = None
+    hub: HubOptions | None = None
+    checkpoints: CheckpointOptions | None = None
+
+
+class CreateCustomizationJobRequest(models.RequestModel):
+    """A new fine-tuning job: the backend's input spec, and what is around it."""
+
+    name: names.EntityName | None = None
+    description: ShortText | None = None
+    project: ShortText | None = None
+    spec: models.JsonObject
+    """The input spec of the backend."""
+    profile: ShortText | None = None
+    """Execution profile of the training step."""
+    options: CustomizationOptions | None = None
+    ownership: models.JsonObject | None = None
+    custom_fields: models.JsonObject | None = None
+    output_location: ShortText | None = None
+
+
+class EngineState(models.ResponseModel):
+    """The engine behind a backend, on the service's machine."""
+
+    name: str
+    installed: bool = False
+    device: str | None = None
+    python: str | None = None
+    problem: str | None = None
+    """Why it cannot be used, with the command that helps."""
+
+
+class Explanation(models.ResponseModel):
+    """JSON schemas of a backend, and the state of its engine."""
+
+    backend: str
+    engine: EngineState | None = None
+    """``None``: the service was not asked."""
+    profiles: list[str] = Field(default_factory=list)
+    """Execution profiles that a training step can be given."""
+    input: dict[str, Any] = Field(default_factory=dict)
+    output: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict)
+    refused: dict[str, str] = Field(default_factory=dict)
+    """Fields that cannot be honoured here, and why; by dotted name."""
+
+
+class CustomizationHealth(models.ResponseModel):
+    """Whether fine-tuning works."""
+
+    plugin: str
+    status: str
+    contributors: list[str] = Field(default_factory=list)
+    engines: list[EngineState] = Field(default_factory=list)
+
+
+class CreateJobTemplateRequest(models.RequestModel):
+    """A saved spec; it is not validated before it is submitted."""
+
+    name: names.EntityName
+    backend: Backend
+    config: models.JsonObject
+    description: ShortText | None = None
+
+
+class UpdateJobTemplateRequest(models.RequestModel):
+    """Changes of a saved spec."""
+
+    backend: Backend | None = None
+    config: models.JsonObject | None = None
+    description: ShortText | None = None
+
+
+class JobTemplate(models.ResponseModel):
+    """A saved spec."""
+
+    name: str
+    workspace: str | None = None
+    backend: str
+    config: dict[str, Any] = Field(default_factory=dict)
+    description: str | None = None
+    created_by: str | None = None
+    created_at: models.Moment | None = None
+    updated_at: models.Moment | None = None

@@ -1,0 +1,1 @@
+"""Filesets: folders of files by name."""

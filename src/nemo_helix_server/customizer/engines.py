@@ -1,0 +1,65 @@
+"""The engines as customization needs them: whether one is installed, and how its processes are started."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.customizer.facts import EngineFacts, Machine
+from nemo_helix_server.engines import catalogue, environments, machine, sources
+from nemo_helix_server.errors import ConflictError, ServerError
+from nemo_helix_server.settings import EnginesSettings
+from nemo_runs import leases
+
+
+@functools.cache
+def this_machine() -> Machine:
+    """What trains here; asked of the driver once."""
+    device = machine.found_device()
+    return Machine(device, len(leases.found_devices(os.environ)) if device == "cuda" else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Engines:
+    """Finds engines, by settings or where `nemo engines install` put them."""
+
+    settings: EnginesSettings
+    machine: Machine
+    cache: Path
+
+    def require(self, name: str) -> EngineFacts:
+        """An engine that can be started; raises `ConflictError` with the command that helps."""
+        given = getattr(self.settings, name).python
+        if given is not None:
+            if not os.access(given, os.X_OK):
+                raise ConflictError(
+                    f"engine {name} cannot be started: the setting engines.{name}.python names {given}, "
+                    "which is no program"
+                )
+            return EngineFacts(name, str(given), self._environment())
+        found = self._installed(name)
+        if found is None:
+            raise ConflictError(
+                f"engine {name} is not installed on the service's machine: run `nemo engines install {name}`"
+            )
+        return EngineFacts(name, str(found.python), self._environment(), digest=found.folder.parent.name)
+
+    def state(self, name: str) -> dict[str, Any]:
+        """Whether an engine can be used, as it is answered."""
+        found: dict[str, Any] = {"name": name, "installed": False, "device": self.machine.device}
+        try:
+            facts = self.require(name)
+        except ServerError as error:
+            return {**found, "problem": error.detail}
+        return {**found, "installed": True, "python": facts.python}
+
+    def _installed(self, name: str) -> environments.Environment | None:
+        known = catalogue.RECIPES.get(name)
+        return environments.find(known, self.machine.device, self.cache) if known else None
+
+    def _environment(self) -> Mapping[str, str]:
+        return sources.engine_environment(self.cache, {})

@@ -1,0 +1,77 @@
+"""The environment of GRPO: a folder with a manifest that names the config of a gym benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+
+from nemo_helix_server.errors import InvalidError
+from nemo_helix_server.files.filesets import checked_path
+
+MANIFESTS = ("manifest.yaml", "manifest.yml", "manifest.json")
+FORMAT = "native-v1"
+_WHEELS = ("wheels-v1", "adapter-wheels-v1")
+LARGEST = 1 << 20
+
+
+def rewards(read: Callable[[str], bytes | None], where: str) -> dict[str, Any]:
+    """The config of the benchmark, of which the engine reads prompt and verifier; raises `InvalidError`.
+
+    ``read`` gives the content of a file of the environment, or `None`.
+    """
+    name, manifest = _manifest(read, where)
+    form = manifest.get("format")
+    if form in _WHEELS:
+        raise InvalidError(
+            f"environment: {where}/{name} has the format {form}, and environments of Python wheels are not "
+            f"run here; describe a gym benchmark in the format {FORMAT}"
+        )
+    if form != FORMAT:
+        raise InvalidError(f"environment: {where}/{name} has the format {form!r}; it must be {FORMAT}")
+    paths = manifest.get("config_paths")
+    if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
+        raise InvalidError(f"environment: {where}/{name} must name files of the folder in config_paths")
+    merged: dict[str, Any] = {}
+    for path in paths:
+        content = read(checked_path(path))
+        if content is None:
+            raise InvalidError(f"environment: {where} has no file {path}, which config_paths names")
+        merged = _merge(merged, _mapping(content, f"{where}/{path}"))
+    benchmark = merged.get("benchmark")
+    if not isinstance(benchmark, Mapping) or not isinstance(benchmark.get("verifier"), Mapping):
+        raise InvalidError(
+            f"environment: {where} describes no gym benchmark: its config has no benchmark.verifier"
+        )
+    return {"benchmark": {key: benchmark[key] for key in ("name", "prompt", "verifier") if key in benchmark}}
+
+
+def _manifest(read: Callable[[str], bytes | None], where: str) -> tuple[str, dict[str, Any]]:
+    for name in MANIFESTS:
+        content = read(name)
+        if content is not None:
+            return name, _mapping(content, f"{where}/{name}")
+    raise InvalidError(
+        f"environment: {where} has no {MANIFESTS[0]} with `format: {FORMAT}` and `config_paths`"
+    )
+
+
+def _mapping(content: bytes, where: str) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(content)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        mark = getattr(error, "problem_mark", None)
+        line = f", line {mark.line + 1}" if mark else ""
+        raise InvalidError(f"environment: {where}{line} is not YAML") from error
+    if not isinstance(found, dict):
+        raise InvalidError(f"environment: {where} must hold keys with values")
+    return found
+
+
+def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(first)
+    for key, value in second.items():
+        mine = found.get(key)
+        found[key] = _merge(mine, value) if isinstance(mine, dict) and isinstance(value, dict) else value
+    return found

@@ -1,0 +1,269 @@
+"""Fine-tuning jobs, as their users see them: created by backend, from then on jobs as all others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from nemo_helix_plugin.customization import explain
+from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest
+from nemo_helix_plugin.customization.types import INPUTS, AutomodelJobInput, RlJobInput, UnslothJobInput
+from nemo_helix_plugin.jobs.types import CreateHelixJobRequest
+from nemo_helix_server.auth.roles import Role
+from nemo_helix_server.customizer import compile as compiling
+from nemo_helix_server.customizer import environment, names
+from nemo_helix_server.customizer.engines import Engines
+from nemo_helix_server.customizer.facts import BACKENDS, ENGINES, Backend, EngineFacts, Facts, Source
+from nemo_helix_server.customizer.references import References
+from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError
+from nemo_helix_server.jobs import filters
+from nemo_helix_server.jobs.filter_tree import Compare, Operator, Tree, all_of
+from nemo_helix_server.jobs.model import Caller
+from nemo_helix_server.jobs.service import JobsService
+from nemo_helix_server.profiles import Profiles
+from nemo_helix_server.settings import BackendSettings, Settings
+
+Document = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Customizer:
+    """Makes fine-tuning jobs. What cannot work is said before there is one."""
+
+    jobs: JobsService
+    profiles: Profiles
+    references: References
+    engines: Engines
+    settings: Settings
+
+    def create(
+        self,
+        caller: Caller,
+        workspace: str,
+        backend: Backend,
+        body: CreateCustomizationJobRequest,
+        *,
+        client_token: str | None = None,
+    ) -> tuple[Document, bool]:
+        """Make a job; the flag says whether it is new."""
+        given = validated(backend, body.spec)
+        self._check_workspace(workspace)
+        engine = self.engines.require(ENGINES[backend])
+        digits = names.token(workspace, client_token)
+        name = body.name or getattr(given, "name", None) or names.job_name(backend, digits)
+        facts = self.facts(caller, workspace, backend, given, engine, body, name=name, digits=digits)
+        compiled = compiling.compile_job(backend, given, facts, body.profile)
+        request = _request(body, name, compiled)
+        self.profiles.check(request.platform_spec)
+        self._check_secrets(workspace, compiled.spec)
+        self._check_output(workspace, compiled.output.name, client_token)
+        return self.jobs.create(caller, workspace, request, client_token=client_token)
+
+    def facts(
+        self,
+        caller: Caller,
+        workspace: str,
+        backend: Backend,
+        given: BaseModel,
+        engine: EngineFacts,
+        body: CreateCustomizationJobRequest,
+        *,
+        name: str,
+        digits: str,
+    ) -> Facts:
+        """Find out everything that compiling needs to know."""
+        found = self._sources(caller, workspace, given)
+        own: BackendSettings = getattr(self.settings, backend)
+        surroundings = found.get("environment")
+        return Facts(
+            machine=self.engines.machine,
+            engine=engine,
+            model=found["model"],
+            dataset=found["dataset"],
+            validation=found.get("validation"),
+            environment=surroundings,
+            rewards=self._rewards(surroundings) if surroundings else None,
+            trusted=Role(caller.role) is Role.ADMIN,
+            workspace=workspace,
+            job_name=name,
+            digits=digits,
+            python=sys.executable,
+            files_root=self.references.filesets.root,
+            pause_deadline_seconds=own.training_pause_deadline_seconds,
+            staleness_timeout_seconds=own.training_staleness_timeout_seconds,
+            options=body.options.model_dump(mode="json") if body.options else {},
+        )
+
+    def _sources(self, caller: Caller, workspace: str, given: BaseModel) -> dict[str, Source]:
+        wanted = named(given)
+        found = {}
+        for what, (field, reference) in wanted.items():
+            find = self.references.model if what == "model" else self.references.data
+            found[what] = find(caller, workspace, field, reference)
+        return found
+
+    def _rewards(self, source: Source) -> Mapping[str, Any]:
+        return environment.rewards(self._reader(source), source.shown)
+
+    def _reader(self, source: Source) -> Callable[[str], bytes | None]:
+        if source.kind == "hub":
+            raise InvalidError("environment: give a fileset or a folder, not a name at the hub")
+
+        def read(path: str) -> bytes | None:
+            if source.kind == "fileset":
+                workspace, _, name = source.shown.partition("/")
+                try:
+                    return self.references.filesets.read(workspace, name, path, environment.LARGEST)
+                except NotFoundError:
+                    return None
+            return _small(Path(source.place), path)
+
+        return read
+
+    def list_jobs(
+        self,
+        workspace: str,
+        backend: Backend,
+        where: Tree,
+        *,
+        sort: str,
+        page: int,
+        page_size: int,
+        echo: Any,
+    ) -> Document:
+        """A page of a backend's jobs."""
+        own = Compare("source", Operator.EQUAL, names.SOURCE)
+        of_backend = Compare("spec.backend", Operator.EQUAL, backend)
+        tree = all_of([own, of_backend, *([where] if where != filters.EVERYTHING else [])])
+        return self.jobs.list_jobs(
+            workspace, where=tree, sort=sort, page=page, page_size=page_size, echo=echo
+        )
+
+    def get(self, workspace: str, backend: Backend, name: str) -> Document:
+        """One job of a backend; raises `NotFoundError` for any other."""
+        job = self.jobs.get(workspace, name)
+        if job["source"] != names.SOURCE or (job["spec"] or {}).get("backend") != backend:
+            raise NotFoundError(
+                f"the job '{name}' is none of the backend {backend}; `nemo jobs get {name}` shows it"
+            )
+        return job
+
+    def explain(self, backend: Backend) -> Document:
+        """The schemas of a backend and the state of its engine."""
+        return {
+            "backend": backend,
+            "engine": self.engines.state(ENGINES[backend]),
+            "profiles": sorted({entry["profile"] for entry in self.profiles.all()}),
+            "input": explain.input_schema(backend),
+            "output": explain.output_schema(backend),
+            "options": explain.options_schema(),
+            "refused": compiling.refused(backend, self.engines.machine),
+        }
+
+    def health(self) -> Document:
+        """Whether there is anything to train with."""
+        states = [self.engines.state(ENGINES[backend]) for backend in BACKENDS]
+        usable = any(state["installed"] for state in states)
+        return {
+            "plugin": names.SOURCE,
+            "status": "ok" if usable else "no engine is installed",
+            "contributors": list(BACKENDS),
+            "engines": states,
+        }
+
+    def _check_workspace(self, workspace: str) -> None:
+        with self.jobs.store.read() as reader:
+            self.jobs.check_workspace(reader, workspace)
+
+    def _check_secrets(self, workspace: str, spec: Mapping[str, Any]) -> None:
+        """Trackers' keys are named by the spec, not by a step: the service alone publishes."""
+        wandb = (spec["integrations"] or {}).get("wandb") or {}
+        name = wandb.get("api_key_secret")
+        if name is None:
+            return
+        with self.jobs.store.read() as reader:
+            if reader.secret(workspace, name) is None:
+                raise ConflictError(
+                    f"integrations.wandb.api_key_secret: there is no secret {name} in workspace {workspace}; "
+                    f"create it with `nemo secrets create {name}`"
+                )
+
+    def _check_output(self, workspace: str, name: str, client_token: str | None) -> None:
+        with self.jobs.store.read() as reader:
+            if client_token and reader.job_by_client_token(workspace, client_token):
+                return
+        if self.references.models.find(workspace, name):
+            raise ConflictError(
+                f"output.name: there is a model '{name}' already in workspace {workspace}; choose another "
+                "name"
+            )
+
+
+def validated(backend: Backend, spec: Mapping[str, Any]) -> BaseModel:
+    """A spec as the backend's input; raises `InvalidError` naming the first field that is wrong."""
+    try:
+        return INPUTS[backend].model_validate(spec)
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_context=False, include_input=False)
+        first, more = found[0], len(found) - 1
+        where = ".".join(str(part) for part in first["loc"] if part not in {"dpo", "grpo"})
+        text = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            text = f"there is no such field; `nemo customization {backend} explain` shows them"
+        end = f" (and {more} more)" if more else ""
+        raise InvalidError(f"{where + ': ' if where else ''}{text[:1].lower()}{text[1:]}{end}") from None
+
+
+def named(given: BaseModel) -> dict[str, tuple[str, str]]:
+    """Field and reference of everything that a spec names."""
+    found: dict[str, tuple[str, str | None]] = {}
+    if isinstance(given, AutomodelJobInput):
+        found["model"] = ("model", given.model)
+        found["dataset"] = ("dataset.training", given.dataset.training)
+        found["validation"] = ("dataset.validation", given.dataset.validation)
+    elif isinstance(given, UnslothJobInput):
+        found["model"] = ("model.name", given.model.name)
+        found["dataset"] = ("dataset.path", given.dataset.path)
+        found["validation"] = ("dataset.validation_path", given.dataset.validation_path)
+    elif isinstance(given, RlJobInput):
+        found["model"] = ("model", given.model)
+        found["dataset"] = ("dataset", given.dataset)
+        found["environment"] = ("environment", given.environment)
+    return {what: (field, reference) for what, (field, reference) in found.items() if reference is not None}
+
+
+def _request(
+    body: CreateCustomizationJobRequest, name: str, compiled: compiling.Compiled
+) -> CreateHelixJobRequest:
+    fields = {
+        "name": name,
+        "description": body.description,
+        "project": body.project,
+        "source": names.SOURCE,
+        "spec": compiled.spec,
+        "platform_spec": compiled.platform_spec,
+        "ownership": body.ownership,
+        "custom_fields": body.custom_fields,
+        "output_location": body.output_location,
+    }
+    try:
+        return CreateHelixJobRequest.model_validate(fields)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        where = ".".join(str(part) for part in first["loc"]) or "the job"
+        raise InvalidError(f"{where}: {first['msg'].removeprefix('Value error, ')}") from None
+
+
+def _small(folder: Path, path: str) -> bytes | None:
+    file = folder / path
+    try:
+        if not file.resolve().is_relative_to(folder.resolve()) or file.stat().st_size > environment.LARGEST:
+            return None
+        return file.read_bytes()
+    except OSError:
+        return None
