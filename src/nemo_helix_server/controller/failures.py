@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from nemo_helix_server.jobs import evidence
 from nemo_helix_server.jobs.states import Reason
 
 _TAIL = 1 << 16
+_LONGEST_WORDS = 500
 _TO_EXPLAIN = frozenset({Reason.WORKLOAD_FAILED, Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT})
 """Reasons that the workload's end alone gives; the others are already the whole explanation."""
 
@@ -43,16 +44,24 @@ def explain(move: Move, seen: Observation | None, run: Run | None, image_warning
         lost=seen.state is RunState.LOST,
         environment_changed=image_warning is not None,
     )
-    cause = evidence.classify(facts, log_tail(run.folder))
+    tail = log_tail(run.folder)
+    cause = evidence.classify(facts, tail)
     plain = cause.kind is Reason.WORKLOAD_FAILED and cause.resumable
     error = {
         "message": move.why if plain else f"{move.why}: {cause.message}",
         "type": str(cause.kind),
+        "detail": last_words(tail),
         "advice": cause.advice,
         "exit_code": seen.exit_status,
     }
     details = {"resumable": cause.resumable, "non_resumable_reason": cause.rerun_warning}
     return Failure(cause.kind, {key: value for key, value in error.items() if value is not None}, details)
+
+
+def last_words(tail: Sequence[str]) -> str | None:
+    """The last line of a log that says something, shortened; usually the sentence that explains the end."""
+    line = next((line.strip() for line in reversed(tail) if line.strip()), None)
+    return line if line is None or len(line) <= _LONGEST_WORDS else f"{line[: _LONGEST_WORDS - 1]}…"
 
 
 def log_tail(folder: Path) -> list[str]:

@@ -78,6 +78,12 @@ _SIGNS = (
         "the machine's memory, or the step's limit of it, was not enough",
         "raise the step's memory limit, or load less at once, in a new job",
     ),
+    _sign(
+        r"\bModuleNotFoundError\b|\bNo module named \S|ImportError: cannot import name",
+        Reason.WORKLOAD_FAILED,
+        "a Python module that it needs is not installed",
+        "install it where the command runs, or name another interpreter in a new job",
+    ),
 )
 _BAD_SPEC, _ENGINE_UNAVAILABLE = names.EXIT_BAD_SPEC, names.EXIT_ENGINE_UNAVAILABLE
 _CHECKPOINT_UNUSABLE, _DIVERGED = names.EXIT_CHECKPOINT_UNUSABLE, names.EXIT_DIVERGED

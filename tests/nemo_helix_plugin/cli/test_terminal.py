@@ -119,7 +119,7 @@ def shown(columns, *words):
     assert terminal.close() == 0, text
     assert "\x1b[" in text  # in colour
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
-    plain = re.sub(r"\b\d+ d (more|left|ago)", r"# d \1", plain)
+    plain = re.sub(r"\b\d+ d (?:\d+ h )?(more|left|ago)", r"# d \1", plain)
     return "".join(f"{line.rstrip()}\n" for line in plain.replace("\r", "").splitlines())
 
 

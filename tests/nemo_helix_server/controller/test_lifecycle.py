@@ -82,7 +82,7 @@ def test_only_a_proven_checkpoint_makes_a_pause(place, script, status, reason):
 
 
 def test_a_pause_that_takes_too_long_ends_in_error_and_a_rerun_goes_on_from_the_newest_checkpoint(place):
-    job = place.job(training(60, 0.02, "--save-every", 5, "--ignore-pause", pause=1))
+    job = place.job(training(60, 0.1, "--save-every", 5, "--ignore-pause", pause=1))
     wait_for_step(place, job, 11)
     place.pause(job)
     failed = place.until(job, Status.ERROR, Status.COMPLETED)

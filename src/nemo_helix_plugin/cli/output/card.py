@@ -50,6 +50,9 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
     trouble = standing.failure(job)
     if trouble:
         yield "error", Text(cells.printable(trouble), style="red")
+    last_words = standing.last_words(job)
+    if last_words:
+        yield "log ends", Text(cells.printable(last_words))
     advice = standing.advice(job)
     if advice:
         yield "advice", Text(cells.printable(advice))

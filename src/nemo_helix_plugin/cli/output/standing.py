@@ -75,7 +75,7 @@ def kept(job: Record, now: datetime, *, brief: bool = False) -> str:
         return "storage is being deleted" if brief else f"kept until {times.minute(until)}; is being deleted"
     if brief:
         return f"kept {times.span(left)} more"
-    return f"kept until {times.minute(until)}, {times.span(left)} left"
+    return f"kept until {times.minute(until)}, {times.span(left, units=2)} left"
 
 
 def failure(record: Record) -> str:
@@ -88,6 +88,13 @@ def failure(record: Record) -> str:
         if isinstance(value, str) and value.strip():
             return " ".join(value.split())
     return ""
+
+
+def last_words(record: Record) -> str:
+    """The last line that the workload wrote before it failed, on one line."""
+    found = record.get("error_details")
+    value = found.get("detail") if isinstance(found, Mapping) and "message" in found else None
+    return " ".join(value.split()) if isinstance(value, str) else ""
 
 
 def advice(record: Record) -> str:

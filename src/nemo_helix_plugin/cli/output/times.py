@@ -32,12 +32,16 @@ def minute(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M UTC")
 
 
-def span(seconds: float) -> str:
-    """A span in its largest unit, rounded down: ``6 d``, ``2 h``, ``40 s``."""
+def span(seconds: float, *, units: int = 1) -> str:
+    """A span in its largest units, rounded down: ``6 d``, ``2 h``, ``40 s``; with two ``6 d 23 h``."""
+    parts: list[str] = []
     for size, unit in _UNITS:
-        if seconds >= size:
-            return f"{int(seconds // size)} {unit}"
-    return "0 s"
+        if seconds >= size or parts:
+            parts.append(f"{int(seconds // size)} {unit}")
+            seconds %= size
+        if len(parts) == units:
+            break
+    return " ".join(part for part in parts if not part.startswith("0 ")) or "0 s"
 
 
 def relative(moment: datetime, now: datetime) -> str:

@@ -33,7 +33,7 @@ def test_progress_says_what_is_known_and_no_more(details, words):
 
 def test_storage_that_is_kept_says_until_when_and_how_long_that_is():
     job = {"storage_expires_at": LATER}
-    assert standing.kept(job, NOW) == "kept until 2026-12-05 19:00 UTC, 6 d left"
+    assert standing.kept(job, NOW) == "kept until 2026-12-05 19:00 UTC, 6 d 3 h left"
     assert standing.kept(job, NOW, brief=True) == "kept 6 d more"
     assert standing.kept(job, NOW + timedelta(days=7)) == "kept until 2026-12-05 19:00 UTC; is being deleted"
 
