@@ -13,7 +13,7 @@ from nemo_helix_server.jobs.states import Reason
         ("OSError: [Errno 28] No space left on device", Reason.DISK_FULL),
         ("MemoryError", Reason.OUT_OF_MEMORY),
         ("ModuleNotFoundError: No module named 'torch'", Reason.WORKLOAD_FAILED),
-        ("python3: Error while finding module specification (ModuleNotFoundError: …)", Reason.WORKLOAD_FAILED),
+        ("python3: Error while finding module (ModuleNotFoundError: …)", Reason.WORKLOAD_FAILED),
         ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", Reason.OUT_OF_MEMORY),
     ],
 )
