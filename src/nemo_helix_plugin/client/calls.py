@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from urllib.parse import quote
 
@@ -35,6 +36,8 @@ class Request:
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Any = None
     """What becomes JSON; None: no body."""
+    file: Path | None = None
+    """A file that is sent as it is, in place of JSON; read anew for each try."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -5,7 +5,7 @@
     with NemoClient.from_config() as client:
         client.jobs.pause_job(name="automodel-a1b2c3d4e5f6", workspace="default")
 
-Sub-clients are attributes: `jobs`, `workspaces`, `secrets`, `tokens`.
+Sub-clients are attributes: `jobs`, `customization`, `files`, `models`, `workspaces`, `secrets`, `tokens`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import httpx
 
-from nemo_helix_plugin.client import groups, options, session
+from nemo_helix_plugin.client import groups, options, session, tuning_groups
 from nemo_helix_plugin.client.base import BaseClient, made_options, resolved_arguments
 from nemo_helix_plugin.client.retries import RetryPolicy
 
@@ -93,6 +93,21 @@ class NemoClient(BaseClient):
     def jobs(self) -> groups.JobsClient:
         """Jobs, their attempts, steps, tasks, results, logs and checkpoints."""
         return groups.JobsClient(self._session)
+
+    @property
+    def customization(self) -> tuning_groups.CustomizationClient:
+        """Fine-tuning jobs by backend, and saved specs."""
+        return tuning_groups.CustomizationClient(self._session)
+
+    @property
+    def files(self) -> tuning_groups.FilesClient:
+        """Filesets and their files."""
+        return tuning_groups.FilesClient(self._session)
+
+    @property
+    def models(self) -> tuning_groups.ModelsClient:
+        """Models by name."""
+        return tuning_groups.ModelsClient(self._session)
 
     @property
     def workspaces(self) -> groups.WorkspacesClient:
@@ -205,6 +220,21 @@ class AsyncNemoClient(BaseClient):
     def jobs(self) -> groups.AsyncJobsClient:
         """Jobs, their attempts, steps, tasks, results, logs and checkpoints."""
         return groups.AsyncJobsClient(self._session)
+
+    @property
+    def customization(self) -> tuning_groups.AsyncCustomizationClient:
+        """Fine-tuning jobs by backend, and saved specs."""
+        return tuning_groups.AsyncCustomizationClient(self._session)
+
+    @property
+    def files(self) -> tuning_groups.AsyncFilesClient:
+        """Filesets and their files."""
+        return tuning_groups.AsyncFilesClient(self._session)
+
+    @property
+    def models(self) -> tuning_groups.AsyncModelsClient:
+        """Models by name."""
+        return tuning_groups.AsyncModelsClient(self._session)
 
     @property
     def workspaces(self) -> groups.AsyncWorkspacesClient:

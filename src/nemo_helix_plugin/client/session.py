@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from nemo_helix_plugin import __version__
 from nemo_helix_plugin.addresses import is_loopback
-from nemo_helix_plugin.client import errors, failures
+from nemo_helix_plugin.client import errors, failures, uploads
 from nemo_helix_plugin.client.calls import Request
 from nemo_helix_plugin.client.options import ClientOptions
 from nemo_helix_plugin.errors import ConfigError
@@ -30,8 +30,11 @@ def prepared(
     url = options.url(request.filled(options.workspace))
     headers = {"User-Agent": f"nemo-baton/{__version__}", "Accept": "application/json", **options.headers}
     headers.update(request.headers)
-    content = None
-    if request.body is not None:
+    content: Any = None
+    if request.file is not None:
+        headers.update(uploads.headers(request.file))
+        content = uploads.content(request.file, asynchronous=isinstance(client, httpx.AsyncClient))
+    elif request.body is not None:
         headers["Content-Type"] = "application/json"
         content = encoded(request.body)
     token = options.token()

@@ -1,0 +1,246 @@
+"""The sub-clients of fine-tuning: `client.customization.<backend>.jobs`, `client.files`, `client.models`."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from nemo_helix_plugin.client import file_calls, tuning_calls
+from nemo_helix_plugin.client.calls import Call
+from nemo_helix_plugin.client.methods import AsyncGroup, Group, Method
+
+Arguments = ParamSpec("Arguments")
+Sync = TypeVar("Sync")
+Async = TypeVar("Async")
+
+
+def _of(
+    backend: str, build: Callable[Concatenate[str, Arguments], Call[Sync, Async]]
+) -> Method[Arguments, Sync, Async]:
+    """The method of one backend."""
+
+    @functools.wraps(build)
+    def bound(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Call[Sync, Async]:
+        return build(backend, *args, **kwargs)
+
+    return Method(bound)
+
+
+class _AutomodelJobs:
+    create = _of("automodel", tuning_calls.create_job)
+    list = _of("automodel", tuning_calls.list_jobs)
+    get = _of("automodel", tuning_calls.get_job)
+    get_status = _of("automodel", tuning_calls.get_status)
+    cancel = _of("automodel", tuning_calls.cancel_job)
+    delete = _of("automodel", tuning_calls.delete_job)
+
+
+class _UnslothJobs:
+    create = _of("unsloth", tuning_calls.create_job)
+    list = _of("unsloth", tuning_calls.list_jobs)
+    get = _of("unsloth", tuning_calls.get_job)
+    get_status = _of("unsloth", tuning_calls.get_status)
+    cancel = _of("unsloth", tuning_calls.cancel_job)
+    delete = _of("unsloth", tuning_calls.delete_job)
+
+
+class _RlJobs:
+    create = _of("rl", tuning_calls.create_job)
+    list = _of("rl", tuning_calls.list_jobs)
+    get = _of("rl", tuning_calls.get_job)
+    get_status = _of("rl", tuning_calls.get_status)
+    cancel = _of("rl", tuning_calls.cancel_job)
+    delete = _of("rl", tuning_calls.delete_job)
+
+
+class _Templates:
+    create = Method(tuning_calls.create_template)
+    list = Method(tuning_calls.list_templates)
+    get = Method(tuning_calls.get_template)
+    update = Method(tuning_calls.update_template)
+    delete = Method(tuning_calls.delete_template)
+
+
+class _Files:
+    create_fileset = Method(file_calls.create_fileset)
+    list_filesets = Method(file_calls.list_filesets)
+    get_fileset = Method(file_calls.get_fileset)
+    delete_fileset = Method(file_calls.delete_fileset)
+    list_files = Method(file_calls.list_files)
+    upload_file = Method(file_calls.upload_file)
+    download_file = Method(file_calls.download_file)
+    delete_file = Method(file_calls.delete_file)
+
+
+class _Models:
+    create = Method(file_calls.create_model)
+    list = Method(file_calls.list_models)
+    get = Method(file_calls.get_model)
+    delete = Method(file_calls.delete_model)
+
+
+class AutomodelJobsClient(_AutomodelJobs, Group):
+    """Jobs of the backend ``automodel``."""
+
+
+class AsyncAutomodelJobsClient(_AutomodelJobs, AsyncGroup):
+    """Jobs of the backend ``automodel``."""
+
+
+class UnslothJobsClient(_UnslothJobs, Group):
+    """Jobs of the backend ``unsloth``."""
+
+
+class AsyncUnslothJobsClient(_UnslothJobs, AsyncGroup):
+    """Jobs of the backend ``unsloth``."""
+
+
+class RlJobsClient(_RlJobs, Group):
+    """Jobs of the backend ``rl``."""
+
+
+class AsyncRlJobsClient(_RlJobs, AsyncGroup):
+    """Jobs of the backend ``rl``."""
+
+
+class TemplatesClient(_Templates, Group):
+    """Saved specs."""
+
+
+class AsyncTemplatesClient(_Templates, AsyncGroup):
+    """Saved specs."""
+
+
+class AutomodelClient(Group):
+    """Supervised fine-tuning with NeMo Automodel."""
+
+    explain = _of("automodel", tuning_calls.explain)
+
+    @property
+    def jobs(self) -> AutomodelJobsClient:
+        """Its jobs."""
+        return AutomodelJobsClient(self._session)
+
+
+class AsyncAutomodelClient(AsyncGroup):
+    """Supervised fine-tuning with NeMo Automodel."""
+
+    explain = _of("automodel", tuning_calls.explain)
+
+    @property
+    def jobs(self) -> AsyncAutomodelJobsClient:
+        """Its jobs."""
+        return AsyncAutomodelJobsClient(self._session)
+
+
+class UnslothClient(Group):
+    """Supervised fine-tuning with Unsloth."""
+
+    explain = _of("unsloth", tuning_calls.explain)
+
+    @property
+    def jobs(self) -> UnslothJobsClient:
+        """Its jobs."""
+        return UnslothJobsClient(self._session)
+
+
+class AsyncUnslothClient(AsyncGroup):
+    """Supervised fine-tuning with Unsloth."""
+
+    explain = _of("unsloth", tuning_calls.explain)
+
+    @property
+    def jobs(self) -> AsyncUnslothJobsClient:
+        """Its jobs."""
+        return AsyncUnslothJobsClient(self._session)
+
+
+class RlClient(Group):
+    """DPO and GRPO."""
+
+    explain = _of("rl", tuning_calls.explain)
+
+    @property
+    def jobs(self) -> RlJobsClient:
+        """Its jobs."""
+        return RlJobsClient(self._session)
+
+
+class AsyncRlClient(AsyncGroup):
+    """DPO and GRPO."""
+
+    explain = _of("rl", tuning_calls.explain)
+
+    @property
+    def jobs(self) -> AsyncRlJobsClient:
+        """Its jobs."""
+        return AsyncRlJobsClient(self._session)
+
+
+class CustomizationClient(Group):
+    """Fine-tuning, backend by backend."""
+
+    health = Method(tuning_calls.health)
+
+    @property
+    def automodel(self) -> AutomodelClient:
+        """Supervised fine-tuning with NeMo Automodel."""
+        return AutomodelClient(self._session)
+
+    @property
+    def unsloth(self) -> UnslothClient:
+        """Supervised fine-tuning with Unsloth."""
+        return UnslothClient(self._session)
+
+    @property
+    def rl(self) -> RlClient:
+        """DPO and GRPO."""
+        return RlClient(self._session)
+
+    @property
+    def templates(self) -> TemplatesClient:
+        """Saved specs."""
+        return TemplatesClient(self._session)
+
+
+class AsyncCustomizationClient(AsyncGroup):
+    """Fine-tuning, backend by backend."""
+
+    health = Method(tuning_calls.health)
+
+    @property
+    def automodel(self) -> AsyncAutomodelClient:
+        """Supervised fine-tuning with NeMo Automodel."""
+        return AsyncAutomodelClient(self._session)
+
+    @property
+    def unsloth(self) -> AsyncUnslothClient:
+        """Supervised fine-tuning with Unsloth."""
+        return AsyncUnslothClient(self._session)
+
+    @property
+    def rl(self) -> AsyncRlClient:
+        """DPO and GRPO."""
+        return AsyncRlClient(self._session)
+
+    @property
+    def templates(self) -> AsyncTemplatesClient:
+        """Saved specs."""
+        return AsyncTemplatesClient(self._session)
+
+
+class FilesClient(_Files, Group):
+    """Filesets and their files."""
+
+
+class AsyncFilesClient(_Files, AsyncGroup):
+    """Filesets and their files."""
+
+
+class ModelsClient(_Models, Group):
+    """Models by name."""
+
+
+class AsyncModelsClient(_Models, AsyncGroup):
+    """Models by name."""
