@@ -16,6 +16,11 @@ from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
 
 _OWN = {
     "jobs": Lazy("nemo_helix_plugin.cli.jobs.group:jobs", "Create, follow, pause, resume and rerun jobs."),
+    "customization": Lazy(
+        "nemo_helix_plugin.cli.customization.group:customization", "Submit fine-tuning jobs."
+    ),
+    "files": Lazy("nemo_helix_plugin.cli.files:files", "Filesets: folders of files by name."),
+    "models": Lazy("nemo_helix_plugin.cli.models:models", "Models by name, and adapters."),
     "config": Lazy(
         "nemo_helix_plugin.cli.config:config", "Contexts: which service, as whom, and how to print."
     ),
@@ -25,7 +30,6 @@ _OWN = {
 }
 
 _KNOWN_HELP = {
-    "customization": "Submit fine-tuning jobs.",
     "engines": "Install and look at the training engines of this machine.",
     "services": "Run the Jobs service on this machine.",
 }

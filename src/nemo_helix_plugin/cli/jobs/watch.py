@@ -41,6 +41,8 @@ class Watch:
     stream: bool = False
     talk: bool = False
     """Whether lines go to stderr, because stdout is for the job."""
+    shows_job: bool = True
+    """Whether the job is printed at its end."""
 
 
 @click.command(short_help="Follow a job's status and log until it ends.")
@@ -101,7 +103,7 @@ def run(call: Call, wanted: Watch) -> int:
         )
         return errors.EXIT_INTERRUPTED
     shown.pause()
-    if (document and not wanted.stream) or wanted.talk:
+    if wanted.shows_job and ((document and not wanted.stream) or wanted.talk):
         call.print_entity(job, job_card(call))
     return _ended(call, job)
 
@@ -152,7 +154,7 @@ def _events(call: Call, wanted: Watch) -> Iterator[Any]:
 def _arguments(call: Call, wanted: Watch) -> dict[str, Any]:
     """What the client's watch is given; what is as its default is left out."""
     default = Watch(wanted.name)
-    ours = {"name", "stream", "talk"}
+    ours = {"name", "stream", "talk", "shows_job"}
     given = {key: value for key, value in vars(wanted).items() if key not in ours}
     changed = {key: value for key, value in given.items() if value != getattr(default, key)}
     return {"name": wanted.name, "workspace": call.workspace, **changed}

@@ -1,0 +1,1 @@
+"""`nemo customization`: submitting fine-tuning jobs."""

@@ -1,0 +1,127 @@
+"""The spec and the options of a submission, from files and command line, before anybody is asked."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+    "automodel": {"model": ("model",), "dataset": ("dataset", "training")},
+    "unsloth": {"model": ("model", "name"), "dataset": ("dataset", "path")},
+    "rl": {"model": ("model",), "dataset": ("dataset",), "environment": ("environment",)},
+}
+"""Where in each backend's spec a reference stands that an upload gives."""
+PLACEHOLDER = "placeholder/placeholder"
+
+
+def read_object(file: str, option: str) -> dict[str, Any]:
+    """A JSON or YAML object from a file or standard input; `click.UsageError` says what is not right."""
+    shown = "standard input" if file == "-" else file
+    try:
+        text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    except OSError as error:
+        raise click.UsageError(f"{option} {file}: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise click.UsageError(f"{option} {file}: this is no text in UTF-8.") from None
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        if file.endswith((".yaml", ".yml")):
+            return _yaml(text, shown)
+        raise click.UsageError(f"{shown} is not JSON: {error}.") from None
+    if not isinstance(found, dict):
+        raise click.UsageError(f"{shown} must hold an object in braces.")
+    return found
+
+
+def _yaml(text: str, shown: str) -> dict[str, Any]:
+    import yaml
+
+    try:
+        found = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise click.UsageError(f"{shown} is not YAML: {' '.join(str(error).split())}.") from None
+    if not isinstance(found, dict):
+        raise click.UsageError(f"{shown} must hold keys with values.")
+    return found
+
+
+def options(words: Sequence[str], file: str | None, token_secret: str | None) -> dict[str, Any] | None:
+    """The options: a file's, over which ``backend.key=value`` words win."""
+    found = read_object(file, "--options-file") if file else {}
+    for word in words:
+        path, equals, value = word.partition("=")
+        backend, dot, key = path.partition(".")
+        if not (equals and dot and backend and key):
+            raise click.UsageError(f"-o {word}: write backend.key=value, as in subprocess.memory=16Gi.")
+        _put(found, (backend, key), _scalar(value), f"-o {word}")
+    if token_secret:
+        _put(found, ("hub", "token_secret"), token_secret, "--hf-token-secret")
+    if not found:
+        return None
+    from nemo_helix_plugin.cli.inputs import validated
+    from nemo_helix_plugin.customization.requests import CustomizationOptions
+
+    return validated(CustomizationOptions, found).model_dump(mode="json", exclude_unset=True)
+
+
+def _scalar(text: str) -> Any:
+    import yaml
+
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return text
+
+
+def check_uploads(backend: str, spec: Mapping[str, Any], uploads: Mapping[str, str]) -> None:
+    """Refuse a reference that is both in the spec and uploaded, and what a backend has no place for."""
+    for what in uploads:
+        place = PLACES[backend].get(what)
+        if place is None:
+            raise click.UsageError(f"--upload-{what}: the backend {backend} takes no {what}.")
+        if _look(spec, place) is not None:
+            raise click.UsageError(
+                f"--upload-{what}: the spec names {'.'.join(place)} already; give one of the two."
+            )
+
+
+def with_references(backend: str, spec: Mapping[str, Any], references: Mapping[str, str]) -> dict[str, Any]:
+    """The spec with references written into their places."""
+    found = copy.deepcopy(dict(spec))
+    for what, reference in references.items():
+        _put(found, PLACES[backend][what], reference, f"--upload-{what}")
+    return found
+
+
+def checked(backend: str, spec: Mapping[str, Any]) -> BaseModel:
+    """The spec as its type; `click.UsageError` names the field that is wrong."""
+    from nemo_helix_plugin.cli.inputs import validated
+    from nemo_helix_plugin.customization.types import INPUTS
+
+    return validated(INPUTS[backend], spec)
+
+
+def _look(spec: Mapping[str, Any], place: Sequence[str]) -> Any:
+    found: Any = spec
+    for part in place:
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _put(spec: dict[str, Any], place: Sequence[str], value: Any, where: str) -> None:
+    inner = spec
+    for part in place[:-1]:
+        inner = inner.setdefault(part, {})
+        if not isinstance(inner, dict):
+            raise click.UsageError(f"{where}: {part} holds no object to put it in.")
+    inner[place[-1]] = value
