@@ -159,6 +159,19 @@ class EnginesSettings(Section):
     trl: EngineSettings = EngineSettings()
     unsloth: EngineSettings = EngineSettings()
     automodel: EngineSettings = EngineSettings()
+    trackers: EngineSettings = EngineSettings()
+    """The interpreter with the libraries of W&B and MLflow."""
+
+
+class TrackersSettings(Section):
+    """Telling experiment trackers about jobs."""
+
+    interval_seconds: Interval = 2.0
+    """How often it is looked what there is to tell."""
+    timeout_seconds: Interval = 60.0
+    """How long a tracker may take for an answer before it is left alone for a while."""
+    wandb_mode: Literal["online", "offline", "disabled"] | None = None
+    """Unset = the service's variable ``WANDB_MODE``, or else online; offline writes files to be synced."""
 
 
 class FilesSettings(Section):
@@ -211,6 +224,7 @@ class Settings(Section):
     unsloth: BackendSettings = BackendSettings()
     rl: ReinforcementSettings = ReinforcementSettings()
     engines: EnginesSettings = EnginesSettings()
+    trackers: TrackersSettings = TrackersSettings()
     files: FilesSettings = FilesSettings()
     customization: CustomizationSettings = CustomizationSettings()
     auth: AuthSettings = AuthSettings()

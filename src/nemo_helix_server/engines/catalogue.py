@@ -44,6 +44,13 @@ RECIPES = {
             imports=("torch", "transformers", "datasets", "peft", "trl"),
             packages=("torch", "transformers", "trl", "peft", "accelerate", "datasets"),
         ),
+        EngineRecipe(
+            name="trackers",
+            summary="no engine: the libraries of W&B and MLflow, with which the service publishes metrics",
+            pins={"cpu": ("trackers.txt",), "cuda": ("trackers.txt",)},
+            imports=("wandb", "mlflow"),
+            packages=("wandb", "mlflow"),
+        ),
     )
 }
 

@@ -85,7 +85,8 @@ def examine(
     environment = sources.engine_environment(cache, environ)
     said = _run(argv, environment)
     problem = said["problem"]
-    if problem is None and device == "cuda" and said["device"] != "cuda":
+    trains = "torch" in recipe.packages
+    if problem is None and trains and device == "cuda" and said["device"] != "cuda":
         problem = "this machine has an NVIDIA GPU, but torch does not see it: the driver may be too old"
     return Report(
         engine=recipe.name,
@@ -94,7 +95,7 @@ def examine(
         folder=str(found.folder),
         usable=said["problem"] is None,
         versions=said["versions"],
-        device=said["device"],
+        device=said["device"] if trains else None,
         gpus=tuple(said["gpus"]),
         problem=problem,
     )

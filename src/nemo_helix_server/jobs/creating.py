@@ -16,6 +16,7 @@ from nemo_helix_server.jobs.parts import Parts, checked
 from nemo_helix_server.jobs.responses import Document
 from nemo_helix_server.jobs.states import Event
 from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.trackers import descriptions
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ class Creating(Parts):
                 return self.shown(writer, before), False
             _check_secrets(writer, caller, order)
             job = writer.create_job(order, who=caller.name, why="created")
+            writer.follow_with(job.id, descriptions.wanted(order.spec))
         job = self._prepare(job, order.step_id)
         self.wake()
         with self.store.read() as reader:

@@ -96,9 +96,7 @@ class TrackerReading:
 
     def newest_step(self, job_id: str, step_name: str) -> int:
         """The last training step that has a point; 0: none has."""
-        query = select(func.max(_points.step)).where(
-            _points.job_id == job_id, _points.step_name == step_name
-        )
+        query = select(func.max(_points.step)).where(_points.job_id == job_id, _points.step_name == step_name)
         return int(self.connection.execute(query).scalar() or 0)
 
     def values_by_step(

@@ -1,0 +1,85 @@
+"""What a tracker is to be told about a job now: which training steps, and which state.
+
+A tracker cannot take a step back. So it gets only steps that will not be trained again: those up to the
+newest checkpoint, and the rest once nothing can continue the job from that checkpoint any more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+
+
+class State(StrEnum):
+    """What a tracker says of a run."""
+
+    RUNNING = "running"
+    PAUSED = "paused"
+    FINISHED = "finished"
+    FAILED = "failed"
+    KILLED = "killed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """A job and its tracker, as they are now."""
+
+    status: Status
+    final: bool = False
+    """Whether the job's storage is gone, so that it cannot be run again."""
+    newest: int = 0
+    """The last training step that has a point; 0: none has."""
+    covered: int = 0
+    """The step of the newest usable checkpoint; 0: there is none."""
+    published: int = 0
+    """The last step that the tracker has."""
+    said: State | None = None
+    """The state that it was last told; None: it has no run yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be told."""
+
+    to: int
+    """Steps up to this one; as many as are published already: none."""
+    state: State | None
+    """The state to tell; None: it is told already, or nothing is to be said yet."""
+    rest: bool
+    """Whether nothing more will come until the job's status changes."""
+
+
+_STATES = {
+    Status.ACTIVE: State.RUNNING,
+    Status.PAUSING: State.RUNNING,
+    Status.CANCELLING: State.RUNNING,
+    Status.PAUSED: State.PAUSED,
+    Status.COMPLETED: State.FINISHED,
+    Status.ERROR: State.FAILED,
+    Status.CANCELLED: State.KILLED,
+}
+"""Of a job that only waits, a tracker keeps the state that it was told."""
+_RESTS = frozenset({Status.PAUSED, Status.COMPLETED, Status.ERROR, Status.CANCELLED})
+_OVER = frozenset({Status.COMPLETED, Status.CANCELLED})
+"""Nothing continues a job in one of these."""
+
+
+def plan(facts: Facts) -> Plan:
+    """What to tell now."""
+    rest = facts.status in _RESTS
+    if facts.newest == 0 and facts.said is None:
+        return Plan(facts.published, None, rest)
+    state = _STATES.get(facts.status)
+    return Plan(max(facts.published, _limit(facts)), state if state != facts.said else None, rest)
+
+
+def _limit(facts: Facts) -> int:
+    """The last step that will not be trained again, as far as is known."""
+    if facts.status in _OVER or (facts.status is Status.ERROR and facts.final):
+        return facts.newest
+    if facts.status not in _RESTS and facts.newest <= facts.covered:
+        # the newest step may get more values yet, such as those of a validation
+        return min(facts.covered, facts.newest) - 1
+    return min(facts.covered, facts.newest)

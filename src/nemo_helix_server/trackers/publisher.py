@@ -1,0 +1,133 @@
+"""A publisher process: the trackers' libraries in an interpreter of their own, asked in JSON lines.
+
+Whatever happens in it (a hang, a crash, a leak) stays in it: an answer that does not come in time ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.trackers.errors import RefusedError, UnreachableError
+
+PROGRAM = "nemo_engines.trackers.publisher"
+_END_WITHIN = 15.0
+"""Seconds that an orderly end may take: the program itself gives up after ten."""
+
+
+@dataclass(slots=True)
+class Publisher:
+    """One process; started when it is first asked."""
+
+    python: Path
+    environment: Mapping[str, str]
+    log: Path
+    """Where its standard error goes, anew at each start."""
+    patience: float
+    """Seconds that an answer may take."""
+    opened: set[str] = field(default_factory=set)
+    """Jobs whose runs this process has open."""
+    _process: subprocess.Popen[bytes] | None = None
+    _rest: bytes = b""
+
+    def ask(self, **request: Any) -> Mapping[str, Any]:
+        """One request and its answer; raises `RefusedError`, or `UnreachableError` with the process gone."""
+        try:
+            process = self._process or self._start()
+            assert process.stdin is not None
+            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.flush()
+            answer = json.loads(self._line(process))
+        except (OSError, ValueError) as error:
+            self.kill()
+            raise UnreachableError(f"the publisher ended: see {self.log}") from error
+        except UnreachableError:
+            self.kill()
+            raise
+        if "error" in answer:
+            raise RefusedError(str(answer["error"]))
+        return dict(answer)
+
+    def close(self, patience: float = _END_WITHIN) -> None:
+        """Let it end by itself, if that does not take too long."""
+        process, self._process = self._process, None
+        self.opened.clear()
+        if process is not None:
+            assert process.stdin is not None
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(patience)
+                _reap(process)
+                return
+            _end(process)
+
+    def abandon(self) -> None:
+        """Tell it that the service ends, and do not wait."""
+        process = self._process
+        if process is not None and process.stdin is not None:
+            with contextlib.suppress(OSError):
+                process.stdin.close()
+
+    def kill(self) -> None:
+        """End it with all that it started."""
+        process, self._process = self._process, None
+        self.opened.clear()
+        if process is not None:
+            _end(process)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with open(self.log, "wb", opener=_private) as log:
+            self._process = subprocess.Popen(
+                [str(self.python), "-m", PROGRAM],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=dict(self.environment),
+                cwd=self.log.parent,
+                start_new_session=True,
+            )
+        self._rest = b""
+        return self._process
+
+    def _line(self, process: subprocess.Popen[bytes]) -> bytes:
+        assert process.stdout is not None
+        deadline = time.monotonic() + self.patience
+        while b"\n" not in self._rest:
+            ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise UnreachableError(f"the tracker did not answer within {self.patience:.0f} s")
+            block = os.read(process.stdout.fileno(), 1 << 16)
+            if not block:
+                raise UnreachableError(f"the publisher ended: see {self.log}")
+            self._rest += block
+        line, self._rest = self._rest.split(b"\n", 1)
+        return line
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    _reap(process)
+
+
+def _reap(process: subprocess.Popen[bytes]) -> None:
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

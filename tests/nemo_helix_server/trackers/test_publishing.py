@@ -1,0 +1,162 @@
+"""Real trackers and a real service: one run a job whatever happens, each step once, the state true."""
+
+import signal
+
+import pytest
+from tests.nemo_helix_server.commands.programs import JOBS, Program, cancel_everything, training, until
+from tests.nemo_helix_server.trackers.tracked import Mlflow, tags, wandb_offline
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+STEPS = 60
+
+
+@pytest.fixture
+def service(tmp_path, tracker_environ):
+    """Starts services on one data directory, publishing as the tests' environment says."""
+    started = []
+
+    def start(**environ):
+        started.append(Program(tmp_path / "data", environ={**tracker_environ, **environ}))
+        return started[-1]
+
+    yield start
+    for program in started:
+        if program.process.poll() is None:
+            cancel_everything(program)
+            program.end()
+        program.process.stdout.close()
+
+
+def tracked(name, integrations, *options, **changes):
+    job = training(name, "--steps", STEPS, "--save-every", 10, *options, **changes)
+    return {**job, "spec": {"integrations": integrations, "output": {"name": f"model-of-{name}"}}}
+
+
+class Followed:
+    """A job and where it is asked about."""
+
+    def __init__(self, program, name):
+        self.program, self.name = program, name
+
+    def get(self):
+        with self.program.client() as http:
+            answer = http.get(f"{JOBS}/{self.name}")
+            assert answer.status_code == 200, answer.text
+            return answer.json()
+
+    def post(self, action):
+        with self.program.client() as http:
+            answer = http.post(f"{JOBS}/{self.name}/{action}")
+        assert answer.status_code < 300, answer.text
+
+    def details(self):
+        return self.get()["status_details"]
+
+    def until(self, status):
+        def there():
+            job = self.get()
+            assert job["status"] == status or job["status"] not in {"error", "completed", "cancelled"}, job
+            return job["status"] == status
+
+        until(there, f"{self.name} is {status}")
+
+    def until_step(self, number):
+        until(lambda: (self.details().get("step") or 0) >= number, f"step {number}")
+
+    def until_told(self, status, trackers=("mlflow", "wandb")):
+        def told():
+            details = self.details()
+            return all((details.get(f"{name}_run") or {}).get("status") == status for name in trackers)
+
+        until(told, f"the trackers say {status}: {self.details()}")
+
+
+def submit(program, job):
+    with program.client() as http:
+        answer = http.post(JOBS, json=job)
+    assert answer.status_code < 300, answer.text
+    return Followed(program, job["name"])
+
+
+def test_one_run_through_a_pause_a_killed_service_a_killed_training_and_a_rerun(
+    service, gate, mlflow_address, trackers_python
+):
+    program = service()
+    server = Mlflow(mlflow_address)
+    both = {"mlflow": {"tracking_uri": gate.address, "tags": {"team": "blue"}}, "wandb": {"notes": "mine"}}
+    dies = ("--fail-at", 45, "--fail-how", "kill")
+    job = submit(program, tracked("through", both, *dies, step_seconds="0.1"))
+    job.until_step(13)
+    job.post("pause")
+    job.until("paused")
+    job.until_told("paused")
+    (run,) = server.runs("model-of-through")
+    paused_at = job.details()["step"]
+    assert sorted(server.steps(run)) == list(range(1, paused_at + 1))
+    assert (run["info"]["status"], tags(run)["nhx.status"]) == ("SCHEDULED", "paused")
+    assert (tags(run)["team"], tags(run)["job"], run["info"]["run_name"]) == ("blue", "through", "through")
+
+    job.post("resume")
+    job.until("active")
+    job.until_told("running")
+    assert server.runs("model-of-through")[0]["info"]["status"] == "RUNNING"
+    program.end(signal.SIGKILL)
+    job.program = program = service()
+    job.until("error")
+    job.until_told("failed")
+    (run,) = server.runs("model-of-through")
+    assert (run["info"]["status"], tags(run)["nhx.status"]) == ("FAILED", "failed")
+    assert job.details()["mlflow_run"]["step"] == 40, "only what a checkpoint covers is told"
+    assert max(server.steps(run)) == 40
+
+    job.post("rerun")
+    job.until("completed")
+    job.until_told("finished")
+    (run,) = server.runs("model-of-through")
+    assert sorted(server.steps(run)) == list(range(1, STEPS + 1))
+    assert (run["info"]["status"], tags(run)["nhx.status"]) == ("FINISHED", "finished")
+    details = job.details()
+    assert "mlflow_warning" not in details
+    assert details["mlflow_run"]["id"] == run["info"]["run_id"]
+    assert run["info"]["run_id"] in details["mlflow_run"]["url"]
+    folder = program.data_dir / "trackers" / "wandb" / job.get()["id"]
+    offline = wandb_offline(trackers_python, folder, details["wandb_run"]["id"])
+    assert offline["steps"] == list(range(1, STEPS + 1))
+    assert offline["folders"] >= 3
+
+
+def test_a_tracker_that_is_down_stuck_or_loses_answers_delays_nobody_and_catches_up(
+    service, gate, mlflow_address
+):
+    gate.shut()
+    program = service(NHX_TRACKERS_TIMEOUT_SECONDS="6")
+    server = Mlflow(mlflow_address)
+    job = submit(program, tracked("down", {"mlflow": {"tracking_uri": gate.address}}, step_seconds="0.02"))
+    job.until("completed")
+    until(lambda: job.details().get("mlflow_warning"), "a warning")
+    assert server.runs("model-of-down") == []
+    gate.stuck = True
+    gate.open()
+    other = submit(program, tracked("stuck", {"mlflow": {"tracking_uri": gate.address}}, step_seconds="0.02"))
+    other.until("completed")
+    gate.stuck, gate.lossy = False, True
+    until(lambda: gate.lost >= 3, "answers were lost")
+    gate.lossy = False
+    for followed in (job, other):
+        followed.until_told("finished", ["mlflow"])
+        (run,) = server.runs(f"model-of-{followed.name}")
+        assert sorted(server.steps(run)) == list(range(1, STEPS + 1))
+        assert run["info"]["status"] == "FINISHED"
+        assert "mlflow_warning" not in followed.details()
+
+
+def test_without_a_key_or_an_address_there_is_a_warning_and_the_job_goes_its_way(service):
+    program = service(WANDB_MODE="online", MLFLOW_TRACKING_URI="", WANDB_API_KEY="")
+    job = submit(
+        program, tracked("off", {"mlflow": {"name": "x"}, "wandb": {"name": "x"}}, step_seconds="0.01")
+    )
+    job.until("completed")
+    until(lambda: {"mlflow_warning", "wandb_warning"} <= job.details().keys(), "both warnings")
+    details = job.details()
+    assert "integrations.wandb.api_key_secret" in details["wandb_warning"]
+    assert "integrations.mlflow.tracking_uri" in details["mlflow_warning"]
