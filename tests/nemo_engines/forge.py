@@ -27,9 +27,9 @@ REWARDS = {
 class Forge:
     """One process with the libraries loaded, whose children train."""
 
-    def __init__(self) -> None:
+    def __init__(self, engine: str = "trl") -> None:
         self._process = subprocess.Popen(
-            [str(engines.engine_python("trl")), str(PROGRAM)],
+            [str(engines.engine_python(engine)), str(PROGRAM), engine],
             env=engines.engine_environ(),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -170,3 +170,18 @@ def _row(method: str, left: int, right: int) -> dict[str, Any]:
         return {"messages": asked + answered}
     wrong = [{"role": "assistant", "content": f"The sum is {left * right + 1}, maybe."}]
     return {"prompt": asked, "chosen": answered, "rejected": wrong}
+
+
+def assert_same(training: Training, other: Training, steps: int = 12) -> None:
+    """Equal weights, and each step once, with equal values."""
+    assert training.weights
+    assert training.weights == other.weights
+    assert list(training.history) == list(range(1, steps + 1))
+    assert training.history == other.history
+
+
+def damage(file: Path) -> None:
+    """Turn one bit in the middle."""
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)

@@ -6,6 +6,7 @@ number and its exit status. A child has trained nothing before, so it is as fres
 faster.
 """
 
+import contextlib
 import json
 import os
 import resource
@@ -13,13 +14,15 @@ import select
 import sys
 import time
 
-import torch
-import trl  # noqa: F401 - loaded for the children
-
-import nemo_engines.hf.driver  # noqa: F401 - loaded for the children
 from nemo_engines import run
+from nemo_engines.registry import ENGINES, load_driver
 from nemo_trainer.contract import Control, write_control
 from nemo_trainer.session import Session
+
+with contextlib.redirect_stdout(sys.stderr):
+    # with its libraries, for the children; some must be the first import
+    load_driver(ENGINES[sys.argv[1]])
+import torch
 
 
 def misfortune(request):
@@ -44,9 +47,9 @@ def misfortune(request):
 
     def dying(value, file, *args, **options):
         nonlocal saves
-        saves += 1
+        saves += isinstance(file, str | os.PathLike)
         save(value, file, *args, **options)
-        if saves == request.get("kill_in_save"):
+        if saves == request.get("kill_in_save") and isinstance(file, str | os.PathLike):
             os.truncate(file, os.path.getsize(file) // 2)
             os.kill(os.getpid(), 9)
 

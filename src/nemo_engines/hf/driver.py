@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import shutil
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,18 +12,17 @@ import transformers
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
-from nemo_engines.errors import BadSpecError, CheckpointUnusableError, EngineUnavailableError, NotSavedError
+from nemo_engines.errors import BadSpecError, CheckpointUnusableError, EngineUnavailableError
 from nemo_engines.hf import trainers
 from nemo_engines.hf.callback import ContractCallback, clear_unfinished
 from nemo_engines.running import Run
+from nemo_engines.saving import not_saved
 from nemo_trainer.contract import Checkpoint, list_checkpoints
 
 warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is deprecated")
 datasets.disable_progress_bars()
 transformers.utils.logging.disable_progress_bar()
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-_LITTLE = 1 << 20
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -45,11 +41,12 @@ class TrlDriver:
         else:
             self._train(run, trainer, callback, checkpoint)
         _choose_weights(run, trainer)
-        _export(run, trainer)
+        if run.world.leads:
+            self.save(run, trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class)
 
     def model(self, run: Run) -> tuple[Any, dict[str, Any] | None]:
         """What TRL takes as model, and with which options it loads it."""
-        options: dict[str, Any] = {"dtype": _weights_dtype(run)}
+        options: dict[str, Any] = {"dtype": weights_dtype(run)}
         if run.spec.attn_implementation is not None:
             options["attn_implementation"] = run.spec.attn_implementation
         if run.spec.trust_remote_code:
@@ -59,6 +56,13 @@ class TrlDriver:
     def tokenizer(self, run: Run, _model: Any) -> Any:
         """The tokenizer that goes with the model."""
         return AutoTokenizer.from_pretrained(run.spec.model, trust_remote_code=run.spec.trust_remote_code)
+
+    def save(self, run: Run, model: Any, tokenizer: Any) -> None:
+        """Write the trained model and its tokenizer into ``run.staging``."""
+        if run.spec.output_method == "merged":
+            model = model.merge_and_unload()
+        model.save_pretrained(run.staging, safe_serialization=True)
+        tokenizer.save_pretrained(run.staging)
 
     def _trainer(self, run: Run, callback: ContractCallback) -> Any:
         model, options = self.model(run)
@@ -85,10 +89,11 @@ class TrlDriver:
         except (OSError, RuntimeError) as error:
             if callback.saving is None:
                 raise
-            raise _not_saved(run, callback.saving, error) from error
+            folder = run.work / f"checkpoint-{callback.saving}"
+            raise not_saved(folder, callback.saving, error) from error
 
 
-def _weights_dtype(run: Run) -> torch.dtype:
+def weights_dtype(run: Run) -> torch.dtype:
     """Weights that are trained are kept in fp32 and computed with in the run's precision; frozen ones are
     not."""
     return torch.float32 if run.spec.finetuning == "full" else _DTYPES[run.precision]
@@ -139,36 +144,3 @@ def _choose_weights(run: Run, trainer: Any) -> None:
     if not found:
         raise BadSpecError(f"save.best_metric '{metric}' was never reported, so no checkpoint is best by it")
     _load_weights(trainer, (min(found) if lowest else max(found))[2])
-
-
-def _export(run: Run, trainer: Any) -> None:
-    if not run.world.leads:
-        return
-    model = trainer.accelerator.unwrap_model(trainer.model)
-    if run.spec.output_method == "merged":
-        model = model.merge_and_unload()
-    model.save_pretrained(run.staging, safe_serialization=True)
-    trainer.processing_class.save_pretrained(run.staging)
-
-
-def _not_saved(run: Run, step: int, error: Exception) -> NotSavedError:
-    """Whatever a save failed with, as one sentence; its files are removed, so that their space is free
-    again."""
-    full = (
-        getattr(error, "errno", None) in _FULL or "No space left" in str(error) or _free(run.work) < _LITTLE
-    )
-    shutil.rmtree(run.work / f"checkpoint-{step}", ignore_errors=True)
-    why = "No space left on device" if full else f"{type(error).__name__}: {error}"
-    if "file write failed" in str(error) and not full:
-        why = "its files could not be written: the disk is full, or a limit on the size of files was reached"
-    return NotSavedError(
-        f"the checkpoint of step {step} was not saved: {why}; the checkpoints from before are as they were"
-    )
-
-
-def _free(folder: Path) -> int:
-    try:
-        found = os.statvfs(folder)
-    except OSError:
-        return _LITTLE
-    return found.f_bavail * found.f_frsize

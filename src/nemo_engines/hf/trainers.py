@@ -25,7 +25,9 @@ _CLASSES = {"sft": (SFTTrainer, SFTConfig), "dpo": (DPOTrainer, DPOConfig), "grp
 def build(
     run: Run, *, model: Any, model_options: dict[str, Any] | None, tokenizer: Any, callback: Any
 ) -> Any:
-    """The trainer of the spec's method; ``model`` is a folder, or a model that is loaded already."""
+    """The trainer of the spec's method; ``model`` is a folder, or, for SFT only, a model that is loaded with
+    its
+    adapters in place."""
     trainer, config = _CLASSES[run.spec.method]
     options = arguments(run)
     if model_options is not None:
@@ -36,12 +38,16 @@ def build(
         "train_dataset": Dataset.from_list(run.rows),
         "eval_dataset": _dataset(run.validation_rows),
         "processing_class": tokenizer,
-        "peft_config": LoraConfig(**lora_arguments(run.spec)) if run.spec.finetuning == "lora" else None,
+        "peft_config": _adapters(run) if isinstance(model, str) else None,
         "callbacks": [callback],
     }
     if run.rewards is not None:
         given["reward_funcs"] = _reward_function(run.rewards, run.spec.grpo.max_new_tokens, tokenizer)
     return trainer(**given)
+
+
+def _adapters(run: Run) -> LoraConfig | None:
+    return LoraConfig(**lora_arguments(run.spec)) if run.spec.finetuning == "lora" else None
 
 
 def _dataset(rows: list[Row] | None) -> Any:

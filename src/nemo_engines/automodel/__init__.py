@@ -1,0 +1,1 @@
+"""Driving the fine-tuning recipe of NeMo Automodel."""

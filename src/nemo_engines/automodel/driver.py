@@ -1,0 +1,110 @@
+"""The driver of NeMo Automodel: its recipe, in this process, so that the contract can reach into it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+from nemo_automodel.components.config.loader import ConfigNode
+
+from nemo_engines.automodel import config, cpu, data
+from nemo_engines.automodel.recipe import SteeredRecipe
+from nemo_engines.errors import BadSpecError, EngineUnavailableError
+from nemo_engines.rows import Row
+from nemo_engines.running import Run
+from nemo_trainer.contract import Checkpoint, list_checkpoints
+
+FOLDER = "automodel"
+_ = data.pairs  # the configuration names it, and the library takes only what is loaded
+
+
+class AutomodelDriver:
+    """Trains with the library's recipe for supervised fine-tuning."""
+
+    def train(self, run: Run) -> None:
+        """Train to the end, or leave the process at a pause; the trained model is then in ``run.staging``."""
+        config.check(run)
+        # of several processes only the first knows the checkpoint yet; together they find nothing left to do
+        if run.world.size > 1 or not _is_final(run.checkpoint):
+            _train(run)
+        if run.world.leads:
+            _export(run, _chosen(run))
+
+
+def _is_final(checkpoint: Checkpoint | None) -> bool:
+    return checkpoint is not None and checkpoint.manifest.reason == "final"
+
+
+def _train(run: Run) -> None:
+    folder = run.work / FOLDER
+    if run.world.leads:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        _write_rows(folder / "train.jsonl", run.rows)
+        if run.validation_rows is not None:
+            _write_rows(folder / "validation.jsonl", run.validation_rows)
+    rendered = config.render(run, folder)
+    if run.world.leads:
+        (folder / "config.yaml").write_text(yaml.safe_dump(rendered, sort_keys=False), encoding="utf-8")
+    if run.device == "cpu":
+        cpu.adapt()
+    recipe = _set_up(run, rendered)
+    recipe.run_train_validation_loop()
+
+
+def _set_up(run: Run, rendered: dict[str, Any]) -> SteeredRecipe:
+    try:
+        recipe = SteeredRecipe(ConfigNode(rendered), run)
+        recipe.setup()
+    except ImportError as error:
+        raise EngineUnavailableError(f"this run needs a package that is not here: {error}") from error
+    except (ValueError, TypeError, KeyError, AssertionError, OSError) as error:
+        raise BadSpecError(f"the library refuses this run: {error}") from error
+    return recipe
+
+
+def _write_rows(file: Path, rows: list[Row]) -> None:
+    with file.open("w", encoding="utf-8") as stream:
+        stream.writelines(json.dumps(config.as_conversation(row)) + "\n" for row in rows)
+
+
+def _chosen(run: Run) -> Path:
+    """The checkpoint whose weights become the trained model."""
+    metric, published = run.spec.save.best_metric, run.session.published
+    if published is None:
+        raise BadSpecError("nothing was trained, so there is no model to write")
+    if run.spec.save.output != "best" or metric is None:
+        return published.folder
+    found = [
+        (item.manifest.metrics[metric], item.step, item.folder)
+        for item in list_checkpoints(run.session.context.trainer_path)
+        if isinstance(item, Checkpoint) and metric in item.manifest.metrics
+    ]
+    if not found:
+        raise BadSpecError(f"save.best_metric '{metric}' was never reported, so no checkpoint is best by it")
+    return (min(found) if run.spec.save.best_is == "lowest" else max(found))[2]
+
+
+def _export(run: Run, checkpoint: Path) -> None:
+    """The trained model in the layout of transformers (or of peft, for an adapter)."""
+    if run.spec.finetuning == "full":
+        shutil.copytree(checkpoint / "model" / "consolidated", run.staging, dirs_exist_ok=True)
+        return
+    shutil.copytree(checkpoint / "model", run.staging, dirs_exist_ok=True)
+    if run.spec.output_method == "merged":
+        _merge(run)
+
+
+def _merge(run: Run) -> None:
+    from peft import PeftModel  # noqa: PLC0415 - only merging needs them
+    from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
+
+    base = AutoModelForCausalLM.from_pretrained(run.spec.model, trust_remote_code=run.spec.trust_remote_code)
+    merged = PeftModel.from_pretrained(base, str(run.staging)).merge_and_unload()
+    tokenizer = AutoTokenizer.from_pretrained(run.spec.model, trust_remote_code=run.spec.trust_remote_code)
+    shutil.rmtree(run.staging)
+    merged.save_pretrained(run.staging, safe_serialization=True)
+    tokenizer.save_pretrained(run.staging)

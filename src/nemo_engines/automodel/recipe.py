@@ -1,0 +1,194 @@
+"""The library's recipe under the trainer contract: it reports, saves and stops when the contract says so.
+
+The recipe asks its step scheduler after every optimizer step whether to validate and to save. What the
+contract has decided is put there before it asks; its own handling of signals is not used. Its steps count
+from 0 and ours from 1: its checkpoint ``step_16`` is one of 17 finished steps.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+from nemo_automodel.recipes.llm.train_ft import TrainFinetuneRecipeForNextTokenPrediction
+from torch.distributed.checkpoint.api import CheckpointException
+from torch.nn.parallel import DistributedDataParallel
+
+from nemo_engines import steering
+from nemo_engines.automodel.config import NEVER
+from nemo_engines.errors import CheckpointUnusableError, DivergedError, TrainerError
+from nemo_engines.hf import reporting
+from nemo_engines.running import Run
+from nemo_engines.saving import not_saved
+from nemo_engines.steering import Decision
+from nemo_trainer.contract import EXIT_PAUSED
+
+_REPORTED = ("loss", "grad_norm", "lr", "num_label_tokens")
+
+
+class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[misc]  # it has no types here
+    """The recipe, with our reports, our saves and our end."""
+
+    def __init__(self, config: Any, run: Run) -> None:
+        super().__init__(config)
+        self._run = run
+        self._decision = Decision()
+
+    def setup(self) -> None:
+        """Build everything; then let the loader draw the seed of its workers from a generator of its own.
+
+        It draws one whenever it starts over the rows, which a resumed run does once more often than one that
+        was left alone: with the common generator every dropout after that would be another one.
+        """
+        super().setup()
+        self.dataloader.generator = torch.Generator().manual_seed(self._run.spec.seed)
+
+    def load_checkpoint(self, restore_from: str | None = None) -> None:
+        """Go on from the checkpoint that was verified, on every rank, or start anew; nothing is looked for.
+
+        Left to itself the recipe takes what it finds, and starts anew with a warning when that does not fit.
+        """
+        del restore_from
+        chosen = [None if self._run.checkpoint is None else str(self._run.checkpoint.folder)]
+        if self._run.world.size > 1:
+            torch.distributed.broadcast_object_list(chosen, src=0)
+        if chosen[0] is None:
+            return
+        try:
+            super().load_checkpoint(chosen[0])
+        except (OSError, RuntimeError, ValueError, KeyError, TypeError, CheckpointException) as error:
+            raise CheckpointUnusableError(
+                f"{chosen[0]}: the library cannot load it: {_short(error)}"
+            ) from error
+        if self.step_scheduler.step != int(Path(chosen[0]).name):
+            raise CheckpointUnusableError(
+                f"{chosen[0]}: the library counts {self.step_scheduler.step} finished steps in it"
+            )
+
+    def _make_progress_bar(self, *_: Any, **__: Any) -> None:
+        """None: the log is read later, and its lines say each step."""
+
+    def _load_checkpoint_tracked_state(self, ckpt_dir: str) -> tuple[Any, Any, Any]:
+        """Load into the bare model, as it was saved: only there the library sees that embeddings are tied."""
+        model, optimizer, scheduler = super()._load_checkpoint_tracked_state(ckpt_dir)
+        parts = model if isinstance(model, list) else [model]
+        bare = [part.module if isinstance(part, DistributedDataParallel) else part for part in parts]
+        return bare if isinstance(model, list) else bare[0], optimizer, scheduler
+
+    def log_train_metrics(self, log_data: Any) -> None:
+        """Report a finished step, and decide what follows it, the same on every rank."""
+        step = log_data.step + 1
+        values = {name: float(log_data.metrics[name]) for name in _REPORTED}
+        problem = reporting.divergence(values, fp16=False)
+        if problem is not None:
+            raise DivergedError(f"training has diverged at step {step}: {problem}; try a lower learning rate")
+        super().log_train_metrics(log_data)
+        reported = {f"train_{name}": value for name, value in values.items()}
+        if self._run.world.leads:
+            self._run.session.metrics(step, reported, epoch=self._epochs(step))
+        self._progress("training", step, **reported)
+        self._steer(step)
+
+    def _steer(self, step: int) -> None:
+        self._decision = decision = self._agreed(step)
+        if decision.stop and decision.save is None:
+            raise TrainerError(f"training was stopped on request after step {step}; nothing was saved")
+        validate = self._validates(step)
+        if validate:
+            self._progress("validation", step)
+            if self._run.spec.save.best_metric is not None and decision.save is None:
+                self._decision = decision = Decision("periodic")
+        # the scheduler finds a step to be one for saving when it is the last of so many, counted from 0
+        self.step_scheduler.ckpt_every_steps = step if decision.save else NEVER
+        self.step_scheduler.val_every_steps = step if validate else NEVER
+
+    def _agreed(self, step: int) -> Decision:
+        run = self._run
+        decision = Decision()
+        if run.world.leads:
+            want, due = run.session.wanted(), run.session.save_due(step)
+            decision = steering.decide(step=step, last=self._last(), boundary=1, want=want, due=due)
+        if run.world.size == 1:
+            return decision
+        numbers = torch.tensor(steering.encode(decision), device=self.dist_env.device)
+        torch.distributed.broadcast(numbers, src=0)
+        return steering.decode(*numbers.tolist())
+
+    def _validates(self, step: int) -> bool:
+        if self._run.validation_rows is None:
+            return False
+        every = self._run.spec.schedule.eval_steps or self.step_scheduler.epoch_len
+        return bool(step >= self._last() or step % every == 0)
+
+    def log_val_metrics(self, val_name: str, log_data: Any, metric_logger: Any = None) -> None:
+        """Report a validation."""
+        super().log_val_metrics(val_name, log_data, metric_logger)
+        if not self._run.world.leads:
+            return
+        step, loss = log_data.step + 1, float(log_data.metrics["val_loss"])
+        self._run.session.metrics(step, {"val_loss": loss}, epoch=self._epochs(step))
+        self._progress("training", step, val_loss=loss)
+
+    def save_checkpoint(self, epoch: int, step: int, *args: Any, **options: Any) -> None:
+        """Let the recipe write its files, and publish them; at a pause this is the end of the process."""
+        folder = Path(self.checkpointer.config.checkpoint_dir) / f"epoch_{epoch}_step_{step}"
+        try:
+            super().save_checkpoint(epoch, step, *args, **options)
+        except OSError as error:
+            raise not_saved(folder, step + 1, error) from error
+        except (RuntimeError, CheckpointException) as error:
+            raise not_saved(folder, step + 1, RuntimeError(_short(error))) from error
+        self._barrier()
+        self._publish(folder, step + 1)
+        self._barrier()
+        if self._decision.save == "pause":
+            self._leave()
+
+    def _publish(self, folder: Path, step: int) -> None:
+        run = self._run
+        if not run.world.leads:
+            return
+        run.session.publish(folder, step, self._decision.save or "periodic")
+        best = run.spec.save.best_metric
+        order = "min" if run.spec.save.best_is == "lowest" else "max"
+        run.session.prune(run.spec.save.keep, best=(best, order) if best else None)
+        self._progress("checkpoint_saved", step)
+
+    def _leave(self) -> None:
+        if self._run.world.leads:
+            self._run.session.paused()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_PAUSED)
+
+    def _barrier(self) -> None:
+        if self._run.world.size > 1:
+            torch.distributed.barrier()
+
+    def _last(self) -> int:
+        return int(self.step_scheduler.max_steps)
+
+    def _epochs(self, step: int) -> float:
+        return float(step / self.step_scheduler.epoch_len)
+
+    def _progress(self, phase: str, step: int, **values: float) -> None:
+        if not self._run.world.leads:
+            return
+        self._run.session.progress(
+            phase=phase,
+            backend=self._run.spec.backend or self._run.spec.engine,
+            step=step,
+            max_steps=self._last(),
+            epoch=self._epochs(step),
+            num_epochs=self.step_scheduler.num_epochs,
+            percentage_done=round(100.0 * step / self._last(), 2),
+            **values,
+        )
+
+
+def _short(error: BaseException) -> str:
+    """The last line of an error; those of several processes hold whole tracebacks."""
+    return (str(error).strip() or type(error).__name__).splitlines()[-1]

@@ -1,0 +1,37 @@
+"""What a save that failed comes to: one sentence, and its space free again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+from nemo_engines.errors import NotSavedError
+
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_LITTLE = 1 << 20
+
+
+def not_saved(folder: Path, step: int, error: Exception) -> NotSavedError:
+    """Whatever a save failed with, as one sentence; the folder that it wrote to is removed."""
+    full = (
+        getattr(error, "errno", None) in _FULL
+        or "No space left" in str(error)
+        or _free(folder.parent) < _LITTLE
+    )
+    shutil.rmtree(folder, ignore_errors=True)
+    why = "No space left on device" if full else f"{type(error).__name__}: {error}"
+    if "file write failed" in str(error) and not full:
+        why = "its files could not be written: the disk is full, or a limit on the size of files was reached"
+    return NotSavedError(
+        f"the checkpoint of step {step} was not saved: {why}; the checkpoints from before are as they were"
+    )
+
+
+def _free(folder: Path) -> int:
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return _LITTLE
+    return found.f_bavail * found.f_frsize

@@ -1,0 +1,183 @@
+"""NeMo Automodel's own recipe: exact across pauses, after kills and damage, alone and with two processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import engines
+from tests.nemo_engines.forge import Forge, Training, assert_same, damage, spec_of
+
+from nemo_trainer.contract import Checkpoint, Control, list_checkpoints, write_control
+
+pytestmark = pytest.mark.slow
+
+DEADLINE = 180.0
+
+
+@pytest.fixture(scope="module")
+def automodel() -> Iterator[Forge]:
+    made = Forge("automodel")
+    yield made
+    made.close()
+
+
+def spec_for(folder: Path, finetuning: str, **changes: Any) -> dict[str, Any]:
+    return spec_of("sft", finetuning, folder, engine="automodel", **changes)
+
+
+def uninterrupted(forge: Forge, folder: Path, spec: dict[str, Any]) -> Training:
+    training = Training(forge, folder / "uninterrupted", dict(spec))
+    assert training.start() == 0, training.log
+    return training
+
+
+@pytest.mark.parametrize(
+    ("finetuning", "pauses", "changes"),
+    [
+        pytest.param("full", (10,), {}, id="full-at-the-end-of-an-epoch"),
+        pytest.param("full", (7,), {"batch": {"per_device": 2, "gradient_accumulation": 2}}, id="full"),
+        pytest.param("lora", (3, 4), {}, id="lora-paused-twice"),
+    ],
+)
+def test_a_paused_training_ends_like_one_that_was_left_alone(
+    automodel: Forge, tmp_path: Path, finetuning: str, pauses: tuple[int, ...], changes: dict[str, Any]
+) -> None:
+    spec = spec_for(tmp_path, finetuning, **changes)
+    spec["validation"] = spec["dataset"]
+    baseline = uninterrupted(automodel, tmp_path, spec)
+    training = Training(automodel, tmp_path / "paused", dict(spec))
+    done = 0
+    for pause in pauses:
+        assert training.start(pause_after=pause) == 75, training.log
+        done += pause
+        assert training.progress["phase"] == "paused"
+        assert training.progress["final_step"] == done
+        [checkpoint] = [item for item in list_checkpoints(training.trainer_path) if item.step == done]
+        assert isinstance(checkpoint, Checkpoint)
+        assert checkpoint.manifest.reason == "pause"
+    assert training.start() == 0, training.log
+    assert_same(training, baseline)
+    assert training.progress["phase"] == "completed"
+    assert {"train_loss", "train_lr", "train_grad_norm", "val_loss"} <= set(training.history[12])
+    assert "val_loss" in training.history[10]
+
+
+def test_after_a_kill_in_a_save_and_with_the_newest_damaged_an_older_checkpoint_leads_to_the_same_end(
+    automodel: Forge, tmp_path: Path
+) -> None:
+    spec = spec_for(tmp_path, "full", save={"steps": 2, "keep": 3})
+    baseline = uninterrupted(automodel, tmp_path, spec)
+    training = Training(automodel, tmp_path / "killed", dict(spec))
+    files = list((baseline.trainer_path / "checkpoints" / "12").rglob("*.pt"))
+    # the first of its own files of the fourth save is cut in half, and the process killed
+    assert training.start(kill_in_save=3 * len(files) + 1) == -9
+    assert [item.step for item in list_checkpoints(training.trainer_path)] == [2, 4, 6]
+    [weights] = (training.trainer_path / "checkpoints" / "6" / "model").glob("shard-*.safetensors")
+    damage(weights)
+    assert training.start() == 0, training.log
+    [passed_over] = training.progress["passed_over"]
+    assert f"checkpoints/6/model/{weights.name}" in passed_over
+    assert_same(training, baseline)
+
+
+def test_a_checkpoint_that_fits_no_more_ends_the_training_instead_of_starting_it_anew(
+    automodel: Forge, tmp_path: Path
+) -> None:
+    training = Training(automodel, tmp_path / "changed", spec_for(tmp_path, "lora"))
+    assert training.start(pause_after=2) == 75, training.log
+    training.write_spec(lora={"rank": 8, "alpha": 8})
+    assert training.start() == 4
+    assert "lora.rank was 4 when it was saved and is 8 now" in training.log.splitlines()[-1]
+
+
+def test_texts_and_pairs_are_learned_and_an_adapter_is_merged(automodel: Forge, tmp_path: Path) -> None:
+    rows = [{"prompt": f"What is {n} + 1?", "completion": f" The sum is {n + 1}."} for n in range(12)]
+    data = tmp_path / "pairs.jsonl"
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    changes = {"dataset": str(data), "output_method": "merged", "schedule": {"epochs": 1.5}}
+    training = Training(automodel, tmp_path / "merged", spec_for(tmp_path, "lora", **changes))
+    assert training.start() == 0, training.log
+    # three steps an epoch, and half an epoch more
+    assert list(training.history) == [1, 2, 3, 4, 5]
+    assert not (training.output / "adapter_config.json").exists()
+    program = "import sys, transformers as t; t.AutoModelForCausalLM.from_pretrained(sys.argv[1])"
+    argv = [str(engines.engine_python("automodel")), "-c", program, str(training.output)]
+    subprocess.run(argv, check=True, env=engines.engine_environ(), capture_output=True, timeout=DEADLINE)
+
+
+PACKING = "batch.packing cannot be honoured by engine 'automodel': leave it out"
+POLYNOMIAL = (
+    "schedule.lr_scheduler 'polynomial' is not one that engine 'automodel' knows: constant, "
+    "constant_with_warmup, cosine, cosine_with_min_lr, linear"
+)
+BF16 = (
+    "precision 'bf16' cannot be honoured by engine 'automodel' for full weights on a CPU, where it would "
+    "also store them so: use 'fp32'"
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch": {"packing": True}}, PACKING),
+        ({"schedule": {"lr_scheduler": "polynomial"}}, POLYNOMIAL),
+        ({"precision": "bf16"}, BF16),
+    ],
+)
+def test_what_the_recipe_cannot_do_is_refused(
+    automodel: Forge, tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    training = Training(automodel, tmp_path / "refused", spec_for(tmp_path, "full", **changes))
+    assert training.start() == 2
+    assert training.log.splitlines()[-1] == message
+
+
+def test_a_full_disk_in_a_save_is_said_and_leaves_the_older_checkpoints_for_the_same_end(
+    automodel: Forge, tmp_path: Path
+) -> None:
+    spec = spec_for(tmp_path, "full", save={"steps": 4})
+    baseline = uninterrupted(automodel, tmp_path, spec)
+    training = Training(automodel, tmp_path / "full", dict(spec))
+    assert training.start(kill_after=6) == -9
+    # the weights fit, the optimizer does not
+    assert training.start(file_limit=800_000) == 1, training.log
+    assert "the checkpoint of step 8 was not saved" in training.log.splitlines()[-1]
+    assert [item.step for item in list_checkpoints(training.trainer_path)] == [4]
+    assert training.start() == 0, training.log
+    assert_same(training, baseline)
+
+
+def start(training: Training, want: str) -> int:
+    """Real processes, which see a request from their first step on."""
+    write_control(training.control, Control(time.time_ns(), want, "test", time.time()))  # type: ignore[arg-type]
+    argv = [str(engines.engine_python("automodel")), "-m", "nemo_engines.run", *training.argv]
+    environ = {**engines.engine_environ(), "NEMO_JOB_CONTROL_FILE": str(training.control)}
+    with (training.folder / "log.txt").open("ab") as log:
+        process = subprocess.Popen(argv, env=environ, stdout=log, stderr=log, start_new_session=True)
+    try:
+        return process.wait(DEADLINE)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.e2e
+def test_two_processes_stop_on_the_same_step_and_go_on_to_the_same_end(
+    automodel: Forge, tmp_path: Path
+) -> None:
+    spec = spec_for(tmp_path, "full", devices={"count": 2}, batch={"per_device": 2})
+    baseline = Training(automodel, tmp_path / "uninterrupted", dict(spec))
+    assert start(baseline, "run") == 0, baseline.log
+    training = Training(automodel, tmp_path / "paused", dict(spec))
+    assert start(training, "pause") == 75, training.log
+    assert training.progress["final_step"] == 1
+    assert start(training, "run") == 0, training.log
+    assert_same(training, baseline)
