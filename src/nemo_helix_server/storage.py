@@ -104,6 +104,13 @@ class JobStorage:
         for folder in (paths.storage, paths.runs, paths.scratch):
             folder.mkdir(mode=0o700, exist_ok=True)
 
+    def take_back(self, workspace: str, job_id: str) -> None:
+        """Remove the directories of a job that was not made after all; one that is in use stays."""
+        paths = self.paths(workspace, job_id)
+        with contextlib.suppress(OSError):
+            for folder in (paths.storage, paths.runs, paths.scratch, paths.folder):
+                folder.rmdir()
+
     def prepare_run(self, paths: JobPaths, step_name: str, token: str, config: Any) -> Run:
         """Make everything that a start of a step finds; fine when some of it is there."""
         run = paths.run(token)
@@ -111,8 +118,9 @@ class JobStorage:
         for folder in folders:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         data = json.dumps(config, indent=1).encode() + b"\n"
-        # what a step may only read is written by rename, so a second preparation is no second writer
-        replace_file(folders[0] / run_files.CONFIG_FILE, data, mode=0o400)
+        # what a step may only read is written by rename, so a second preparation is no second writer; after a
+        # crash of the machine there is no step that reads it
+        replace_file(folders[0] / run_files.CONFIG_FILE, data, mode=0o400, durable=False)
         return run
 
     def free_bytes(self) -> int:

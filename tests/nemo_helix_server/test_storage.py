@@ -34,6 +34,18 @@ def test_the_names_of_the_service_are_fine(name):
     assert checked(name) == name
 
 
+def test_directories_are_taken_back_unless_they_are_in_use(storage):
+    paths = storage.paths("default", "job")
+    storage.prepare("default", "job")
+    storage.take_back("default", "job")
+    assert not paths.folder.exists()
+    storage.take_back("default", "job")
+    storage.prepare("default", "job")
+    (paths.storage / "data").touch()
+    storage.take_back("default", "job")
+    assert (paths.storage / "data").exists()
+
+
 def test_a_run_finds_its_folders_and_a_configuration_that_it_may_only_read(storage):
     storage.prepare("default", "job")
     paths = storage.paths("default", "job")

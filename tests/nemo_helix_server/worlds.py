@@ -52,6 +52,10 @@ class Directories:
             raise OSError("no space left on device")
         self.made.append((workspace, job_id))
 
+    def take_back(self, workspace: str, job_id: str) -> None:
+        if (workspace, job_id) in self.made:
+            self.made.remove((workspace, job_id))
+
 
 def step(name: str = "training", *, pause: int = 0, **more: Any) -> dict[str, Any]:
     """A step of a platform_spec."""

@@ -9,13 +9,14 @@ from typing import Any
 
 from nemo_helix_plugin.jobs.types import CreateHelixJobRequest, HelixJobStatus
 from nemo_helix_server.errors import ConflictError, ForbiddenError
-from nemo_helix_server.jobs import identifiers, retention
+from nemo_helix_server.jobs import identifiers, responses, retention
 from nemo_helix_server.jobs.model import Caller, Job
 from nemo_helix_server.jobs.orders import NewJob
 from nemo_helix_server.jobs.parts import Parts, checked
 from nemo_helix_server.jobs.responses import Document
 from nemo_helix_server.jobs.states import Event
 from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.writer import Writer
 from nemo_helix_server.trackers import descriptions
 
 logger = logging.getLogger(__name__)
@@ -34,22 +35,38 @@ class Creating(Parts):
     ) -> tuple[Document, bool]:
         """Make a job; the flag says whether it is new.
 
-        The same client token, or the same name with the same body, gives the job that was made before. A job
-        whose directories cannot be made right now stays creation_pending until the controller has made them.
+        The same client token, or the same name with the same body, gives the job that was made before. Its
+        directories come first and its rows are one unit, so there is one wait for the disk. A job whose
+        directories cannot be made right now stays creation_pending until the controller has made them.
         """
         order = self._order(caller, workspace, body, client_token)
-        with self.store.write() as writer:
-            self.check_workspace(writer, workspace)
-            before = _made_before(writer, order, named=body.name is not None)
-            if before is not None:
-                return self.shown(writer, before), False
-            _check_secrets(writer, caller, order)
-            job = writer.create_job(order, who=caller.name, why="created")
-            writer.follow_with(job.id, descriptions.wanted(order.spec))
-        job = self._prepare(job, order.step_id)
-        self.wake()
+        named = body.name is not None
         with self.store.read() as reader:
-            return self.shown(reader, job), True
+            before = self._before(reader, caller, order, named=named)
+            if before is not None:
+                return self.shown(reader, before), False
+        prepared = self._prepare(order)
+        job = None
+        try:
+            with self.store.write() as writer:
+                # again: somebody may have been faster since
+                before = self._before(writer, caller, order, named=named)
+                if before is not None:
+                    return self.shown(writer, before), False
+                job = _made(writer, order, caller, prepared=prepared)
+        finally:
+            if job is None:
+                self.storage.take_back(order.workspace, order.id)
+        self.wake()
+        return responses.job(job, self.limits), True
+
+    def _before(self, reader: Reader, caller: Caller, order: NewJob, *, named: bool) -> Job | None:
+        """The job that was made by this request before; raises where it cannot be made at all."""
+        self.check_workspace(reader, order.workspace)
+        before = _made_before(reader, order, named=named)
+        if before is None:
+            _check_secrets(reader, caller, order)
+        return before
 
     def _order(
         self, caller: Caller, workspace: str, body: CreateHelixJobRequest, client_token: str | None
@@ -83,16 +100,24 @@ class Creating(Parts):
             **windows,
         )
 
-    def _prepare(self, job: Job, step_id: str) -> Job:
-        """Make the job's directories, outside of any unit, then publish it."""
+    def _prepare(self, order: NewJob) -> bool:
+        """Make the job's directories; whether that was possible."""
         try:
-            self.storage.prepare(job.workspace, job.id)
+            self.storage.prepare(order.workspace, order.id)
         except OSError as error:
-            logger.warning("the directories of job %s cannot be made yet: %s", job.name, error)
-            return job
-        with self.store.write() as writer:
-            moved = writer.move(step_id, Event.PREPARED, who="service", why="its directories are made")
-            return moved.job if moved else writer.job_by_id(job.id) or job
+            logger.warning("the directories of job %s cannot be made yet: %s", order.name, error)
+            return False
+        return True
+
+
+def _made(writer: Writer, order: NewJob, caller: Caller, *, prepared: bool) -> Job:
+    job = writer.create_job(order, who=caller.name, why="created")
+    writer.follow_with(job.id, descriptions.wanted(order.spec))
+    if not prepared:
+        return job
+    moved = writer.move(order.step_id, Event.PREPARED, who="service", why="its directories are made")
+    assert moved is not None
+    return moved.job
 
 
 def _made_before(reader: Reader, order: NewJob, *, named: bool) -> Job | None:

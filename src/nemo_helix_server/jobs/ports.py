@@ -23,3 +23,7 @@ class Storage(Protocol):
     def prepare(self, workspace: str, job_id: str) -> None:
         """Make the directories of a job; fine when they are there. Raises `OSError`."""
         ...
+
+    def take_back(self, workspace: str, job_id: str) -> None:
+        """Remove what `prepare` made for a job that was not made after all."""
+        ...

@@ -22,6 +22,7 @@ from nemo_helix_server.errors import ConflictError, ForbiddenError, InvalidError
 from nemo_helix_server.jobs.model import Caller, MetricPoint, Secret
 from nemo_helix_server.jobs.parts import checked
 from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.store.writer import Writer
 
 DAY = 24 * 3600
 
@@ -52,6 +53,18 @@ def test_a_job_whose_directories_cannot_be_made_waits_for_the_controller(world: 
     world.directories.broken = True
     assert world.create()["status"] == "creation_pending"
     assert world.move(Event.PREPARED).job.status is S.CREATED
+
+
+def test_a_job_that_is_not_made_after_all_leaves_no_directories(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ConflictError("somebody was faster")
+
+    monkeypatch.setattr(Writer, "create_job", fails)
+    with pytest.raises(ConflictError, match="somebody was faster"):
+        world.create()
+    assert world.directories.made == []
 
 
 def test_what_a_job_needs_has_to_be_there(world: World) -> None:
