@@ -42,6 +42,8 @@ from nemo_helix_server.store.store import Store
 _LOG = logging.getLogger(__name__)
 _NEW, _QUEUED = 256, 64
 """So many steps that wait are looked at in one pass, oldest first."""
+_STARTS = 8
+"""So many runs are started at once."""
 _BREATH = 0.02
 """Seconds between two passes, so that what happens together is handled together."""
 _WINDOWS_EVERY, _WINDOWS_BETWEEN = 30.0, 0.3
@@ -100,6 +102,7 @@ class Controller:
             self._thread.join(patience)
         self.chores.stop(patience)
         self._threads.shutdown(wait=False, cancel_futures=True)
+        self.starter.threads.shutdown(wait=False)
 
     def wake(self) -> None:
         """Somebody asked for something; returns at once."""
@@ -237,7 +240,8 @@ def build(
     finder = FactFinder(storage, settings.jobs.storage.minimum_free_bytes)
     following = Following(store, storage)
     reuse = Reuse(store, storage, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
-    starter = Starter(store, executor, launches, finder, reuse)
+    starting = ThreadPoolExecutor(_STARTS, thread_name_prefix="starts")
+    starter = Starter(store, executor, launches, finder, reuse, starting)
     controller = Controller(
         store=store,
         executor=executor,

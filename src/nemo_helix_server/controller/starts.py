@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class Starter:
     launches: Launches
     finder: FactFinder
     reuse: Reuse
+    threads: ThreadPoolExecutor
     _tokens: dict[str, str] = field(default_factory=dict)
     """The token of each waiting step: its place in the queue is under this name."""
 
@@ -76,8 +78,8 @@ class Starter:
                 waiting.append((context, answer))
         self._record(waiting, failed)
         accepted = self._accept(turns)
-        for turn in accepted:
-            self.start(turn.context, turn.run, turn.devices)
+        # side by side: each start waits for the disk
+        list(self.threads.map(lambda turn: self.start(turn.context, turn.run, turn.devices), accepted))
         return len(accepted)
 
     def start(self, context: StepContext, run: Run, devices: tuple[str, ...] | None = None) -> None:

@@ -24,9 +24,12 @@ from typing import Any, NoReturn
 from nemo_helix_server.executors import run_files, shim
 
 _LENGTH = struct.Struct("!I")
+_ANSWER = struct.Struct("!IcI")
+"""The number of the order, what became of it, and how many bytes of explanation follow."""
 _PATIENCE = 60.0
 """Seconds that a shim may take to say that it has its run."""
 _BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+_LONGEST_TEXT = 2000
 _CLAIMED, _TAKEN, _FAILED = b"c", b"t", b"f"
 _PROGRAM = (
     "import sys; sys.path.insert(0, sys.argv[1]); "
@@ -39,22 +42,33 @@ class LaunchError(Exception):
 
 
 class Launcher:
-    """Asks the launcher process for shims; starts that process when it is needed and was lost."""
+    """Asks the launcher process for shims; starts that process when it is needed and was lost.
+
+    Threads may ask at the same time: their shims take their runs side by side, and each waits for the disk.
+    """
 
     def __init__(self, python: str = sys.executable) -> None:
         self._python = python
         self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-        self._socket: socket.socket | None = None
+        """Held while the process is started, ended or given an order."""
+        self._link: _Link | None = None
 
     def launch(self, order: Mapping[str, Any]) -> bool:
         """Start a shim; false when its run was claimed before. Raises `LaunchError`."""
-        with self._lock:
-            try:
-                return self._ask(order)
-            except (OSError, EOFError) as error:
-                self._close()
-                raise LaunchError(f"the process that starts steps was lost: {error!r}") from error
+        link = None
+        try:
+            with self._lock:
+                link = self._connected()
+                number = link.send(order)
+            outcome, text = link.answer(number)
+        except (OSError, EOFError) as error:
+            with self._lock:
+                if self._link is link:
+                    self._close()
+            raise LaunchError(f"the process that starts steps was lost: {error!r}") from error
+        if outcome == _FAILED:
+            raise LaunchError(text)
+        return outcome == _CLAIMED
 
     def warm(self) -> None:
         """Start the process ahead of the first order."""
@@ -66,25 +80,30 @@ class Launcher:
         with self._lock:
             self._close()
 
-    def _ask(self, order: Mapping[str, Any]) -> bool:
-        connection = self._connected()
-        data = json.dumps(order).encode("ascii")
-        connection.sendall(_LENGTH.pack(len(data)) + data)
-        answer = _received(connection, 1)
-        if answer == _FAILED:
-            (length,) = _LENGTH.unpack(_received(connection, _LENGTH.size))
-            raise LaunchError(_received(connection, length).decode("utf-8", "replace"))
-        return answer == _CLAIMED
+    def _connected(self) -> _Link:
+        if self._link is None or not self._link.is_up():
+            self._close()
+            self._link = _Link(self._python)
+        return self._link
 
-    def _connected(self) -> socket.socket:
-        if self._socket is not None and self._process is not None and self._process.poll() is None:
-            return self._socket
-        self._close()
-        ours, theirs = socket.socketpair()
-        ours.settimeout(_PATIENCE)
+    def _close(self) -> None:
+        link, self._link = self._link, None
+        if link is not None:
+            link.close()
+
+
+class _Link:
+    """One launcher process and the socket to it; answers come in any order, each with its order's number."""
+
+    def __init__(self, python: str) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._socket.settimeout(_PATIENCE)
+        self._reading = threading.Lock()
+        self._sent = 0
+        self._answers: dict[int, tuple[bytes, str]] = {}
         with theirs:
             self._process = subprocess.Popen(
-                [self._python, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parents[2])],
+                [python, "-I", "-S", "-c", _PROGRAM, str(Path(__file__).parents[2])],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -92,17 +111,34 @@ class Launcher:
                 env={"PATH": os.environ.get("PATH", os.defpath)},
                 start_new_session=True,
             )
-        self._socket = ours
-        return ours
 
-    def _close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-        if self._process is not None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_PATIENCE)
-            self._process = None
+    def is_up(self) -> bool:
+        """Whether the process runs."""
+        return self._process.poll() is None
+
+    def send(self, order: Mapping[str, Any]) -> int:
+        """Give an order, in turn with everybody else; its number."""
+        self._sent += 1
+        data = json.dumps({"number": self._sent, "order": order}).encode("ascii")
+        self._socket.sendall(_LENGTH.pack(len(data)) + data)
+        return self._sent
+
+    def answer(self, number: int) -> tuple[bytes, str]:
+        """What became of an order; whoever waits reads for all."""
+        while True:
+            with self._reading:
+                if number in self._answers:
+                    return self._answers.pop(number)
+                found, outcome, length = _ANSWER.unpack(_received(self._socket, _ANSWER.size))
+                self._answers[found] = outcome, _received(self._socket, length).decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """End the process, which ends with its socket."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # whoever waits for an answer waits no longer
+        self._socket.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_PATIENCE)
 
 
 def main() -> NoReturn:
@@ -132,28 +168,28 @@ def _run(connection: socket.socket, data: bytes) -> NoReturn:
     """Be a shim; leave without anything that the launcher would do at its end."""
     order = None
     answered = False
+    value = json.loads(data)
+
+    def answer(outcome: bytes, text: bytes = b"") -> None:
+        # by one send: other shims answer on the same socket
+        with contextlib.suppress(OSError):
+            connection.sendall(_ANSWER.pack(value["number"], outcome, len(text)) + text)
 
     def claimed(mine: bool) -> None:
         nonlocal answered
         answered = True
-        _send(connection, _CLAIMED if mine else _TAKEN)
+        answer(_CLAIMED if mine else _TAKEN)
         connection.close()
 
     try:
-        order = shim.Order.read(json.loads(data))
+        order = shim.Order.read(value["order"])
         shim.run(order, claimed)
     except BaseException as error:  # noqa: BLE001 - the edge of a process: the error is written down
         if not answered:
-            text = repr(error).encode()
-            _send(connection, _FAILED + _LENGTH.pack(len(text)) + text)
+            answer(_FAILED, repr(error).encode()[:_LONGEST_TEXT])
         _write_down(order)
         os._exit(1)
     os._exit(0)
-
-
-def _send(connection: socket.socket, data: bytes) -> None:
-    with contextlib.suppress(OSError):
-        connection.sendall(data)
 
 
 def _write_down(order: shim.Order | None) -> None:

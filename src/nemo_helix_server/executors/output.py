@@ -108,7 +108,8 @@ class Log:
     def close(self) -> None:
         """Make the lines durable as far as the disk can."""
         try:
-            os.fdatasync(self._descriptor)
+            if self._size:
+                os.fdatasync(self._descriptor)
         except OSError:
             pass
         finally:

@@ -82,8 +82,9 @@ def read_claim(folder: Path) -> Claim | None:
 
 
 def write_started(folder: Path, command: ProcessIdentity, at: float) -> None:
-    """Put on record that the command runs."""
-    replace_file(folder / STARTED, _line({"command": command.to_json(), "at": at}), mode=0o600)
+    """Put on record that the command runs; after a crash of the machine it does not."""
+    line = _line({"command": command.to_json(), "at": at})
+    replace_file(folder / STARTED, line, mode=0o600, durable=False)
 
 
 def read_started(folder: Path) -> tuple[ProcessIdentity, float] | None:

@@ -137,8 +137,8 @@ def test_kill_ends_a_run_whose_shim_does_not_answer(executor, tmp_path):
 
 def test_runs_go_on_when_the_process_that_starts_them_is_killed_and_others_can_be_started(executor, tmp_path):
     run = shell(executor, tmp_path, "until [ -e $FOLDER/end ]; do sleep 0.02; done; exit 5")
-    os.kill(executor._launcher._process.pid, signal.SIGKILL)
-    executor._launcher._process.wait(30)
+    os.kill(executor._launcher._link._process.pid, signal.SIGKILL)
+    executor._launcher._link._process.wait(30)
     other = shell(executor, tmp_path, "exit 6")
     (run.folder / "end").touch()
     assert over(executor, run).exit_status == 5
@@ -152,7 +152,7 @@ def test_a_secret_reaches_the_step_alone_and_is_in_no_file_argument_or_line(exec
     until(executor, run, RunState.RUNNING)
     shim = shim_of(run)
     command = run_files.read_started(run.folder)[0].pid
-    for pid in (shim, command, executor._launcher._process.pid):
+    for pid in (shim, command, executor._launcher._link._process.pid):
         assert value.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
     assert value.encode() not in Path(f"/proc/{shim}/environ").read_bytes()
     (run.folder / "end").touch()
