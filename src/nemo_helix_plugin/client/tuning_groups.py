@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
@@ -24,6 +25,9 @@ def _of(
     def bound(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Call[Sync, Async]:
         return build(backend, *args, **kwargs)
 
+    whole = inspect.signature(build)
+    own = [parameter for name, parameter in whole.parameters.items() if name != "backend"]
+    vars(bound).update(__signature__=whole.replace(parameters=own))
     return Method(bound)
 
 
