@@ -41,10 +41,10 @@ class Client:
 class Bench:
     """A service, its store and its clock."""
 
-    def __init__(self, data_dir, *, tokens_required=False):
+    def __init__(self, data_dir, *, tokens_required=False, **changes):
         self.clock = MovableClock()
         overrides = {"data_dir": data_dir, "jobs": {"leases": {"folder": data_dir / "leases", "devices": []}}}
-        given = settings.load(environ={}, overrides=overrides)
+        given = settings.load(environ={}, overrides={**overrides, **changes})
         data_dir.mkdir(mode=0o700)
         self.data_dir = data_dir
         self.store = Store(given.store_url(), self.clock)

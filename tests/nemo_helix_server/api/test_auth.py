@@ -14,6 +14,9 @@ OPERATE = {
     "update_job", "delete_job", "pause_job", "resume_job", "cancel_job", "rerun_job", "update_job_control",
     "pause_all", "create_result", "pin_checkpoint", "unpin_checkpoint",
     "create_secret", "update_secret", "delete_secret",
+    "create_customization_job", "cancel_customization_job", "delete_customization_job",
+    "create_job_template", "update_job_template", "delete_job_template",
+    "create_fileset", "delete_fileset", "upload_file", "delete_file", "create_model", "delete_model",
 }  # fmt: skip
 ADMIN = {
     "create_job", "update_job_status_details", "update_attempt_status_details", "update_step_status",
@@ -37,6 +40,11 @@ BODIES = {
     "update_secret": {"value": "v"},
     "create_workspace": {"name": "lab"},
     "create_token": {"role": "read"},
+    "create_customization_job": {"spec": {}},
+    "create_job_template": {"name": "saved", "backend": "rl", "config": {}},
+    "update_job_template": {},
+    "create_fileset": {"name": "data"},
+    "create_model": {"name": "tuned", "fileset": "none"},
 }
 
 
@@ -49,7 +57,7 @@ def operations(bench):
 
 def filled(path):
     values = {"workspace": "default", "job": "none", "name": "none", "attempt": "current", "step": "training"}
-    values |= {"task": "task-1", "checkpoint": "c", "token": "none"}
+    values |= {"task": "task-1", "checkpoint": "c", "token": "none", "backend": "rl", "path": "a.txt"}
     return path.format(**values)
 
 
