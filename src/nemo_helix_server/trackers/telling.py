@@ -147,11 +147,15 @@ class Teller:
             run = unit.tracker_run(subject.job.id, subject.run.tracker)
             if run is not None:
                 shown = {"id": run.run_id, "url": run.url, "step": run.published, "status": run.said}
-                unit.note_attempt(subject.job.attempt_id, {f"{run.tracker}_run": shown})
+                unit.note_attempt(subject.job.attempt_id, {f"{run.tracker}_run": _known(shown)})
 
     def _warn(self, subject: Subject, message: str | None) -> None:
         with self.store.write() as unit:
             unit.note_attempt(subject.job.attempt_id, {f"{subject.run.tracker}_warning": message})
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _facts(unit: Reader, job: Job, run: TrackerRun) -> Facts:

@@ -87,6 +87,8 @@ class Gate:
             try:
                 client, _ = listener.accept()
             except OSError:
+                for client in held:
+                    client.close()
                 return
             if self.stuck:
                 held.append(client)

@@ -3,8 +3,12 @@
 import signal
 
 import pytest
+from tests.engines import engine_environ
 from tests.nemo_helix_server.commands.programs import JOBS, Program, cancel_everything, training, until
 from tests.nemo_helix_server.trackers.tracked import Mlflow, tags, wandb_offline
+
+from nemo_helix_server.trackers.errors import RefusedError
+from nemo_helix_server.trackers.publisher import Publisher
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 STEPS = 60
@@ -150,13 +154,23 @@ def test_a_tracker_that_is_down_stuck_or_loses_answers_delays_nobody_and_catches
         assert "mlflow_warning" not in followed.details()
 
 
-def test_without_a_key_or_an_address_there_is_a_warning_and_the_job_goes_its_way(service):
-    program = service(WANDB_MODE="online", MLFLOW_TRACKING_URI="", WANDB_API_KEY="")
-    job = submit(
-        program, tracked("off", {"mlflow": {"name": "x"}, "wandb": {"name": "x"}}, step_seconds="0.01")
-    )
-    job.until("completed")
-    until(lambda: {"mlflow_warning", "wandb_warning"} <= job.details().keys(), "both warnings")
-    details = job.details()
-    assert "integrations.wandb.api_key_secret" in details["wandb_warning"]
-    assert "integrations.mlflow.tracking_uri" in details["mlflow_warning"]
+def test_a_publisher_that_is_killed_has_lost_what_it_had_not_written_and_is_sent_it_again(
+    tmp_path, trackers_python
+):
+    environment = {**engine_environ(), "WANDB_MODE": "offline", "HOME": str(tmp_path)}
+    publisher = Publisher(trackers_python, environment, tmp_path / "log", patience=120)
+    opening = {"op": "open", "tracker": "wandb", "job": "job-1", "folder": str(tmp_path), "entity": None}
+    opening |= {"project": "p", "name": "n", "notes": None, "labels": [], "tags": {}}
+    said = publisher.ask(**opening, run_id=None)
+    assert (said["run_id"], said["last"]) == ("job-1", None)
+    rows = [[step, {"loss": 1.0 / step}] for step in range(1, 21)]
+    publisher.ask(op="log", job="job-1", rows=rows[:10], at=1)
+    publisher.kill()
+    said = publisher.ask(**opening, run_id="job-1")
+    assert 0 <= said["last"] <= 10
+    publisher.ask(op="log", job="job-1", rows=rows, at=2)
+    publisher.ask(op="tell", job="job-1", state="finished")
+    with pytest.raises(RefusedError):
+        publisher.ask(op="log", job="job-1", rows=rows, at=2)
+    publisher.close()
+    assert wandb_offline(trackers_python, tmp_path, "job-1")["steps"] == list(range(1, 21))

@@ -12,7 +12,8 @@ from pathlib import Path
 from nemo_engines.trackers import wandb_files
 folder, run = Path(sys.argv[1]), sys.argv[2]
 files = wandb_files.files_of(folder, run)
-print(json.dumps({"folders": len(files), "steps": [step for file in files for step in wandb_files.steps(file)]}))
+steps = [step for file in files for step in wandb_files.steps(file)]
+print(json.dumps({"folders": len(files), "steps": steps}))
 """
 
 

@@ -1,0 +1,77 @@
+"""Which keys and addresses a publisher gets, and which it never gets."""
+
+from dataclasses import replace
+
+import pytest
+
+from nemo_helix_server.settings import Settings
+from nemo_helix_server.trackers.descriptions import Door
+from nemo_helix_server.trackers.doors import Doors
+from nemo_helix_server.trackers.errors import OffError
+
+OURS = {
+    "WANDB_API_KEY": "our-key",
+    "MLFLOW_TRACKING_URI": "http://ours.example",
+    "MLFLOW_TRACKING_TOKEN": "our-token",
+    "PATH": "/bin",
+    "AWS_SECRET_ACCESS_KEY": "another",
+}
+WANDB = Door(tracker="wandb", address=None, workspace="default", secret=None)
+MLFLOW = Door(tracker="mlflow", address=None, workspace="default", secret=None)
+
+
+@pytest.fixture
+def doors(tmp_path):
+    folder = tmp_path / "secrets" / "default"
+    folder.mkdir(parents=True)
+    (folder / "key").write_text("their-key\n")
+    return Doors(Settings(data_dir=tmp_path), {**OURS, "XDG_CACHE_HOME": str(tmp_path / "cache")})
+
+
+def test_the_services_own_key_goes_to_its_own_address_only(doors):
+    assert doors.environment(MLFLOW)["MLFLOW_TRACKING_TOKEN"] == "our-token"
+    theirs = doors.environment(replace(MLFLOW, address="http://theirs.example"))
+    assert theirs["MLFLOW_TRACKING_URI"] == "http://theirs.example"
+    assert not {"our-token", "our-key", "another"} & set(theirs.values())
+    assert doors.environment(WANDB)["WANDB_API_KEY"] == "our-key"
+    with pytest.raises(OffError, match=r"no API key for W&B.*integrations\.wandb\.api_key_secret$"):
+        doors.environment(replace(WANDB, address="http://theirs.example"))
+
+
+def test_a_key_is_the_workspaces_secret(doors):
+    there = doors.environment(replace(WANDB, address="https://theirs.example", secret="key"))
+    assert (there["WANDB_API_KEY"], there["WANDB_BASE_URL"]) == ("their-key", "https://theirs.example")
+    with pytest.raises(OffError, match="there is no secret 'other' in the workspace 'default'"):
+        doors.environment(replace(WANDB, secret="other"))
+
+
+def test_no_publisher_of_one_tracker_gets_the_others_variables_or_the_users_home(doors, tmp_path):
+    given = doors.environment(MLFLOW)
+    assert not [name for name in given if name.startswith(("WANDB", "AWS"))]
+    assert given["HOME"].startswith(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    "address", ["sqlite:////etc/x.db", "file:///etc", "databricks", "http://", "https://user:word@host"]
+)
+def test_a_job_names_a_server_and_no_file(doors, address):
+    with pytest.raises(
+        OffError, match=r"integrations\.mlflow\.tracking_uri must be the http or https address"
+    ):
+        doors.environment(replace(MLFLOW, address=address))
+
+
+def test_without_an_address_or_a_key_it_says_what_to_set(tmp_path):
+    doors = Doors(Settings(data_dir=tmp_path), {"XDG_CACHE_HOME": str(tmp_path)})
+    with pytest.raises(OffError, match="MLFLOW_TRACKING_URI"):
+        doors.environment(MLFLOW)
+    with pytest.raises(OffError, match="WANDB_API_KEY"):
+        doors.environment(WANDB)
+
+
+def test_offline_needs_no_key_and_disabled_is_off(tmp_path):
+    doors = Doors(Settings(data_dir=tmp_path), {"WANDB_MODE": "offline", "XDG_CACHE_HOME": str(tmp_path)})
+    assert doors.environment(WANDB)["WANDB_MODE"] == "offline"
+    off = Settings.model_validate({"data_dir": tmp_path, "trackers": {"wandb_mode": "disabled"}})
+    with pytest.raises(OffError, match="switched off"):
+        replace(doors, settings=off).environment(WANDB)
