@@ -1,7 +1,9 @@
 """What the database records, written into the jobs' directories too: a job can be read from its directory.
 
 The transitions are an outbox: each is appended to the file of its job, once, in order, and the records of
-what it changed are replaced. A crash repeats some of this and loses none of it.
+what it changed are replaced. The disk is not waited for, which small jobs would notice; instead, when the
+machine has booted since, the last hour is written again, as far as it is not there. So a crash repeats some
+of this and loses none of it.
 """
 
 from __future__ import annotations
@@ -16,16 +18,19 @@ from typing import Any
 import orjson
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
+from nemo_helix_server.clock import SECOND
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs.model import Transition
 from nemo_helix_server.storage import JobPaths, JobStorage
 from nemo_helix_server.store.queries import TransitionQuery
 from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.store import Store
-from nemo_runs import rows
+from nemo_runs import process_table, rows
 
 _BATCH = 500
 _CURSOR = "mirror.json"
+_AGAIN = 3600 * SECOND
+"""What the kernel has surely brought to the disk by itself is older than this."""
 
 
 class Mirror:
@@ -35,11 +40,13 @@ class Mirror:
         self._store = store
         self._storage = storage
         self._cursor = storage.data_dir / _CURSOR
-        self._done = _read_cursor(self._cursor)
+        self._done: int | None = None
 
     def run(self) -> bool:
         """Write down a batch of what has happened; whether there may be more."""
         with self._store.read() as unit:
+            if self._done is None:
+                self._done = _begin(self._cursor, unit)
             batch = unit.since(TransitionQuery(after=self._done, limit=_BATCH))
             records = {
                 job_id: _records(unit, job_id) for job_id in dict.fromkeys(item.job_id for item in batch)
@@ -48,7 +55,8 @@ class Mirror:
             self._write([item for item in batch if item.job_id == job_id], wanted)
         if batch:
             self._done = batch[-1].seq
-            _replace(self._cursor, {"seq": self._done})
+            where = {"seq": self._done, "at": batch[-1].at, "boot": process_table.boot_id()}
+            _replace(self._cursor, where)
         return len(batch) == _BATCH
 
     def _write(self, transitions: list[Transition], records: Mapping[str, Any]) -> None:
@@ -102,7 +110,6 @@ def _append(path: Path, transitions: Iterable[Transition]) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         os.write(descriptor, data)
-        os.fdatasync(descriptor)
     finally:
         os.close(descriptor)
 
@@ -139,7 +146,11 @@ def _plain(value: object) -> object:
     raise TypeError(type(value).__name__)
 
 
-def _read_cursor(path: Path) -> int:
+def _begin(cursor: Path, unit: Reader) -> int:
+    """The newest transition that is surely written down."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-        return int(json.loads(path.read_bytes())["seq"])
+        where = json.loads(cursor.read_bytes())
+        if where["boot"] == process_table.boot_id():
+            return int(where["seq"])
+        return min(int(where["seq"]), unit.last_transition(before=int(where["at"]) - _AGAIN))
     return 0

@@ -5,6 +5,7 @@ import json
 import pytest
 from tests.helix_workplace import Workplace, shell
 
+from nemo_helix_server.clock import SECOND
 from nemo_helix_server.executors.fake import FakeExecutor
 from nemo_helix_server.mirror import Mirror
 
@@ -78,3 +79,32 @@ def test_the_records_say_what_the_store_says(place):
         json.loads((folder / "attempts" / "0.json").read_text())["platform_spec"]["steps"][0]["name"]
         == "main"
     )
+
+
+@pytest.mark.parametrize("rebooted", [True, False])
+def test_after_a_boot_what_had_not_reached_the_disk_is_written_again(place, rebooted):
+    job = place.job(shell("true"))
+    passes(place)
+    Mirror(place.store, place.storage).run()
+    path = place.storage.paths("default", job).transitions
+    kept = path.read_bytes().splitlines(keepends=True)[:1]
+    path.write_bytes(b"".join(kept))
+    cursor = place.folder / "mirror.json"
+    where = json.loads(cursor.read_text())
+    if rebooted:
+        cursor.write_text(json.dumps({**where, "boot": "another"}))
+    Mirror(place.store, place.storage).run()
+    written = [f"{row['origin']}>{row['to']}" for row in lines(place, job) if row["step_id"]]
+    assert written == (place.history(job) if rebooted else place.history(job)[:1])
+
+
+def test_after_a_boot_what_is_old_is_left_alone(place):
+    job = place.job(shell("true"))
+    Mirror(place.store, place.storage).run()
+    path = place.storage.paths("default", job).transitions
+    path.unlink()
+    cursor = place.folder / "mirror.json"
+    where = json.loads(cursor.read_text())
+    cursor.write_text(json.dumps({**where, "boot": "another", "at": where["at"] + 2 * 3600 * SECOND}))
+    Mirror(place.store, place.storage).run()
+    assert not path.exists()

@@ -30,9 +30,12 @@ class RecordReading:
         ordered = wanted.order_by(_transitions.seq).limit(query.limit)
         return [rows.transition(row) for row in self.connection.execute(ordered)]
 
-    def last_transition(self) -> int:
-        """The newest transition's sequence number; 0 before the first."""
-        return int(self.connection.execute(select(func.max(_transitions.seq))).scalar() or 0)
+    def last_transition(self, *, before: int | None = None) -> int:
+        """The newest transition's sequence number, of those before a moment; 0 before the first."""
+        query = select(func.max(_transitions.seq))
+        if before is not None:
+            query = query.where(_transitions.at < before)
+        return int(self.connection.execute(query).scalar() or 0)
 
     def points(self, job_id: str, step_name: str | None = None) -> dict[str, list[MetricPoint]]:
         """The series of a job, each in the order of its steps."""
