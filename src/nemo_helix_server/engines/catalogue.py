@@ -45,6 +45,23 @@ RECIPES = {
             packages=("torch", "transformers", "trl", "peft", "accelerate", "datasets"),
         ),
         EngineRecipe(
+            name="unsloth",
+            summary="Unsloth (AGPL-3.0, runs as a process of its own): SFT, full weights and LoRA",
+            pins={
+                "cpu": ("torch-cpu.txt", "unsloth.txt"),
+                "cuda": ("torch-cuda.txt", "unsloth.txt", "unsloth-cuda.txt"),
+            },
+            imports=("unsloth", "torch", "transformers", "datasets", "peft", "trl"),
+            packages=("torch", "transformers", "trl", "peft", "accelerate", "datasets", "unsloth"),
+        ),
+        EngineRecipe(
+            name="automodel",
+            summary="NeMo Automodel's recipe: SFT, full weights and LoRA",
+            pins={"cpu": ("torch-cpu.txt", "automodel.txt"), "cuda": ("torch-cuda.txt", "automodel.txt")},
+            imports=("torch", "transformers", "datasets", "nemo_automodel.recipes.llm.train_ft"),
+            packages=("torch", "transformers", "nemo-automodel", "datasets", "torchdata", "triton"),
+        ),
+        EngineRecipe(
             name="trackers",
             summary="no engine: the libraries of W&B and MLflow, with which the service publishes metrics",
             pins={"cpu": ("trackers.txt",), "cuda": ("trackers.txt",)},
