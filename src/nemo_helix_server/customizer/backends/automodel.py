@@ -22,6 +22,9 @@ def rules(given: AutomodelJobInput, facts: Facts) -> Iterator[Rule]:
     yield from shared.in_force(table.RULES, facts)
     if given.training.finetuning_type == "all_weights":
         yield shared.without_lora("training.lora")
+        if facts.machine.device == "cpu":
+            reason = "without a GPU the engine would also store the trained weights so"
+            yield Rule("training.precision", (None, "fp32"), reason)
     if facts.validation is not None:
         yield Rule("schedule.validation_split", (0.0,), "dataset.validation is given")
     elif facts.validation_file is not None:

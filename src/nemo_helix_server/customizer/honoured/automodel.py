@@ -56,8 +56,7 @@ DONE = {
 RULES = (
     Rule("training.training_type", ("sft",), _DISTILLATION),
     Rule("training.recipe", ("auto", "sft"), "encoders for retrieval are trained by no engine here"),
-    Rule("training.precision", (None, "bf16", "fp32", "fp16"), "fp8 is trained by no engine here"),
-    Rule("training.precision", (None, "fp32", "bf16"), NEEDS_GPU, on="cpu"),
+    Rule("training.precision", (None, "bf16", "fp32"), "the engine scales no losses for fp16 or fp8"),
     Rule("training.attn_implementation", ("sdpa", "eager"), NEEDS_GPU, on="cpu"),
     Rule("training.teacher_model", (None,), _DISTILLATION),
     Rule("training.distillation_ratio", (None,), _DISTILLATION),
