@@ -14,9 +14,9 @@ from nemo_helix_server.jobs.model import Job
 from nemo_helix_server.jobs.ports import Limits
 from nemo_helix_server.jobs.states import Event, Reason
 from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.store.reading_jobs import Settled
 from nemo_helix_server.store.store import Store
 
-_MOST = 10_000
 _RESTING = (Status.PAUSED, Status.ERROR, Status.CANCELLED)
 
 
@@ -31,7 +31,7 @@ class Windows:
     def run(self, now: int) -> int | None:
         """End what is due; the moment at which the next window ends, when there is one."""
         with self.store.read() as unit:
-            resting = unit.settled(_RESTING, stopped_before=now + 1, limit=_MOST)
+            resting = unit.settled(_RESTING, stopped_before=now + 1)
         ends = [(job, self._ends_at(job)) for job in resting]
         for job, at in ends:
             if retention.expired(at, now):
@@ -40,23 +40,24 @@ class Windows:
 
     def sweep(self) -> None:
         """Remove storage that is recorded as deleted and is still there: a crash came in between."""
-        for folder in (self.storage.data_dir / "jobs").glob("*/*"):
-            with self.store.read() as unit:
-                job = unit.job_by_id(folder.name)
-            if job is not None and job.storage_reclaimed_at is not None:
-                self.storage.reclaim(self.storage.paths(job.workspace, job.id))
+        with self.store.read() as unit:
+            reclaimed = unit.reclaimed()
+        for workspace, job_id in reclaimed:
+            paths = self.storage.paths(workspace, job_id)
+            if paths.storage.exists() or paths.scratch.exists():
+                self.storage.reclaim(paths)
 
-    def _ends_at(self, job: Job) -> int | None:
+    def _ends_at(self, job: Job | Settled) -> int | None:
         return retention.storage_expires_at(
             job.status,
             stopped_at=job.stopped_at,
-            reclaimed_at=job.storage_reclaimed_at,
+            reclaimed_at=job.storage_reclaimed_at if isinstance(job, Job) else None,
             pause_ttl_seconds=job.pause_ttl_seconds,
             failed_ttl_seconds=job.failed_ttl_seconds,
             limits=self.limits,
         )
 
-    def _end(self, job: Job) -> None:
+    def _end(self, job: Settled) -> None:
         if job.status is Status.PAUSED:
             self._cancel(job)
             return
@@ -69,9 +70,9 @@ class Windows:
                 return
             reclaimed = unit.reclaim_storage(job.id)
         if reclaimed is not None:
-            self.storage.reclaim(self.storage.paths(job.workspace, job.id))
+            self.storage.reclaim(self.storage.paths(reclaimed.workspace, job.id))
 
-    def _cancel(self, job: Job) -> None:
+    def _cancel(self, job: Settled) -> None:
         with self.store.write() as unit:
             current = unit.job_by_id(job.id)
             if current is None or not retention.expired(self._ends_at(current), unit.now):

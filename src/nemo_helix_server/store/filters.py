@@ -132,6 +132,15 @@ class Place:
             return self.number() == value
         return self.text() == value
 
+    def among(self, values: Sequence[Scalar]) -> Condition:
+        """Whether one of these very values is there."""
+        exactly = or_(false(), *(self.equals(value) for value in values))
+        if not self.sqlite or None in values:
+            return exactly
+        # first what costs least and is false for nearly all: kinds apart, the values have to be the same
+        same = [int(value) if isinstance(value, bool) else value for value in values]
+        return and_(self.value().in_(same), exactly)
+
     def holds(self, value: Scalar) -> Condition:
         """Whether the list there has the value in it."""
         if not self.sqlite:
@@ -170,7 +179,7 @@ def _in_document(compare: Compare, place: Place) -> Condition:
     if operator is Operator.EXISTS:
         return place.kind().is_not(None) if value else place.kind().is_(None)
     if operator in {Operator.IN, Operator.NOT_IN, Operator.EQUAL}:
-        among = or_(false(), *(place.equals(form) for one in _several(value) for form in _forms(one)))
+        among = place.among([form for one in _several(value) for form in _forms(one)])
         return not_(func.coalesce(among, false())) if operator is Operator.NOT_IN else among
     if operator is Operator.HAS_KEY:
         return place.has_key(str(value))

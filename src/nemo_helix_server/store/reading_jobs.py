@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, func, select
 
@@ -17,6 +17,17 @@ EVERYWHERE = "-"
 
 _jobs, _attempts = schema.jobs.c, schema.attempts.c
 _SORTABLE = {"created_at": _jobs.created_at, "updated_at": _jobs.updated_at, "source": _jobs.source}
+
+
+class Settled(NamedTuple):
+    """What the end of a resting job's storage window depends on."""
+
+    id: str
+    status: HelixJobStatus
+    attempt_id: str
+    stopped_at: int
+    pause_ttl_seconds: int | None
+    failed_ttl_seconds: int | None
 
 
 class JobReading:
@@ -70,14 +81,21 @@ class JobReading:
         query = select(func.coalesce(func.sum(_jobs.storage_bytes), 0)).where(*_in_workspace(workspace))
         return int(self.connection.execute(query).scalar_one())
 
-    def settled(self, statuses: Iterable[HelixJobStatus], *, stopped_before: int, limit: int) -> list[Job]:
+    def settled(self, statuses: Iterable[HelixJobStatus], *, stopped_before: int) -> list[Settled]:
         """Jobs resting in these statuses since before a moment, with their storage, longest first."""
-        query = rows.JOB.where(
+        wanted = [_jobs[name] for name in Settled._fields]
+        query = select(*wanted).where(
             _jobs.status.in_(sorted(statuses)),
             _jobs.storage_reclaimed_at.is_(None),
             _jobs.stopped_at <= stopped_before,
         )
-        return self._jobs(query.order_by(_jobs.stopped_at).limit(limit))
+        found = self.connection.execute(query.order_by(_jobs.stopped_at))
+        return [Settled(job_id, HelixJobStatus(status), *rest) for job_id, status, *rest in found]
+
+    def reclaimed(self) -> list[tuple[str, str]]:
+        """Workspace and id of every job whose storage is recorded as deleted."""
+        query = select(_jobs.workspace, _jobs.id).where(_jobs.storage_reclaimed_at.is_not(None))
+        return [(row[0], row[1]) for row in self.connection.execute(query)]
 
     def jobs_in(self, status: HelixJobStatus, limit: int) -> list[Job]:
         """Jobs in a status, of all workspaces, oldest first: for creation_pending and deletion_pending."""
