@@ -133,13 +133,14 @@ class LocalPlace:
     def files(self, folder: str) -> Iterator[Entry]:
         """See `Place.files`."""
         top = self._own(folder)
-        for parent, folders, names in os.walk(top):
-            folders.sort()
-            for name in sorted(names):
+        found = []
+        for parent, _, names in os.walk(top):
+            for name in names:
                 path = Path(parent, name)
                 status = path.lstat()
                 if stat.S_ISREG(status.st_mode):
-                    yield Entry(path.relative_to(top).as_posix(), status.st_size, status.st_mtime)
+                    found.append(Entry(path.relative_to(top).as_posix(), status.st_size, status.st_mtime))
+        yield from sorted(found, key=lambda entry: entry.path)
 
     def remove(self, path: str) -> None:
         """See `Place.remove`."""

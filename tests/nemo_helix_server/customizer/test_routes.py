@@ -1,0 +1,385 @@
+"""Fine-tuning over HTTP: what is accepted, what is refused before there is a job, and who may do it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.nemo_helix_server.api.service_bench import JOBS, Bench
+
+from nemo_helix_server.jobs.states import Event
+
+ROOT = "/apis/customization/v2/workspaces/default"
+RL = f"{ROOT}/rl/jobs"
+FILESETS = "/apis/files/v2/workspaces/default/filesets"
+MODELS = "/apis/models/v2/workspaces/default/models"
+ENGINES = {name: {"python": sys.executable} for name in ("trl", "unsloth", "automodel")}
+RUNNING = (Event.ACCEPTED, Event.STARTED)
+
+Made = Callable[..., Bench]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Made]:
+    made: list[Bench] = []
+
+    def start(**changes: Any) -> Bench:
+        made.append(Bench(tmp_path / f"data-{len(made)}", **{"engines": ENGINES, **changes}))
+        return made[-1]
+
+    yield start
+    for bench in made:
+        bench.close()
+
+
+@pytest.fixture
+def bench(make: Made) -> Bench:
+    return make()
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    return folder
+
+
+@pytest.fixture
+def spec(tmp_path: Path, model: Path) -> dict[str, Any]:
+    data = tmp_path / "pairs.jsonl"
+    data.write_text('{"prompt": "a", "chosen": "b", "rejected": "c"}\n')
+    return {"model": str(model), "dataset": str(data), "training": {"type": "dpo"}}
+
+
+def fileset(client: Any, name: str, **files: bytes) -> None:
+    assert client.post(FILESETS, json={"name": name}).status_code == 201
+    for path, content in files.items():
+        url = f"{FILESETS}/{name}/files/{path.replace('_', '.')}"
+        assert client.request("PUT", url, content=content).status_code == 201
+
+
+def test_a_job_is_made_with_everything_resolved(bench: Bench, spec: dict[str, Any]) -> None:
+    answer = bench.client().post(RL, json={"spec": spec, "description": "first"})
+    assert answer.status_code == 201
+    job = answer.json()
+    assert job["name"].startswith("rl-")
+    assert len(job["name"]) == 15
+    assert (job["source"], job["spec"]["backend"], job["spec"]["engine"]) == ("customization", "rl", "trl")
+    assert job["spec"]["output"]["name"].startswith("model-pairs-")
+    assert job["spec"]["training"]["precision"] in {"fp32", "bf16"}
+    deadlines = [step["lifecycle"]["pause_deadline_seconds"] for step in job["platform_spec"]["steps"]]
+    assert deadlines == [0, 3600, 0, 0]
+
+
+def test_only_training_can_be_paused(bench: Bench, spec: dict[str, Any]) -> None:
+    client = bench.client()
+    name = client.post(RL, json={"spec": spec}).json()["name"]
+    answer = client.post(f"{JOBS}/{name}/pause")
+    assert answer.status_code == 409
+    assert "model-and-dataset-download" in answer.json()["detail"]
+    bench.happen(name, *RUNNING, Event.FINISHED, *RUNNING)
+    assert client.post(f"{JOBS}/{name}/pause").json()["status"] == "pausing"
+
+
+def test_the_deadline_is_the_setting_when_the_job_is_made(make: Made, spec: dict[str, Any]) -> None:
+    bench = make(rl={"training_pause_deadline_seconds": 77})
+    job = bench.client().post(RL, json={"spec": spec}).json()
+    assert job["platform_spec"]["steps"][1]["lifecycle"]["pause_deadline_seconds"] == 77
+
+
+def test_a_missing_engine_is_said_before_there_is_a_job(
+    make: Made, spec: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "empty"))
+    client = make(engines={}).client()
+    answer = client.post(RL, json={"spec": spec})
+    sentence = "engine trl is not installed on the service's machine: run `nemo engines install trl`"
+    assert (answer.status_code, answer.json()["detail"]) == (409, sentence)
+    assert client.get(JOBS).json()["data"] == []
+    explained = client.get(f"{ROOT}/rl/explain").json()
+    assert explained["engine"]["problem"] == sentence
+    assert explained["engine"]["installed"] is False
+    health = client.get("/apis/customization/v2/healthz").json()
+    assert health["status"] == "no engine is installed"
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "sentence"),
+    [
+        ({"model": None}, 422, "model: "),
+        ({"modle": "x"}, 422, "modle: there is no such field; `nemo customization rl explain` shows them"),
+        ({"training": {"type": "ppo"}}, 422, "training: "),
+        ({"training": {"type": "dpo", "batch_size": 3, "micro_batch_size": 2}}, 422, "cannot be divided"),
+        ({"model": "nothing"}, 422, "model: there is no model or fileset 'nothing' in workspace 'default'"),
+        ({"dataset": "lab/none"}, 422, "dataset: there is no fileset 'none' in workspace 'lab'"),
+        ({"dataset": "/no/such/file"}, 422, "dataset: there is neither a file nor a folder at /no/such/file"),
+        ({"dataset": "s3://x/y"}, 422, "dataset: 's3://x/y' is no reference"),
+        ({"model": "hf://a/b/c"}, 422, "model: 'hf://a/b/c' is no name at the hub"),
+        ({"model": "No Name"}, 422, "model: 'No Name' names no model or fileset"),
+        ({"deployment_config": "x"}, 422, "deployment_config 'x' cannot be honoured, because this service"),
+        ({"output": {"name": "X"}}, 422, "output.name: "),
+        ({"training": {"type": "dpo", "execution_profile": "slow"}}, 422, "'dpo-training' wants the profile"),
+        (
+            {"integrations": {"wandb": {"api_key_secret": "key"}}},
+            409,
+            "integrations.wandb.api_key_secret: there is no secret key in workspace default",
+        ),
+    ],
+)
+def test_what_cannot_work_is_one_sentence_and_no_job(
+    bench: Bench, spec: dict[str, Any], change: dict[str, Any], status: int, sentence: str
+) -> None:
+    client = bench.client()
+    answer = client.post(RL, json={"spec": {**spec, **change}})
+    assert answer.status_code == status
+    assert sentence in answer.json()["detail"]
+    assert "\n" not in answer.json()["detail"]
+    assert client.get(JOBS).json()["data"] == []
+
+
+def test_the_services_own_folder_is_no_data(bench: Bench, spec: dict[str, Any]) -> None:
+    answer = bench.client().post(RL, json={"spec": {**spec, "dataset": str(bench.data_dir / "jobs.db")}})
+    assert answer.status_code == 403
+    assert "the service's own data are not" in answer.json()["detail"]
+
+
+def test_filesets_and_models_are_named(bench: Bench, spec: dict[str, Any]) -> None:
+    client = bench.client()
+    fileset(client, "weights", config_json=b"{}")
+    fileset(client, "pairs", train_jsonl=b"{}\n", validation_jsonl=b"{}\n")
+    assert client.post(MODELS, json={"name": "base", "fileset": "weights"}).status_code == 201
+    answer = client.post(RL, json={"spec": {**spec, "model": "base", "dataset": "default/pairs"}})
+    assert answer.status_code == 201
+    download, training = answer.json()["platform_spec"]["steps"][:2]
+    assert [item["kind"] for item in download["config"]["items"]] == ["fileset", "fileset"]
+    assert training["config"]["save"]["best_metric"] == "val_loss"
+    adapter = {"name": "small", "fileset": "weights", "kind": "adapter", "base_model": "default/base"}
+    assert client.post(MODELS, json=adapter).status_code == 201
+    refused = client.post(RL, json={"spec": {**spec, "model": "small"}})
+    assert (refused.status_code, "is an adapter of default/base" in refused.json()["detail"]) == (422, True)
+    taken = client.post(RL, json={"spec": {**spec, "output": {"name": "base"}}})
+    assert (taken.status_code, "there is a model 'base' already" in taken.json()["detail"]) == (409, True)
+
+
+BENCHMARK = b"""
+benchmark:
+  name: arithmetic
+  prompt: {user: "{question}"}
+  verifier: {type: match, mode: numeric}
+"""
+
+
+def test_an_environment_gives_the_rewards(bench: Bench, spec: dict[str, Any]) -> None:
+    client = bench.client()
+    fileset(
+        client,
+        "arithmetic",
+        manifest_yaml=b"format: native-v1\nconfig_paths: [config.yaml]\n",
+        config_yaml=BENCHMARK,
+    )
+    grpo = {**spec, "environment": "arithmetic", "training": {"type": "grpo"}}
+    job = client.post(RL, json={"spec": grpo}).json()
+    steps = job["platform_spec"]["steps"]
+    assert [step["name"] for step in steps[:2]] == ["model-dataset-environment-download", "grpo-training"]
+    assert steps[1]["config"]["rewards"]["benchmark"]["verifier"] == {"type": "match", "mode": "numeric"}
+
+
+@pytest.mark.parametrize(
+    ("manifest", "config", "sentence"),
+    [
+        (
+            b"format: wheels-v1\n",
+            BENCHMARK,
+            "has the format wheels-v1, and environments of Python wheels are not",
+        ),
+        (b"format: adapter-wheels-v1\n", BENCHMARK, "has the format adapter-wheels-v1"),
+        (b"format: other\n", BENCHMARK, "has the format 'other'; it must be native-v1"),
+        (b"format: native-v1\n", BENCHMARK, "must name files of the folder in config_paths"),
+        (b"format: native-v1\nconfig_paths: [none.yaml]\n", BENCHMARK, "has no file none.yaml"),
+        (b"format: native-v1\nconfig_paths: [../x]\n", BENCHMARK, "is none inside a fileset"),
+        (b"format: native-v1\nconfig_paths: [config.yaml]\n", b"a: 1\n", "describes no gym benchmark"),
+        (b"format: native-v1\nconfig_paths: [config.yaml]\n", b"a: [\n", "config.yaml, line 2 is not YAML"),
+        (b"[1]\n", BENCHMARK, "must hold keys with values"),
+    ],
+)
+def test_an_environment_that_is_none_is_said(
+    bench: Bench, spec: dict[str, Any], manifest: bytes, config: bytes, sentence: str
+) -> None:
+    client = bench.client()
+    fileset(client, "world", manifest_yaml=manifest, config_yaml=config)
+    answer = client.post(RL, json={"spec": {**spec, "environment": "world", "training": {"type": "grpo"}}})
+    assert answer.status_code == 422
+    assert sentence in answer.json()["detail"]
+
+
+def test_a_repeated_request_gives_the_same_job(bench: Bench, spec: dict[str, Any]) -> None:
+    client = bench.client()
+    first, second = (
+        client.post(RL, json={"spec": spec}, headers={"Idempotency-Key": "one"}) for _ in range(2)
+    )
+    assert (first.status_code, second.status_code) == (201, 200)
+    assert first.json()["name"] == second.json()["name"]
+
+
+def test_a_backend_shows_its_own_jobs_alone(bench: Bench, spec: dict[str, Any]) -> None:
+    client = bench.client()
+    name = client.post(RL, json={"spec": spec, "name": "mine"}).json()["name"]
+    sft = {"model": spec["model"], "dataset": {"training": spec["dataset"]}}
+    other = client.post(f"{ROOT}/automodel/jobs", json={"spec": sft}).json()["name"]
+    assert [job["name"] for job in client.get(RL).json()["data"]] == [name]
+    assert [job["name"] for job in client.get(f"{RL}?filter[status]=error").json()["data"]] == []
+    everything = client.get(f"{JOBS}?filter[source]=customization").json()["data"]
+    assert {job["name"] for job in everything} == {name, other}
+    for path in ("", "/status", "/logs", "/results"):
+        assert client.get(f"{RL}/{name}{path}").status_code == 200, path
+        assert client.get(f"{RL}/{other}{path}").status_code == 404, path
+    assert client.post(f"{RL}/{other}/cancel").status_code == 404
+    assert client.post(f"{RL}/{name}/cancel").json()["status"] == "cancelled"
+    assert client.request("DELETE", f"{RL}/{name}").status_code == 204
+    assert client.post(f"{ROOT}/other/jobs", json={"spec": spec}).status_code == 422
+
+
+def test_explaining_gives_schemas_and_what_is_refused(bench: Bench) -> None:
+    found = bench.client().get(f"{ROOT}/automodel/explain").json()
+    assert found["engine"]["installed"] is True
+    assert "dataset" in found["input"]["properties"]
+    assert {"backend", "engine", "device", "output"} <= set(found["output"]["required"])
+    assert "subprocess" in found["options"]["properties"]
+    assert found["refused"]["training.mtp"].startswith("multi-token prediction")
+    assert "gpu" in found["profiles"]
+
+
+def test_saved_specs(bench: Bench) -> None:
+    client = bench.client()
+    url = f"{ROOT}/job-templates"
+    body = {"name": "small", "backend": "rl", "config": {"anything": 1}}
+    assert client.post(url, json=body).status_code == 201
+    assert client.post(url, json=body).status_code == 409
+    changed = client.request("PATCH", f"{url}/small", json={"description": "d"})
+    assert (changed.json()["description"], changed.json()["config"]) == ("d", {"anything": 1})
+    page = client.get(url).json()
+    assert ([one["name"] for one in page["data"]], page["pagination"]["page_size"]) == (["small"], 20)
+    assert client.get(f"{url}?page_size=101").status_code == 422
+    assert client.request("DELETE", f"{url}/small").status_code == 204
+    assert client.get(f"{url}/small").status_code == 404
+    assert client.request("DELETE", f"{url}/small").status_code == 404
+
+
+class TestWithTokens:
+    """With auth on: operate is enough for fine-tuning, and nothing of it is a way to run commands."""
+
+    @pytest.fixture
+    def guarded(self, make: Made, tmp_path: Path) -> Bench:
+        return make(tokens_required=True, customization={"local_paths": [str(tmp_path)]})
+
+    def test_operate_submits_what_raw_creation_refuses(self, guarded: Bench, spec: dict[str, Any]) -> None:
+        operator = guarded.client(guarded.token("operate"))
+        job = operator.post(RL, json={"spec": spec})
+        assert job.status_code == 201
+        raw = {key: job.json()[key] for key in ("source", "spec", "platform_spec")}
+        assert operator.post(JOBS, json=raw).status_code == 403
+        assert guarded.client(guarded.token("read")).post(RL, json={"spec": spec}).status_code == 403
+
+    @pytest.mark.parametrize(
+        ("backend", "change", "sentence"),
+        [
+            (
+                "rl",
+                {"training": {"type": "dpo", "env_vars": {"LD_PRELOAD": "/x"}}},
+                "LD_PRELOAD could load code",
+            ),
+            (
+                "rl",
+                {"training": {"type": "dpo", "env_vars": {"PYTHONPATH": "/x"}}},
+                "PYTHONPATH could load code",
+            ),
+            (
+                "unsloth",
+                {"model": {"trust_remote_code": True}},
+                "model.trust_remote_code true cannot be honoured",
+            ),
+        ],
+    )
+    def test_nothing_of_a_spec_becomes_a_command(
+        self, guarded: Bench, spec: dict[str, Any], backend: str, change: dict[str, Any], sentence: str
+    ) -> None:
+        operator = guarded.client(guarded.token("operate"))
+        if backend == "unsloth":
+            spec = {"model": {"name": spec["model"], **change["model"]}, "dataset": {"path": spec["dataset"]}}
+        else:
+            spec = {**spec, **change}
+        answer = operator.post(f"{ROOT}/{backend}/jobs", json={"spec": spec})
+        assert answer.status_code == 422
+        assert sentence in answer.json()["detail"]
+        extra = operator.post(RL, json={"spec": spec, "platform_spec": {"steps": []}})
+        assert extra.status_code == 422
+
+    def test_paths_are_open_only_where_an_operator_says_so(
+        self, guarded: Bench, spec: dict[str, Any]
+    ) -> None:
+        operator = guarded.client(guarded.token("operate"))
+        answer = operator.post(RL, json={"spec": {**spec, "dataset": "/etc/hostname"}})
+        assert answer.status_code == 403
+        assert "are not open to customization jobs here" in answer.json()["detail"]
+
+    def test_a_token_of_one_workspace_names_nothing_of_another(
+        self, guarded: Bench, spec: dict[str, Any]
+    ) -> None:
+        admin = guarded.client(guarded.token("admin"))
+        admin.post("/apis/workspaces/v2/workspaces", json={"name": "lab"})
+        operator = guarded.client(guarded.token("operate", workspace="default"))
+        answer = operator.post(RL, json={"spec": {**spec, "model": "lab/secret-model"}})
+        assert (answer.status_code, "of another workspace" in answer.json()["detail"]) == (403, True)
+
+    def test_the_last_step_registers_its_jobs_model_and_nothing_else(
+        self, guarded: Bench, spec: dict[str, Any]
+    ) -> None:
+        admin = guarded.client(guarded.token("admin"))
+        job = admin.post(RL, json={"spec": spec}).json()
+        fileset(admin, job["spec"]["output"]["fileset"], a_txt=b"1")
+
+        def client(step: str) -> Any:
+            token = guarded.parts.authenticator.step_token(
+                workspace="default", job=job["name"], job_id=job["id"], step=step, task="task-1"
+            )
+            return guarded.client(token)
+
+        config = job["platform_spec"]["steps"][3]["config"]["model"]
+        body = {key: value for key, value in config.items() if value is not None}
+        assert client("dpo-training").post(MODELS, json=body).status_code == 403
+        assert client("model-entity-creation").post(MODELS, json={**body, "name": "other"}).status_code == 403
+        assert client("model-entity-creation").post(MODELS, json=body).status_code == 201
+        assert client("model-entity-creation").post(MODELS, json=body).status_code == 200
+        assert client("model-entity-creation").post(FILESETS, json={"name": "x1"}).status_code == 403
+
+
+def test_files_come_and_go(bench: Bench) -> None:
+    client = bench.client()
+    fileset(client, "sums", train_jsonl=b"one\n")
+    url = f"{FILESETS}/sums/files"
+    content = json.dumps(list(range(200_000))).encode()
+    answer = client.request("PUT", f"{url}/deep/big.json", content=content)
+    assert answer.json()["size"] == len(content)
+    assert client.get(f"{url}/deep/big.json").content == content
+    wrong = client.request(
+        "PUT", f"{url}/deep/big.json", content=b"x", headers={"X-Content-SHA256": "0" * 64}
+    )
+    assert (wrong.status_code, "did not arrive as it was sent" in wrong.json()["detail"]) == (422, True)
+    taken = client.request("PUT", f"{url}/deep/big.json", content=b"x", headers={"If-None-Match": "*"})
+    assert taken.status_code == 409
+    assert client.request("PUT", f"{url}/deep", content=b"x").status_code == 409
+    assert client.get(f"{url}/deep/big.json").content == content
+    assert client.request("PUT", f"{url}/..%2f..%2fx", content=b"x").status_code in {404, 422}
+    assert [one["path"] for one in client.get(url).json()["data"]] == ["deep/big.json", "train.jsonl"]
+    assert client.get(f"{FILESETS}/sums").json()["files"] == 2
+    assert client.request("DELETE", f"{url}/deep/big.json").status_code == 204
+    assert client.get(f"{url}/deep/big.json").status_code == 404
+    assert client.post(FILESETS, json={"name": "sums"}).status_code == 409
+    assert client.request("DELETE", f"{FILESETS}/sums").status_code == 204
+    assert client.get(f"{FILESETS}/sums").status_code == 404
+    assert client.post("/apis/files/v2/workspaces/none/filesets", json={"name": "x1"}).status_code == 404

@@ -1,0 +1,110 @@
+"""Filesets on this machine and at an address of fsspec: the same in both."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nemo_helix_server.clock import MovableClock
+from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from nemo_helix_server.files.filesets import Filesets, checked_path, chunks
+from nemo_helix_server.files.places import open_place
+
+
+@pytest.fixture(params=["local", "file", "memory"])
+def filesets(request: pytest.FixtureRequest, tmp_path: Path) -> Filesets:
+    roots = {
+        "local": str(tmp_path / "root"),
+        "file": f"file://{tmp_path / 'root'}",
+        "memory": f"memory://{tmp_path.name}",
+    }
+    root = roots[request.param]
+    return Filesets(open_place(root), MovableClock(), root)
+
+
+def put(made: Filesets, path: str, content: bytes, name: str = "sums") -> None:
+    upload = made.upload("default", name, path)
+    upload.write(content)
+    upload.commit()
+
+
+def test_a_fileset_is_made_filled_read_and_removed(filesets: Filesets) -> None:
+    filesets.create("ann", "default", "sums", "small ones")
+    put(filesets, "train.jsonl", b"one\n")
+    put(filesets, "deep/er/x.bin", b"\0" * 1000)
+    put(filesets, "train.jsonl", b"two!\n")
+    assert filesets.files("default", "sums") == [
+        {"path": "deep/er/x.bin", "size": 1000},
+        {"path": "train.jsonl", "size": 5},
+    ]
+    found = filesets.get("default", "sums")
+    assert (found["files"], found["size_bytes"], found["description"]) == (2, 1005, "small ones")
+    file, size = filesets.open("default", "sums", "train.jsonl")
+    assert (b"".join(chunks(file)), size) == (b"two!\n", 5)
+    filesets.delete_file("default", "sums", "train.jsonl")
+    assert filesets.paths("default", "sums") == ("deep/er/x.bin",)
+    assert [one["name"] for one in filesets.all("default")] == ["sums"]
+    filesets.delete("default", "sums")
+    assert filesets.all("default") == []
+    with pytest.raises(NotFoundError, match="there is no fileset 'sums'"):
+        filesets.files("default", "sums")
+
+
+def test_an_upload_that_ends_early_leaves_what_was_there(filesets: Filesets) -> None:
+    filesets.create("ann", "default", "sums", None)
+    put(filesets, "a.txt", b"old")
+    upload = filesets.upload("default", "sums", "a.txt")
+    upload.write(b"half of")
+    assert filesets.read("default", "sums", "a.txt", 100) == b"old"
+    upload.abort()
+    assert filesets.read("default", "sums", "a.txt", 100) == b"old"
+    assert filesets.paths("default", "sums") == ("a.txt",)
+
+
+def test_names_are_taken_once_and_those_of_jobs_never(filesets: Filesets) -> None:
+    filesets.create("ann", "default", "sums", None)
+    with pytest.raises(ConflictError, match="there is a fileset 'sums' already"):
+        filesets.create("ann", "default", "sums", None)
+    with pytest.raises(InvalidError, match="job-fileset-"):
+        filesets.create("ann", "default", "job-fileset-x", None)
+    filesets.create("ann", "lab", "sums", None)
+    assert filesets.paths("lab", "sums") == ()
+
+
+@pytest.mark.parametrize(
+    "path", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "a\0b", "a\\b", "x" * 1025]
+)
+def test_no_path_leads_out(path: str) -> None:
+    with pytest.raises(InvalidError, match="is none inside a fileset"):
+        checked_path(path)
+
+
+def test_what_is_not_there_is_said(filesets: Filesets) -> None:
+    filesets.create("ann", "default", "sums", None)
+    put(filesets, "deep/x", b"1")
+    for path in ("none", "deep"):
+        with pytest.raises(NotFoundError, match=f"has no file '{path}'"):
+            filesets.open("default", "sums", path)
+
+
+def test_a_link_is_not_followed(tmp_path: Path) -> None:
+    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made.create("ann", "default", "sums", None)
+    put(made, "real.txt", b"1")
+    secret = tmp_path / "secret"
+    secret.mkdir()
+    (secret / "value").write_text("hidden")
+    folder = tmp_path / "root" / "default" / "sums"
+    os.symlink(secret / "value", folder / "link.txt")
+    os.symlink(secret, folder / "folder")
+    assert made.paths("default", "sums") == ("real.txt",)
+    for path in ("link.txt", "folder/value"):
+        with pytest.raises((NotFoundError, UnavailableError)):
+            made.open("default", "sums", path)
+
+
+def test_an_address_that_nobody_knows_is_one_sentence() -> None:
+    with pytest.raises(UnavailableError, match=r"the filesets at nowhere://x cannot be reached"):
+        open_place("nowhere://x")
