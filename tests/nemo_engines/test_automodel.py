@@ -113,6 +113,22 @@ def test_texts_and_pairs_are_learned_and_an_adapter_is_merged(automodel: Forge, 
     subprocess.run(argv, check=True, env=engines.engine_environ(), capture_output=True, timeout=DEADLINE)
 
 
+def test_the_best_checkpoint_becomes_the_model_where_that_is_asked_for(
+    automodel: Forge, tmp_path: Path
+) -> None:
+    spec = spec_for(
+        tmp_path, "full", save={"best_metric": "val_loss", "best_is": "highest", "output": "best"}
+    )
+    spec |= {"validation": spec["dataset"], "schedule": {"max_steps": 6, "eval_steps": 2}}
+    training = Training(automodel, tmp_path / "best", spec)
+    assert training.start() == 0, training.log
+    best = max((2, 4, 6), key=lambda step: training.history[step]["val_loss"])
+    folder = training.trainer_path / "checkpoints" / str(best) / "model" / "consolidated"
+    [weights] = folder.glob("*.safetensors")
+    assert best != 6
+    assert (training.output / weights.name).read_bytes() == weights.read_bytes()
+
+
 PACKING = "batch.packing cannot be honoured by engine 'automodel': leave it out"
 POLYNOMIAL = (
     "schedule.lr_scheduler 'polynomial' is not one that engine 'automodel' knows: constant, "
