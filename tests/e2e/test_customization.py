@@ -1,4 +1,4 @@
-"""Fine-tuning from the command line with the real service and the real TRL, to the end and through a pause."""
+"""Fine-tuning from the command line with the real service and the real TRL; a pause changes nothing."""
 
 from __future__ import annotations
 
