@@ -20,7 +20,7 @@ import queue
 import re
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -28,7 +28,7 @@ from nemo_engines.trackers.mlflow_run import MlflowRun
 from nemo_engines.trackers.runs import Opening, Row, Run
 from nemo_engines.trackers.wandb_run import WandbRun
 
-_KINDS = {"mlflow": MlflowRun, "wandb": WandbRun}
+_KINDS: dict[str, Callable[[Opening], Run]] = {"mlflow": MlflowRun, "wandb": WandbRun}
 _GRACE = 10.0
 """Seconds for letting go of open runs once the service is gone."""
 _LONGEST = 300

@@ -13,7 +13,7 @@ from nemo_engines.trackers.runs import Opening, Row
 
 STATUS = "job_status"
 _EXITS = {"finished": 0, "paused": 1, "failed": 1, "killed": 143}
-_STARTS_WITHIN = 90.0
+_STARTS_WITHIN = 30.0
 
 
 class WandbRun:
@@ -48,7 +48,7 @@ class WandbRun:
             ),
         )
         if self._run.offline:
-            self.url: str | None = None
+            self.url: str | None = (opening.folder / "wandb").as_uri()
             self.last: int | None = before
         else:
             self.url = self._run.url

@@ -25,6 +25,11 @@ _KEPT = (
 )  # fmt: skip
 """Variables of the service that a publisher gets whatever it publishes to."""
 _OWN = {"wandb": "WANDB_", "mlflow": "MLFLOW_"}
+_OF_ONE_RUN = frozenset({
+    "RUN_ID", "RESUME", "RESUME_FROM", "FORK_FROM", "RUN_GROUP", "RUN_NAME", "NAME", "NOTES", "TAGS",
+    "JOB_TYPE", "SWEEP_ID", "DIR", "RUN_DIR", "SERVICE", "PROJECT", "EXPERIMENT_ID", "EXPERIMENT_NAME",
+})  # fmt: skip
+"""What variables of trackers' libraries say of one certain run."""
 _WANDB_ONLINE = {"online", "run", "shared"}
 _WANDB_OFFLINE = {"offline", "dryrun"}
 
@@ -71,7 +76,13 @@ class Doors:
         return {**common, **own, **(self._wandb(door) if door.tracker == "wandb" else self._mlflow(door))}
 
     def _own(self, door: Door) -> dict[str, str]:
-        return {name: value for name, value in self.environ.items() if name.startswith(_OWN[door.tracker])}
+        """The service's variables for this tracker, but those that are about one certain run."""
+        own = _OWN[door.tracker]
+        return {
+            name: value
+            for name, value in self.environ.items()
+            if name.startswith(own) and name.removeprefix(own) not in _OF_ONE_RUN
+        }
 
     def _wandb(self, door: Door) -> dict[str, str]:
         mode = self.settings.trackers.wandb_mode or self.environ.get("WANDB_MODE") or "online"

@@ -19,6 +19,8 @@ from nemo_helix_server.trackers.telling import Subject, Teller
 _LOG = logging.getLogger(__name__)
 _SHORTEST, _LONGEST = 1.0, 60.0
 """Seconds until a job, or the whole door, is tried again after it failed; doubled each time."""
+_LONG = 8.0
+"""After waiting for so long a publisher is made anew, too."""
 _IDLE = 60.0
 """Seconds after which a publisher without any open run is ended."""
 
@@ -83,6 +85,8 @@ class Lane:
         """Tell what is due about one job, and remember when to try again if that fails."""
         subject = self.teller.look(*key)
         if subject is None:
+            self._patience.pop(key, None)
+            self._release(key[0])
             return
         if not subject.due:
             self.teller.settle(subject)
@@ -109,6 +113,8 @@ class Lane:
         if isinstance(error, UnreachableError | OffError):
             self._door.failed(now)
             self._publisher = None
+        elif self._publisher is not None and not self._publisher.opened and patience.wait >= _LONG:
+            self._end()  # the next one reads the key anew, which may be what was wrong
         if self._stopping:
             return
         _LOG.warning("%s is not told about job %s: %s", subject.run.tracker, subject.job.name, error)
@@ -145,5 +151,18 @@ class Lane:
         """End a publisher that nobody needs; one that has a run open keeps that run alive."""
         idle = time.monotonic() - self._used >= _IDLE
         if self._publisher is not None and idle and not self._publisher.opened:
+            self._end()
+
+    def _end(self) -> None:
+        if self._publisher is not None:
             self._publisher.close()
             self._publisher = None
+
+    def _release(self, job_id: str) -> None:
+        """The job is gone: nobody asks about its run any more."""
+        if self._publisher is not None and job_id in self._publisher.opened:
+            self._publisher.opened.discard(job_id)
+            try:
+                self._publisher.ask(op="release", job=job_id)
+            except TrackerError as error:
+                _LOG.warning("the run of a deleted job was not let go of in order: %s", error)

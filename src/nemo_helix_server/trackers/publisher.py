@@ -20,6 +20,8 @@ from typing import Any
 from nemo_helix_server.trackers.errors import RefusedError, UnreachableError
 
 PROGRAM = "nemo_engines.trackers.publisher"
+_LOADING = 60.0
+"""Seconds that the first answer may take besides: the libraries load before it."""
 _END_WITHIN = 15.0
 """Seconds that an orderly end may take: the program itself gives up after ten."""
 
@@ -38,6 +40,7 @@ class Publisher:
     """Jobs whose runs this process has open."""
     _process: subprocess.Popen[bytes] | None = None
     _rest: bytes = b""
+    _answered: bool = False
 
     def ask(self, **request: Any) -> Mapping[str, Any]:
         """One request and its answer; raises `RefusedError`, or `UnreachableError` with the process gone."""
@@ -97,21 +100,23 @@ class Publisher:
                 cwd=self.log.parent,
                 start_new_session=True,
             )
-        self._rest = b""
+        self._rest, self._answered = b"", False
         return self._process
 
     def _line(self, process: subprocess.Popen[bytes]) -> bytes:
         assert process.stdout is not None
-        deadline = time.monotonic() + self.patience
+        patience = self.patience if self._answered else self.patience + _LOADING
+        deadline = time.monotonic() + patience
         while b"\n" not in self._rest:
             ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise UnreachableError(f"the tracker did not answer within {self.patience:.0f} s")
+                raise UnreachableError(f"the tracker did not answer within {patience:.0f} s")
             block = os.read(process.stdout.fileno(), 1 << 16)
             if not block:
                 raise UnreachableError(f"the publisher ended: see {self.log}")
             self._rest += block
         line, self._rest = self._rest.split(b"\n", 1)
+        self._answered = True
         return line
 
 

@@ -75,3 +75,10 @@ def test_offline_needs_no_key_and_disabled_is_off(tmp_path):
     off = Settings.model_validate({"data_dir": tmp_path, "trackers": {"wandb_mode": "disabled"}})
     with pytest.raises(OffError, match="switched off"):
         replace(doors, settings=off).environment(WANDB)
+
+
+def test_variables_of_one_run_are_not_for_the_runs_of_jobs(doors):
+    mine = {**doors.environ, "WANDB_RUN_ID": "x", "WANDB_ENTITY": "us"}
+    given = replace(doors, environ=mine).environment(WANDB)
+    assert "WANDB_RUN_ID" not in given
+    assert given["WANDB_ENTITY"] == "us"

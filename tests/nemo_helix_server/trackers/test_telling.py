@@ -4,6 +4,8 @@ import functools
 import os
 import shutil
 import tempfile
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,12 @@ class Tracker:
             raise UnreachableError("gone")
         return answer
 
+    def close(self):
+        self.opened.clear()
+
+    def abandon(self):
+        pass
+
     def _do(self, request):
         steps = self.runs.setdefault(request["job"], [])
         match request["op"]:
@@ -63,12 +71,12 @@ class Tracker:
 class Training:
     """A job that trains in a store, without a process."""
 
-    def __init__(self, world):
+    def __init__(self, world, name="job-1", spec=SPEC):
         self.world = world
         self.step = 0
-        world.create(steps=(TRAINING,), spec=SPEC)
-        self.id = world.job().id
-        world.bring_to(S.ACTIVE)
+        world.create(name, steps=(TRAINING,), spec=spec)
+        self.id = world.job(name).id
+        world.bring_to(S.ACTIVE, name)
 
     @property
     def status(self):
@@ -239,6 +247,48 @@ def test_without_the_libraries_there_is_a_warning_with_the_command_that_installs
     assert "nemo engines install trackers" in world.job().status_details["mlflow_warning"]
 
 
+class Hanging(Tracker):
+    """A tracker that does not answer until it is let go of."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.abandoned = threading.Event(), threading.Event()
+
+    def ask(self, **request):
+        self.asked.set()
+        assert self.abandoned.wait(30)
+        raise UnreachableError("gone")
+
+    def abandon(self):
+        self.abandoned.set()
+
+
+def test_a_tracker_that_hangs_holds_up_neither_the_others_nor_the_end(world, tmp_path, monkeypatch):
+    hangs, works = Hanging(), Tracker()
+    behind = {None: works, "http://tracker.example": hangs}
+    monkeypatch.setattr(Publishing, "_publisher", lambda _, door: behind[door.address])
+    job = Training(world)
+    job.train(5)
+    world.move(Event.FINISHED)
+    other = Training(world, "job-2", {"integrations": {"mlflow": {"name": "x"}}})
+    other.train(5)
+    world.move(Event.FINISHED, "job-2")
+    doors = Doors(Settings(data_dir=tmp_path), {})
+    publishing = Publishing(Teller(world.store, JobStorage(tmp_path)), doors, 0.05)
+    publishing.start()
+    assert hangs.asked.wait(30)
+    deadline = time.monotonic() + 30
+    while run_of(world, other.id).said != "finished":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    began = time.monotonic()
+    publishing.stop()
+    assert time.monotonic() - began < 2
+    for lane in publishing._lanes.values():
+        lane._thread.join(30)
+        assert not lane._thread.is_alive()
+
+
 @functools.cache
 def empty_database():
     """A migrated database: migrating takes longer than a whole story."""
@@ -251,7 +301,8 @@ HAPPENINGS = ("train", "save", "pause", "resume", "fail", "rerun")
 FAULTS = (None, None, "refused", "unreachable", "lost answer", "lost tail")
 
 
-@settings(max_examples=40, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.sampled_from(FAULTS), st.booleans()), max_size=25))
 def test_whatever_happens_each_step_is_there_once(story):
     with tempfile.TemporaryDirectory() as name:
