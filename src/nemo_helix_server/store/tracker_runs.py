@@ -88,7 +88,9 @@ class TrackerReading:
             or_(waits, _runs.run_id.is_not(None)),
             or_(_runs.settled.is_(None), _runs.settled != _MARK),
         )
-        return [(row[0], row[1]) for row in self.connection.execute(query.order_by(_jobs.created_at))]
+        # sorted as a sum, so that not all jobs are gone through in the order of an index
+        found = self.connection.execute(query.order_by(_jobs.created_at + 0))
+        return [(row[0], row[1]) for row in found]
 
     def settling_mark(self, job_id: str) -> int | None:
         """Since when the job is as it is; to be recorded as `TrackerRun.settled`."""
