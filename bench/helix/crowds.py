@@ -46,7 +46,6 @@ def populate(service: Program, count: int) -> None:
         database.execute("PRAGMA synchronous=OFF")
         for table in ("jobs", "attempts", "steps", "tasks"):
             _multiply(database, table, name, count)
-        database.execute("ANALYZE")
         database.commit()
 
 
