@@ -15,6 +15,7 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from nemo_helix_server import setting_paths
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.filesystems import is_network
 
@@ -243,13 +244,13 @@ def load(
     values = _read(file) if file else {}
     for name, path in variables():
         if name in environ:
-            _put(values, path, _value_of(name, environ[name]))
+            setting_paths.put(values, path, _value_of(name, environ[name]))
     values |= dict(overrides or {})
     values.setdefault("data_dir", default_data_dir(environ))
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        raise SettingsError(_sentence(error, file)) from error
+        raise SettingsError(setting_paths.sentence(error, file, PREFIX)) from error
 
 
 def variables(
@@ -298,21 +299,3 @@ def _value_of(name: str, text: str) -> Any:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise SettingsError(f"the variable {name} is not YAML: {' '.join(str(error).split())}") from error
-
-
-def _put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    for key in path[:-1]:
-        inner = values.get(key)
-        values[key] = dict(inner) if isinstance(inner, dict) else {}
-        values = values[key]
-    values[path[-1]] = value
-
-
-def _sentence(error: ValidationError, file: Path | None) -> str:
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"]) or "the whole"
-    variable = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
-    where = f"{file} or {variable}" if file else variable
-    if first["type"] == "extra_forbidden":
-        return f"there is no setting '{key}' (in {file or 'the settings'})"
-    return f"the setting '{key}' (from {where}) is wrong: {first['msg'][:1].lower()}{first['msg'][1:]}"
