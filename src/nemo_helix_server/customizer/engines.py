@@ -33,20 +33,21 @@ class Engines:
 
     def require(self, name: str) -> EngineFacts:
         """An engine that can be started; raises `ConflictError` with the command that helps."""
-        given = getattr(self.settings, name).python
+        settings = getattr(self.settings, name)
+        given, environment = settings.python, self._environment(settings.threads)
         if given is not None:
             if not os.access(given, os.X_OK):
                 raise ConflictError(
                     f"engine {name} cannot be started: the setting engines.{name}.python names {given}, "
                     "which is no program"
                 )
-            return EngineFacts(name, str(given), self._environment())
+            return EngineFacts(name, str(given), environment)
         found = self._installed(name)
         if found is None:
             raise ConflictError(
                 f"engine {name} is not installed on the service's machine: run `nemo engines install {name}`"
             )
-        return EngineFacts(name, str(found.python), self._environment(), digest=found.folder.parent.name)
+        return EngineFacts(name, str(found.python), environment, digest=found.folder.parent.name)
 
     def state(self, name: str) -> dict[str, Any]:
         """Whether an engine can be used, as it is answered."""
@@ -61,5 +62,5 @@ class Engines:
         known = catalogue.RECIPES.get(name)
         return environments.find(known, self.machine.device, self.cache) if known else None
 
-    def _environment(self) -> Mapping[str, str]:
-        return sources.engine_environment(self.cache, {})
+    def _environment(self, threads: int) -> Mapping[str, str]:
+        return sources.engine_environment(self.cache, {"OMP_NUM_THREADS": str(threads)})

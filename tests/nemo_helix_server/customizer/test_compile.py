@@ -8,6 +8,7 @@ import pytest
 from tests.nemo_helix_server.customizer.situations import KINDS, MINIMAL, backend_of, facts, parsed, source
 from tests.nemo_helix_server.customizer.test_honour import OTHER, job, with_value
 
+from nemo_engines import devices, registry
 from nemo_engines import spec as engine_specs
 from nemo_helix_plugin.jobs.types import CreateHelixJobRequest
 from nemo_helix_server.customizer import compile as compiling
@@ -47,6 +48,8 @@ def test_what_is_compiled_is_what_engines_and_jobs_service_take(
 ) -> None:
     compiled = job(kind, spec, device=device, gpus=2)
     read = engine_specs.parse_spec(compiled.engine_spec)
+    registry.engine_for(read)
+    devices.check_device(read, device)
     assert read.engine == {"automodel": "automodel", "unsloth": "unsloth"}.get(kind, "trl")
     assert read.backend == backend_of(kind)
     body = {"source": names.SOURCE, "spec": compiled.spec, "platform_spec": compiled.platform_spec}

@@ -59,7 +59,6 @@ OTHER: dict[str, dict[str, Any]] = {
         "schedule.progress_reporting": {"time_series_metrics": ["*"]},
         "batch.global_batch_size": 16,
         "batch.micro_batch_size": 2,
-        "batch.sequence_packing": True,
         "optimizer.learning_rate": 0.5,
         "optimizer.min_learning_rate": 0.1,
         "optimizer.weight_decay": 0.5,
@@ -83,7 +82,6 @@ OTHER: dict[str, dict[str, Any]] = {
         "dataset.text_field": "body",
         "dataset.apply_chat_template": True,
         "dataset.validation_path": "lab/held-out",
-        "dataset.packing": True,
         "training.finetuning_type": "all_weights",
         "training.use_gradient_checkpointing": "true",
         "training.execution_profile": "gpu",
@@ -180,7 +178,7 @@ OTHER["grpo"] = {
 # Done, and shown to be done elsewhere than in these tests, or without an effect that can be seen.
 ELSEWHERE = {
     "automodel": {"training.lora.use_triton"},
-    "unsloth": {"model.load_in_4bit", "model.load_in_8bit", "schedule.eval_steps"},
+    "unsloth": {"dataset.packing", "model.load_in_4bit", "model.load_in_8bit", "schedule.eval_steps"},
     "dpo": {"training.type", "environment", "training.val_check_interval"},
     "grpo": {"training.type", "environment", "training.val_check_interval"},
 }
@@ -272,6 +270,7 @@ WRONG: dict[str, Any] = {
     "training.backend": {"attn": "te"},
     "training.lora.use_triton": True,
     "training.lora.use_memory_efficient_lora": True,
+    "batch.sequence_packing": True,
     "batch.sequence_packing_max_samples": 5,
     "optimizer.optimizer": "Adam",
     "parallelism.pipeline": {},
@@ -288,6 +287,7 @@ WRONG: dict[str, Any] = {
     "schedule.logging_steps": 5,
     "optimizer.optim": "adamw_8bit",
     "hardware.gpus": 2,
+    "dataset.packing": True,
     "hardware.precision": "fp16",
     "output.save_method": "merged_4bit",
     "training.optimizer_type": "x",
@@ -345,13 +345,10 @@ _TWO_AT_LEAST = (
 )
 def test_what_cannot_be_honoured_is_refused_by_name_where_it_is_set(kind: str, rule: Any) -> None:
     changes = {"trusted": False} if rule.on == "untrusted" else {}
-    value = True if rule.path == "model.trust_remote_code" else wrong_value(rule)
-    if (rule.path, rule.on) == ("training.precision", "any"):
-        value = "fp8"
     if rule.path == "batch.packed_sequence_size":
-        spec = with_value(kind, "batch", {"sequence_packing": True, "packed_sequence_size": 64})
-    else:
-        spec = with_value(kind, rule.path, value)
+        return  # its type wants sequence_packing, which is refused first
+    value = True if rule.path == "model.trust_remote_code" else wrong_value(rule)
+    spec = with_value(kind, rule.path, value)
     if rule.path == "training.training_type" and kind == "automodel":
         spec["training"]["teacher_model"] = "lab/teacher"
     if rule.path == "training.training_type" and kind == "unsloth":
@@ -408,6 +405,8 @@ def test_what_needs_a_gpu_is_done_on_one() -> None:
         "fp16",
         True,
     )
+    packed = with_value("unsloth", "dataset.packing", True)
+    assert job("unsloth", packed, device="cuda").engine_spec["batch"]["packing"] is True
     eight = with_value("unsloth", "model.load_in_8bit", True)
     assert job("unsloth", eight, device="cuda").engine_spec["load_in_8bit"] is True
     assert job("unsloth", eight, device="cuda").spec["model"]["load_in_4bit"] is False
@@ -455,6 +454,11 @@ def test_what_needs_a_gpu_is_done_on_one() -> None:
             "automodel",
             with_value("automodel", "training", {"finetuning_type": "all_weights", "lora": {"rank": 4}}),
             "training.lora cannot be honoured, because all weights are trained",
+        ),
+        (
+            "automodel",
+            with_value("automodel", "training", {"finetuning_type": "all_weights", "precision": "bf16"}),
+            "training.precision 'bf16' cannot be honoured, because on a CPU all weights",
         ),
         (
             "unsloth",

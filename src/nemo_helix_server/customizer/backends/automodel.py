@@ -23,6 +23,12 @@ def rules(given: AutomodelJobInput, facts: Facts) -> Iterator[Rule]:
     if given.training.finetuning_type == "all_weights":
         yield shared.without_lora("training.lora")
         if facts.machine.device == "cpu":
+            yield Rule(
+                "training.precision",
+                (None, "fp32"),
+                "on a CPU all weights are kept in what they are trained in",
+            )
+        if facts.machine.device == "cpu":
             reason = "without a GPU the engine would also store the trained weights so"
             yield Rule("training.precision", (None, "fp32"), reason)
     if facts.validation is not None:
@@ -74,7 +80,6 @@ def engine_spec(spec: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
         "batch": {
             "per_device": batch["micro_batch_size"],
             "gradient_accumulation": batch["global_batch_size"] // (batch["micro_batch_size"] * count),
-            "packing": batch["sequence_packing"],
         },
         "optimizer": _optimizer(spec["optimizer"]),
         "data": {

@@ -6,6 +6,7 @@ from nemo_helix_server.customizer.honour import Rule
 from nemo_helix_server.customizer.honoured.common import NEEDS_GPU, NO_DEPLOYMENT, parallelism
 
 _DISTILLATION = "distillation is done by no engine here"
+_UNPACKED = "each row is a sequence of its own"
 _KERNELS = "the kernels are the engine's own choice"
 
 DONE = {
@@ -37,7 +38,6 @@ DONE = {
     "schedule.progress_reporting": "the job's series; every step is reported",
     "batch.global_batch_size": "batch.gradient_accumulation",
     "batch.micro_batch_size": "batch.per_device",
-    "batch.sequence_packing": "batch.packing",
     "optimizer.learning_rate": "optimizer.learning_rate",
     "optimizer.min_learning_rate": "schedule.lr_scheduler_options",
     "optimizer.weight_decay": "optimizer.weight_decay",
@@ -68,8 +68,9 @@ RULES = (
     Rule("training.backend", (None,), _KERNELS),
     Rule("training.lora.use_triton", (False,), NEEDS_GPU, on="cpu"),
     Rule("training.lora.use_memory_efficient_lora", (None, False), _KERNELS),
-    Rule("batch.sequence_packing_max_samples", (1000,), "rows are packed without a limit of their number"),
-    Rule("batch.packed_sequence_size", (None,), "packed rows have training.max_seq_length tokens"),
+    Rule("batch.sequence_packing", (False,), _UNPACKED),
+    Rule("batch.sequence_packing_max_samples", (None,), _UNPACKED),
+    Rule("batch.packed_sequence_size", (None,), _UNPACKED),
     Rule("optimizer.optimizer", ("auto", "AdamW", "FusedAdam"), "the engine's Adam decouples weight decay"),
     Rule("optimizer.optimizer", ("auto", "AdamW"), NEEDS_GPU, on="cpu"),
     *parallelism("parallelism"),

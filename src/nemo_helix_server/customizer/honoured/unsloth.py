@@ -69,6 +69,7 @@ RULES = (
     Rule("model.trust_remote_code", (False,), FOREIGN_CODE, on="untrusted"),
     Rule("model.device_map", (None,), "the whole model is on one device"),
     Rule("model.rope_scaling", (None,), "a model is trained with the positions that its own config names"),
+    Rule("dataset.packing", (False,), "rows are packed on GPUs only", on="cpu"),
     Rule("training.training_type", ("sft",), "supervised fine-tuning is what this backend does"),
     Rule("training.use_gradient_checkpointing", ("false", "true"), NEEDS_GPU, on="cpu"),
     Rule("training.lora.loftq_config", (None,), "adapters start as init_lora_weights true has them"),
