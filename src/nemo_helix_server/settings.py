@@ -161,7 +161,6 @@ class EnginesSettings(Section):
     unsloth: EngineSettings = EngineSettings()
     automodel: EngineSettings = EngineSettings()
     trackers: EngineSettings = EngineSettings()
-    """The interpreter with the libraries of W&B and MLflow."""
 
 
 class TrackersSettings(Section):

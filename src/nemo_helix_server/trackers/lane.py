@@ -101,7 +101,7 @@ class Lane:
         except TrackerError as error:
             self._failed(subject, error, patience)
             return
-        patience.worked()
+        self._patience.pop(key, None)
         self._door.worked()
         again = self.teller.look(*key)
         if again is not None and not again.due:
@@ -135,7 +135,8 @@ class Lane:
                 if key is not None:
                     del self._due[key]
             if key is None:
-                self._rest()
+                if self._rests():
+                    return
                 continue
             try:
                 if self._ready(key):
@@ -147,11 +148,16 @@ class Lane:
                 with self._pending:
                     self._patience.setdefault(key, Patience()).failed(time.monotonic())
 
-    def _rest(self) -> None:
-        """End a publisher that nobody needs; one that has a run open keeps that run alive."""
-        idle = time.monotonic() - self._used >= _IDLE
-        if self._publisher is not None and idle and not self._publisher.opened:
-            self._end()
+    def _rests(self) -> bool:
+        """End a publisher that nobody needs, and then the thread; one with an open run keeps it alive."""
+        if time.monotonic() - self._used < _IDLE or (self._publisher and self._publisher.opened):
+            return False
+        self._end()
+        with self._pending:
+            if self._due:
+                return False
+            self._thread = None
+            return True
 
     def _end(self) -> None:
         if self._publisher is not None:
