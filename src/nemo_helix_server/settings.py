@@ -1,8 +1,7 @@
 """What an operator can set: a YAML file, overridden by environment variables, overridden by the command line.
 
 A variable is ``NHX_`` and the path of a field joined by ``_``, as in ``NHX_JOBS_STORAGE_MINIMUM_FREE_BYTES``.
-Its value is YAML, so that lists and numbers can be given too. Unknown keys of the file are errors, unknown
-variables are not: the client uses the same prefix.
+Its value is YAML. Unknown keys of the file are errors, unknown variables are not: the client has that prefix.
 """
 
 from __future__ import annotations
@@ -152,6 +151,8 @@ class EngineSettings(Section):
 
     python: Path | None = None
     """Its interpreter; unset = the environment that `nemo engines install` made."""
+    threads: Annotated[int, Field(ge=1, le=4096)] = 1
+    """Processor threads of one process; more of them than cores makes small steps much slower."""
 
 
 class EnginesSettings(Section):
@@ -185,8 +186,7 @@ class CustomizationSettings(Section):
     """Fine-tuning jobs."""
 
     local_paths: tuple[Path, ...] | None = None
-    """Folders of this machine that models and data may be named in; unset = all of them where no token is
-    needed, and none where tokens are."""
+    """Folders whose models and data may be named; unset = all, or none where tokens are needed."""
 
 
 class PlatformSettings(Section):
