@@ -33,8 +33,7 @@ class Engines:
 
     def require(self, name: str) -> EngineFacts:
         """An engine that can be started; raises `ConflictError` with the command that helps."""
-        settings = getattr(self.settings, name)
-        given, environment = settings.python, self._environment(settings.threads)
+        given, environment = getattr(self.settings, name).python, self._environment()
         if given is not None:
             if not os.access(given, os.X_OK):
                 raise ConflictError(
@@ -62,5 +61,7 @@ class Engines:
         known = catalogue.RECIPES.get(name)
         return environments.find(known, self.machine.device, self.cache) if known else None
 
-    def _environment(self, threads: int) -> Mapping[str, str]:
-        return sources.engine_environment(self.cache, {"OMP_NUM_THREADS": str(threads)})
+    def _environment(self) -> Mapping[str, str]:
+        """With as many threads as the service's own OMP_NUM_THREADS says; by default one."""
+        told = {name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ}
+        return sources.engine_environment(self.cache, told)
