@@ -125,7 +125,7 @@ def compose(
     jobs = JobsService(store, storage, limits, clock, wake)
     parts = Parts(
         jobs=jobs,
-        checkpoints=CheckpointCatalogue(store, wake),
+        checkpoints=CheckpointCatalogue(store, storage, wake),
         logs=LogPages(store, storage, Logs()),
         artifacts=ArtifactReader(settings.data_dir / "filesets", functools.partial(_storage_of, storage)),
         authenticator=authenticator,

@@ -9,9 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nemo_helix_server import checkpoints
 from nemo_helix_server.clock import wire
 from nemo_helix_server.errors import ConflictError, NotFoundError
 from nemo_helix_server.jobs.model import Caller, Checkpoint, Job
+from nemo_helix_server.storage import JobStorage
 from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.store import Store
 
@@ -21,6 +23,7 @@ class CheckpointCatalogue:
     """The checkpoints of jobs."""
 
     store: Store
+    storage: JobStorage
     wake: Callable[[], None]
 
     def all(self, workspace: str, name: str) -> dict[str, Any]:
@@ -35,7 +38,10 @@ class CheckpointCatalogue:
             return shown(_checkpoint(reader, _job(reader, workspace, name), checkpoint))
 
     def pin(self, caller: Caller, workspace: str, name: str, checkpoint: str) -> dict[str, Any]:
-        """Have a checkpoint copied out of the job's storage, so that it outlives it."""
+        """Have a checkpoint copied out of the job's storage, so that it outlives it.
+
+        Once this has answered, neither its trainer nor the end of a storage window removes it before that.
+        """
         return self._request(caller, workspace, name, checkpoint, pin=True)
 
     def unpin(self, caller: Caller, workspace: str, name: str, checkpoint: str) -> dict[str, Any]:
@@ -45,14 +51,24 @@ class CheckpointCatalogue:
     def _request(
         self, caller: Caller, workspace: str, name: str, checkpoint: str, *, pin: bool
     ) -> dict[str, Any]:
+        if pin:
+            self._hold(workspace, name, checkpoint)
         with self.store.write() as writer:
             job = _job(writer, workspace, name)
             found = _checkpoint(writer, job, checkpoint)
-            if pin and found.pinned_at is None:
-                _check_usable(found, job)
             asked = writer.request_pin(job.id, checkpoint, by=caller.name, pin=pin)
         self.wake()
         return shown(asked or found)
+
+    def _hold(self, workspace: str, name: str, checkpoint: str) -> None:
+        """Keep the trainer from pruning a checkpoint that is still in the job's storage alone."""
+        with self.store.read() as reader:
+            job = _job(reader, workspace, name)
+            found = _checkpoint(reader, job, checkpoint)
+        if found.pinned_at is None:
+            _check_usable(found, job)
+            if not checkpoints.hold(self.storage, found):
+                raise _gone(found, job)
 
 
 def _job(reader: Reader, workspace: str, name: str) -> Job:
@@ -73,11 +89,15 @@ def _checkpoint(reader: Reader, job: Job, checkpoint: str) -> Checkpoint:
 
 def _check_usable(found: Checkpoint, job: Job) -> None:
     if not found.present:
-        raise ConflictError(f"the checkpoint '{found.id}' is not in the storage of '{job.name}' any more")
+        raise _gone(found, job)
     if found.problem is not None:
         raise ConflictError(
             f"the checkpoint '{found.id}' is damaged and is not worth keeping: {found.problem}"
         )
+
+
+def _gone(found: Checkpoint, job: Job) -> ConflictError:
+    return ConflictError(f"the checkpoint '{found.id}' is not in the storage of '{job.name}' any more")
 
 
 def shown(found: Checkpoint) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +17,8 @@ from nemo_helix_server.storage import JobStorage, checked
 from nemo_runs import disk
 from nemo_runs.files import sync_folder
 from nemo_trainer import contract
+
+_LOOKS, _BETWEEN_LOOKS = 5, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,23 @@ def folder_of(storage: JobStorage, checkpoint: Checkpoint) -> Path | None:
     return next((place for place in places if _is(place, checkpoint.id)), None)
 
 
+def hold(storage: JobStorage, checkpoint: Checkpoint) -> bool:
+    """Mark a checkpoint in its job's storage, so that its trainer does not prune it; false when it is gone.
+
+    A trainer moves what it prunes aside, and gives back what it then finds marked. So a mark that is seen in
+    its place holds; one that is not may have come too late, or be about to be given back.
+    """
+    for _ in range(_LOOKS):
+        source = folder_of(storage, replace(checkpoint, pinned_path=None))
+        if source is not None:
+            with contextlib.suppress(OSError):
+                (source / contract.PINNED).touch()
+            if (source / contract.PINNED).exists():
+                return True
+        time.sleep(_BETWEEN_LOOKS)
+    return False
+
+
 def pin(storage: JobStorage, checkpoint: Checkpoint) -> str:
     """Copy a checkpoint out of its job's storage; the copy's path, relative to the data directory.
 
@@ -103,10 +124,10 @@ def pin(storage: JobStorage, checkpoint: Checkpoint) -> str:
     target = storage.data_dir / relative
     if _is(target, checkpoint.id) and not contract.verify(target, deep=True):
         return str(relative)
+    held = hold(storage, checkpoint)
     source = folder_of(storage, replace(checkpoint, pinned_path=None))
-    if source is None:
+    if not held or source is None:
         raise PinError(f"the checkpoint {checkpoint.id} is no longer in the job's storage")
-    (source / contract.PINNED).touch()
     copy = target.with_name(f".{target.name}-{secrets.token_hex(6)}")
     try:
         _copy(source, copy)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs import retention
-from nemo_helix_server.jobs.model import Job
+from nemo_helix_server.jobs.model import Checkpoint, Job
 from nemo_helix_server.jobs.ports import Limits
 from nemo_helix_server.jobs.states import Event, Reason
 from nemo_helix_server.storage import JobStorage
@@ -68,6 +68,8 @@ class Windows:
                 return
             if not retention.expired(self._ends_at(current), unit.now):
                 return
+            if any(_is_to_be_pinned(checkpoint) for checkpoint in unit.checkpoints(job.id)):
+                return  # it is copied within moments; the next look ends the window
             reclaimed = unit.reclaim_storage(job.id)
         if reclaimed is not None:
             self.storage.reclaim(self.storage.paths(reclaimed.workspace, job.id))
@@ -86,3 +88,7 @@ class Windows:
                 expected=Status.PAUSED,
                 reason=Reason.PAUSE_WINDOW_ENDED,
             )
+
+
+def _is_to_be_pinned(checkpoint: Checkpoint) -> bool:
+    return checkpoint.pin_requested_at is not None and checkpoint.pinned_at is None

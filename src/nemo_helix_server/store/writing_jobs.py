@@ -132,10 +132,14 @@ class JobWriting(Progress):
         return self._update_job_columns(job_id, storage_reclaimed_at=self.now, storage_bytes=0)
 
     def forget_checkpoints(self, job_id: str, keep: tuple[str, ...]) -> None:
-        """Forget checkpoints that are no longer in the job's storage; pinned ones stay, as not present."""
+        """Forget checkpoints that are no longer in the job's storage.
+
+        Those that are pinned, or are to be, stay, as not present.
+        """
         columns = schema.checkpoints.c
         gone = [columns.job_id == job_id, columns.id.not_in(keep)]
-        self.connection.execute(delete(schema.checkpoints).where(*gone, columns.pinned_at.is_(None)))
+        unwanted = (columns.pinned_at.is_(None), columns.pin_requested_at.is_(None))
+        self.connection.execute(delete(schema.checkpoints).where(*gone, *unwanted))
         self.connection.execute(update(schema.checkpoints).where(*gone), {"present": False})
 
     def put_result(self, job_id: str, name: str, artifact_url: str, artifact_storage_type: str) -> Result:
