@@ -64,6 +64,7 @@ reference: setup
 	$(BIN)/python scripts/write_reference.py
 	$(BIN)/python scripts/write_settings_reference.py
 	$(BIN)/python scripts/write_job_statuses.py
+	$(BIN)/python scripts/write_customization_reference.py
 
 clean:
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -10,7 +10,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from nemo_helix_server.errors import ConflictError
 from nemo_helix_server.jobs.model import Checkpoint, MetricPoint, Secret, Token, Workspace
-from nemo_helix_server.store import schema
+from nemo_helix_server.store import entities, schema
 from nemo_helix_server.store.entities import EntityWriting
 from nemo_helix_server.store.tracker_runs import TrackerWriting
 from nemo_helix_server.store.writing_jobs import JobWriting
@@ -127,11 +127,15 @@ class Writer(JobWriting, EntityWriting, TrackerWriting):
         return True
 
     def remove_workspace(self, name: str) -> bool:
-        """Remove an empty workspace; False when there is none. Raises `ConflictError` while it has jobs."""
+        """Remove a workspace; False: there is none. Raises `ConflictError` while it has jobs or models."""
         query = select(func.count()).select_from(schema.jobs).where(schema.jobs.c.workspace == name)
         count = self.connection.execute(query).scalar_one()
         if count:
             raise ConflictError(f"workspace {name} has {count} jobs; delete them first")
+        models = self.entities(entities.MODEL, name, limit=1)[1]
+        if models:
+            raise ConflictError(f"workspace {name} has {models} models; delete them first")
+        self.connection.execute(delete(entities.table).where(entities.table.c.workspace == name))
         self.connection.execute(delete(schema.secrets).where(_secrets.workspace == name))
         return self.connection.execute(delete(schema.workspaces).where(_workspaces.name == name)).rowcount > 0
 

@@ -358,6 +358,22 @@ class TestWithTokens:
         assert client("model-entity-creation").post(FILESETS, json={"name": "x1"}).status_code == 403
 
 
+def test_a_workspace_with_models_stays(bench: Bench) -> None:
+    client = bench.client()
+    workspaces = "/apis/workspaces/v2/workspaces"
+    client.post(workspaces, json={"name": "lab"})
+    client.post(FILESETS.replace("default", "lab"), json={"name": "weights"})
+    models = MODELS.replace("default", "lab")
+    assert client.post(models, json={"name": "base", "fileset": "weights"}).status_code == 201
+    refused = client.request("DELETE", f"{workspaces}/lab")
+    assert (refused.status_code, refused.json()["detail"]) == (
+        409,
+        "workspace lab has 1 models; delete them first",
+    )
+    assert client.request("DELETE", f"{models}/base").status_code == 204
+    assert client.request("DELETE", f"{workspaces}/lab").status_code == 204
+
+
 def test_files_come_and_go(bench: Bench) -> None:
     client = bench.client()
     fileset(client, "sums", train_jsonl=b"one\n")

@@ -1,0 +1,119 @@
+"""Write docs/reference/customization.md from the input types and the tables of what is honoured.
+
+`page` is compared by a test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel
+
+from nemo_helix_plugin.customization.requests import CustomizationOptions
+from nemo_helix_plugin.customization.types import INPUTS
+from nemo_helix_server.customizer.honour import Rule
+from nemo_helix_server.customizer.honoured import automodel, rl, unsloth
+
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "customization.md"
+
+HEAD = """# Fine-tuning jobs
+
+`nemo customization automodel|unsloth|rl --job-json job.json` submits a job; the file holds the backend's
+input spec. This page is written from the code (`make reference`).
+
+- A field that cannot be honoured is refused by its dotted name when it is set. A default that cannot be
+  honoured becomes what is done instead, and the stored spec shows it.
+- A model is `workspace/name` (a model or fileset), a folder of the service's machine as `/path` or
+  `file:///path` (referred to, not copied), or `hf://owner/name`. Data are given in the same ways.
+- Four steps follow each other: `model-and-dataset-download` (GRPO: `model-dataset-environment-download`),
+  `training` (`dpo-training`, `grpo-training`), `model-upload`, `model-entity-creation`. Only training can be
+  paused.
+- Rows are JSON Lines: `train.jsonl`, or the only `.jsonl` file of a folder; `validation.jsonl` beside it is
+  validated with. A row that cannot be used is named by file and line before training starts.
+- With access tokens on, paths are open only below the folders of the setting `customization.local_paths`.
+- The environment of GRPO is a folder with `manifest.yaml`: `format: native-v1`, and `config_paths` that name
+  the config of a `gym` benchmark in the folder. Its prompt and verifier give the rewards. The formats
+  `wheels-v1` and `adapter-wheels-v1` are refused.
+
+"""
+TITLES = {
+    "automodel": ("automodel", "automodel: NeMo Automodel, supervised", automodel.DONE, automodel.RULES),
+    "unsloth": ("unsloth", "unsloth: Unsloth, supervised, one device", unsloth.DONE, unsloth.RULES),
+    "dpo": ("rl", "rl with `training.type: dpo`: TRL", rl.DONE_DPO, rl.RULES_DPO),
+    "grpo": ("rl", "rl with `training.type: grpo`: TRL", rl.DONE_GRPO, rl.RULES_GRPO),
+}
+WHERE = {"any": "", "cpu": "on machines without a GPU: ", "untrusted": "without the role admin: "}
+
+
+def fields(model: type[BaseModel], kind: str, where: str = "") -> Iterator[tuple[str, Any]]:
+    """Path and default of every field that holds no model itself."""
+    for name, field in model.model_fields.items():
+        path = f"{where}.{name}" if where else name
+        inner = [one for one in models(field.annotation) if fits(one, kind)]
+        if inner:
+            for one in inner:
+                yield from fields(one, kind, path)
+        else:
+            yield path, "required" if field.is_required() else field.get_default(call_default_factory=True)
+
+
+def models(annotation: Any) -> list[type[BaseModel]]:
+    """The models in an annotation."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [one for part in get_args(annotation) for one in models(part)]
+
+
+def fits(model: type[BaseModel], kind: str) -> bool:
+    """Whether a model is one of this kind of job."""
+    known = model.model_fields.get("type")
+    return known is None or kind in get_args(known.annotation)
+
+
+def fate(path: str, done: Mapping[str, str], rules: tuple[Rule, ...]) -> str:
+    """What becomes of a field."""
+    parts = path.split(".")
+    said = []
+    for length in range(1, len(parts) + 1):
+        place = ".".join(parts[:length])
+        if place in done:
+            said.append(f"→ {done[place]}")
+        for rule in rules:
+            if rule.path == place:
+                allowed = " or ".join(shown(value) for value in rule.allowed if value is not None)
+                only = f"only {allowed}" if allowed else "not honoured"
+                said.append(f"{WHERE[rule.on]}{only}: {rule.reason}")
+    return "; ".join(said)
+
+
+def shown(value: Any) -> str:
+    """A value as JSON has it."""
+    if value is None:
+        return "`null`"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, list):
+        return f"`{', '.join(map(str, value))}`"
+    return f"`{value}`" if value != "required" else "required"
+
+
+def page() -> str:
+    """The whole page."""
+    lines = [HEAD.rstrip("\n"), ""]
+    for kind, (backend, title, done, rules) in TITLES.items():
+        lines += [f"## {title}", "", "| Field | Default | What becomes of it |", "| --- | --- | --- |"]
+        lines += [
+            f"| `{path}` | {shown(default)} | {fate(path, done, rules)} |"
+            for path, default in fields(INPUTS[backend], kind)
+        ]
+        lines.append("")
+    lines += ["## Options", "", "`-o backend.key=value`, or the request's `options`.", ""]
+    lines += ["| Option | Default |", "| --- | --- |"]
+    lines += [f"| `{path}` | {shown(default)} |" for path, default in fields(CustomizationOptions, "")]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
