@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from nemo_helix_plugin.jobs import models, names
 from nemo_helix_plugin.jobs.platform_spec import Quantity
@@ -16,7 +16,8 @@ Backend = Literal["automodel", "unsloth", "rl"]
 class SubprocessOptions(models.RequestModel):
     """Limits of the training step where it is a process of the service's machine."""
 
-    cpu: Quantity | None = None
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
     memory: Quantity | None = None
     """Such as ``16Gi``; a training that takes more is ended."""
 

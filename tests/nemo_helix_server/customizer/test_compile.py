@@ -99,7 +99,7 @@ def test_a_profile_of_the_request_goes_before_that_of_the_spec() -> None:
 
 
 def test_a_limit_of_memory_is_that_of_the_training_step() -> None:
-    compiled = job("dpo", MINIMAL["dpo"], options={"subprocess": {"memory": "2Gi", "cpu": None}})
+    compiled = job("dpo", MINIMAL["dpo"], options={"subprocess": {"memory": "2Gi"}})
     assert compiled.platform_spec["steps"][1]["executor"]["resources"]["limits"] == {"memory": "2Gi"}
 
 
