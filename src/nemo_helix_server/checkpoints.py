@@ -15,6 +15,7 @@ from nemo_helix_server.clock import SECOND
 from nemo_helix_server.jobs.model import Checkpoint, StepContext
 from nemo_helix_server.storage import JobStorage, checked
 from nemo_runs import disk
+from nemo_runs.errors import RunsError
 from nemo_runs.files import sync_folder
 from nemo_trainer import contract
 
@@ -128,6 +129,8 @@ def pin(storage: JobStorage, checkpoint: Checkpoint) -> str:
     source = folder_of(storage, replace(checkpoint, pinned_path=None))
     if not held or source is None:
         raise PinError(f"the checkpoint {checkpoint.id} is no longer in the job's storage")
+    if problems := contract.verify(source, deep=False):
+        raise PinError(f"the checkpoint {checkpoint.id} is damaged: {problems[0]}")
     copy = target.with_name(f".{target.name}-{secrets.token_hex(6)}")
     try:
         _copy(source, copy)
@@ -136,7 +139,7 @@ def pin(storage: JobStorage, checkpoint: Checkpoint) -> str:
         storage.discard(target)
         copy.rename(target)
         sync_folder(target.parent)
-    except OSError as error:
+    except (OSError, RunsError, contract.TrainerError) as error:
         raise PinError(f"the checkpoint {checkpoint.id} could not be copied: {error}") from error
     finally:
         shutil.rmtree(copy, ignore_errors=True)
@@ -193,7 +196,7 @@ def _copy(source: Path, target: Path) -> None:
         place = target / path
         place.parent.mkdir(parents=True, exist_ok=True)
         folders.add(place.parent)
-        with disk.full_disk_named(place), (source / path).open("rb", buffering=0) as file:
+        with disk.full_disk_named(place), open(disk.open_regular(source / path), "rb", buffering=0) as file:
             size = os.fstat(file.fileno()).st_size
             disk.copy_range(file.fileno(), 0, size, place)
     for folder in folders:

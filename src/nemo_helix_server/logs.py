@@ -11,6 +11,7 @@ import binascii
 import contextlib
 import json
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -172,10 +173,13 @@ def _numbers(folder: Path) -> list[int]:
 
 def _open_part(source: int, number: int, path: Path) -> _Part | None:
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:
         return None
     status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        return None
     return _Part(source, number, descriptor, _whole(descriptor, status.st_size), status.st_ino)
 
 

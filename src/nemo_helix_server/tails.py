@@ -6,6 +6,7 @@ service that was away for an hour, or was killed in between, neither loses a poi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, Protocol
 
 from nemo_helix_server.jobs.model import MetricPoint
 from nemo_trainer import contract
+
+_DEEPEST = 32
 
 
 class Points(Protocol):
@@ -96,11 +99,33 @@ class Progress:
         if self._seen.get(token) == mark:
             return None
         self._seen[token] = mark
-        return contract.read_progress(path) or None
+        return cleaned(contract.read_progress(path)) or None
 
     def forget(self, token: str) -> None:
         """The start has ended."""
         self._seen.pop(token, None)
+
+
+def cleaned(value: Any, depth: int = 0) -> Any:
+    """What a workload wrote, as JSON that every database and every client can take.
+
+    Numbers that are none, or of more than 64 bits, and what is nested very deeply, become null.
+    """
+    if depth > _DEEPEST:
+        return None
+    if isinstance(value, dict):
+        return {_text(name): cleaned(inner, depth + 1) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [cleaned(inner, depth + 1) for inner in value]
+    return _text(value) if isinstance(value, str) else value if _is_number_or_less(value) else None
+
+
+def _is_number_or_less(value: Any) -> bool:
+    return math.isfinite(value) if isinstance(value, float) else value is None or abs(value) < 1 << 63
+
+
+def _text(text: str) -> str:
+    return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
 def last_sign(trainer_path: Path, log: Path, since: float) -> float:
@@ -118,6 +143,6 @@ def _changed(path: Path) -> float | None:
 
 def _points(row: contract.MetricRow) -> list[MetricPoint]:
     return [
-        MetricPoint(step=row.step, epoch=row.epoch, name=name, value=value)
+        MetricPoint(step=row.step, epoch=row.epoch, name=_text(name), value=value)
         for name, value in row.values.items()
     ]

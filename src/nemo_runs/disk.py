@@ -102,6 +102,29 @@ def copy_range(source: int, start: int, end: int, target: Path) -> None:
             os.close(descriptor)
 
 
+def open_regular(path: Path) -> int:
+    """Open a file that others write for reading, without ever waiting for them.
+
+    A pipe would block its reader and a device has no end: raises `OSError` for all that is no regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    return descriptor
+
+
+def read_regular(path: Path, *, most: int = 1 << 20) -> bytes:
+    """All bytes of a file that others write; raises `OSError` for no regular file, and for a larger one."""
+    with open(open_regular(path), "rb", buffering=0) as file:
+        data = file.read(most + 1) or b""
+        while len(data) <= most and (more := file.read(most + 1 - len(data))):
+            data += more
+    if len(data) > most:
+        raise OSError(errno.EFBIG, f"is larger than {most} bytes", str(path))
+    return data
+
+
 def claim(path: Path) -> bool:
     """Create an empty file; false when the name is taken."""
     try:

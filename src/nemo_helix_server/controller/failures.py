@@ -15,6 +15,7 @@ from nemo_helix_server.executors.base import Observation, Run, RunState
 from nemo_helix_server.executors.output import part_numbers
 from nemo_helix_server.jobs import evidence
 from nemo_helix_server.jobs.states import Reason
+from nemo_runs.disk import open_regular
 
 _TAIL = 1 << 16
 _LONGEST_WORDS = 500
@@ -76,10 +77,10 @@ def log_tail(folder: Path) -> list[str]:
 
 def _last_bytes(path: Path) -> bytes:
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path), "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - _TAIL))
-            return file.read()
+            return file.read(_TAIL)
     except OSError:
         return b""
 

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from nemo_runs.disk import read_regular
 from nemo_runs.errors import RunsError
 from nemo_runs.files import create_file, replace_file
 from nemo_runs.processes import ProcessIdentity
@@ -157,7 +158,7 @@ def _line(value: Mapping[str, object]) -> bytes:
 
 def _read(path: Path) -> dict[str, Any] | None:
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_regular(path))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError, RecursionError) as error:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
+from nemo_runs.disk import read_regular
 from nemo_runs.files import replace_file
 
 Want = Literal["run", "pause", "stop", "checkpoint"]
@@ -30,7 +31,7 @@ class Control:
 def read_control(path: Path) -> Control | None:
     """The request in a control file; `None` when there is no such file or it holds something else."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_regular(path))
         return Control(
             int(value["seq"]), WANTS[WANTS.index(value["want"])], str(value["by"]), float(value["at"])
         )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from nemo_runs.disk import open_regular
 from nemo_runs.files import sync_folder
 from nemo_trainer.contract.errors import NotSavedError
 from nemo_trainer.contract.manifest import FileEntry
@@ -60,7 +63,7 @@ def _problem(path: Path, entry: FileEntry, limit: Path, *, deep: bool) -> str | 
     try:
         if not path.resolve().is_relative_to(limit):
             return f"{path}: leads out of {limit}"
-        size = path.stat().st_size
+        size = _size(path)
         if size != entry.size:
             return f"{path}: has {size} bytes, and {entry.size} were written"
         if deep and _digest(path) != entry.sha256:
@@ -70,6 +73,13 @@ def _problem(path: Path, entry: FileEntry, limit: Path, *, deep: bool) -> str | 
     except (OSError, RuntimeError) as error:
         return f"{path}: cannot be read: {error}"
     return None
+
+
+def _size(path: Path) -> int:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "is no regular file", str(path))
+    return status.st_size
 
 
 def _seal(folder: Path, path: Path) -> FileEntry:
@@ -84,7 +94,7 @@ def _seal(folder: Path, path: Path) -> FileEntry:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb", buffering=0) as file:
+    with open(open_regular(path), "rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

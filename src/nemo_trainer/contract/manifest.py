@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
 
+from nemo_runs.disk import read_regular
 from nemo_runs.files import replace_file
 from nemo_trainer.contract.errors import CheckpointUnusableError
 from nemo_trainer.contract.names import MANIFEST
@@ -16,6 +18,12 @@ Reason = Literal["periodic", "pause", "final", "asked"]
 
 _REASONS: tuple[Reason, ...] = get_args(Reason)
 _SCHEMA = 1
+_LARGEST = 64 << 20
+"""Bytes of a manifest."""
+_MOST = 1 << 53
+"""Numbers from here on are none that was counted."""
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ def read_manifest(folder: Path) -> Manifest:
 def read_bytes(folder: Path) -> bytes:
     """The manifest as it stands in the folder; raises `CheckpointUnusableError`."""
     try:
-        return (folder / MANIFEST).read_bytes()
+        return read_regular(folder / MANIFEST, most=_LARGEST)
     except FileNotFoundError:
         raise CheckpointUnusableError(f"{folder}: has no {MANIFEST}, so it was never finished") from None
     except OSError as error:
@@ -77,6 +85,7 @@ def parse_manifest(data: bytes, folder: Path) -> Manifest:
     """A manifest from its bytes; ``folder`` is named in the error."""
     try:
         value = json.loads(data)
+        json.dumps(value, ensure_ascii=False).encode()  # raises for text that nobody could write down again
         if value["schema"] != _SCHEMA:
             raise ValueError(f"schema {value['schema']!r} is not {_SCHEMA}")  # noqa: TRY301 - one funnel for all damage
         return Manifest(
@@ -85,11 +94,15 @@ def parse_manifest(data: bytes, folder: Path) -> Manifest:
             job=str(value.get("job", "")),
             attempt=str(value.get("attempt", "")),
             task=str(value.get("task", "")),
-            created_at=float(value.get("created_at", 0)),
+            created_at=_moment(value.get("created_at", 0)),
             engine=dict(value.get("engine") or {}),
             environment=None if value.get("environment") is None else str(value["environment"]),
             inputs={str(name): str(digest) for name, digest in (value.get("inputs") or {}).items()},
-            metrics={str(name): float(number) for name, number in (value.get("metrics") or {}).items()},
+            metrics={
+                str(name): float(number)
+                for name, number in (value.get("metrics") or {}).items()
+                if math.isfinite(number)
+            },
             reason=_REASONS[_REASONS.index(value.get("reason", "periodic"))],
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
@@ -120,12 +133,18 @@ def parse_files(value: list[Mapping[str, Any]], *, inside: bool = True) -> tuple
 
 def positive(value: Any) -> int:
     """A whole number from 1; raises `ValueError`."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{value!r} is not a whole number from 1")
+    if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value < _MOST:
+        raise ValueError("the step is not a whole number from 1")
     return value
 
 
 def _size(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is not a size")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
+        raise ValueError("the size of a file is not a number of bytes")
     return value
+
+
+def _moment(value: Any) -> float:
+    if not 0 <= (moment := float(value)) <= _LAST_SECOND:
+        raise ValueError("created_at is not a time")
+    return moment

@@ -14,6 +14,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nemo_runs.disk import open_regular
+
+_LARGEST_STEP = 1 << 53
+_LONGEST_ROW = 16 << 20
+"""Bytes; what has no newline for so long is no file of rows."""
 _MOST = 4 << 20
 """Bytes that one `MetricTail.read` takes at most, so that a long absence is caught up in pieces."""
 
@@ -107,13 +112,14 @@ class MetricTail:
     def read(self, most: int = _MOST) -> Tailed:
         """The whole rows from here on, and where to go on; lines of no known kind are passed over.
 
-        Takes about ``most`` bytes, more only for a single longer line; a missing file has no rows. A file
+        Takes about ``most`` bytes, more only for a single longer line, and of that not without end; a missing
+        file, and what is none, has no rows. A file
         that is shorter than it was (the machine lost power before its last rows were on the disk) is read
         again from its beginning, behind a continue row from step 0.
         """
         try:
-            descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError:
+            descriptor = open_regular(self.path)
+        except OSError:
             return Tailed([], self.offset)
         try:
             again = self.offset > 0 and os.pread(descriptor, 1, self.offset - 1) != b"\n"
@@ -149,7 +155,7 @@ def merged(steps: dict[int, MetricRow], row: Row) -> dict[int, MetricRow]:
 
 
 def _count(value: Any) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _LARGEST_STEP:
         raise ValueError(value)
     return value
 
@@ -160,4 +166,6 @@ def _whole_lines(descriptor: int, offset: int, most: int) -> bytes:
         data += block
         if (end := data.rfind(b"\n")) >= 0:
             return data[: end + 1]
+        if len(data) > _LONGEST_ROW:
+            break
     return b""

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from nemo_runs.disk import read_regular
 from nemo_runs.files import replace_file
 from nemo_trainer.contract.errors import TrainerError
 from nemo_trainer.contract.files import file_problems
@@ -14,6 +15,7 @@ from nemo_trainer.contract.manifest import FileEntry, parse_files
 from nemo_trainer.contract.names import TrainerPaths
 
 _SCHEMA = 1
+_LARGEST = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +31,7 @@ def read_outputs(trainer_path: Path) -> Outputs | None:
     """What the step says it has produced, `None` when it says nothing; raises `TrainerError`."""
     path = TrainerPaths(trainer_path).outputs
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_regular(path, most=_LARGEST))
         if value["schema"] != _SCHEMA:
             raise ValueError(f"schema {value['schema']!r} is not {_SCHEMA}")  # noqa: TRY301 - one funnel for all damage
         files = parse_files(value["files"], inside=False)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nemo_runs.disk import read_regular
 from nemo_runs.files import replace_file
 
 SEQ_SEEN = "seq_seen"
@@ -23,7 +24,7 @@ FINAL_STEP = "final_step"
 def read_progress(path: Path) -> dict[str, Any]:
     """What the trainer said last; empty when there is no such file or it holds something else."""
     try:
-        value = json.loads(path.read_bytes())
+        value = json.loads(read_regular(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
