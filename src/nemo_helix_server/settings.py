@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -231,7 +232,10 @@ class Settings(Section):
 
     def store_url(self) -> str:
         """The database's address."""
-        return self.database_url or f"sqlite:///{self.data_dir.absolute() / 'jobs.db'}"
+        # in an address these mean something, and a folder's name may hold them
+        written = {ord(sign): quote(sign) for sign in "%?#"}
+        file = str(self.data_dir.absolute() / "jobs.db").translate(written)
+        return self.database_url or f"sqlite:///{file}"
 
 
 def load(

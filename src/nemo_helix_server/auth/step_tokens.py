@@ -19,7 +19,7 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from nemo_helix_server.errors import UnauthenticatedError
+from nemo_helix_server.errors import ServerError, UnauthenticatedError
 from nemo_runs import files
 
 PREFIX = "nhxs_"
@@ -61,7 +61,7 @@ def load_key(data_dir: Path) -> bytes:
             files.create_file(path, secrets.token_bytes(_KEY_BYTES), mode=0o600)
         key = path.read_bytes()
     if len(key) != _KEY_BYTES or os.stat(path).st_mode & 0o077:
-        raise OSError(
+        raise ServerError(
             f"the signing key {path} is damaged or others can read it; remove it, a new one is made"
         )
     return key

@@ -39,6 +39,11 @@ def is_sqlite(engine: Engine) -> bool:
     return engine.dialect.name == "sqlite"
 
 
+def sqlite_file(engine: Engine) -> str | None:
+    """The file that the engine's database is; None for a server's."""
+    return engine.url.database if is_sqlite(engine) else None
+
+
 def _options() -> dict[str, Any]:
     return {
         "json_serializer": documents.dumps,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 
 from sqlalchemy import Connection, insert, select, text
-from sqlalchemy.exc import DBAPIError, OperationalError
+from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
 from nemo_helix_server.clock import Clock
 from nemo_helix_server.errors import StoreError, UnavailableError
 from nemo_helix_server.store import schema
-from nemo_helix_server.store.engine import is_sqlite, make_engine
+from nemo_helix_server.store.engine import is_sqlite, make_engine, sqlite_file
 from nemo_helix_server.store.migrations import HEAD
 from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.writer import Writer
@@ -34,15 +35,20 @@ class Store:
         # Threads of this process take turns here, at once; SQLite itself would have them poll for theirs.
         self._turn = threading.Lock() if is_sqlite(self.engine) else nullcontext()
         self._inside = threading.local()
+        self._file = sqlite_file(self.engine)
+        self._inode: tuple[int, int] | None = None
 
     def migrate(self) -> None:
         """Bring the database to the newest schema; quick when it is. Raises `StoreError` when it is newer."""
-        if self._version() == HEAD:
-            return
-        with self._turn, self.engine.connect() as plain:
-            connection = plain.execution_options(writes=True)
-            with connection.begin():
-                self._upgrade(connection)
+        if self._version() != HEAD:
+            try:
+                with self._turn, self.engine.connect() as plain:
+                    connection = plain.execution_options(writes=True)
+                    with connection.begin():
+                        self._upgrade(connection)
+            except DBAPIError as error:
+                raise StoreError(self._broken(error)) from error
+        self._inode = self._look()
 
     @contextmanager
     def read(self) -> Iterator[Reader]:
@@ -66,13 +72,37 @@ class Store:
     def _unit(self) -> Iterator[None]:
         if getattr(self._inside, "unit", False):
             raise RuntimeError("a unit of the store is open in this thread; units are not nested")
+        if self._inode is not None and self._look() != self._inode:
+            # what is written to a file that has no name any more is lost
+            raise UnavailableError(
+                f"the database {self._file} was removed or replaced while the service runs; "
+                "put it back, or stop the service and start it again"
+            )
         self._inside.unit = True
         try:
             yield
         except OperationalError as error:
             raise UnavailableError(f"the database cannot be used now: {error.orig}") from error
+        except DatabaseError as error:
+            if type(error) is not DatabaseError:
+                raise
+            raise UnavailableError(self._broken(error)) from error
         finally:
             self._inside.unit = False
+
+    def _look(self) -> tuple[int, int] | None:
+        """Which file the database is now; None when it is none, or gone."""
+        with suppress(OSError):
+            if self._file is not None:
+                status = os.stat(self._file)
+                return status.st_dev, status.st_ino
+        return None
+
+    def _broken(self, error: DBAPIError) -> str:
+        return (
+            f"the database {self._file or ''} cannot be used: {error.orig}; put a backup in its place, or "
+            "move it away to begin anew (the records of each job are in its own directory, too)"
+        )
 
     def _version(self) -> str | None:
         """The revision the database is at; None for one without tables."""
