@@ -9,8 +9,11 @@ of this and loses none of it.
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
+import logging
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,12 +28,17 @@ from nemo_helix_server.storage import JobPaths, JobStorage
 from nemo_helix_server.store.queries import TransitionQuery
 from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.store import Store
-from nemo_runs import process_table, rows
+from nemo_runs import disk, process_table, rows
 
 _BATCH = 500
 _CURSOR = "mirror.json"
 _AGAIN = 3600 * SECOND
 """What the kernel has surely brought to the disk by itself is older than this."""
+_SPOILT = frozenset(
+    {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM}
+)
+"""What says that somebody changed a directory; a full disk, and a broken one, say something else."""
+_LOG = logging.getLogger(__name__)
 
 
 class Mirror:
@@ -46,18 +54,28 @@ class Mirror:
         """Write down a batch of what has happened; whether there may be more."""
         with self._store.read() as unit:
             if self._done is None:
-                self._done = _begin(self._cursor, unit)
+                # of a database that was lost and begun anew, or put back, less has happened
+                self._done = min(_begin(self._cursor, unit), unit.last_transition())
             batch = unit.since(TransitionQuery(after=self._done, limit=_BATCH))
             records = {
                 job_id: _records(unit, job_id) for job_id in dict.fromkeys(item.job_id for item in batch)
             }
         for job_id, wanted in records.items():
-            self._write([item for item in batch if item.job_id == job_id], wanted)
+            self._write_or_pass_over([item for item in batch if item.job_id == job_id], wanted)
         if batch:
             self._done = batch[-1].seq
             where = {"seq": self._done, "at": batch[-1].at, "boot": process_table.boot_id()}
             _replace(self._cursor, where)
         return len(batch) == _BATCH
+
+    def _write_or_pass_over(self, transitions: list[Transition], records: Mapping[str, Any]) -> None:
+        """A workload may do anything to its job's directory; what the disk refuses is tried again."""
+        try:
+            self._write(transitions, records)
+        except OSError as error:
+            if error.errno not in _SPOILT:
+                raise
+            _LOG.warning("the directory of job %s is spoilt: %s", transitions[0].job_id, error)
 
     def _write(self, transitions: list[Transition], records: Mapping[str, Any]) -> None:
         try:
@@ -67,9 +85,20 @@ class Mirror:
         job = records.get("job")
         if job is not None and job.status is not HelixJobStatus.DELETION_PENDING:
             paths.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for path in (paths.transitions, *paths.records):
+            if _is_spoilt(path, folder=path in paths.record_folders):
+                self._storage.discard(path)
         with contextlib.suppress(FileNotFoundError):
             _append(paths.transitions, transitions)
             _write_records(paths, records)
+
+
+def _is_spoilt(path: Path, *, folder: bool) -> bool:
+    """Whether something is in the way of a record; to write to a pipe would wait for its reader."""
+    with contextlib.suppress(FileNotFoundError):
+        mode = path.lstat().st_mode
+        return not (stat.S_ISDIR(mode) if folder else stat.S_ISREG(mode))
+    return False
 
 
 def _records(unit: Reader, job_id: str) -> dict[str, Any]:
@@ -109,7 +138,8 @@ def _append(path: Path, transitions: Iterable[Transition]) -> None:
     data = b"".join(orjson.dumps(item) + b"\n" for item in new)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        os.write(descriptor, data)
+        if os.write(descriptor, data) != len(data):
+            raise disk.full_disk(path, "only a part of a row fitted")
     finally:
         os.close(descriptor)
 
@@ -130,14 +160,14 @@ def _last_seq(path: Path) -> int:
 
 def _replace(path: Path, value: object) -> None:
     """Replace a record; not durable on its own, since the outbox writes it again."""
-    temporary = path.with_name(f".{path.name}.new")
     data = orjson.dumps(value, default=_plain, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
-    try:
-        temporary.write_bytes(data)
-    except FileNotFoundError:
-        path.parent.mkdir(exist_ok=True)
-        temporary.write_bytes(data)
-    temporary.replace(path)
+    with disk.temporary_beside(path) as temporary:
+        try:
+            temporary.write_bytes(data)
+        except FileNotFoundError:
+            path.parent.mkdir(exist_ok=True)
+            temporary.write_bytes(data)
+        temporary.replace(path)
 
 
 def _plain(value: object) -> object:

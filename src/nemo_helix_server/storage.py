@@ -58,6 +58,16 @@ class JobPaths:
         """One folder a start: claim, end, log."""
         return self.folder / "runs"
 
+    @property
+    def record_folders(self) -> tuple[Path, ...]:
+        """The folders of records about parts of the job."""
+        return tuple(self.folder / name for name in ("attempts", "steps", "tasks"))
+
+    @property
+    def records(self) -> tuple[Path, ...]:
+        """The job's record and the folders of the others."""
+        return (self.record, *self.record_folders)
+
     def attempt_record(self, seq: int) -> Path:
         """An attempt as it was last seen."""
         return self.folder / "attempts" / f"{seq}.json"
@@ -80,8 +90,11 @@ class JobPaths:
 
 
 def checked(name: str) -> str:
-    """A name that is one part of a path; raises `InvalidError` for anything that could lead elsewhere."""
-    if not _NAME.fullmatch(name) or ".." in name:
+    """A name that is one part of a path; raises `InvalidError` for anything that could lead elsewhere.
+
+    Two dots within a name lead nowhere, and the names of jobs, steps and workspaces may have them.
+    """
+    if not _NAME.fullmatch(name):
         raise InvalidError(f"{name!r} cannot name a folder; use letters, digits and - . _ @ +")
     return name
 
@@ -159,6 +172,8 @@ class JobStorage:
             folder.rmdir()
         except FileNotFoundError:
             return
+        except NotADirectoryError:
+            self.discard(paths.scratch)
         except OSError:
             self.discard(folder)
 

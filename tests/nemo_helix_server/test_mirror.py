@@ -1,6 +1,7 @@
 """Records in the jobs' folders: complete, in order, each once, also after crashes."""
 
 import json
+import os
 
 import pytest
 from tests.helix_workplace import Workplace, shell
@@ -8,6 +9,7 @@ from tests.helix_workplace import Workplace, shell
 from nemo_helix_server.clock import SECOND
 from nemo_helix_server.executors.fake import FakeExecutor
 from nemo_helix_server.mirror import Mirror
+from nemo_runs.errors import DiskFullError
 
 
 @pytest.fixture
@@ -108,3 +110,48 @@ def test_after_a_boot_what_is_old_is_left_alone(place):
     cursor.write_text(json.dumps({**where, "boot": "another", "at": where["at"] + 2 * 3600 * SECOND}))
     Mirror(place.store, place.storage).run()
     assert not path.exists()
+
+
+def test_records_of_a_new_database_are_written_though_an_older_one_was_further(place):
+    (place.folder / "mirror.json").write_text('{"seq": 1000000}')
+    mirror = Mirror(place.store, place.storage)
+    mirror.run()
+    job = place.job(shell("true"))
+    mirror.run()
+    assert [row["seq"] for row in lines(place, job)][:1] == [1]
+
+
+@pytest.mark.parametrize("name", ["transitions.jsonl", "job.json", "attempts", "steps"])
+def test_what_is_in_the_way_of_a_record_is_put_aside(place, name):
+    job, other = place.job(shell("true")), place.job(shell("true"))
+    folder = place.storage.paths("default", job).folder
+    folder.mkdir(parents=True)
+    os.mkfifo(folder / name)
+    Mirror(place.store, place.storage).run()
+    passes(place)
+    Mirror(place.store, place.storage).run()
+    for found in (job, other):
+        written = [f"{row['origin']}>{row['to']}" for row in lines(place, found) if row["step_id"]]
+        assert written == place.history(found)
+
+
+def test_a_job_whose_directory_is_none_holds_up_no_other(place):
+    job, other = place.job(shell("true")), place.job(shell("true"))
+    folder = place.storage.paths("default", job).folder
+    folder.parent.mkdir(parents=True)
+    folder.write_text("a file")
+    Mirror(place.store, place.storage).run()
+    assert lines(place, other)
+
+
+def test_a_line_that_did_not_fit_is_written_when_there_is_room(place, monkeypatch):
+    job = place.job(shell("true"))
+    mirror = Mirror(place.store, place.storage)
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:20]))
+    with pytest.raises(DiskFullError):
+        mirror.run()
+    monkeypatch.undo()
+    mirror.run()
+    written = [f"{row['origin']}>{row['to']}" for row in lines(place, job) if row["step_id"]]
+    assert written == place.history(job)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server import checkpoints
+from nemo_helix_server.controller.troubles import Troubles
 from nemo_helix_server.jobs.model import Checkpoint, Job
 from nemo_helix_server.mirror import Mirror
 from nemo_helix_server.storage import JobStorage
@@ -18,6 +19,8 @@ from nemo_helix_server.store.store import Store
 _LOG = logging.getLogger(__name__)
 _BATCH = 100
 _PATIENCE = 10.0
+_AGAIN = 5.0
+"""Seconds until what failed is tried again."""
 _BETWEEN = 0.5
 """Seconds between two rounds, so that bursts are written down together."""
 
@@ -31,6 +34,7 @@ class Chores:
     mirror: Mirror
     deleted: Callable[[], None] = lambda: None
     """Called after jobs were removed."""
+    troubles: Troubles = field(default_factory=Troubles)
     _pending: threading.Event = field(default_factory=threading.Event)
     _to_measure: dict[str, tuple[str, str]] = field(default_factory=dict)
     _stopping: bool = False
@@ -58,17 +62,26 @@ class Chores:
         self._pending.set()
 
     def run(self) -> None:
-        """One round of everything."""
+        """One round of everything; none waits for another: only removing helps when the disk is full."""
+        self.troubles.begin()
+        work = {
+            "the trash": self.storage.empty_trash,
+            "deletion": self._delete,
+            "the records of jobs": self._write_down,
+            "pins": self._pin,
+            "the sizes of jobs": self._measure,
+        }
+        for what, chore in work.items():
+            with self.troubles.apart(what):
+                chore()
+
+    def _write_down(self) -> None:
         while self.mirror.run() and not self._stopping:
             pass
-        self._pin()
-        self._delete()
-        self._measure()
-        self.storage.empty_trash()
 
     def _loop(self) -> None:
         while not self._stopping:
-            self._pending.wait()
+            self._pending.wait(_AGAIN if self.troubles.sentences() else None)
             self._pending.clear()
             try:
                 self.run()
@@ -81,12 +94,13 @@ class Chores:
         with self.store.read() as unit:
             requests = unit.pin_requests()
         for request in requests:
-            if request.pin_requested_at is not None:
-                self._make_pin(request)
-            else:
-                checkpoints.unpin(self.storage, request)
-                with self.store.write() as unit:
-                    unit.set_pinned(request.job_id, request.id, None)
+            with self.troubles.apart(f"the checkpoint {request.id}"):
+                if request.pin_requested_at is not None:
+                    self._make_pin(request)
+                else:
+                    checkpoints.unpin(self.storage, request)
+                    with self.store.write() as unit:
+                        unit.set_pinned(request.job_id, request.id, None)
 
     def _make_pin(self, request: Checkpoint) -> None:
         path, problem = None, None
@@ -102,8 +116,10 @@ class Chores:
         with self.store.read() as unit:
             jobs = unit.jobs_in(Status.DELETION_PENDING, _BATCH)
         for job in jobs:
-            self._delete_one(job)
+            with self.troubles.apart(job.name):
+                self._delete_one(job)
         if jobs:
+            self.storage.empty_trash()
             self.deleted()
         if len(jobs) == _BATCH:
             self._pending.set()

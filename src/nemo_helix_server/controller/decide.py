@@ -142,7 +142,9 @@ def _pending(facts: StepFacts, seen: Observation, now: float, limits: Limits) ->
     if seen.state is RunState.RUNNING:
         return Move(Event.STARTED, "its command was seen running")
     if late and seen.state in {RunState.ABSENT, RunState.STARTING}:
-        return Stop(0)
+        over = now - facts.status_since - limits.before_active
+        hopeless = seen.state is RunState.ABSENT and over > KILL_AFTER
+        return _not_started(facts, seen, limits, late=True) if hopeless else Stop(0)
     return Start() if seen.state is RunState.ABSENT else None
 
 
@@ -208,7 +210,11 @@ def _pausing(facts: StepFacts, seen: Observation, now: float, _limits: Limits) -
     if seen.state in _OVER:
         return _paused(facts, seen, late=late)
     if seen.state is RunState.ABSENT:
-        return Stop(0)  # from here on it can never start, and the next look says so
+        # from here on it can never start, and the next look says so; unless even that cannot be recorded
+        if asked_at is not None and now - asked_at <= facts.pause_deadline + KILL_AFTER:
+            return Stop(0)
+        why = f"there is no record that the step {facts.name} was ever started"
+        return Move(Event.FAILED, why, Reason.LOST, failed=True)
     if late and seen.state in _THERE:
         hopeless = asked_at is not None and now - asked_at > facts.pause_deadline + KILL_AFTER
         return Kill() if hopeless else Stop(0)
@@ -256,6 +262,8 @@ def _cancelling(facts: StepFacts, seen: Observation, now: float, limits: Limits)
         return Move(Event.STOPPED, "nothing of it had started")
     if seen.state in _OVER:
         return Move(Event.STOPPED, "nothing of it runs any more")
+    if seen.state is RunState.ABSENT and hopeless:
+        return Move(Event.STOPPED, "there is no record that it was ever started")
     if seen.state is RunState.UNKNOWN and hopeless:
         return Move(Event.STOPPED, f"it can no longer be seen: {seen.reason}")
     if hopeless:

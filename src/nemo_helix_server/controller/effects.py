@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server import tails
@@ -15,7 +15,9 @@ from nemo_helix_server.controller.decide import Decision
 from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.following import Following
 from nemo_helix_server.controller.starts import WHO, Starter
-from nemo_helix_server.executors.base import Executor, Observation
+from nemo_helix_server.controller.troubles import Troubles
+from nemo_helix_server.errors import UnavailableError
+from nemo_helix_server.executors.base import Executor, Observation, RunState
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Event
 from nemo_helix_server.store.store import Store
@@ -43,30 +45,48 @@ class Effects:
     starter: Starter
     finder: FactFinder
     following: Following
+    troubles: Troubles
 
     def move(self, tasks: Sequence[Task]) -> int:
         """Write the transitions, all in one unit; how many happened."""
-        prepared = [
-            (task, task.decision, self._before(task))
-            for task in tasks
-            if isinstance(task.decision, decide.Move)
-        ]
+        prepared: list[_Prepared] = []
+        for task in tasks:
+            if isinstance(task.decision, decide.Move):
+                with self.troubles.apart(task.context.job_name):
+                    prepared.append(_Prepared(task, task.decision, self._before(task)))
         if not prepared:
             return 0
-        happened = 0
-        with self.store.write() as unit:
-            for task, move, news in prepared:
-                happened += _write(unit, task, move, news)
+        happened = self._write_all(prepared)
         for task, move, _ in prepared:
             if move.event in _ENDS and (token := task.context.step.task):
-                self.finder.forget(token)
-                self.following.over(task.context)
-                paths = self.finder.storage.paths(task.context.workspace, task.context.step.job_id)
-                self.finder.storage.drop_scratch(paths, token)
+                with self.troubles.apart(task.context.job_name):
+                    self.finder.forget(token)
+                    self.following.over(task.context)
+                    paths = self.finder.storage.paths(task.context.workspace, task.context.step.job_id)
+                    self.finder.storage.drop_scratch(paths, token)
+        return happened
+
+    def _write_all(self, prepared: Sequence[_Prepared]) -> int:
+        try:
+            with self.store.write() as unit:
+                return sum(_write(unit, *one) for one in prepared)
+        except UnavailableError:
+            raise
+        except Exception:  # noqa: BLE001 - one of them cannot be written: it is found out below
+            _LOG.exception("transitions cannot be written together and are written one by one")
+        happened = 0
+        for task, move, news in prepared:
+            with self.troubles.apart(task.context.job_name), self.store.write() as unit:
+                # what the workload says of itself may be what cannot be written; how it ended can
+                happened += _write(unit, task, move, _News((), None, news.failure))
         return happened
 
     def act(self, task: Task) -> None:
         """Carry out one decision that is no transition."""
+        with self.troubles.apart(task.context.job_name):
+            self._act(task)
+
+    def _act(self, task: Task) -> None:
         run = self.finder.run(task.context)
         try:
             match task.decision:
@@ -106,13 +126,16 @@ class Effects:
     def _before(self, task: Task) -> _News:
         """What has to be read from files before the unit in which a run's end is written."""
         assert isinstance(task.decision, decide.Move)
-        ends = task.decision.event in _ENDS and task.context.step.task is not None
-        pieces = self.following.rest(task.context) if ends else ()
-        progress = self.following.progress(task.context) if ends else None
-        if ends:
-            self.following.catalogue(task.context)
         run = self.finder.run(task.context)
-        failure = None
+        pieces: Sequence[tails.Piece] = ()
+        progress = failure = None
+        if task.decision.event in _ENDS and run is not None:
+            if task.seen is not None and task.seen.state is RunState.ABSENT:
+                self.executor.kill(run)  # its record is gone; whatever of it may be left must not run on
+            with self.troubles.apart(task.context.job_name):
+                pieces = self.following.rest(task.context)
+                progress = self.following.progress(task.context)
+                self.following.catalogue(task.context)
         if task.decision.failed:
             warning = task.context.step.status_details.get("image_digest_warning")
             failure = failures.explain(task.decision, task.seen, run, warning)
@@ -124,6 +147,12 @@ class _News:
     pieces: tuple[tails.Piece, ...]
     progress: Mapping[str, Any] | None
     failure: failures.Failure | None
+
+
+class _Prepared(NamedTuple):
+    task: Task
+    move: decide.Move
+    news: _News
 
 
 _ENDS = frozenset(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server import checkpoints, tails
+from nemo_helix_server.controller.troubles import Troubles
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.storage import JobStorage
 from nemo_helix_server.store.store import Store
@@ -25,6 +26,7 @@ class Following:
 
     store: Store
     storage: JobStorage
+    troubles: Troubles
     _progress: tails.Progress = field(default_factory=tails.Progress)
     _catalogued: dict[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     _due: float = 0.0
@@ -34,8 +36,11 @@ class Following:
         if monotonic < self._due:
             return False
         self._due = monotonic + _EVERY
-        news = [self.look_at(context) for context in contexts]
-        return any(news)
+        news = False
+        for context in contexts:
+            with self.troubles.apart(context.job_name):
+                news = self.look_at(context) or news
+        return news
 
     def look_at(self, context: StepContext) -> bool:
         """The same for one step, at once."""

@@ -27,6 +27,7 @@ from nemo_helix_server.controller.following import Following
 from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.controller.starts import Starter
+from nemo_helix_server.controller.troubles import Troubles
 from nemo_helix_server.controller.windows import Windows
 from nemo_helix_server.executors.base import Executor, Observation
 from nemo_helix_server.jobs import ports, states
@@ -78,6 +79,7 @@ class Controller:
     chores: Chores
     changed: Callable[[], None]
     """Called after a pass that has changed something, for whoever shows that to others."""
+    troubles: Troubles
     _threads: ThreadPoolExecutor
     _event: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
     _thread: threading.Thread | None = None
@@ -113,11 +115,13 @@ class Controller:
         """What is wrong with the controller, a sentence each."""
         if self._thread is not None and not self._thread.is_alive() and not self._stopping:
             return ["the controller has ended; restart the service"]
-        return [self._problem] if self._problem else []
+        found = [*self.troubles.sentences(), *self.chores.troubles.sentences()]
+        return [self._problem, *found] if self._problem else found
 
     def run_once(self) -> float:
         """One pass; the seconds until the next is due at the latest."""
         now = self.store.clock.now() / SECOND
+        self.troubles.begin()
         with self.store.read() as unit:
             live = _live(unit)
             waiting = _waiting(unit)
@@ -184,14 +188,15 @@ class Controller:
         tasks, deadline = [], float("inf")
         for context in live:
             observation = seen.get(context.step.task or "")
-            facts = self.finder.facts(context, observation)
-            limits = self._limits(context)
-            decision = decide.decide(facts, observation, now, limits)
-            if decision is not None:
-                tasks.append(Task(context, observation, decision))
-            due = decide.next_deadline(facts, limits)
-            if due is not None and due > now:
-                deadline = min(deadline, due + _BREATH)
+            with self.troubles.apart(context.job_name):
+                facts = self.finder.facts(context, observation)
+                limits = self._limits(context)
+                decision = decide.decide(facts, observation, now, limits)
+                if decision is not None:
+                    tasks.append(Task(context, observation, decision))
+                due = decide.next_deadline(facts, limits)
+                if due is not None and due > now:
+                    deadline = min(deadline, due + _BREATH)
         return tasks, deadline
 
     def _limits(self, context: StepContext) -> decide.Limits:
@@ -238,22 +243,24 @@ def build(
     storage = launches.storage
     threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
     finder = FactFinder(storage, settings.jobs.storage.minimum_free_bytes)
-    following = Following(store, storage)
+    troubles = Troubles()
+    following = Following(store, storage, troubles)
     reuse = Reuse(store, storage, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
     starting = ThreadPoolExecutor(_STARTS, thread_name_prefix="starts")
-    starter = Starter(store, executor, launches, finder, reuse, starting)
+    starter = Starter(store, executor, launches, finder, reuse, troubles, starting)
     controller = Controller(
         store=store,
         executor=executor,
         storage=storage,
         settings=settings,
         starter=starter,
-        effects=Effects(store, executor, starter, finder, following),
+        effects=Effects(store, executor, starter, finder, following, troubles),
         finder=finder,
         following=following,
-        windows=Windows(store, storage, limits),
+        windows=Windows(store, storage, limits, troubles),
         chores=Chores(store, storage, Mirror(store, storage), changed),
         changed=changed,
+        troubles=troubles,
         _threads=threads,
     )
     return controller

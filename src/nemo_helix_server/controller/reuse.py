@@ -41,7 +41,7 @@ class Reuse:
         if not looking.done():
             return True
         del self._looking[step.id]
-        if not looking.result():
+        if looking.exception() is not None or not looking.result():
             self._refused.add(step.id)
             return False
         return self._complete(context)

@@ -13,6 +13,7 @@ from nemo_helix_server import checkpoints
 from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.controller.reuse import Reuse
+from nemo_helix_server.controller.troubles import Troubles
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
@@ -54,6 +55,7 @@ class Starter:
     launches: Launches
     finder: FactFinder
     reuse: Reuse
+    troubles: Troubles
     threads: ThreadPoolExecutor
     _tokens: dict[str, str] = field(default_factory=dict)
     """The token of each waiting step: its place in the queue is under this name."""
@@ -65,17 +67,18 @@ class Starter:
         room = self.finder.need_of_room()
         blocked: dict[tuple[str, bool], str] = {}
         for context in contexts:
-            if self.reuse.of(context):
-                continue
-            try:
-                answer = self._turn(context, room, blocked)
-            except (LaunchError, NeverPossibleError) as error:
-                failed.append((context, str(error)))
-                continue
-            if isinstance(answer, _Turn):
-                turns.append(answer)
-            else:
-                waiting.append((context, answer))
+            with self.troubles.apart(context.job_name):
+                if self.reuse.of(context):
+                    continue
+                try:
+                    answer = self._turn(context, room, blocked)
+                except (LaunchError, NeverPossibleError) as error:
+                    failed.append((context, str(error)))
+                    continue
+                if isinstance(answer, _Turn):
+                    turns.append(answer)
+                else:
+                    waiting.append((context, answer))
         self._record(waiting, failed)
         accepted = self._accept(turns)
         # side by side: each start waits for the disk
@@ -84,6 +87,10 @@ class Starter:
 
     def start(self, context: StepContext, run: Run, devices: tuple[str, ...] | None = None) -> None:
         """Start an accepted step; what fails now is tried again at the next look, or fails for good."""
+        with self.troubles.apart(context.job_name):
+            self._start(context, run, devices)
+
+    def _start(self, context: StepContext, run: Run, devices: tuple[str, ...] | None) -> None:
         try:
             if devices is None:
                 answer = self.executor.admit(self.launches.request(context, run))

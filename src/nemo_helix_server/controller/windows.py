@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.controller.troubles import Troubles
 from nemo_helix_server.jobs import retention
 from nemo_helix_server.jobs.model import Checkpoint, Job
 from nemo_helix_server.jobs.ports import Limits
@@ -27,6 +28,7 @@ class Windows:
     store: Store
     storage: JobStorage
     limits: Limits
+    troubles: Troubles
 
     def run(self, now: int) -> int | None:
         """End what is due; the moment at which the next window ends, when there is one."""
@@ -35,7 +37,8 @@ class Windows:
         ends = [(job, self._ends_at(job)) for job in resting]
         for job, at in ends:
             if retention.expired(at, now):
-                self._end(job)
+                with self.troubles.apart(job.id):
+                    self._end(job)
         return min((at for _, at in ends if at is not None and at > now), default=None)
 
     def sweep(self) -> None:
@@ -43,9 +46,10 @@ class Windows:
         with self.store.read() as unit:
             reclaimed = unit.reclaimed()
         for workspace, job_id in reclaimed:
-            paths = self.storage.paths(workspace, job_id)
-            if paths.storage.exists() or paths.scratch.exists():
-                self.storage.reclaim(paths)
+            with self.troubles.apart(job_id):
+                paths = self.storage.paths(workspace, job_id)
+                if paths.storage.exists() or paths.scratch.exists():
+                    self.storage.reclaim(paths)
 
     def _ends_at(self, job: Job | Settled) -> int | None:
         return retention.storage_expires_at(

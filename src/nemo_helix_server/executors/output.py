@@ -6,6 +6,7 @@ removed. A line is ``{"t": seconds, "s": "out" | "err", "m": text}``. Standard l
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -125,27 +126,31 @@ class Log:
         except OSError:
             written = 0
         if written != len(data):
-            os.ftruncate(self._descriptor, self._size)
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, self._size)
             self._lost += len(lines)
             return False
         self._size += written
         return True
 
     def _rotate(self) -> None:
-        numbers = part_numbers(self._path.parent)
-        part = self._path.with_name(f"output.{max(numbers, default=0) + 1}.jsonl")
-        try:
-            self._path.rename(part)
+        # the command may have done anything to its folder; whatever it did, it must not wait for its log
+        if self._size > 2 * self._part:  # a part that cannot be put aside must not grow for ever
+            self._size = 0
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._descriptor, 0)
+        with contextlib.suppress(OSError):
+            numbers = part_numbers(self._path.parent)
+            self._path.rename(self._path.with_name(f"output.{max(numbers, default=0) + 1}.jsonl"))
             descriptor = self._open()
-        except OSError:
-            return
-        os.close(self._descriptor)
-        self._descriptor, self._size = descriptor, 0
-        for number in numbers:
-            self._path.with_name(f"output.{number}.jsonl").unlink(missing_ok=True)
+            os.close(self._descriptor)
+            self._descriptor, self._size = descriptor, 0
+            for number in numbers:
+                self._path.with_name(f"output.{number}.jsonl").unlink(missing_ok=True)
 
     def _open(self) -> int:
-        return os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        return os.open(self._path, flags, 0o600)
 
 
 def part_numbers(folder: Path) -> list[int]:

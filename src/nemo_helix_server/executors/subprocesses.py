@@ -33,6 +33,8 @@ from nemo_runs.processes import Liveness, ProcessIdentity
 from nemo_trainer import contract
 
 _FIFO = "wake"
+_REMEMBERED = 10_000
+"""Starts that are known to have been made, whatever becomes of their records."""
 
 
 class SubprocessExecutor:
@@ -51,6 +53,7 @@ class SubprocessExecutor:
         self._room = room
         self._launcher = launcher or Launcher()
         self._environments = Environments()
+        self._launched: dict[str, None] = {}
 
     def admit(self, request: Request) -> Admitted | Waiting:
         """See the protocol."""
@@ -68,17 +71,20 @@ class SubprocessExecutor:
             mine = self._launcher.launch(self._order(run, launch))
         except LaunchError as error:
             raise ExecutorError(f"{run.token} could not be started: {error}") from error
+        self._launched[run.token] = None
+        if len(self._launched) > _REMEMBERED:
+            self._launched.pop(next(iter(self._launched)), None)
         if not mine:
             raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
 
     def find(self, run: Run) -> Observation | None:
         """See the protocol."""
-        seen = _look(run)
+        seen = self._seen(run)
         return None if seen.state is RunState.ABSENT else seen
 
     def observe(self, runs: Iterable[Run]) -> dict[str, Observation]:
         """See the protocol."""
-        return {run.token: _look(run) for run in runs}
+        return {run.token: self._seen(run) for run in runs}
 
     def request_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
         """See the protocol."""
@@ -95,6 +101,7 @@ class SubprocessExecutor:
             if claim is None:
                 run.folder.mkdir(parents=True, exist_ok=True)
                 if run_files.make_claim(run.folder, run_files.Claim(None, time.time())):
+                    _end_strays(run.token)  # the claim of one that runs may have been removed
                     self.release(run)
                     return
                 claim = run_files.read_claim(run.folder)
@@ -105,7 +112,9 @@ class SubprocessExecutor:
         """See the protocol."""
         with contextlib.suppress(RunsError):
             claim = run_files.read_claim(run.folder)
-            if claim is not None and claim.identity is not None:
+            if claim is None:
+                _end_strays(run.token)
+            elif claim.identity is not None:
                 _signal(claim.identity, signal.SIGKILL)
 
     def logs(self, run: Run) -> Path:
@@ -134,6 +143,12 @@ class SubprocessExecutor:
         """See the protocol."""
         self._launcher.close()
         os.close(self._pipe)
+
+    def _seen(self, run: Run) -> Observation:
+        seen = _look(run)
+        if seen.state is RunState.ABSENT and run.token in self._launched:
+            return _without_claim(run, "the record of its start was removed")
+        return seen
 
     def _order(self, run: Run, launch: Launch) -> dict[str, Any]:
         environment = dict(launch.environment)
