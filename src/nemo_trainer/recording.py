@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import queue
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,6 +24,54 @@ _BETWEEN = 0.5
 """Seconds between two writes of the progress that differ in nothing but numbers."""
 
 
+class _ProgressFile:
+    """The progress on the disk. A rename can take milliseconds where a machine is busy, which is long beside
+    a step, so a thread does the writes for which nobody waits."""
+
+    def __init__(self, context: JobContext) -> None:
+        self._path = context.paths.progress
+        self._lock = threading.Lock()
+        self._given = self._written = 0
+        self._waiting: queue.SimpleQueue[tuple[int, Mapping[str, Any]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    def soon(self, fields: Mapping[str, Any]) -> None:
+        """Write it without keeping the caller."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="progress", daemon=True)
+            self._thread.start()
+        self._given += 1
+        self._waiting.put((self._given, fields))
+
+    def now(self, fields: Mapping[str, Any], *, durable: bool) -> None:
+        """Write it; what waits to be written is older, and is left out."""
+        self._given += 1
+        self._write(self._given, fields, durable=durable)
+
+    def close(self) -> None:
+        """Write what waits."""
+        if self._thread is not None:
+            self._waiting.put(None)
+            self._thread.join()
+            self._thread = None
+
+    def _work(self) -> None:
+        while (order := self._waiting.get()) is not None:
+            self._write(*order, durable=False)
+
+    def _write(self, number: int, fields: Mapping[str, Any], *, durable: bool) -> None:
+        with self._lock:
+            if number <= self._written:
+                return
+            self._written = number
+            try:
+                write_progress(self._path, fields, durable=durable)
+            except (OSError, DiskFullError) as error:
+                if durable:
+                    raise TrainerError(f"the last progress could not be written: {error}") from error
+                sys.stderr.write(f"the progress could not be written: {error}\n")
+
+
 class Recorder:
     """Writes ``metrics.jsonl`` and ``progress.json``; every other rank has one that writes nothing."""
 
@@ -31,6 +81,7 @@ class Recorder:
         self._context = context
         self._clock = clock
         self._rows: RowAppender | None = None
+        self._file = _ProgressFile(context)
         self._written_at = 0.0
         self._fields: dict[str, Any] = {
             "phase": "starting",
@@ -69,7 +120,7 @@ class Recorder:
         moment = self._clock()
         if now or not 0 <= moment - self._written_at < _BETWEEN:
             self._written_at = moment
-            self._write(durable=False)
+            self._write(soon=not now)
 
     def final(self, fields: Mapping[str, Any], step: int) -> None:
         """The last word: on the disk when this returns."""
@@ -83,7 +134,8 @@ class Recorder:
             self._rows.sync()
 
     def close(self) -> None:
-        """Make every row durable and let go of the file."""
+        """Make every row durable and let go of the files."""
+        self._file.close()
         if self._rows is not None:
             self._rows.close()
             self._rows = None
@@ -100,13 +152,11 @@ class Recorder:
             self._rows = RowAppender(self._context.paths.metrics)
         self._rows.append(line)
 
-    def _write(self, *, durable: bool) -> None:
+    def _write(self, *, soon: bool = False, durable: bool = False) -> None:
         if not self._context.writes:
             return
         fields = {**self._fields, "updated_at": self._clock()}
-        try:
-            write_progress(self._context.paths.progress, fields, durable=durable)
-        except (OSError, DiskFullError) as error:
-            if durable:
-                raise TrainerError(f"the last progress could not be written: {error}") from error
-            sys.stderr.write(f"the progress could not be written: {error}\n")
+        if soon:
+            self._file.soon(fields)
+        else:
+            self._file.now(fields, durable=durable)
