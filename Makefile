@@ -1,7 +1,7 @@
 # Everything a person or an automatic run needs. Each target can be run again at any time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages lint types check test demo tour bench clean requirements reference slurm-up slurm-down
+.PHONY: help setup system-packages lint types check test demo demo-train tour bench clean requirements reference slurm-up slurm-down
 
 BIN := .venv/bin
 # Two workers: the machines this is sized for have two cores.
@@ -13,6 +13,7 @@ help:
 	@echo "make check    format, lint, types, layering, shell files, fast tests (under a minute)"
 	@echo "make test     everything that check does, and the tests with real programs and the real small model"
 	@echo "make demo     submit a real evaluation of a real small model and follow it to its scores"
+	@echo "make demo-train  train that model, pause and resume it, and compare its scores before and after"
 	@echo "make tour     the same as a chain of jobs on a real Slurm, with its status, certificate and bill"
 	@echo "make bench    measurements, each a ratio in one run"
 	@echo "make slurm-up   a real Slurm on this machine, four nodes (root on Debian installs it); make slurm-down stops it"
@@ -44,6 +45,9 @@ test: lint types
 
 demo: setup
 	@scripts/demo.sh
+
+demo-train: setup
+	@scripts/demo-train.sh
 
 tour: setup
 	@scripts/tour-slurm.sh

@@ -20,7 +20,9 @@ _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-_BY_PATTERN = {_QWEN2: "qwen2", _LLAMA3: "llama-bpe"}
+PATTERNS = {"qwen2": _QWEN2, "llama-bpe": _LLAMA3}
+"""Ways of cutting text that are one regular expression, by llama.cpp's names."""
+_BY_PATTERN = {pattern: name for name, pattern in PATTERNS.items()}
 _GENERATION = re.compile(r"(\{%[-+]?\s*)(end)?generation(\s*[-+]?%\})")
 
 

@@ -9,11 +9,12 @@ import argparse
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from nemo_engines.errors import BadSpecError, EngineUnavailableError, TrainerError
+from nemo_engines.export.tokens import CONTROL, PATTERNS, USER_DEFINED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -54,11 +55,12 @@ def unpack(file: Path, folder: Path) -> None:
 
 
 def _unpack(file: Path, folder: Path) -> None:
-    import gguf  # noqa: F401, PLC0415 - transformers reads such files with it
     import torch  # noqa: PLC0415
-    from transformers import AutoModelForCausalLM, AutoTokenizer, utils  # noqa: PLC0415
+    from gguf import GGUFReader  # noqa: PLC0415
+    from transformers import AutoModelForCausalLM, utils  # noqa: PLC0415
 
     utils.logging.disable_progress_bar()
+    words = tokenizer({name: field.contents() for name, field in GGUFReader(file).fields.items()})
     packed = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     del packed.config.quantization_config
     # The library refuses to save a model that it has read of such a file: a plain one takes over its weights.
@@ -68,21 +70,51 @@ def _unpack(file: Path, folder: Path) -> None:
     plain.tie_weights()
     plain.generation_config = packed.generation_config
     plain.save_pretrained(folder)
-    words = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
-    _cut_digits(words, file)
     words.save_pretrained(folder)
 
 
-def _cut_digits(tokenizer: Any, file: Path) -> None:
-    """Some tokenizers cut numbers into digits; the file says so by a name that the library passes over."""
-    from gguf import GGUFReader  # noqa: PLC0415
-    from tokenizers import pre_tokenizers  # noqa: PLC0415
+def tokenizer(said: Mapping[str, Any]) -> Any:
+    """The tokenizer that a file's settings describe.
 
-    field = GGUFReader(file).get_field("tokenizer.ggml.pre")
-    if field is not None and field.contents() == "smollm":
-        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-        )
+    The library's own reading of them differs from version to version: how digits are cut, which token ends.
+    """
+    from tokenizers import AddedToken, Tokenizer, decoders, models, processors  # noqa: PLC0415
+    from transformers import PreTrainedTokenizerFast  # noqa: PLC0415
+
+    if said["tokenizer.ggml.model"] != "gpt2":
+        raise BadSpecError(f"a tokenizer of type '{said['tokenizer.ggml.model']}' cannot be unpacked")
+    names = said["tokenizer.ggml.tokens"]
+    merges = [tuple(pair.split(" ", 1)) for pair in said["tokenizer.ggml.merges"]]
+    raw = Tokenizer(models.BPE({name: number for number, name in enumerate(names)}, merges))
+    raw.pre_tokenizer = _cutting(said["tokenizer.ggml.pre"])
+    raw.decoder = decoders.ByteLevel()
+    for name, kind in zip(names, said["tokenizer.ggml.token_type"], strict=True):
+        if kind in (CONTROL, USER_DEFINED):
+            raw.add_tokens([AddedToken(name, normalized=False, special=kind == CONTROL)])
+    keys = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+    numbers = {name: said.get(f"tokenizer.ggml.{key}_token_id") for name, key in keys.items()}
+    special = {f"{name}_token": names[number] for name, number in numbers.items() if number is not None}
+    if said.get("tokenizer.ggml.add_bos_token"):
+        begin = (special["bos_token"], numbers["bos"])
+        raw.post_processor = processors.TemplateProcessing(single=f"{begin[0]} $A", special_tokens=[begin])
+    made = PreTrainedTokenizerFast(tokenizer_object=raw, clean_up_tokenization_spaces=False, **special)
+    made.chat_template = said.get("tokenizer.chat_template")
+    return made
+
+
+def _cutting(name: str) -> Any:
+    from tokenizers import Regex, pre_tokenizers  # noqa: PLC0415
+
+    if name == "gpt-2":
+        return pre_tokenizers.ByteLevel(add_prefix_space=False)
+    if name == "smollm":
+        digits = pre_tokenizers.Digits(individual_digits=True)
+        return pre_tokenizers.Sequence([digits, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    if name not in PATTERNS:
+        raise BadSpecError(f"a tokenizer that cuts text as '{name}' cannot be unpacked")
+    split = pre_tokenizers.Split(Regex(PATTERNS[name]), "isolated")
+    bytes_only = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    return pre_tokenizers.Sequence([split, bytes_only])
 
 
 if __name__ == "__main__":
