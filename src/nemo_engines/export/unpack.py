@@ -48,7 +48,7 @@ def unpack(file: Path, folder: Path) -> None:
         partial.rename(folder)
     except ImportError as error:
         raise EngineUnavailableError(f"{error}: use the environment of `nemo engines install trl`") from error
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, RuntimeError) as error:  # the library raises all of them for files
         raise BadSpecError(f"{file} cannot be unpacked: {error}") from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -60,9 +60,17 @@ def _unpack(file: Path, folder: Path) -> None:
     from transformers import AutoModelForCausalLM, utils  # noqa: PLC0415
 
     utils.logging.disable_progress_bar()
-    words = tokenizer({name: field.contents() for name, field in GGUFReader(file).fields.items()})
+    reader = GGUFReader(file)
+    words = tokenizer({name: field.contents() for name, field in reader.fields.items()})
     packed = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype=torch.float32)
     del packed.config.quantization_config
+    tied = {"lm_head.weight"} if packed.config.tie_word_embeddings else set()
+    places = len(set(packed.state_dict()) - tied)
+    if places != len(reader.tensors):
+        raise BadSpecError(
+            f"{file} has {len(reader.tensors)} tensors, and the model that transformers makes of it has "
+            f"places for {places}: something would be left out"
+        )
     # The library refuses to save a model that it has read of such a file: a plain one takes over its weights.
     with torch.device("meta"):
         plain = AutoModelForCausalLM.from_config(packed.config, dtype=torch.float32)

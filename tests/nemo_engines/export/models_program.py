@@ -11,7 +11,8 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Qwen2Config, Qwen3Config
 
-from nemo_engines.export import gguf
+from nemo_engines.errors import BadSpecError
+from nemo_engines.export import gguf, unpack
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 import tiny_model
@@ -63,6 +64,14 @@ def adapted(folder, base):
     return PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(base), folder)
 
 
+def refusal(file, folder):
+    try:
+        unpack.unpack(file, folder)
+    except BadSpecError as error:
+        return str(error)
+    return None
+
+
 def main(folder):
     words = tiny_model.tokenizer()
     report = {}
@@ -76,6 +85,10 @@ def main(folder):
         words.save_pretrained(folder / name)
         report[name] = answers(model, AutoTokenizer.from_pretrained(folder / name))
         gguf.write(folder / name, folder / f"{name}.gguf", kind="f32")
+    report["refused"] = refusal(folder / "llama.gguf", folder / "unpacked")
+    unpack.unpack(folder / "qwen2.gguf", folder / "unpacked")
+    unpacked = AutoModelForCausalLM.from_pretrained(folder / "unpacked")
+    report["unpacked"] = answers(unpacked, AutoTokenizer.from_pretrained(folder / "unpacked"))
     report["adapter"] = answers(adapted(folder / "adapter", folder / "llama"), words)
     words.save_pretrained(folder / "adapter")
     gguf.write(folder / "adapter", folder / "adapter.gguf", kind="f32")

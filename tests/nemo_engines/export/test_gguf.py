@@ -77,6 +77,20 @@ def test_a_written_model_answers_as_before(made: tuple[Path, dict[str, Any]], na
 
 
 @pytest.mark.slow
+def test_a_file_that_is_unpacked_answers_as_before(made: tuple[Path, dict[str, Any]]) -> None:
+    _, report = made
+    assert report["unpacked"] == report["qwen2"]
+
+
+@pytest.mark.slow
+def test_a_file_of_which_something_would_be_left_out_is_not_unpacked(
+    made: tuple[Path, dict[str, Any]],
+) -> None:
+    _, report = made  # the library passes over llama's biases
+    assert "something would be left out" in report["refused"]
+
+
+@pytest.mark.slow
 def test_an_adapter_changes_the_answers(made: tuple[Path, dict[str, Any]]) -> None:
     _, report = made
     assert [case["answer"] for case in report["adapter"]] != [case["answer"] for case in report["llama"]]
