@@ -82,7 +82,8 @@ def _checkpoint(reader: Reader, job: Job, checkpoint: str) -> Checkpoint:
     found = reader.checkpoint(job.id, checkpoint)
     if found is None:
         raise NotFoundError(
-            f"the job '{job.name}' has no checkpoint '{checkpoint}'; `nemo jobs checkpoints list` shows them"
+            f"job '{job.name}' has no checkpoint '{checkpoint}'; "
+            f"`nemo jobs checkpoints list {job.name}` shows what there is"
         )
     return found
 

@@ -134,7 +134,7 @@ def _for_people(records: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     last: tuple[Any, ...] = ()
     for record in records:
-        what = (record.get("from"), record.get("to"), record.get("why"))
+        what = (record.get("to"), record.get("why"))
         if record.get("step") is None and what == last:
             continue
         last = what

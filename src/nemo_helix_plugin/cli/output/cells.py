@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -71,7 +71,7 @@ def cell(name: str, value: Any, manner: Manner) -> Text:
     if name.endswith(("_at", "timestamp")) or name == "at":
         moment = times.parsed(value)
         if moment:
-            return Text(time_text(moment, manner))
+            return Text(time_text(moment, replace(manner, seconds=manner.seconds or name == "at")))
     if name in _SIZES and isinstance(value, int) and not isinstance(value, bool):
         return Text(times.size(value))
     if isinstance(value, bool):

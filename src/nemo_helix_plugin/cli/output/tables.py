@@ -19,7 +19,7 @@ LEAST = 10
 """A narrower column says nothing."""
 NOTE = 22
 """With less room for the note, columns that can be done without make place."""
-DISPENSABLE = ("description", "project", "updated_at", "who")
+DISPENSABLE = ("description", "project", "updated_at", "who", "is_current")
 HEADS = {"size_bytes": "size", "storage_bytes": "storage"}
 WRAPPED = frozenset({"note", "why", "message"})
 """Sentences: they are wrapped, not cut."""
