@@ -6,6 +6,7 @@ removed. A line is ``{"t": seconds, "s": "out" | "err", "m": text}``. Standard l
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -13,6 +14,7 @@ import re
 import select
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -25,7 +27,7 @@ _HIDDEN = b"***"
 
 
 class Redactor:
-    """Hides secret values: as they are, line by line, and as they look inside JSON."""
+    """Hides secret values: as they are, line by line, and as they look in JSON, addresses, base64, Python."""
 
     def __init__(self, values: Iterable[str]) -> None:
         forms = {form for value in values for form in _forms(value) if len(form) >= _SHORTEST_SECRET}
@@ -206,6 +208,11 @@ class Pump(threading.Thread):
 
 def _forms(value: str) -> Iterable[str]:
     yield value
+    yield repr(value)[1:-1]
+    data = value.encode("utf-8", "surrogateescape")
+    yield base64.b64encode(data).decode("ascii")
+    yield from (urllib.parse.quote(data, safe=safe) for safe in ("", "/"))
+    yield urllib.parse.quote_plus(data)
     yield json.dumps(value)[1:-1]
     yield json.dumps(value, ensure_ascii=False)[1:-1]
     yield from value.splitlines()

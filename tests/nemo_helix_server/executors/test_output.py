@@ -1,8 +1,10 @@
 """What becomes of a command's output: lines, without secrets, in bounded files."""
 
+import base64
 import json
 import os
 import resource
+import urllib.parse
 
 import pytest
 from hypothesis import given
@@ -25,6 +27,25 @@ def test_a_secret_is_hidden_wherever_the_reads_are_cut(first, second):
     one, two = sorted((first, second))
     found = fed([text[:one], text[one:two], text[two:]], SECRET)
     assert found == ["before *** after", "next ***"]
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        repr,
+        json.dumps,
+        lambda value: f"https://user:{urllib.parse.quote(value)}@host/",
+        lambda value: f"https://host/?token={urllib.parse.quote_plus(value)}",
+        lambda value: f"Bearer {base64.b64encode(value.encode()).decode()}",
+    ],
+)
+def test_a_secret_is_hidden_as_programs_write_it(written):
+    value = "pass/word with 'quotes' and \"more\" + é%\nsecond line"
+    [line] = fed([written(value).encode() + b"\n"], value)
+    assert "***" in line
+    assert not any(
+        part in line for part in ("word", "quotes", "more", "second", base64.b64encode(b"pass/").decode())
+    )
 
 
 @given(st.integers(-30, 30))
