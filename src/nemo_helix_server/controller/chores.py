@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server import checkpoints
 from nemo_helix_server.controller.troubles import Troubles
+from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.jobs.model import Checkpoint, Job
 from nemo_helix_server.mirror import Mirror
 from nemo_helix_server.storage import JobStorage
@@ -85,6 +86,8 @@ class Chores:
             self._pending.clear()
             try:
                 self.run()
+            except UnavailableError:
+                self._pending.set()  # the controller says so
             except Exception:  # noqa: BLE001 - the outermost edge of a thread: the next round tries again
                 _LOG.exception("a round of chores failed and is tried again")
                 self._pending.set()

@@ -29,6 +29,7 @@ from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.controller.starts import Starter
 from nemo_helix_server.controller.troubles import Troubles
 from nemo_helix_server.controller.windows import Windows
+from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.base import Executor, Observation
 from nemo_helix_server.jobs import ports, states
 from nemo_helix_server.jobs.model import StepContext
@@ -160,6 +161,11 @@ class Controller:
                     swept = True
                 pause = self.run_once()
                 self._problem = None
+            except UnavailableError as error:
+                if str(error) != self._problem:
+                    _LOG.error("%s", error)
+                self._problem = str(error)
+                pause = 1.0
             except Exception as error:  # noqa: BLE001 - the outermost edge of the thread: the next pass tries again
                 _LOG.exception("a pass of the controller failed and is tried again")
                 self._problem = f"the controller's last pass failed: {type(error).__name__}: {error}"
