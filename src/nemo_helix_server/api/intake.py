@@ -7,6 +7,7 @@ loopback are accepted as its host, and nothing is changed on behalf of another s
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import json
 import re
@@ -20,6 +21,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nemo_helix_server.errors import BadRequestError, ForbiddenError, InvalidError, ServerError
 
+PATIENCE = 30.0
+"""Seconds that a part of a body may take to come."""
 LARGEST_BODY = 8 * 2**20
 DEEPEST = 100
 LONGEST_TARGET = 16 * 1024
@@ -46,6 +49,12 @@ class TargetTooLongError(ServerError):
     """Path and query are longer than anything the service takes."""
 
     status = 414
+
+
+class TooSlowError(ServerError):
+    """The body did not come."""
+
+    status = 408
 
 
 class MisdirectedError(ServerError):
@@ -157,7 +166,10 @@ async def read_body(headers: Headers, receive: Receive) -> bytes:
         raise TooLargeError(f"the body has {declared[:20]} bytes; at most {LARGEST_BODY} are taken")
     body = bytearray()
     while True:
-        message = await receive()
+        try:
+            message = await asyncio.wait_for(receive(), PATIENCE)
+        except TimeoutError:
+            raise TooSlowError(f"nothing of the request's body came for {PATIENCE:g} seconds") from None
         if message["type"] == "http.disconnect":
             raise BadRequestError("the client went away before its request was whole")
         body += message.get("body", b"")

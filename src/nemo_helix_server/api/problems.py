@@ -41,7 +41,7 @@ class ValidationProblem(BaseModel):
     message: str | None = Field(default=None, description="The first problem as one sentence.")
 
 
-_ALWAYS = (400, 401, 403, 413, 414, 415, 421, 500, 503)
+_ALWAYS = (400, 401, 403, 408, 413, 414, 415, 421, 500, 503)
 """What any route may answer: `intake` and the access tokens come before all of them."""
 
 

@@ -21,7 +21,7 @@ from nemo_helix_server import app, filesystems, settings
 from nemo_helix_server.api.intake import is_loopback
 from nemo_helix_server.auth.keeping import TokenKeeper
 from nemo_helix_server.clock import SystemClock, wire
-from nemo_helix_server.commands import holder, listening
+from nemo_helix_server.commands import connections, holder, listening
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.store.store import Store
@@ -95,6 +95,7 @@ def _serve(
             server_header=False,
             timeout_graceful_shutdown=_GRACE_SECONDS,
             timeout_keep_alive=75,
+            http=connections.protocol(connections.raise_file_limit()),
             backlog=2048,
         ),
         ready=lambda: _announce(base_url, given.data_dir, as_json=as_json),
