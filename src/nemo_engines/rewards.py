@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nemo_engines.errors import BadSpecError
-from nemo_engines.rows import Row, Shape
+from nemo_engines.errors import BadSpecError, TrainerError
+from nemo_engines.rows import Row, Shape, check_messages
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.prompts import check_template, fill
 from nemo_gym.types import Episode, Task, Verifier
@@ -38,17 +39,22 @@ class Rewards:
         return self._shape
 
     def _shape(self, row: Row) -> Row:
-        problem = self._verifier.check_row(row)
+        try:
+            problem = self._verifier.check_row(row)
+        except Exception as error:
+            raise ValueError(f"the verifier cannot check it: {type(error).__name__}: {error}") from error
         if problem is not None:
             raise ValueError(problem)
         return {"prompt": self._messages(row), ROW: json.dumps(row, ensure_ascii=False)}
 
     def _messages(self, row: Row) -> list[Row]:
         if self._segments is None:
-            own = (row.get("responses_create_params") or {}).get("input")
+            asked = row.get("responses_create_params")
+            own = asked.get("input") if isinstance(asked, dict) else None
             if isinstance(own, str) and own:
                 return [{"role": "user", "content": own}]
-            if isinstance(own, list) and own and all(isinstance(message, dict) for message in own):
+            if isinstance(own, list) and own:
+                check_messages(own, "responses_create_params.input")
                 return own
             raise ValueError("lacks responses_create_params.input, and the benchmark has no prompt")
         try:
@@ -63,10 +69,25 @@ class Rewards:
 
     async def _grade(self, rows: Sequence[str], answers: Sequence[str], cut: Sequence[bool]) -> list[float]:
         calls = [
-            self._verifier.verify(Task(index, 0, json.loads(row)), Episode(_response(answer, shortened)))
+            self._reward(Task(index, 0, json.loads(row)), answer, cut=shortened)
             for index, (row, answer, shortened) in enumerate(zip(rows, answers, cut, strict=True))
         ]
-        return [float(verdict.reward) for verdict in await asyncio.gather(*calls)]
+        return list(await asyncio.gather(*calls))
+
+    async def _reward(self, task: Task, answer: str, *, cut: bool) -> float:
+        """A verifier is code of others: whatever it does wrong is one sentence that names it."""
+        try:
+            reward = float((await self._verifier.verify(task, Episode(_response(answer, cut)))).reward)
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise TrainerError(
+                f"the benchmark's verifier failed on the answer {answer[:80]!r}: {said}"
+            ) from error
+        if not math.isfinite(reward):
+            raise TrainerError(
+                f"the benchmark's verifier gave the answer {answer[:80]!r} the reward {reward}"
+            )
+        return reward
 
 
 def _segments(prompt: Any) -> list[tuple[str, Any]] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_engines.errors import BadSpecError, DataError
+from nemo_engines.likeness import Likeness
 from nemo_engines.spec import EngineSpec
 
 Row = dict[str, Any]
@@ -43,24 +44,31 @@ def dataset_file(path: Path, part: str) -> Path:
     for name in _NAMES[part]:
         if (path / name).is_file():
             return path / name
-    found = sorted(path.glob("*.jsonl"))
+    # a pipe of that name would be waited for
+    found = sorted(file for file in path.glob("*.jsonl") if file.is_file())
     if len(found) != 1:
         names = ", ".join(file.name for file in found) or "no .jsonl file"
         raise BadSpecError(f"the {part} data folder {path} has {names}; it must have {_NAMES[part][0]}")
     return found[0]
 
 
-def read_dataset(path: Path, part: str, shape: Shape) -> Dataset:
-    """Read and shape every row; `DataError` names the file and the line of the first that is not right."""
+def read_dataset(path: Path, part: str, shape: Shape, *, alike: bool = True) -> Dataset:
+    """Read and shape every row; `DataError` names the file and the line of the first that is not right.
+
+    ``alike``: the library makes a table of the rows, so that each place must hold one kind of value.
+    """
     file = dataset_file(path, part)
-    digest = hashlib.sha256()
+    digest, likeness = hashlib.sha256(), Likeness()
     rows: list[Row] = []
     try:
         with file.open("rb") as stream:
             for number, line in enumerate(stream, start=1):
                 digest.update(line)
-                if line.strip():
-                    rows.append(_row(line, shape, f"{file}, line {number}"))
+                if not line.strip():
+                    continue
+                rows.append(_row(line, shape, f"{file}, line {number}"))
+                if alike:
+                    _check_likeness(likeness, rows[-1], number, file)
     except OSError as error:
         raise BadSpecError(f"the {part} data {file} cannot be read: {error.strerror}") from error
     if not rows:
@@ -68,17 +76,36 @@ def read_dataset(path: Path, part: str, shape: Shape) -> Dataset:
     return Dataset(file, rows, f"sha256:{digest.hexdigest()}")
 
 
+def _check_likeness(likeness: Likeness, row: Row, number: int, file: Path) -> None:
+    try:
+        likeness.check(row, number)
+    except ValueError as error:
+        raise DataError(f"{file}, line {number}: {error}") from error
+
+
 def _row(line: bytes, shape: Shape, where: str) -> Row:
     try:
         value = json.loads(line)
+    except RecursionError as error:
+        raise DataError(f"{where}: is not JSON that can be read: its brackets are too deep") from error
     except ValueError as error:
         raise DataError(f"{where}: is not JSON: {error}") from error
     if not isinstance(value, dict):
         raise DataError(f"{where}: must be an object")
+    if b"\\u" in line and _is_no_text(value):
+        raise DataError(f"{where}: holds half of a character (an escape such as \\ud800 without the other)")
     try:
         return shape(value)
     except ValueError as error:
         raise DataError(f"{where}: {error}") from error
+
+
+def _is_no_text(value: Row) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return True
+    return False
 
 
 def shape_for(spec: EngineSpec, first: Row) -> Shape:
@@ -100,16 +127,18 @@ def first_row(path: Path, part: str) -> Row:
     try:
         with dataset_file(path, part).open("rb") as stream:
             value = json.loads(next((line for line in stream if line.strip()), b"{}"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
 
 
 def chat(row: Row) -> Row:
     """A row with ``messages`` as the OpenAI API has them; the assistant's are learned."""
-    _check_messages(row.get("messages"), "messages")
+    check_messages(row.get("messages"), "messages")
     if not any(message["role"] == "assistant" for message in row["messages"]):
         raise ValueError("'messages' has no message of the role assistant, so there is nothing to learn")
+    if row.get("tools"):
+        _check_objects(row["tools"], "tools")
     return {name: row[name] for name in ("messages", "tools") if row.get(name)}
 
 
@@ -162,7 +191,7 @@ def template_shape(template: str) -> Shape:
 def _alike(row: Row, names: tuple[str, ...]) -> Row:
     for name in names:
         if isinstance(row.get(name), list):
-            _check_messages(row[name], name)
+            check_messages(row[name], name)
         else:
             _text(row, name)
     if len({isinstance(row[name], list) for name in names}) != 1:
@@ -179,7 +208,8 @@ def _text(row: Row, name: str) -> str:
     return value
 
 
-def _check_messages(value: object, name: str) -> None:
+def check_messages(value: object, name: str) -> None:
+    """Messages as chat templates take them; `ValueError` with a phrase for what is none."""
     if value is None:
         raise ValueError(f"lacks '{name}'")
     if not isinstance(value, list) or not value:
@@ -189,3 +219,10 @@ def _check_messages(value: object, name: str) -> None:
             raise ValueError(f"'{name}[{index}]' must be an object with a role")  # noqa: TRY004 - as for all rows
         if not isinstance(message.get("content"), str) and not message.get("tool_calls"):
             raise ValueError(f"'{name}[{index}]' must have a text as content")
+        if message.get("tool_calls"):
+            _check_objects(message["tool_calls"], f"{name}[{index}].tool_calls")
+
+
+def _check_objects(value: object, name: str) -> None:
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise ValueError(f"'{name}' must be a list of objects")

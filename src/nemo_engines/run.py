@@ -178,7 +178,8 @@ def _train(run: Run, engine: Engine) -> None:
 def _dataset(wanted: EngineSpec, place: str | None, part: str, rewards: Rewards | None) -> Dataset:
     path = Path(place or "")
     shape = rewards.shape if rewards else rows.shape_for(wanted, rows.first_row(path, part))
-    return rows.read_dataset(path, part, shape)
+    # Automodel reads each row by itself, and makes no table of them
+    return rows.read_dataset(path, part, shape, alike=wanted.engine != "automodel")
 
 
 def _staging(output: Path) -> Path:

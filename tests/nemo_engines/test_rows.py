@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nemo_engines import rows
-from nemo_engines.errors import BadSpecError, DataError
+from nemo_engines import rewards, rows
+from nemo_engines.errors import BadSpecError, DataError, TrainerError
 from nemo_engines.rewards import ROW, Rewards
+from nemo_gym.types import Verdict
 
 ASK = {"role": "user", "content": "a?"}
 SAY = {"role": "assistant", "content": "b"}
@@ -95,7 +98,7 @@ def test_other_data_has_another_identity(tmp_path: Path) -> None:
 
 
 def test_rewards_ask_as_the_benchmark_does_and_grade_with_its_verifier() -> None:
-    rewards = Rewards(
+    made = Rewards(
         {
             "benchmark": {
                 "prompt": {"user": "{question} Number!"},
@@ -103,13 +106,98 @@ def test_rewards_ask_as_the_benchmark_does_and_grade_with_its_verifier() -> None
             }
         }
     )
-    row = rewards.shape({"question": "7 + 5?", "expected_answer": 12})
+    row = made.shape({"question": "7 + 5?", "expected_answer": 12})
     assert row["prompt"] == [{"role": "user", "content": "7 + 5? Number!"}]
-    assert rewards.grade([row[ROW]] * 3, ["it is 12", "13", ""], cut=[False, True, False]) == [1.0, 0.0, 0.0]
+    assert made.grade([row[ROW]] * 3, ["it is 12", "13", ""], cut=[False, True, False]) == [1.0, 0.0, 0.0]
     with pytest.raises(ValueError, match="'expected_answer' is not one number"):
-        rewards.shape({"question": "x", "expected_answer": "twelve"})
+        made.shape({"question": "x", "expected_answer": "twelve"})
 
 
 def test_a_verifier_that_nobody_knows_is_refused_with_its_place() -> None:
     with pytest.raises(BadSpecError, match=r"rewards\.verifier"):
         Rewards({"verifier": {"type": "nonesuch"}})
+
+
+@pytest.mark.parametrize(
+    ("shape", "row", "message"),
+    [
+        (rows.chat, '{"messages": ' + "[" * 9999 + "]" * 9999 + "}", "its brackets are too deep"),
+        (rows.chat, '{"messages": [{"role": "user", "content": "\\ud800"}]}', "holds half of a character"),
+        (rows.chat, {"messages": [ASK, SAY], "tools": "search"}, "'tools' must be a list of objects"),
+        (
+            rows.chat,
+            {"messages": [ASK, {**SAY, "tool_calls": [1]}]},
+            r"'messages\[1\].tool_calls' must be a list of objects",
+        ),
+        (
+            rows.chat,
+            {"messages": [{**ASK, "name": 5}, SAY]},
+            r"'messages\[\].name' is a number, and in line 1 it is a text; write all rows alike",
+        ),
+        (
+            rows.prompt_completion,
+            {"prompt": [ASK], "completion": [SAY]},
+            "'prompt' is a list, and in line 1 it is a text; write all rows alike",
+        ),
+        (
+            rows.chat,
+            '{"messages": [{"role": "assistant", "content": "b", "weight": 1' + "0" * 30 + "}]}",
+            r"'messages\[\].weight' is a number of more than 64 bits",
+        ),
+    ],
+)
+def test_what_only_the_library_would_stumble_over_is_named_too(
+    tmp_path: Path, shape: rows.Shape, row: object, message: str
+) -> None:
+    good = {"messages": [{**ASK, "name": "ann"}, SAY], "prompt": "a", "completion": "b"}
+    file = write(tmp_path / "data.jsonl", good, row)
+    with pytest.raises(DataError, match=f"data.jsonl, line 2: .*{message}"):
+        rows.read_dataset(file, "training", shape)
+
+
+def test_rows_that_are_not_alike_are_read_where_no_table_is_made_of_them(tmp_path: Path) -> None:
+    other = {"prompt": [ASK], "completion": [SAY]}
+    file = write(tmp_path / "data.jsonl", {"prompt": "a", "completion": "b"}, other)
+    assert len(rows.read_dataset(file, "training", rows.prompt_completion, alike=False).rows) == 2
+
+
+def test_a_pipe_is_no_file_with_rows(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.jsonl")
+    with pytest.raises(BadSpecError, match=r"has no .jsonl file; it must have train.jsonl"):
+        rows.dataset_file(tmp_path, "training")
+
+
+class Careless:
+    """A verifier of somebody who did not think of everything."""
+
+    def __init__(self, reward: float) -> None:
+        self.reward = reward
+
+    def check_row(self, row: dict[str, Any]) -> str | None:
+        return None if row["question"] else "is empty"
+
+    async def verify(self, _task: object, _episode: object) -> Verdict:
+        return Verdict(1 / self.reward if self.reward <= 0 else self.reward)
+
+
+def test_what_a_verifier_does_wrong_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Careless(0)
+    monkeypatch.setattr(rewards, "load_verifier", lambda *_args, **_options: made)
+    graded = Rewards({"benchmark": {"prompt": {"user": "{question}"}, "verifier": {"type": "careless"}}})
+    with pytest.raises(ValueError, match=r"the verifier cannot check it: KeyError: 'question'"):
+        graded.shape({"answer": "x"})
+    row = graded.shape({"question": "x"})[ROW]
+    with pytest.raises(TrainerError, match=r"verifier failed on the answer 'a': ZeroDivisionError"):
+        graded.grade([row], ["a"], cut=[False])
+    made.reward = math.nan
+    with pytest.raises(TrainerError, match=r"gave the answer 'a' the reward nan"):
+        graded.grade([row], ["a"], cut=[False])
+
+
+@pytest.mark.parametrize(
+    "asked", ["text", {"input": [{"content": "x"}]}, {"input": ["x"]}, {"input": []}, [1]]
+)
+def test_a_row_that_asks_in_no_known_way_is_refused(asked: object) -> None:
+    made = Rewards({"verifier": {"type": "match"}})
+    with pytest.raises(ValueError, match="input"):
+        made.shape({"expected_answer": "x", "responses_create_params": asked})

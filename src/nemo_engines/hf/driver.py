@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,7 @@ class TrlDriver:
         except (ValueError, TypeError, KeyError, OSError) as error:
             raise BadSpecError(f"the library refuses this run: {error}") from error
         trainer.remove_callback(PrinterCallback)
+        _say_what_is_left_out(run, trainer)
         return trainer
 
     def _train(self, run: Run, trainer: Any, callback: ContractCallback, checkpoint: Path | None) -> None:
@@ -97,6 +99,19 @@ def weights_dtype(run: Run) -> torch.dtype:
     """Weights that are trained are kept in fp32 and computed with in the run's precision; frozen ones are
     not."""
     return torch.float32 if run.spec.finetuning == "full" else _DTYPES[run.precision]
+
+
+def _say_what_is_left_out(run: Run, trainer: Any) -> None:
+    """The library drops rows of which nothing is left to learn once they are cut to the longest length."""
+    parts = [("training", run.rows, trainer.train_dataset)]
+    if run.validation_rows is not None:
+        parts.append(("validation", run.validation_rows, trainer.eval_dataset))
+    for part, given, used in parts:
+        short = f"max_seq_length {run.spec.max_seq_length} leaves nothing to learn of them"
+        if given and not len(used):
+            raise BadSpecError(f"none of the {len(given)} {part} rows can be used: {short}; raise it")
+        if len(used) < len(given) and not run.spec.batch.packing and run.world.leads:
+            sys.stderr.write(f"{len(given) - len(used)} of {len(given)} {part} rows are left out: {short}\n")
 
 
 def _shared(run: Run) -> Path | None:
