@@ -131,8 +131,8 @@ echo "job $job at $NHX_BASE_URL, $threads thread(s)"
 wait_for_step $((steps / 3))
 nemo jobs pause "$job" >/dev/null
 nemo jobs watch "$job" --no-history --poll-interval 0.5 || [ $? = 75 ]
-nemo jobs get-status "$job"
-nemo jobs checkpoints list "$job"
+nemo jobs list -f table
+nemo jobs checkpoints list "$job" -f table
 
 say "Resume, and wait for the end"
 nemo jobs resume "$job" >/dev/null

@@ -12,7 +12,7 @@ from tests import engines
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 ROOT = Path(__file__).resolve().parents[2]
-STEPS, TASKS = 4, 4
+STEPS, TASKS = 12, 4
 
 
 @pytest.fixture(scope="module")
