@@ -17,6 +17,7 @@ from nemo_helix_server.api.access import (
     PathName,
     Service,
 )
+from nemo_helix_server.api.charted import charted
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.auth import roles
 from nemo_helix_server.auth.roles import Role
@@ -83,9 +84,9 @@ def list_jobs(
 
 
 @router.get("/{name}", response_model=types.HelixJobResponse, responses=answers(404, 422), dependencies=READS)
-def get_job(workspace: PathName, name: PathName, service: Service) -> Document:
+def get_job(workspace: PathName, name: PathName, service: Service) -> Response:
     """One job, by name or id."""
-    return service.jobs.get(workspace, name)
+    return charted(types.HelixJobResponse, service.jobs.get(workspace, name))
 
 
 @router.patch("/{name}", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
@@ -106,21 +107,21 @@ def delete_job(workspace: PathName, name: PathName, caller: Operator, service: S
 
 
 @router.post("/{name}/pause", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
-def pause_job(workspace: PathName, name: PathName, caller: Operator, service: Service) -> Document:
+def pause_job(workspace: PathName, name: PathName, caller: Operator, service: Service) -> Response:
     """Have the current step save a checkpoint and stop."""
-    return service.jobs.pause(caller, workspace, name)
+    return charted(types.HelixJobResponse, service.jobs.pause(caller, workspace, name))
 
 
 @router.post("/{name}/resume", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
-def resume_job(workspace: PathName, name: PathName, caller: Operator, service: Service) -> Document:
+def resume_job(workspace: PathName, name: PathName, caller: Operator, service: Service) -> Response:
     """Start a paused job's step again; while it is pausing, withdraw the pause."""
-    return service.jobs.resume(caller, workspace, name)
+    return charted(types.HelixJobResponse, service.jobs.resume(caller, workspace, name))
 
 
 @router.post("/{name}/cancel", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
-def cancel_job(workspace: PathName, name: PathName, caller: Operator, service: Service) -> Document:
+def cancel_job(workspace: PathName, name: PathName, caller: Operator, service: Service) -> Response:
     """Stop a job for good."""
-    return service.jobs.cancel(caller, workspace, name)
+    return charted(types.HelixJobResponse, service.jobs.cancel(caller, workspace, name))
 
 
 @router.post("/{job}/rerun", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
@@ -151,9 +152,9 @@ def update_job_control(
     responses=answers(404, 422),
     dependencies=READS,
 )
-def get_job_status(workspace: PathName, name: PathName, service: Service) -> Document:
+def get_job_status(workspace: PathName, name: PathName, service: Service) -> Response:
     """The current attempt as a tree: job, steps, tasks."""
-    return service.jobs.status(workspace, name)
+    return charted(types.HelixJobStatusResponse, service.jobs.status(workspace, name))
 
 
 @router.patch(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from nemo_helix_plugin.jobs import types
 from nemo_helix_server.api import paging
@@ -17,6 +17,7 @@ from nemo_helix_server.api.access import (
     Service,
     StepOrAdmin,
 )
+from nemo_helix_server.api.charted import charted
 from nemo_helix_server.api.jobs import JOBS, FreeBody
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.errors import BadRequestError
@@ -60,9 +61,9 @@ def list_attempts(
     responses=answers(404, 422),
     dependencies=READS,
 )
-def get_attempt(workspace: PathName, job: PathName, attempt: PathName, service: Service) -> Document:
+def get_attempt(workspace: PathName, job: PathName, attempt: PathName, service: Service) -> Response:
     """One run, by its id or as `current`."""
-    return service.jobs.attempt(workspace, job, attempt)
+    return charted(types.HelixJobAttemptResponse, service.jobs.attempt(workspace, job, attempt))
 
 
 @router.patch(

@@ -65,9 +65,9 @@ class Acting(Parts):
             )
             why = f"asked to run again from checkpoint {checkpoint}" if checkpoint else "asked to run again"
             writer.create_attempt(job.id, order, who=caller.name, why=why)
-            document = self.shown(writer, writer.job_by_id(job.id) or job)
+            job = writer.job_by_id(job.id) or job
         self.wake()
-        return document
+        return self._shown(job)
 
     def control(self, caller: Caller, workspace: str, name: str, body: JobControl) -> Document:  # noqa: ARG002
         """Change storage windows, up to the platform's maximum; null keeps what is set."""
@@ -77,9 +77,9 @@ class Acting(Parts):
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
             self._event(Action.CONTROL, job, writer.current_step(job.attempt_id))
-            document = self.shown(writer, writer.set_control(job.id, **windows) or job)
+            job = writer.set_control(job.id, **windows) or job
         self.wake()
-        return document
+        return self._shown(job)
 
     def update(self, caller: Caller, workspace: str, name: str, body: UpdateHelixJobRequest) -> Document:  # noqa: ARG002
         """Change the description, always; the definition only while no attempt was made from it."""
@@ -90,7 +90,7 @@ class Acting(Parts):
                 self._event(Action.UPDATE, job, writer.current_step(job.attempt_id))
             if body.description is not None:
                 job = writer.set_description(job.id, body.description) or job
-            return self.shown(writer, job)
+        return self._shown(job)
 
     def delete(self, caller: Caller, workspace: str, name: str) -> None:
         """Have a finished job removed; it is deletion_pending until the controller has done so."""
@@ -137,9 +137,14 @@ class Acting(Parts):
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
             step = writer.current_step(job.attempt_id)
-            document = self.shown(writer, self._move(writer, caller, job, step, action, reason))
+            moved = self._move(writer, caller, job, step, action, reason)
         self.wake()
-        return document
+        return self._shown(moved)
+
+    def _shown(self, job: Job) -> Document:
+        """A job after it was changed; its series are read when nobody has to wait for that."""
+        with self.store.read() as reader:
+            return self.shown(reader, job)
 
     def _move(
         self, writer: Writer, caller: Caller, job: Job, step: Step, action: Action, reason: Reason | None

@@ -63,7 +63,8 @@ class Parts:
         attempt = reader.attempt(job.attempt_id if name == CURRENT else name)
         if attempt is None and name.isascii() and name.isdecimal():
             found = reader.attempts(job.id).items
-            attempt = next((one for one in found if one.seq == int(name[:9])), None)
+            numbered = next((one for one in found if one.seq == int(name[:9])), None)
+            attempt = reader.attempt(numbered.id) if numbered else None
         if attempt is None or attempt.job_id != job.id:
             raise NotFoundError(
                 f"job '{job.name}' has no attempt '{name}'; `nemo jobs attempts list {job.name}` shows them"
@@ -87,7 +88,7 @@ class Parts:
     def series_of(self, reader: Reader, job: Job) -> dict[str, Any] | None:
         """The series of a job's current attempt."""
         reported = job.status_details.get("metrics")
-        return series.shown(reader.points(job.id), series.globs(job), reported)
+        return series.shown(reader.series(job.id), series.globs(job), reported)
 
 
 def checked(document: Mapping[str, Any], what: str) -> bytes:

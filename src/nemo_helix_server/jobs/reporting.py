@@ -46,7 +46,9 @@ class Reporting(Parts):
                     f"job {job.name} is in step {step.name}, which is {step.status.value}, by now"
                 )
             writer.note_attempt(found.id, details)
-            return self.shown(writer, writer.job_by_id(job.id) or job)
+            job = writer.job_by_id(job.id) or job
+        with self.store.read() as reader:
+            return self.shown(reader, job)
 
     def update_step_status(
         self,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from nemo_helix_server.jobs.model import Job, MetricPoint
+from nemo_helix_server.jobs.model import Job
 
 DEFAULT_GLOBS = (
     "*loss",
@@ -34,7 +34,7 @@ def globs(job: Job) -> tuple[str, ...]:
 
 
 def shown(
-    points: Mapping[str, Sequence[MetricPoint]], patterns: Iterable[str], reported: Any = None
+    series: Mapping[str, Sequence[Mapping[str, Any]]], patterns: Iterable[str], reported: Any = None
 ) -> dict[str, Any] | None:
     """``{metric: [{step, epoch, value}…]}`` of the series that were asked for; None where there is nothing.
 
@@ -42,8 +42,8 @@ def shown(
     """
     wanted = tuple(patterns)
     chosen = {
-        name: [{"step": point.step, "epoch": point.epoch, "value": point.value} for point in series]
-        for name, series in points.items()
+        name: points
+        for name, points in series.items()
         if any(fnmatchcase(name, pattern) for pattern in wanted)
     }
     if not chosen and not reported:

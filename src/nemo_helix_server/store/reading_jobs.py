@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, func, select
+from sqlalchemy import ColumnElement, Connection, Select, func, null, select
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.model import Attempt, Job, Page
@@ -16,6 +16,7 @@ EVERYWHERE = "-"
 """In place of a workspace: all of them."""
 
 _jobs, _attempts = schema.jobs.c, schema.attempts.c
+_WITHOUT_SERIES = [null().label("metrics"), *(column for column in _attempts if column.name != "metrics")]
 _SORTABLE = {"created_at": _jobs.created_at, "updated_at": _jobs.updated_at, "source": _jobs.source}
 
 
@@ -116,7 +117,7 @@ class JobReading:
         offset: int = 0,
         limit: int | None = None,
     ) -> Page[Attempt]:
-        """The attempts of a job."""
+        """The attempts of a job, without their series, which `attempt` reads."""
         conditions: list[ColumnElement[bool]] = [_attempts.job_id == job_id]
         if statuses is not None:
             conditions.append(_attempts.status.in_(sorted(statuses)))
@@ -124,7 +125,7 @@ class JobReading:
             select(func.count()).select_from(schema.attempts).where(*conditions)
         ).scalar_one()
         order = _attempts.seq.desc() if newest_first else _attempts.seq
-        query = select(schema.attempts).where(*conditions).order_by(order).offset(offset).limit(limit)
+        query = select(*_WITHOUT_SERIES).where(*conditions).order_by(order).offset(offset).limit(limit)
         return Page(tuple(rows.attempt(row) for row in self.connection.execute(query)), total)
 
     def _job(self, *conditions: ColumnElement[bool]) -> Job | None:

@@ -195,10 +195,7 @@ class JobWriting(Progress):
 
     def _freeze_series(self, job: Job) -> None:
         """Keep the series of a failed attempt as they are: the next one goes on from an earlier step."""
-        series = {
-            name: [{"step": point.step, "epoch": point.epoch, "value": point.value} for point in points]
-            for name, points in self.points(job.id).items()
-        }
+        series = self.series(job.id)
         self.connection.execute(
             update(schema.attempts).where(schema.attempts.c.id == job.attempt_id), {"metrics": series}
         )

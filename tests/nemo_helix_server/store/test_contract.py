@@ -512,3 +512,20 @@ class TestThreads:
             thread.join()
         assert len(won) == 1
         assert world.step().version == step.version + 1
+
+
+def test_series_are_documents_of_their_points_in_order(world: World) -> None:
+    job_id = world.create()["id"]
+    points = [MetricPoint(step=step, epoch=step / 3, name="train_loss", value=0.1 * step) for step in (2, 1)]
+    with world.store.write() as writer:
+        writer.add_points(
+            job_id, "training", [*points, MetricPoint(step=1, epoch=None, name="lr", value=1e-9)]
+        )
+    with world.store.read() as reader:
+        assert reader.series(job_id) == {
+            "lr": [{"step": 1, "epoch": None, "value": 1e-9}],
+            "train_loss": [
+                {"step": 1, "epoch": 1 / 3, "value": 0.1},
+                {"step": 2, "epoch": 2 / 3, "value": 0.2},
+            ],
+        }
