@@ -27,13 +27,22 @@ class Client:
     def __init__(self, port: int) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
 
-    def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """The answer as JSON; anything but success ends the measurement."""
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        headers: dict[str, str] | None = None,
+        *,
+        refusable: bool = False,
+    ) -> Any:
+        """The answer as JSON; anything but success, or a refusal that may be, ends the measurement."""
         data = None if body is None else json.dumps(body).encode()
-        self._connection.request(method, path, data, {"content-type": "application/json"} if data else {})
+        kind = {"content-type": "application/json"} if data else {}
+        self._connection.request(method, path, data, {**kind, **(headers or {})})
         response = self._connection.getresponse()
         answer = response.read()
-        if response.status >= 300:
+        if response.status >= 300 and not (refusable and response.status == 409):
             sys.exit(f"{method} {path}: {response.status} {answer[:500]!r}")
         return json.loads(answer) if answer else None
 
@@ -61,7 +70,7 @@ class Client:
 class Program:
     """One `nemo services run`, with leases of its own."""
 
-    def __init__(self, data_dir: Path, *, slots: int | None = None) -> None:
+    def __init__(self, data_dir: Path, *, slots: int | None = None, wait: bool = True) -> None:
         self.data_dir = data_dir
         environ = {**os.environ, "NEMO_LEASES_DIR": str(data_dir.parent / "leases")}
         if slots is not None:
@@ -70,10 +79,15 @@ class Program:
         argv = [str(NEMO), "services", "run", "--port", "0", "--data-dir", str(data_dir), "--json"]
         self.errors = (data_dir.parent / "stderr").open("ab")
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self.errors, env=environ)
+        if wait:
+            self.wait()
+
+    def wait(self) -> None:
+        """Return when it is ready."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            sys.exit((data_dir.parent / "stderr").read_text())
+            sys.exit((self.data_dir.parent / "stderr").read_text())
         self.port = int(json.loads(line)["url"].rpartition(":")[2])
 
     def client(self) -> Client:
