@@ -190,7 +190,8 @@ class Customizer:
             if reader.secret(workspace, name) is None:
                 raise ConflictError(
                     f"integrations.wandb.api_key_secret: there is no secret {name} in workspace {workspace}; "
-                    f"create it with `nemo secrets create {name}`"
+                    f"create it with `nemo secrets create {name} --value host:VARIABLE "
+                    f"--workspace {workspace}`"
                 )
 
     def _check_output(self, workspace: str, name: str, client_token: str | None) -> None:

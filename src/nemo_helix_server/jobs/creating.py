@@ -150,8 +150,10 @@ def _check_secrets(reader: Reader, caller: Caller, order: NewJob) -> None:
         if caller.workspace not in {None, workspace}:
             raise ForbiddenError(f"the secret {reference} is of another workspace than yours")
         if reader.secret(workspace, name) is None:
-            remedy = f"create it with `nemo secrets create {name}`"
-            raise ConflictError(f"there is no secret {name} in workspace {workspace}; {remedy}")
+            remedy = f"nemo secrets create {name} --value host:VARIABLE --workspace {workspace}"
+            raise ConflictError(
+                f"there is no secret {name} in workspace {workspace}; create it with `{remedy}`"
+            )
 
 
 def _secret_references(platform_spec: Any) -> Iterator[str]:

@@ -69,7 +69,7 @@ def test_a_job_that_is_not_made_after_all_leaves_no_directories(
 
 def test_what_a_job_needs_has_to_be_there(world: World) -> None:
     with_secret = step(environment=[{"name": "TOKEN", "from_secret": {"name": "hub"}}])
-    with pytest.raises(ConflictError, match="`nemo secrets create hub`"):
+    with pytest.raises(ConflictError, match="`nemo secrets create hub --value host:VARIABLE --workspace default`"):
         world.create(steps=(with_secret,))
     now = world.clock.now()
     with world.store.write() as writer:
