@@ -44,7 +44,7 @@ def test_an_edge_is_there_once() -> None:
     assert len({(row.origin, row.event) for row in states.TABLE}) == len(states.TABLE)
 
 
-@pytest.mark.parametrize("status", [*states.TERMINAL, S.DELETION_PENDING])
+@pytest.mark.parametrize("status", [*sorted(states.TERMINAL), S.DELETION_PENDING])
 def test_a_step_never_leaves_its_end(status: S) -> None:
     assert {row.event for row in states.TABLE if row.origin is status} <= states.JOB_EVENTS
 
