@@ -1,9 +1,12 @@
-"""Run every command of the tutorial of the Jobs service, and write what they print into the page.
+"""Run every command of a tutorial of the Jobs service, and write what they print into the page.
 
 A block that names a file (```` ```yaml job.yaml ````) becomes that file. The commands of ```` ```console ````
 blocks run in order, on a pseudo terminal, in an empty home. A comment ``<!-- until NAME STATUS STEP -->``
 waits, as a reader would, until the job has got so far. The page shows port 8080, the user ``you`` and that
-home; ids, times and numbers are of one run, and only they may differ when the page is checked.
+home, in which the project is in ``baton``; ids, times and numbers are of one run, and only they, and curves drawn
+of them, may differ when the page is checked. What a Python program of the page prints is shown whole.
+
+    python scripts/write_tutorial.py [--check] [PAGE]
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "tutorial" / "pause-resume-rerun.md"
@@ -80,7 +84,9 @@ def _piece(match: re.Match[str], session: Session) -> str:
         name, status, step = match["until"].split()
         session.until(name, status, int(step))
     elif match["file"]:
-        (session.home / match["file"]).write_text(match["body"], encoding="utf-8")
+        (session.home / match["file"]).write_text(
+            match["body"].replace(SHOWN_HOME, str(session.home)), encoding="utf-8"
+        )
     elif match["language"] == "console":
         commands = map(session.known, (one.command for one in split(match["body"])))
         texts = [f"$ {command}\n{session.run(command)}" for command in commands]
@@ -93,6 +99,7 @@ class Session:
 
     def __init__(self, home: Path) -> None:
         self.home = home
+        (home / "baton").symlink_to(ROOT)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = str(free.getsockname()[1])
         self._service: Terminal | None = None
@@ -104,7 +111,7 @@ class Session:
         if command == SERVICE:
             self._service = terminal
             return self._cleaned(terminal.first_line())
-        output = self._cleaned(terminal.to_the_end())
+        output = self._cleaned(terminal.to_the_end(), whole=command.startswith("python "))
         for found in re.finditer(r"\b(ckpt-\d+-)[0-9a-f]{10}\b", output):
             self._ids[found[1]] = found[0]
         return output
@@ -132,16 +139,17 @@ class Session:
         if self._service is not None:
             self._service.stop()
 
-    def _job(self, name: str) -> dict[str, dict[str, int]]:
+    def _job(self, name: str) -> dict[str, Any]:
         path = f"/apis/jobs/v2/workspaces/default/jobs/{name}"
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=30) as answer:
-            job: dict[str, dict[str, int]] = json.load(answer)
+            job: dict[str, Any] = json.load(answer)
         return job
 
     def _environment(self) -> dict[str, str]:
         return {
             "HOME": str(self.home),
             "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+            "XDG_CACHE_HOME": os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache"),
             "LANG": "C.UTF-8",
             "TERM": "xterm",
             "NO_COLOR": "1",
@@ -150,12 +158,12 @@ class Session:
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 
-    def _cleaned(self, raw: str) -> str:
+    def _cleaned(self, raw: str, *, whole: bool = False) -> str:
         text = re.sub(r"\x1b\[[0-9;]*m", "", raw).replace("\r\n", "\n")
         text = "".join(f"{line.rpartition(_CLEARED)[2].rstrip()}\n" for line in text.split("\n")).rstrip("\n")
         text = text.replace(str(self.home), SHOWN_HOME).replace(self.port, SHOWN_PORT)
         text = text.replace(str(ROOT), f"{SHOWN_HOME}/baton").replace(f"({getpass.getuser()})", "(you)")
-        return f"{shortened(text)}\n" if text else ""
+        return f"{text if whole else shortened(text)}\n" if text else ""
 
 
 _CLEARED = "\r\x1b[K"
@@ -236,6 +244,7 @@ _MASKS: Sequence[tuple[str, str]] = (
     (r"\b(platform-job(-\w+)*|ckpt-\d+|task)-[0-9A-Za-z]{10,}\b", r"\1-ID"),
     (r"\b(now|\d+ s ago)\b", "AGO"),
     (r"[━─]+", "BAR"),
+    (r"(?m)^ *│.*$", "CURVE"),
     (r"\b\d+ h( \d+ min)? left", "HOURS left"),
     (r"(?<!continuing from step )\b\d+(\.\d+)?(e-\d+)?\b", "N"),
     (r'"/\S+/nemo_trainer/', '"…/nemo_trainer/'),
@@ -267,10 +276,12 @@ def differences(page: str, again: str) -> list[str]:
 
 def main() -> int:
     """Write the page anew; with ``--check`` say what it does not say as it is."""
-    page = PAGE.read_text(encoding="utf-8")
+    given = [word for word in sys.argv[1:] if word != "--check"]
+    path = Path(given[0]) if given else PAGE
+    page = path.read_text(encoding="utf-8")
     again = write(page)
-    if sys.argv[1:] != ["--check"]:
-        PAGE.write_text(again, encoding="utf-8")
+    if "--check" not in sys.argv:
+        path.write_text(again, encoding="utf-8")
         return 0
     found = differences(page, again)
     sys.stdout.write("\n".join(found))

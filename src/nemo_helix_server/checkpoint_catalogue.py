@@ -83,7 +83,7 @@ def _checkpoint(reader: Reader, job: Job, checkpoint: str) -> Checkpoint:
     if found is None:
         raise NotFoundError(
             f"job '{job.name}' has no checkpoint '{checkpoint}'; "
-            f"`nemo jobs checkpoints list {job.name}` shows what there is"
+            f"`nemo jobs checkpoints list {job.name} --workspace {job.workspace}` shows what there is"
         )
     return found
 

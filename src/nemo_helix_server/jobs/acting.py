@@ -189,7 +189,7 @@ class Acting(Parts):
 
 def _usable_checkpoint(writer: Writer, job: Job, checkpoint: str) -> Checkpoint:
     found = writer.checkpoint(job.id, checkpoint)
-    listing = f"`nemo jobs checkpoints list {job.name}` shows what there is"
+    listing = f"`nemo jobs checkpoints list {job.name} --workspace {job.workspace}` shows what there is"
     if found is None:
         raise NotFoundError(f"job '{job.name}' has no checkpoint '{checkpoint}'; {listing}")
     if found.problem is not None:

@@ -50,9 +50,8 @@ class Facts:
     """Whether a checkpoint was named that is kept outside of the storage."""
 
     def command(self, verb: str) -> str:
-        """A command about this job, as it would be typed."""
-        where = "" if self.workspace == "default" else f" --workspace {self.workspace}"
-        return f"`nemo jobs {verb} {self.job}{where}`"
+        """A command about this job, right whatever workspace the reader's context is in."""
+        return f"`nemo jobs {verb} {self.job} --workspace {self.workspace}`"
 
 
 @dataclass(frozen=True, slots=True)

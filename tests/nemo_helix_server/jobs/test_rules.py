@@ -69,14 +69,18 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             {"pausable": False, "step": "model-and-dataset-download"},
             (
                 "step model-and-dataset-download of job unsloth-1 cannot be paused; pause the job when a "
-                "training step is running, or stop it for good with `nemo jobs cancel unsloth-1`"
+                "training step is running, or stop it for good with `nemo jobs cancel unsloth-1 "
+                "--workspace default`"
             ),
         ),
         (
             Action.PAUSE,
             S.ERROR,
             {},
-            "job unsloth-1 ended in error, so there is nothing to pause; use `nemo jobs rerun unsloth-1`",
+            (
+                "job unsloth-1 ended in error, so there is nothing to pause; use `nemo jobs rerun unsloth-1 "
+                "--workspace default`"
+            ),
         ),
         (
             Action.RESUME,
@@ -120,7 +124,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             {},
             (
                 "job unsloth-1 is paused, and only a job that ended in error can be run again; use `nemo "
-                "jobs resume unsloth-1`"
+                "jobs resume unsloth-1 --workspace default`"
             ),
         ),
         (
@@ -145,7 +149,10 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             Action.DELETE,
             S.PAUSED,
             {},
-            "job unsloth-1 is paused and cannot be deleted; use `nemo jobs cancel unsloth-1` first",
+            (
+                "job unsloth-1 is paused and cannot be deleted; use `nemo jobs cancel unsloth-1 "
+                "--workspace default` first"
+            ),
         ),
         (
             Action.UPDATE,

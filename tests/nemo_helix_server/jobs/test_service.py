@@ -69,7 +69,9 @@ def test_a_job_that_is_not_made_after_all_leaves_no_directories(
 
 def test_what_a_job_needs_has_to_be_there(world: World) -> None:
     with_secret = step(environment=[{"name": "TOKEN", "from_secret": {"name": "hub"}}])
-    with pytest.raises(ConflictError, match="`nemo secrets create hub --value host:VARIABLE --workspace default`"):
+    with pytest.raises(
+        ConflictError, match="`nemo secrets create hub --value host:VARIABLE --workspace default`"
+    ):
         world.create(steps=(with_secret,))
     now = world.clock.now()
     with world.store.write() as writer:
@@ -220,7 +222,7 @@ def test_the_description_can_be_changed_and_the_definition_cannot(world: World) 
 
 def test_a_delete_is_acknowledged_and_can_be_repeated(world: World) -> None:
     world.create()
-    with pytest.raises(ConflictError, match="use `nemo jobs cancel job-1` first"):
+    with pytest.raises(ConflictError, match="use `nemo jobs cancel job-1 --workspace default` first"):
         world.service.delete(ANNA, "default", "job-1")
     world.service.cancel(ANNA, "default", "job-1")
     world.service.delete(ANNA, "default", "job-1")
