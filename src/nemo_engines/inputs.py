@@ -60,8 +60,8 @@ def _content(path: Path) -> bytes:
     try:
         config = json.loads(path.read_bytes())
         config.pop("_name_or_path", None)
-    except (ValueError, AttributeError) as error:
-        raise BadSpecError(f"{path} is not JSON: {error}") from error
+    except (ValueError, AttributeError, TypeError, RecursionError) as error:
+        raise BadSpecError(f"{path} is no JSON object: {error}") from error
     return json.dumps(config, sort_keys=True).encode()
 
 

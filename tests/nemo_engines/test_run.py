@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +100,91 @@ def test_a_loss_that_is_no_number_ends_the_training_with_its_step(forge: Forge, 
     assert training.progress["phase"] == "failed"
     assert last in training.progress["message"]
     assert not training.output.exists()
+
+
+def short_of_weights(folder: Path) -> None:
+    os.truncate(folder / "model.safetensors", 1000)
+
+
+def without_tokenizer(folder: Path) -> None:
+    for file in folder.glob("token*"):
+        file.unlink()
+
+
+def with_a_broken_template(folder: Path) -> None:
+    (folder / "chat_template.jinja").write_text("{{ foo( }}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (short_of_weights, "the library refuses this run: SafetensorError: "),
+        (without_tokenizer, "has no files of a tokenizer"),
+        (with_a_broken_template, "the library refuses this run: TemplateSyntaxError: "),
+    ],
+)
+def test_a_model_that_is_none_is_a_sentence(
+    forge: Forge, tmp_path: Path, damage: Callable[[Path], None], said: str
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(engines.tiny_model(), model)
+    damage(model)
+    refused(forge, tmp_path, {"model": str(model)}, said)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"lora": {"target_modules": ["q_proj", "nope"]}},
+            "lora.target_modules: the model has no module 'nope'",
+        ),
+        (
+            {"lora": {"modules_to_save": ["nope"]}},
+            "lora.modules_to_save: the model has no module 'nope'",
+        ),
+        (
+            {
+                "schedule": {
+                    "max_steps": 2,
+                    "lr_scheduler": "polynomial",
+                    "lr_scheduler_options": {"lr_end": 9},
+                }
+            },
+            "the library refuses this run: lr_end (9) must be smaller than initial lr",
+        ),
+    ],
+)
+def test_what_only_the_library_can_tell_is_a_sentence(
+    forge: Forge, tmp_path: Path, changes: dict[str, Any], said: str
+) -> None:
+    refused(forge, tmp_path, changes, said)
+
+
+def refused(forge: Forge, folder: Path, changes: dict[str, Any], said: str) -> None:
+    data = folder / "sft.jsonl"
+    kept = data.read_bytes() if data.exists() else None
+    spec = {**spec_of("sft", "lora", folder), **changes}
+    if kept is not None:
+        data.write_bytes(kept)
+    training = Training(forge, folder / "refused", spec)
+    assert training.start() == 2, training.log
+    assert said in training.log.splitlines()[-1]
+    assert "Traceback" not in training.log
+
+
+@pytest.mark.slow
+def test_rows_of_which_nothing_is_left_are_counted(forge: Forge, tmp_path: Path) -> None:
+    spec = spec_of("sft", "lora", tmp_path, schedule={"max_steps": 1})
+    data, long = Path(spec["dataset"]), json.dumps({"prompt": "word " * 200, "completion": "yes"}) + "\n"
+    data.write_text(long * 3)
+    refused(forge, tmp_path, {}, "none of the 3 training rows can be used: max_seq_length 96 leaves nothing")
+    data.write_text(long + json.dumps({"prompt": "word", "completion": "yes"}) + "\n")
+    training = Training(forge, tmp_path / "long", spec)
+    assert training.start() == 0, training.log
+    assert "1 of 2 training rows are left out: max_seq_length 96" in training.log
 
 
 @pytest.mark.slow

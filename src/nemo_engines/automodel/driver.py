@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import shutil
 from pathlib import Path
@@ -12,7 +13,7 @@ from nemo_automodel.components.config.loader import ConfigNode
 
 from nemo_engines.automodel import config, cpu, data
 from nemo_engines.automodel.recipe import SteeredRecipe
-from nemo_engines.errors import BadSpecError, EngineUnavailableError
+from nemo_engines.errors import BadSpecError, setting_up
 from nemo_engines.rows import Row
 from nemo_engines.running import Run
 from nemo_trainer.contract import Checkpoint, list_checkpoints
@@ -56,14 +57,20 @@ def _train(run: Run) -> None:
 
 
 def _set_up(run: Run, rendered: dict[str, Any]) -> SteeredRecipe:
-    try:
+    with setting_up():
         recipe = SteeredRecipe(ConfigNode(rendered), run)
         recipe.setup()
-    except ImportError as error:
-        raise EngineUnavailableError(f"this run needs a package that is not here: {error}") from error
-    except (ValueError, TypeError, KeyError, AssertionError, OSError) as error:
-        raise BadSpecError(f"the library refuses this run: {error}") from error
+    _require_targets(run, recipe)
     return recipe
+
+
+def _require_targets(run: Run, recipe: SteeredRecipe) -> None:
+    """The library is content when one of the named modules is there."""
+    wanted = run.spec.lora.target_modules if run.spec.finetuning == "lora" else None
+    names = [name for part in recipe.model_parts for name, _ in part.named_modules()]
+    for pattern in wanted or ():
+        if not any(fnmatch.fnmatchcase(name, pattern) or name.endswith(f".{pattern}") for name in names):
+            raise BadSpecError(f"lora.target_modules: the model has no module '{pattern}'")
 
 
 def _write_rows(file: Path, rows: list[Row]) -> None:

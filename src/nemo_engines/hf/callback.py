@@ -26,11 +26,12 @@ _SAY_SECONDS = 1.0
 
 
 class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library has no types here
-    """Steers one training. ``saving`` is the step whose checkpoint is being written, for whoever catches
-    errors."""
+    """Steers one training. ``saving`` is the step whose checkpoint is being written, and ``begun`` whether
+    everything is set up, for whoever catches errors."""
 
     def __init__(self, run: Run, *, validates: bool) -> None:
         self.saving: int | None = None
+        self.begun = False
         self._run = run
         self._validates = validates
         self._boundary = specs.boundary(run.spec)
@@ -39,6 +40,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Say how long it will take."""
+        self.begun = True
         self._progress("training", state)
 
     def on_step_end(self, _args: Any, state: Any, control: Any, **_: Any) -> None:

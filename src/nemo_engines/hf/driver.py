@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import warnings
 from pathlib import Path
@@ -13,7 +14,7 @@ import transformers
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
-from nemo_engines.errors import BadSpecError, CheckpointUnusableError, EngineUnavailableError
+from nemo_engines.errors import BadSpecError, CheckpointUnusableError, setting_up
 from nemo_engines.hf import trainers
 from nemo_engines.hf.callback import ContractCallback, clear_unfinished
 from nemo_engines.running import Run
@@ -24,6 +25,8 @@ warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is depreca
 datasets.disable_progress_bars()
 transformers.utils.logging.disable_progress_bar()
 
+_USUAL = frozenset(["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"])
+"""Where nobody chooses, these are named, and those that a model has are meant."""
 _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -56,7 +59,11 @@ class TrlDriver:
 
     def tokenizer(self, run: Run, _model: Any) -> Any:
         """The tokenizer that goes with the model."""
-        return AutoTokenizer.from_pretrained(run.spec.model, trust_remote_code=run.spec.trust_remote_code)
+        found = AutoTokenizer.from_pretrained(run.spec.model, trust_remote_code=run.spec.trust_remote_code)
+        if len(found) <= len(found.all_special_tokens):
+            # the library makes an empty one where the files are missing
+            raise BadSpecError(f"the model {run.spec.model} has no files of a tokenizer")
+        return found
 
     def save(self, run: Run, model: Any, tokenizer: Any) -> None:
         """Write the trained model and its tokenizer into ``run.staging``."""
@@ -66,8 +73,8 @@ class TrlDriver:
         tokenizer.save_pretrained(run.staging)
 
     def _trainer(self, run: Run, callback: ContractCallback) -> Any:
-        model, options = self.model(run)
-        try:
+        with setting_up():
+            model, options = self.model(run)
             trainer = trainers.build(
                 run,
                 model=model,
@@ -75,19 +82,19 @@ class TrlDriver:
                 tokenizer=self.tokenizer(run, model),
                 callback=callback,
             )
-        except ImportError as error:
-            raise EngineUnavailableError(f"this run needs a package that is not here: {error}") from error
-        except (ValueError, TypeError, KeyError, OSError) as error:
-            raise BadSpecError(f"the library refuses this run: {error}") from error
         trainer.remove_callback(PrinterCallback)
         _say_what_is_left_out(run, trainer)
+        if run.spec.finetuning == "lora":
+            _require_modules(run, trainer.model)
         return trainer
 
     def _train(self, run: Run, trainer: Any, callback: ContractCallback, checkpoint: Path | None) -> None:
         if checkpoint is not None:
             _restore_counters(trainer, checkpoint)
+        guarded = contextlib.nullcontext() if checkpoint else setting_up(lambda: not callback.begun)
         try:
-            trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+            with guarded:
+                trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
         except (OSError, RuntimeError) as error:
             if callback.saving is None:
                 raise
@@ -112,6 +119,21 @@ def _say_what_is_left_out(run: Run, trainer: Any) -> None:
             raise BadSpecError(f"none of the {len(given)} {part} rows can be used: {short}; raise it")
         if len(used) < len(given) and not run.spec.batch.packing and run.world.leads:
             sys.stderr.write(f"{len(given) - len(used)} of {len(given)} {part} rows are left out: {short}\n")
+
+
+def _require_modules(run: Run, model: Any) -> None:
+    """Names that the model does not have are left out by the library without a word."""
+    lora, names = run.spec.lora, [f".{name}." for name, _ in model.named_modules()]
+    chosen = () if _USUAL.issuperset(lora.target_modules or ()) else lora.target_modules
+    given = {
+        "target_modules": chosen,
+        "exclude_modules": lora.exclude_modules,
+        "modules_to_save": lora.modules_to_save,
+    }
+    for field, wanted in given.items():
+        for module in wanted or ():
+            if not any(f".{module}." in name for name in names):
+                raise BadSpecError(f"lora.{field}: the model has no module '{module}'")
 
 
 def _shared(run: Run) -> Path | None:
