@@ -10,6 +10,8 @@ from pathlib import Path
 from nemo_engines.errors import NotSavedError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+_NOT_WRITTEN = ("file write failed", "File too large")
+"""What torch and safetensors say."""
 _LITTLE = 1 << 20
 
 
@@ -22,7 +24,7 @@ def not_saved(folder: Path, step: int, error: Exception) -> NotSavedError:
     )
     shutil.rmtree(folder, ignore_errors=True)
     why = "No space left on device" if full else f"{type(error).__name__}: {error}"
-    if "file write failed" in str(error) and not full:
+    if not full and any(sign in str(error) for sign in _NOT_WRITTEN):
         why = "its files could not be written: the disk is full, or a limit on the size of files was reached"
     return NotSavedError(
         f"the checkpoint of step {step} was not saved: {why}; the checkpoints from before are as they were"

@@ -11,6 +11,7 @@ from typing import Any
 import datasets
 import torch
 import transformers
+from safetensors import SafetensorError
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
@@ -95,7 +96,7 @@ class TrlDriver:
         try:
             with guarded:
                 trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, SafetensorError) as error:
             if callback.saving is None:
                 raise
             folder = run.work / f"checkpoint-{callback.saving}"
