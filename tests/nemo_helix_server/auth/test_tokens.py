@@ -11,7 +11,7 @@ from nemo_helix_server.auth import roles, step_tokens, tokens
 from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.auth.step_tokens import Claims
 from nemo_helix_server.clock import SECOND
-from nemo_helix_server.errors import ForbiddenError, UnauthenticatedError
+from nemo_helix_server.errors import ForbiddenError, ServerError, UnauthenticatedError
 from nemo_helix_server.jobs.model import Caller, Token
 
 NOW = 1_800_000_000 * SECOND
@@ -108,5 +108,5 @@ def test_the_signing_key_is_made_once_and_is_its_owner_s_alone(tmp_path):
     path = tmp_path / step_tokens.KEY_FILE
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     path.chmod(0o644)
-    with pytest.raises(OSError, match="others can read it"):
+    with pytest.raises(ServerError, match="others can read it"):
         step_tokens.load_key(tmp_path)
