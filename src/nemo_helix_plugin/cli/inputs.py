@@ -72,7 +72,7 @@ def validated(model: type[Model], found: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(found)
     except ValidationError as error:
-        raise click.UsageError(_problem(error)) from None
+        raise click.UsageError(_problem(model, error)) from None
 
 
 def secret(value: str, option: str) -> str:
@@ -149,12 +149,17 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), type(value).__name__)
 
 
-def _problem(error: ValidationError) -> str:
+def _problem(model: type[BaseModel], error: ValidationError) -> str:
     """The first problem, and how many more there are."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     first, more = found[0], len(found) - 1
     where = ".".join(str(part) for part in first["loc"])
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
+    if first["type"] == "extra_forbidden":
+        from nemo_helix_plugin.suggestions import field_like
+
+        like = field_like(model, str(first["loc"][-1]))
+        message = "there is no such field" + (f"; did you mean '{like}'?" if like else "")
     end = f" (and {more} more)" if more else ""
     return f"{where}: {message}{end}." if where else f"{message}{end}."

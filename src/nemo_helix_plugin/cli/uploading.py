@@ -12,6 +12,7 @@ from nemo_helix_plugin.cli.calls import Call
 from nemo_helix_plugin.cli.output.code import Operation
 
 HUB = "hf://"
+_LONGEST_NAME = 200
 _SUFFIXES = re.compile(r"(\.(jsonl|json|parquet|csv|txt|gz))+$")
 
 
@@ -40,9 +41,25 @@ def local(source: str, option: str) -> Path:
     path = Path(source).expanduser()
     if not path.exists():
         raise click.UsageError(f"{option} {source}: there is no such file or folder.")
-    if next(pairs(path), None) is None:
+    found = [relative for _, relative in pairs(path)]
+    if not found:
         raise click.UsageError(f"{option} {source}: there are no files in it.")
+    for relative in found:
+        _check_name(relative, f"{option} {source}")
     return path
+
+
+def _check_name(relative: str, where: str) -> None:
+    """Names that a fileset takes: said before anything is sent, and so that it can be read."""
+    try:
+        plain = max(len(part.encode()) for part in relative.split("/")) <= _LONGEST_NAME
+    except UnicodeEncodeError:
+        plain = False
+    if not plain or "\\" in relative or any(ord(letter) < 32 for letter in relative):
+        raise click.UsageError(
+            f"{where}: a fileset cannot hold a file called {ascii(relative)[:100]}; rename it: names are "
+            f"text without \\ and control characters, of at most {_LONGEST_NAME} bytes."
+        )
 
 
 def make_fileset(call: Call, name: str, description: str | None, *, exist_ok: bool) -> None:

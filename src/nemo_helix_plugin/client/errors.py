@@ -4,6 +4,7 @@
 
     NemoClientError                     any of them
     ├── InsecureTransportError          a token would have been sent in the clear
+    ├── FileChangedError                a file was written to while it was sent
     ├── NemoTransportError              no answer; `.error` is the httpx exception
     │   ├── NemoTimeoutError            none in time
     │   └── CertificateError            the other side's certificate is not trusted
@@ -36,6 +37,12 @@ class NemoClientError(errors.NemoError):
 
 class InsecureTransportError(NemoClientError):
     """A credential would have left this machine in the clear; nothing was sent."""
+
+    exit_status: ClassVar[int] = errors.EXIT_LOCAL
+
+
+class FileChangedError(NemoClientError):
+    """A file was written to while it was sent; the service has not kept it."""
 
     exit_status: ClassVar[int] = errors.EXIT_LOCAL
 

@@ -32,8 +32,8 @@ def prepared(
     headers.update(request.headers)
     content: Any = None
     if request.file is not None:
-        headers.update(uploads.headers(request.file))
-        content = uploads.content(request.file, asynchronous=isinstance(client, httpx.AsyncClient))
+        said, content = uploads.outgoing(request.file, asynchronous=isinstance(client, httpx.AsyncClient))
+        headers.update(said)
     elif request.body is not None:
         headers["Content-Type"] = "application/json"
         content = encoded(request.body)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ MANIFESTS = ("manifest.yaml", "manifest.yml", "manifest.json")
 FORMAT = "native-v1"
 _WHEELS = ("wheels-v1", "adapter-wheels-v1")
 LARGEST = 1 << 20
+_MOST_VALUES = 20_000
 
 
 def rewards(read: Callable[[str], bytes | None], where: str) -> dict[str, Any]:
@@ -35,7 +37,10 @@ def rewards(read: Callable[[str], bytes | None], where: str) -> dict[str, Any]:
         raise InvalidError(f"environment: {where}/{name} must name files of the folder in config_paths")
     merged: dict[str, Any] = {}
     for path in paths:
-        content = read(checked_path(path))
+        try:
+            content = read(checked_path(path))
+        except InvalidError as error:
+            raise InvalidError(f"environment: {where}/{name}: {error.detail}") from error
         if content is None:
             raise InvalidError(f"environment: {where} has no file {path}, which config_paths names")
         merged = _merge(merged, _mapping(content, f"{where}/{path}"))
@@ -44,7 +49,14 @@ def rewards(read: Callable[[str], bytes | None], where: str) -> dict[str, Any]:
         raise InvalidError(
             f"environment: {where} describes no gym benchmark: its config has no benchmark.verifier"
         )
-    return {"benchmark": {key: benchmark[key] for key in ("name", "prompt", "verifier") if key in benchmark}}
+    chosen = {key: benchmark[key] for key in ("name", "prompt", "verifier") if key in benchmark}
+    try:
+        json.dumps(chosen, allow_nan=False, ensure_ascii=False).encode()
+    except (TypeError, ValueError) as error:
+        raise InvalidError(
+            f"environment: the benchmark of {where} holds what JSON cannot: {error}; write it as text"
+        ) from error
+    return {"benchmark": chosen}
 
 
 def _manifest(read: Callable[[str], bytes | None], where: str) -> tuple[str, dict[str, Any]]:
@@ -60,13 +72,32 @@ def _manifest(read: Callable[[str], bytes | None], where: str) -> tuple[str, dic
 def _mapping(content: bytes, where: str) -> dict[str, Any]:
     try:
         found = yaml.safe_load(content)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except RecursionError as error:
+        raise InvalidError(f"environment: {where} is too deep to be read") from error
+    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
         raise InvalidError(f"environment: {where}{line} is not YAML") from error
     if not isinstance(found, dict):
         raise InvalidError(f"environment: {where} must hold keys with values")
+    if not _is_small(found):
+        raise InvalidError(
+            f"environment: {where} has more than {_MOST_VALUES} values once its aliases are written out"
+        )
     return found
+
+
+def _is_small(document: Any) -> bool:
+    """Aliases can make a few lines of YAML larger than any memory, or endless."""
+    left, waiting = _MOST_VALUES, [document]
+    while waiting and left > 0:
+        value = waiting.pop()
+        left -= 1
+        if isinstance(value, dict):
+            waiting += value.values()
+        elif isinstance(value, list):
+            waiting += value
+    return not waiting
 
 
 def _merge(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

@@ -110,7 +110,7 @@ class References:
             files = tuple(sorted(os.listdir(real))[:_MOST]) if real.is_dir() else (real.name,)
         except OSError as error:
             raise InvalidError(f"{field}: the service cannot read {path}: {error.strerror}") from error
-        if not real.exists():
+        if not real.is_file() and not real.is_dir():
             raise InvalidError(
                 f"{field}: there is neither a file nor a folder at {path} on the service's machine"
             )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +15,8 @@ from pydantic import BaseModel, ValidationError
 from nemo_helix_plugin.customization import explain
 from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest
 from nemo_helix_plugin.customization.types import INPUTS, AutomodelJobInput, RlJobInput, UnslothJobInput
-from nemo_helix_plugin.jobs.types import CreateHelixJobRequest
+from nemo_helix_plugin.jobs.types import TERMINAL, CreateHelixJobRequest
+from nemo_helix_plugin.suggestions import field_like
 from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import environment, names
@@ -27,8 +30,12 @@ from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.jobs.service import JobsService
 from nemo_helix_server.profiles import Profiles
 from nemo_helix_server.settings import BackendSettings, Settings
+from nemo_runs.disk import read_regular
 
 Document = dict[str, Any]
+_OWN = Compare("source", Operator.EQUAL, names.SOURCE)
+_LOOKED_AT = 20
+"""Newest jobs with one output; of older ones none can still be on its way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,8 @@ class Customizer:
     references: References
     engines: Engines
     settings: Settings
+    _creating: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    """Of two that ask for one name at once, the second is refused."""
 
     def create(
         self,
@@ -61,8 +70,9 @@ class Customizer:
         request = _request(body, name, compiled)
         self.profiles.check(request.platform_spec)
         self._check_secrets(workspace, compiled.spec)
-        self._check_output(workspace, compiled.output.name, client_token)
-        return self.jobs.create(caller, workspace, request, client_token=client_token)
+        with self._creating:
+            self._check_output(workspace, name, compiled.output, client_token)
+            return self.jobs.create(caller, workspace, request, client_token=client_token)
 
     def facts(
         self,
@@ -137,9 +147,8 @@ class Customizer:
         echo: Any,
     ) -> Document:
         """A page of a backend's jobs."""
-        own = Compare("source", Operator.EQUAL, names.SOURCE)
         of_backend = Compare("spec.backend", Operator.EQUAL, backend)
-        tree = all_of([own, of_backend, *([where] if where != filters.EVERYTHING else [])])
+        tree = all_of([_OWN, of_backend, *([where] if where != filters.EVERYTHING else [])])
         return self.jobs.list_jobs(
             workspace, where=tree, sort=sort, page=page, page_size=page_size, echo=echo
         )
@@ -194,7 +203,10 @@ class Customizer:
                     f"--workspace {workspace}`"
                 )
 
-    def _check_output(self, workspace: str, name: str, client_token: str | None) -> None:
+    def _check_output(
+        self, workspace: str, job: str, output: names.OutputNames, client_token: str | None
+    ) -> None:
+        name = output.name
         with self.jobs.store.read() as reader:
             if client_token and reader.job_by_client_token(workspace, client_token):
                 return
@@ -203,6 +215,18 @@ class Customizer:
                 f"output.name: there is a model '{name}' already in workspace {workspace}; choose another "
                 "name"
             )
+        if name == output.fileset:  # made up, and so another one each time
+            return
+        tree = all_of([_OWN, Compare("spec.output.name", Operator.EQUAL, name)])
+        page = self.jobs.list_jobs(
+            workspace, where=tree, sort="-created_at", page=1, page_size=_LOOKED_AT, echo=None
+        )
+        for other in page["data"]:
+            if other["name"] != job and other["status"] not in TERMINAL:
+                raise ConflictError(
+                    f"output.name: the job '{other['name']}' will make a model '{name}' in workspace "
+                    f"{workspace}; choose another name, or cancel that job"
+                )
 
 
 def validated(backend: Backend, spec: Mapping[str, Any]) -> BaseModel:
@@ -215,7 +239,9 @@ def validated(backend: Backend, spec: Mapping[str, Any]) -> BaseModel:
         where = ".".join(str(part) for part in first["loc"] if part not in {"dpo", "grpo"})
         text = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            text = f"there is no such field; `nemo customization {backend} explain` shows them"
+            like = field_like(INPUTS[backend], str(first["loc"][-1]))
+            meant = f" (did you mean '{like}'?)" if like else ""
+            text = f"there is no such field{meant}; `nemo customization {backend} explain` shows them"
         end = f" (and {more} more)" if more else ""
         raise InvalidError(f"{where + ': ' if where else ''}{text[:1].lower()}{text[1:]}{end}") from None
 
@@ -263,8 +289,8 @@ def _request(
 def _small(folder: Path, path: str) -> bytes | None:
     file = folder / path
     try:
-        if not file.resolve().is_relative_to(folder.resolve()) or file.stat().st_size > environment.LARGEST:
+        if not file.resolve().is_relative_to(folder.resolve()):
             return None
-        return file.read_bytes()
-    except OSError:
+        return read_regular(file, most=environment.LARGEST)
+    except (OSError, RuntimeError):
         return None

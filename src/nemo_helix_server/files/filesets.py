@@ -15,14 +15,16 @@ from nemo_helix_server.files.places import Place, Upload
 _RECORDS = ".records"
 _OWN = "job-fileset-"
 _LONGEST = 1024
+_LONGEST_NAME = 200
+"""Bytes of one name of a path; file systems take 255, and a prefix of ours comes before some."""
 Document = dict[str, Any]
 
 
 def checked_path(path: str) -> str:
     """A path inside a fileset; raises `InvalidError` for one that leads elsewhere."""
     parts = path.split("/")
-    bad = not path or len(path.encode()) > _LONGEST or "\0" in path or "\\" in path
-    if bad or any(part in {"", ".", ".."} for part in parts):
+    bad = len(path.encode()) > _LONGEST or "\\" in path or any(ord(letter) < 32 for letter in path)
+    if bad or any(part in {"", ".", ".."} or len(part.encode()) > _LONGEST_NAME for part in parts):
         raise InvalidError(
             f"the path {path[:100]!r} is none inside a fileset; write names with / between them, such as "
             "data/train.jsonl"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +114,11 @@ def test_a_missing_engine_is_said_before_there_is_a_job(
     ("change", "status", "sentence"),
     [
         ({"model": None}, 422, "model: "),
-        ({"modle": "x"}, 422, "modle: there is no such field; `nemo customization rl explain` shows them"),
+        (
+            {"modle": "x"},
+            422,
+            "modle: there is no such field (did you mean 'model'?); `nemo customization rl explain` shows",
+        ),
         ({"training": {"type": "ppo"}}, 422, "training: "),
         ({"training": {"type": "dpo", "batch_size": 3, "micro_batch_size": 2}}, 422, "cannot be divided"),
         ({"model": "nothing"}, 422, "model: there is no model or fileset 'nothing' in workspace 'default'"),
@@ -166,6 +172,11 @@ def test_filesets_and_models_are_named(bench: Bench, spec: dict[str, Any]) -> No
     assert (taken.status_code, "there is a model 'base' already" in taken.json()["detail"]) == (409, True)
 
 
+NAMES_CONFIG = b"format: native-v1\nconfig_paths: [config.yaml]\n"
+GROWING = b"a0: &a0 [x, x]\n" + b"".join(
+    b"a%d: &a%d [%s]\n" % (number, number, b", ".join([b"*a%d" % (number - 1)] * 9))
+    for number in range(1, 12)
+)
 BENCHMARK = b"""
 benchmark:
   name: arithmetic
@@ -205,6 +216,16 @@ def test_an_environment_gives_the_rewards(bench: Bench, spec: dict[str, Any]) ->
         (b"format: native-v1\nconfig_paths: [config.yaml]\n", b"a: 1\n", "describes no gym benchmark"),
         (b"format: native-v1\nconfig_paths: [config.yaml]\n", b"a: [\n", "config.yaml, line 2 is not YAML"),
         (b"[1]\n", BENCHMARK, "must hold keys with values"),
+        (NAMES_CONFIG, b"[" * 100_000, "config.yaml is too deep to be read"),
+        (NAMES_CONFIG, b"benchmark: &b\n  verifier: {me: *b}\n", "has more than 20000 values"),
+        (NAMES_CONFIG, GROWING, "has more than 20000 values once its aliases are written out"),
+        (
+            NAMES_CONFIG,
+            BENCHMARK.replace(b"numeric", b"2020-01-01"),
+            "holds what JSON cannot: Object of type date",
+        ),
+        (NAMES_CONFIG, BENCHMARK.replace(b"numeric", b".nan"), "holds what JSON cannot"),
+        (NAMES_CONFIG, BENCHMARK.replace(b"numeric", b'"\\ud800"'), "holds what JSON cannot"),
     ],
 )
 def test_an_environment_that_is_none_is_said(
@@ -215,6 +236,34 @@ def test_an_environment_that_is_none_is_said(
     answer = client.post(RL, json={"spec": {**spec, "environment": "world", "training": {"type": "grpo"}}})
     assert answer.status_code == 422
     assert sentence in answer.json()["detail"]
+
+
+def test_an_environment_of_pipes_and_devices_is_not_waited_for(
+    bench: Bench, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    world = tmp_path / "world"
+    world.mkdir()
+    os.mkfifo(world / "manifest.yaml")
+    grpo = {**spec, "environment": str(world), "training": {"type": "grpo"}}
+    answer = bench.client().post(RL, json={"spec": grpo})
+    assert (answer.status_code, "has no manifest.yaml" in answer.json()["detail"]) == (422, True)
+    for place in ("/dev/zero", str(world / "manifest.yaml")):
+        answer = bench.client().post(RL, json={"spec": {**spec, "dataset": place}})
+        assert (answer.status_code, "neither a file nor a folder" in answer.json()["detail"]) == (422, True)
+
+
+def test_of_two_jobs_that_would_make_one_model_the_second_is_refused(
+    bench: Bench, spec: dict[str, Any]
+) -> None:
+    client, wanted = bench.client(), {**spec, "output": {"name": "sums"}}
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: client.post(RL, json={"spec": wanted}), range(4)))
+    assert sorted(answer.status_code for answer in answers) == [201, 409, 409, 409]
+    [first] = [answer.json()["name"] for answer in answers if answer.status_code == 201]
+    [*refused] = [answer.json()["detail"] for answer in answers if answer.status_code == 409]
+    assert all(f"the job '{first}' will make a model 'sums' in workspace default" in said for said in refused)
+    assert client.post(f"{JOBS}/{first}/cancel").status_code == 200
+    assert client.post(RL, json={"spec": wanted}).status_code == 201
 
 
 def test_a_repeated_request_gives_the_same_job(bench: Bench, spec: dict[str, Any]) -> None:

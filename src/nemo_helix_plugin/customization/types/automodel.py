@@ -10,6 +10,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
     Integrations,
+    Modules,
     Output,
     Parallelism,
     Positive,
@@ -19,6 +20,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Seed,
     Share,
     Text,
+    check_learning_rates,
 )
 from nemo_helix_plugin.jobs.models import RequestModel
 
@@ -39,7 +41,7 @@ class AutomodelLora(RequestModel):
     alpha: Positive = 32
     dropout: Share = 0.0
     merge: bool = False
-    target_modules: list[Text] | None = None
+    target_modules: Modules | None = None
     exclude_modules: list[Text] | None = None
     use_triton: bool = True
     use_memory_efficient_lora: bool | None = None
@@ -174,6 +176,11 @@ class AutomodelOptimizer(RequestModel):
     warmup_steps: Count = 0
     optimizer: Literal["auto", "Adam", "AdamW", "FusedAdam"] = "auto"
     lr_decay_style: Literal["cosine", "linear", "constant"] = "cosine"
+
+    @model_validator(mode="after")
+    def _decays(self) -> AutomodelOptimizer:
+        check_learning_rates(self.learning_rate, self.min_learning_rate)
+        return self
 
 
 class PipelineOptions(RequestModel):

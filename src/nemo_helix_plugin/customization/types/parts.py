@@ -15,6 +15,9 @@ Share = Annotated[float, Field(ge=0, lt=1)]
 """At least 0 and below 1."""
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
+Modules = Annotated[list[Text], Field(min_length=1)]
+"""Names of a model's layers."""
+
 Reference = Annotated[
     str,
     StringConstraints(min_length=1, max_length=4096),
@@ -73,6 +76,12 @@ class Integrations(RequestModel):
             if tracker is not None and not tracker.model_fields_set:
                 raise ValueError(f"integrations.{name} is empty: give at least one field, or leave it out")
         return self
+
+
+def check_learning_rates(rate: float, lowest: float | None) -> None:
+    """A decay ends below where it begins; `ValueError` otherwise."""
+    if lowest is not None and lowest > rate:
+        raise ValueError(f"min_learning_rate {lowest:g} is more than learning_rate {rate:g}")
 
 
 class Output(RequestModel):

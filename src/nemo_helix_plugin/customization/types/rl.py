@@ -10,6 +10,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
     Integrations,
+    Modules,
     Output,
     Parallelism,
     Positive,
@@ -18,6 +19,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Seed,
     Share,
     Text,
+    check_learning_rates,
 )
 from nemo_helix_plugin.jobs.models import RequestModel
 
@@ -28,7 +30,7 @@ class RlLora(RequestModel):
     rank: Positive = 16
     alpha: Positive = 32
     dropout: Share = 0.0
-    target_modules: list[Text] | None = None
+    target_modules: Modules | None = None
     exclude_modules: list[Text] | None = None
 
 
@@ -63,6 +65,11 @@ class RlTraining(RequestModel):
     parallelism: Parallelism = Field(default_factory=Parallelism)
     progress_reporting: ProgressReporting = Field(default_factory=ProgressReporting)
     max_grad_norm: Annotated[float, Field(ge=0)] = 1.0
+
+    @model_validator(mode="after")
+    def _decays(self) -> RlTraining:
+        check_learning_rates(self.learning_rate, self.min_learning_rate)
+        return self
 
     @model_validator(mode="after")
     def _batch_divides(self) -> RlTraining:

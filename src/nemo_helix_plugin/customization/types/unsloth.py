@@ -10,6 +10,7 @@ from nemo_helix_plugin.customization.types.parts import (
     Count,
     DeploymentConfig,
     Integrations,
+    Modules,
     Output,
     Positive,
     ProgressReporting,
@@ -52,7 +53,7 @@ class UnslothLora(RequestModel):
     rank: Positive = 16
     alpha: Positive = 16
     dropout: Share = 0.0
-    target_modules: list[Text] = Field(default_factory=lambda: list(TARGET_MODULES))
+    target_modules: Modules = Field(default_factory=lambda: list(TARGET_MODULES))
     bias: Literal["none", "all", "lora_only"] = "none"
     use_rslora: bool = False
     use_dora: bool = False

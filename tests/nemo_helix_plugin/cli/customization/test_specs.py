@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import click
 import pytest
@@ -100,3 +101,13 @@ def test_hidden_files_are_not_sent(tmp_path):
 def test_nothing_is_written_outside_of_the_folder(path):
     with pytest.raises(click.UsageError, match="is no path inside a fileset"):
         uploading._inside(path)
+
+
+@pytest.mark.parametrize("name", [b"a\nb", b"a\x1b[31mb", b"back\\slash", b"x\xff", b"x" * 201])
+def test_names_that_a_fileset_cannot_hold_are_said_before_anything_is_sent(tmp_path, name):
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / os.fsdecode(name)).write_text("x")
+    with pytest.raises(click.UsageError, match="a fileset cannot hold a file called") as caught:
+        uploading.local(str(tmp_path), "SOURCE")
+    assert caught.value.message.isascii()
+    assert caught.value.message.isprintable()

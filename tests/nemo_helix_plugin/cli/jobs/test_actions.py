@@ -138,7 +138,7 @@ def test_create_takes_the_body_from_standard_input(service, nemo, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"sauce": "x"}, "sauce: extra inputs are not permitted"),
+        ({"sauce": "x"}, "sauce: there is no such field; did you mean 'source'?"),
         ({"platform_spec": {"steps": []}}, "platform_spec.steps: list should have at least 1 item"),
         (
             {"platform_spec": {"steps": [STEP], "secrets": [{"name": "hf", "value": "hf_verysecret"}]}},
