@@ -60,7 +60,7 @@ OTHER: dict[str, dict[str, Any]] = {
         "batch.global_batch_size": 16,
         "batch.micro_batch_size": 2,
         "optimizer.learning_rate": 0.5,
-        "optimizer.min_learning_rate": 0.1,
+        "optimizer.min_learning_rate": 1e-6,
         "optimizer.weight_decay": 0.5,
         "optimizer.adam_beta1": 0.5,
         "optimizer.adam_beta2": 0.5,
@@ -133,7 +133,7 @@ _RL: dict[str, Any] = {
     "training.lora.exclude_modules": ["lm_head"],
     "training.finetuning_type": "lora",
     "training.learning_rate": 0.5,
-    "training.min_learning_rate": 0.1,
+    "training.min_learning_rate": 1e-6,
     "training.weight_decay": 0.5,
     "training.adam_beta1": 0.5,
     "training.adam_beta2": 0.5,
@@ -447,8 +447,8 @@ def test_what_needs_a_gpu_is_done_on_one() -> None:
         ),
         (
             "automodel",
-            with_value("automodel", "optimizer", {"lr_decay_style": "linear", "min_learning_rate": 0.1}),
-            "optimizer.min_learning_rate 0.1 cannot be honoured, because only the cosine decay ends at one",
+            with_value("automodel", "optimizer", {"lr_decay_style": "linear", "min_learning_rate": 1e-6}),
+            "optimizer.min_learning_rate 1e-06 cannot be honoured, because only the cosine decay ends at one",
         ),
         (
             "automodel",
