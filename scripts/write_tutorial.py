@@ -3,8 +3,8 @@
 A block that names a file (```` ```yaml job.yaml ````) becomes that file. The commands of ```` ```console ````
 blocks run in order, on a pseudo terminal, in an empty home. A comment ``<!-- until NAME STATUS STEP -->``
 waits, as a reader would, until the job has got so far. The page shows port 8080, the user ``you`` and that
-home, in which the project is in ``baton``; ids, times and numbers are of one run, and only they, and curves drawn
-of them, may differ when the page is checked. What a Python program of the page prints is shown whole.
+home, in which the project is in ``baton``; ids, times and numbers are of one run, and only they, and curves
+drawn of them, may differ when the page is checked. What a Python program of the page prints is shown whole.
 
     python scripts/write_tutorial.py [--check] [PAGE]
 """

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from tests import engines
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,6 +30,17 @@ def tutorial() -> ModuleType:
 def test_the_tutorial_says_what_its_commands_print(tutorial: ModuleType) -> None:
     page = tutorial.PAGE.read_text(encoding="utf-8")
     assert len(tutorial.shown(page)) > 20
+    assert tutorial.differences(page, tutorial.write(page)) == []
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_the_tutorial_of_fine_tuning_does_too(tutorial: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    engines.engine_python("trl")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(engines.CACHE.parent))
+    page = tutorial.PAGE.with_name("fine-tune.md").read_text(encoding="utf-8")
+    assert "every step, to the last digit: the same\n" in page
+    assert "&& echo the same bytes\nthe same bytes\n" in page
     assert tutorial.differences(page, tutorial.write(page)) == []
 
 
