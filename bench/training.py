@@ -5,9 +5,10 @@
 `cost`: a coin decides for each step of one run whether it has control, metrics and progress or is the library
 alone. `pause`: from a request through the service to each thing that follows, and from a resume to the first
 new step beside the library alone that goes on from the same checkpoint, in turns. `goodput`: a job with three
-pauses and two kills beside one that is left alone. Limits: 0.5 ms a step; 2 % at steps of 0.1 s or more; a
-pause is seen within the step or 0.5 s after it, and the process is gone 1 s after its checkpoint; a resume
-takes 2 s more than the library; both jobs end with the same bytes. Ends with 1 when one of them is passed.
+pauses and two kills beside one that is left alone. Limits: 0.5 ms a step; 2 % at steps of 0.1 s or more (of
+CPU where more runs than there are cores, since others then have their turns within ours); a pause is seen
+within the step or 0.5 s after it, and the process is gone 1 s after its checkpoint; a resume takes 2 s more
+than the library; both jobs end with the same bytes. Ends with 1 when one of them is passed.
 """
 
 from __future__ import annotations
@@ -46,10 +47,11 @@ def cost(engine: Engine) -> bool:
         found, size = engine.cost(name, engine.spec(steps=steps, batch=batch, every=100))
         step, bare = statistics.median(found["with"]), statistics.median(found["without"])
         line(f"a {name} step, median of {len(found['with'])}", step, bare)
+        usual, cpu = statistics.median(found["inside"]), statistics.fmean(found["cpu"])
         inside = statistics.fmean(found["inside"])
         share = inside / statistics.fmean(found["without"])
-        limit, ok = ("2 % of a step", share <= 0.02) if bare >= 100 else ("0.5", inside <= 0.5)
-        usual, cpu = statistics.median(found["inside"]), statistics.fmean(found["cpu"])
+        judged = cpu if os.getloadavg()[0] > (os.cpu_count() or 1) else inside
+        limit, ok = ("2 % of a step", judged <= 0.02 * bare) if bare >= 100 else ("0.5", judged <= 0.5)
         kept.append(line("    in the contract, mean of every step", inside, None, limit, ok=ok))
         print(f"    = {100 * share:.2f} % of a step; median {usual:.2f} ms, CPU {cpu:.2f} ms")
         publish, save = statistics.median(found["publish"]), statistics.median(found["library_save"])
