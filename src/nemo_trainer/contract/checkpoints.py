@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from typing import NamedTuple
 from nemo_trainer.contract.errors import CheckpointUnusableError
 from nemo_trainer.contract.files import file_problems
 from nemo_trainer.contract.manifest import Manifest, parse_manifest, read_bytes
-from nemo_trainer.contract.names import PINNED, TrainerPaths
+from nemo_trainer.contract.names import MANIFEST, PINNED, TrainerPaths
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,18 @@ def verify(folder: Path, *, deep: bool) -> list[str]:
         return [str(error)]
     if not manifest.files:
         return [f"{folder}: its manifest names no files"]
-    return file_problems(folder, manifest.files, deep=deep)
+    return file_problems(folder, manifest.files, deep=deep) or _foreign_files(folder, manifest)
+
+
+def _foreign_files(folder: Path, manifest: Manifest) -> list[str]:
+    """What was put there later: a library that looks for its files by name would load it."""
+    known, found = {entry.path for entry in manifest.files} | {MANIFEST, PINNED}, []
+    for parent, folders, files in os.walk(folder):
+        for name in [*files, *(name for name in folders if Path(parent, name).is_symlink())]:
+            path = Path(parent, name)
+            if path.relative_to(folder).as_posix() not in known and not name.startswith("."):
+                found.append(f"{path}: is no part of the checkpoint; remove it")
+    return found
 
 
 def list_checkpoints(trainer_path: Path) -> list[Checkpoint | Damaged]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ Reason = Literal["periodic", "pause", "final", "asked"]
 
 _REASONS: tuple[Reason, ...] = get_args(Reason)
 _SCHEMA = 1
+_DIGEST = "sha256"
 _LARGEST = 64 << 20
 """Bytes of a manifest."""
 _MOST = 1 << 53
@@ -86,6 +88,8 @@ def parse_manifest(data: bytes, folder: Path) -> Manifest:
     try:
         value = json.loads(data)
         json.dumps(value, ensure_ascii=False).encode()  # raises for text that nobody could write down again
+        if value.get(_DIGEST, told := _digest(value)) != told:
+            raise ValueError("it is not as it was written")  # noqa: TRY301 - one funnel for all damage
         if value["schema"] != _SCHEMA:
             raise ValueError(f"schema {value['schema']!r} is not {_SCHEMA}")  # noqa: TRY301 - one funnel for all damage
         return Manifest(
@@ -116,7 +120,15 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def encode_manifest(manifest: Manifest) -> bytes:
     """The bytes of ``MANIFEST.json``."""
-    return json.dumps(asdict(manifest), indent=1, sort_keys=True, allow_nan=False).encode("ascii") + b"\n"
+    value = asdict(manifest)
+    value[_DIGEST] = _digest(value)
+    return json.dumps(value, indent=1, sort_keys=True, allow_nan=False).encode("ascii") + b"\n"
+
+
+def _digest(value: Mapping[str, Any]) -> str:
+    """Of everything else in a manifest: a damaged word in it would be taken for another input."""
+    rest = {name: part for name, part in value.items() if name != _DIGEST}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode("ascii")).hexdigest()
 
 
 def parse_files(value: list[Mapping[str, Any]], *, inside: bool = True) -> tuple[FileEntry, ...]:

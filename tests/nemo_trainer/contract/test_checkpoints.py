@@ -125,10 +125,44 @@ def test_a_manifest_that_says_something_impossible_is_damage(tmp_path, change):
     make(tmp_path, 10)
     folder = make(tmp_path, 20)
     value = json.loads((folder / MANIFEST).read_bytes())
+    del value["sha256"]  # which others need not write
     (folder / MANIFEST).write_text(json.dumps({**value, **change}))
     found = newest_verified(tmp_path, deep=True)
     assert found.checkpoint.step == 10
     assert [item.step for item in found.passed_over] == [20]
+
+
+def test_a_bit_that_has_turned_anywhere_in_a_manifest_is_damage_and_no_other_input(tmp_path):
+    folder = make(tmp_path, 20, inputs={"seed": "42"}, metrics={"loss": 0.5})
+    data, written, damaged = (folder / MANIFEST).read_bytes(), read_manifest(folder), 0
+    for place in range(len(data)):
+        (folder / MANIFEST).write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        found = newest_verified(tmp_path, deep=True).checkpoint
+        assert found is None or found.manifest == written, data[place - 20 : place + 20]
+        damaged += found is None
+    # all but those of the name under which the digest stands
+    assert damaged == len(data) - len("sha256")
+
+
+def test_a_manifest_of_others_needs_no_digest_of_its_own(tmp_path):
+    folder = make(tmp_path, 20)
+    value = json.loads((folder / MANIFEST).read_bytes())
+    del value["sha256"]
+    (folder / MANIFEST).write_text(json.dumps(value))
+    assert verify(folder, deep=True) == []
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "sub/more.bin"])
+def test_what_was_put_into_a_checkpoint_later_is_named(tmp_path, name):
+    make(tmp_path, 10)
+    folder = make(tmp_path, 20)
+    (folder / ".nfs0001").touch()
+    (folder / "PINNED").touch()
+    assert verify(folder, deep=True) == []
+    os.symlink("/dev/zero", folder / name)
+    found = newest_verified(tmp_path, deep=True)
+    assert found.checkpoint.step == 10
+    assert found.passed_over[0].problem == f"{folder / name}: is no part of the checkpoint; remove it"
 
 
 def test_a_file_behind_a_link_that_leads_out_is_not_read(tmp_path):
