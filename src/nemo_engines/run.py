@@ -7,16 +7,17 @@ a second, and nothing is loaded and no device is touched before it is known that
 
 from __future__ import annotations
 
+from nemo_engines.early import EARLY  # before all that takes a while to load
+
+# isort: split
 import argparse
 import importlib.metadata
 import os
 import shutil
-import signal
 import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 from nemo_engines import devices, launching, rows, spec
@@ -46,33 +47,16 @@ _DEFAULTS = {
 training."""
 
 
-class _Early:
-    """Signals that come before the session has its handlers."""
-
-    def __init__(self) -> None:
-        self._terminated = False
-        signal.signal(signal.SIGTERM, self._note)
-        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
-
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self._terminated = True
-
-    def hand_over(self) -> None:
-        """Give the session what it has missed."""
-        if self._terminated:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Train, and leave at once with the exit code of the contract."""
-    early = _Early()
+    EARLY.install()
     options = _options(sys.argv[1:] if argv is None else argv)
     for name, value in _DEFAULTS.items():
         os.environ.setdefault(name, value)
     context: JobContext | None = None
     try:
         context = JobContext.from_environ(os.environ, folder=options.dir)
-        status = _run(options, context, early)
+        status = _run(options, context)
     except TrainerError as error:
         status = _failed(context, error, error.exit_code)
     except RunsError as error:
@@ -112,7 +96,7 @@ def _failed(context: JobContext | None, error: Exception, status: int) -> int:
     return status
 
 
-def _run(options: argparse.Namespace, context: JobContext, early: _Early) -> int:
+def _run(options: argparse.Namespace, context: JobContext) -> int:
     file = options.spec or context.config_file
     if file is None:
         raise BadSpecError("there is no engine spec: give --spec FILE, or run as a step that has a config")
@@ -139,7 +123,7 @@ def _run(options: argparse.Namespace, context: JobContext, early: _Early) -> int
             steps=wanted.save.steps, seconds=wanted.save.seconds, boundary=spec.boundary(wanted)
         ),
     ) as session:
-        early.hand_over()
+        EARLY.hand_over()
         run = Run(
             spec=wanted,
             session=session,

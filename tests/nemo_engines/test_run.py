@@ -90,6 +90,18 @@ def test_what_cannot_be_done_here_is_said_in_one_sentence(
     assert done.stderr == f"{message}\n"
 
 
+def test_a_signal_to_a_training_that_is_still_loading_does_not_end_it(tmp_path: Path) -> None:
+    fifo = tmp_path / "waits"
+    os.mkfifo(fifo)
+    (tmp_path / "argparse.py").write_text(f"open({str(fifo)!r}).read()\nraise SystemExit(9)\n")
+    argv = [sys.executable, "-m", "nemo_engines.run"]
+    with subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(tmp_path)}) as process:
+        with fifo.open("w"):  # it is loading its second module by now
+            for number in (signal.SIGTERM, signal.SIGUSR1, signal.SIGTERM):
+                process.send_signal(number)
+        assert process.wait(DEADLINE) == 9
+
+
 @pytest.mark.slow
 def test_a_loss_that_is_no_number_ends_the_training_with_its_step(forge: Forge, tmp_path: Path) -> None:
     spec = spec_of("sft", "full", tmp_path, optimizer={"learning_rate": 1e30, "max_grad_norm": 1e30})
