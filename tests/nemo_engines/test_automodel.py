@@ -98,6 +98,34 @@ def test_a_checkpoint_that_fits_no_more_ends_the_training_instead_of_starting_it
     assert "lora.rank was 4 when it was saved and is 8 now" in training.log.splitlines()[-1]
 
 
+@pytest.mark.parametrize(
+    ("modules", "adapted"),
+    [
+        ({"target_modules": ["q_proj"]}, {"q_proj"}),
+        ({"target_modules": ["q_proj", "*.v_proj"]}, {"q_proj", "v_proj"}),
+        (
+            {"exclude_modules": ["q_proj"]},
+            {"k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"},
+        ),
+        ({"target_modules": ["q_proj", "nope"]}, None),
+        ({"exclude_modules": ["nope"]}, None),
+    ],
+)
+def test_modules_are_named_as_with_other_engines(
+    automodel: Forge, tmp_path: Path, modules: dict[str, Any], adapted: set[str] | None
+) -> None:
+    lora = {"rank": 4, "alpha": 8, **modules}
+    spec = spec_for(tmp_path, "lora", schedule={"max_steps": 1}, lora=lora)
+    training = Training(automodel, tmp_path / "named", spec)
+    if adapted is None:
+        assert training.start() == 2, training.log
+        assert f"lora.{next(iter(modules))}: the model has no module 'nope'" in training.log
+        return
+    assert training.start() == 0, training.log
+    config = json.loads((training.output / "adapter_config.json").read_text())
+    assert {name.rpartition(".")[2] for name in config["target_modules"]} == adapted
+
+
 def test_texts_and_pairs_are_learned_and_an_adapter_is_merged(automodel: Forge, tmp_path: Path) -> None:
     rows = [{"prompt": f"What is {n} + 1?", "completion": f" The sum is {n + 1}."} for n in range(12)]
     data = tmp_path / "pairs.jsonl"

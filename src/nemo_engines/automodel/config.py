@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,12 @@ def _adapters(run: Run) -> dict[str, Any]:
         "use_triton": run.device == "cuda" and not lora.dropout,
     }
     if lora.target_modules:
-        chosen["target_modules"] = list(lora.target_modules)
+        chosen["target_modules"] = _patterns(lora.target_modules)
     else:
-        chosen["exclude_modules"] = ["*lm_head*", *(lora.exclude_modules or ())]
+        chosen["exclude_modules"] = ["*lm_head*", *_patterns(lora.exclude_modules or ())]
     return chosen
+
+
+def _patterns(modules: Sequence[str]) -> list[str]:
+    """The recipe compares whole paths: a plain name means the modules of that name wherever they are."""
+    return [pattern for name in modules for pattern in ([name] if "*" in name else [name, f"*.{name}"])]

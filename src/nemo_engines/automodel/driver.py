@@ -65,12 +65,13 @@ def _set_up(run: Run, rendered: dict[str, Any]) -> SteeredRecipe:
 
 
 def _require_targets(run: Run, recipe: SteeredRecipe) -> None:
-    """The library is content when one of the named modules is there."""
-    wanted = run.spec.lora.target_modules if run.spec.finetuning == "lora" else None
-    names = [name for part in recipe.model_parts for name, _ in part.named_modules()]
-    for pattern in wanted or ():
-        if not any(fnmatch.fnmatchcase(name, pattern) or name.endswith(f".{pattern}") for name in names):
-            raise BadSpecError(f"lora.target_modules: the model has no module '{pattern}'")
+    """Names that the model does not have are left out by the library without a word."""
+    lora, names = run.spec.lora, [name for part in recipe.model_parts for name, _ in part.named_modules()]
+    given = {"target_modules": lora.target_modules, "exclude_modules": lora.exclude_modules}
+    for field, wanted in given.items() if run.spec.finetuning == "lora" else ():
+        for pattern in wanted or ():
+            if not any(fnmatch.fnmatchcase(f".{name}", f"*.{pattern}") for name in names):
+                raise BadSpecError(f"lora.{field}: the model has no module '{pattern}'")
 
 
 def _write_rows(file: Path, rows: list[Row]) -> None:
