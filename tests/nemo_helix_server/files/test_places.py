@@ -74,7 +74,22 @@ def test_names_are_taken_once_and_those_of_jobs_never(filesets: Filesets) -> Non
 
 
 @pytest.mark.parametrize(
-    "path", ["", "/etc/passwd", "../x", "a/../../x", "a//b", "./a", "a/", "a\0b", "a\\b", "a\nb", "a\x1b[31mb", "x" * 201, "x/" * 600 + "x"]
+    "path",
+    [
+        "",
+        "/etc/passwd",
+        "../x",
+        "a/../../x",
+        "a//b",
+        "./a",
+        "a/",
+        "a\0b",
+        "a\\b",
+        "a\nb",
+        "a\x1b[31mb",
+        "x" * 201,
+        "x/" * 600 + "x",
+    ],
 )
 def test_no_path_leads_out(path: str) -> None:
     with pytest.raises(InvalidError, match="is none inside a fileset"):
