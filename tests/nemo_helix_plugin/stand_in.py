@@ -71,6 +71,7 @@ CHECKPOINTS = [
     {
         "id": f"ckpt-{step}-0a1b2c3d4e",
         "job": "JOB",
+        "workspace": "default",
         "step_name": "training",
         "step": step,
         "size_bytes": 123_456_789,
@@ -109,7 +110,12 @@ class Service:
                 "provider": "subprocess",
                 "profile": "default",
                 "backend": "subprocess",
-                "config": {"env": {}},
+                "config": {
+                    "ttl_seconds_before_active": 1800,
+                    "ttl_seconds_active": None,
+                    "log_bytes": 67108864,
+                    "default_task_image": "registry/image",
+                },
             }
             return 200, {"data": [row]}
         if parts[1] == "workspaces":
@@ -172,6 +178,8 @@ class Service:
 
     def _create(self, body):
         name = body.get("name") or f"{body['source']}-12345678"
+        if name in self.jobs and self.jobs[name]["spec"] == body.get("spec"):
+            return 200, self.jobs[name]
         if name in self.jobs:
             return 409, {"detail": f"there is a job '{name}' already, with another definition"}
         self.jobs[name] = job(name, "created", **{k: v for k, v in body.items() if k != "name"})
@@ -194,7 +202,8 @@ class Service:
         refusal = REFUSALS.get((found["status"], verb))
         if refusal:
             return 409, {"detail": refusal.replace("NAME", found["name"])}
-        found["status"] = BECOMES[verb]
+        if (found["status"], verb) != ("completed", "cancel"):
+            found["status"] = BECOMES[verb]
         return 200, found
 
     def _below(self, method, found, rest, query, body):

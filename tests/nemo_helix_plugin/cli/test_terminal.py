@@ -69,15 +69,29 @@ ckpt-40-0a1b2c3d4e    40  123 MB  yes       2026-11-01T10:00:00Z  pause, train_l
 ckpt-20-0a1b2c3d4e    20  123 MB  no        2026-11-01T10:00:00Z  model.bin has 3 bytes, not 5, train_loss 0.5
 ckpt-10-0a1b2c3d4e    10  123 MB  yes       2026-11-01T10:00:00Z  pinned, periodic, train_loss 0.5
 """
+CHECKPOINT_80 = """\
+ckpt-20-0a1b2c3d4e  step 20
+  job        done-1 in default
+  saved      2026-11-01T10:00:00Z  # d ago, periodic
+  size       123 MB
+  verified   no: model.bin has 3 bytes, not 5
+  metrics    train_loss 0.5
+  pinned     no
+"""
+PROFILES_80 = """\
+profile  backend     provider    settings
+default  subprocess  subprocess  ttl_seconds_before_active 1800, log_bytes
+                                 67108864, default_task_image registry/image
+"""
 
 
 class Terminal:
     """A program on a pseudo-terminal."""
 
-    def __init__(self, columns, *words):
+    def __init__(self, columns, *words, kind="xterm-256color"):
         control, terminal = pty.openpty()
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-        environ = {**os.environ, "TERM": "xterm-256color", "PYTHONUTF8": "1"}
+        environ = {**os.environ, "TERM": kind, "PYTHONUTF8": "1"}
         for name in ("COLUMNS", "NO_COLOR"):
             environ.pop(name, None)
         self.program = subprocess.Popen(
@@ -131,6 +145,8 @@ def shown(columns, *words):
         (80, ("jobs", "get", FAILED), FAILED_80),
         (80, ("jobs", "checkpoints", "list", "done-1"), CHECKPOINTS_80),
         (120, ("jobs", "checkpoints", "list", "done-1"), CHECKPOINTS_120),
+        (80, ("jobs", "checkpoints", "get", "ckpt-20-0a1b2c3d4e", "--job", "done-1"), CHECKPOINT_80),
+        (80, ("jobs", "list-execution-profiles"), PROFILES_80),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
 )
@@ -144,6 +160,16 @@ def test_no_line_is_wider_than_the_terminal(service, columns):
         lines = shown(columns, *words).splitlines()
         wide = [line for line in lines if len(line) > columns and not line.startswith("  next")]
         assert wide == []
+
+
+def test_a_watch_on_a_terminal_that_cannot_move_writes_whole_lines_only(service):
+    terminal = Terminal(80, "jobs", "watch", ACTIVE, "--poll-interval", "0.5", kind="dumb")
+    terminal.until(b"step 5 loss")
+    os.killpg(terminal.program.pid, signal.SIGINT)
+    text = terminal.until()
+    assert terminal.close() == 130
+    assert "\x1b" not in text
+    assert "\r" not in text.replace("\r\n", "")
 
 
 def test_a_watch_that_is_interrupted_says_that_the_job_still_runs(service):

@@ -79,6 +79,17 @@ def job_card(call: Call, tree: Any = None) -> Callable[[Mapping[str, Any]], Rend
     return shown
 
 
+def checkpoint_card(call: Call) -> Callable[[Mapping[str, Any]], RenderableType]:
+    """What shows a checkpoint to a person."""
+
+    def shown(found: Mapping[str, Any]) -> RenderableType:
+        from nemo_helix_plugin.cli.output.card import checkpoint_card
+
+        return checkpoint_card(found, call.manner)
+
+    return shown
+
+
 def job_with_steps(call: Call, name: str) -> Any:
     """The status tree of a job; nothing when it cannot be had, since only the card would show it."""
     from nemo_helix_plugin.errors import NemoError

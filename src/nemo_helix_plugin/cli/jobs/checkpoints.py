@@ -9,7 +9,7 @@ import click
 
 from nemo_helix_plugin.cli.calls import Call, Paging, record_of
 from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
-from nemo_helix_plugin.cli.jobs.arguments import columns_option, job_option, name_argument
+from nemo_helix_plugin.cli.jobs.arguments import checkpoint_card, columns_option, job_option, name_argument
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 
@@ -57,7 +57,9 @@ def _asked(call: Call, checkpoint: str, job: str) -> dict[str, str]:
 def get(flags: Flags, checkpoint: str, job: str) -> None:
     """Print one checkpoint of a job."""
     call = Call(flags)
-    call.show_entity(Operation("jobs.get_job_checkpoint", _asked(call, checkpoint, job)))
+    call.show_entity(
+        Operation("jobs.get_job_checkpoint", _asked(call, checkpoint, job)), checkpoint_card(call)
+    )
 
 
 @checkpoints.command("pin", short_help="Keep a checkpoint when the job's storage goes.")
@@ -72,7 +74,7 @@ def pin(flags: Flags, checkpoint: str, job: str) -> None:
     if call.prints_code(operation):
         return
     pinned = record_of(call.ask(operation))
-    call.print_entity(pinned)
+    call.print_entity(pinned, checkpoint_card(call))
     if not pinned["pinned"]:
         call.say(f"it is being copied; `nemo jobs checkpoints get {checkpoint} --job {job}` says when it is.")
 

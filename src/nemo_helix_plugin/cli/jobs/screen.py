@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -20,6 +21,8 @@ BAR = 20
 SHORT_BAR = 10
 NARROW = 100
 """Terminals with fewer columns get the short bar."""
+UNMOVABLE = frozenset({"dumb", "unknown"})
+"""What TERM is where the cursor cannot be sent back: no line moves there."""
 
 
 class Silent:
@@ -57,6 +60,7 @@ class Lines:
 
     def __init__(self, call: Call, *, stderr: bool) -> None:
         self._file = sys.stderr if stderr else sys.stdout
+        self._moves = self._file.isatty() and os.environ.get("TERM", "").lower() not in UNMOVABLE
         self._console = console(color=call.context.color_output, stderr=stderr)
         self._unicode = (self._file.encoding or "").lower().startswith("utf")
         self._moving = Text("")
@@ -115,12 +119,12 @@ class Lines:
         self._console.print(text, soft_wrap=True)
 
     def _clear(self) -> None:
-        if self._file.isatty() and self._moving.plain:
+        if self._moves and self._moving.plain:
             self._file.write("\r\x1b[K")
             self._file.flush()
 
     def _draw(self) -> None:
-        if not (self._file.isatty() and self._moving.plain):
+        if not (self._moves and self._moving.plain):
             self._file.flush()
             return
         shown = self._moving.copy()

@@ -18,6 +18,7 @@ from nemo_helix_plugin.cli.jobs.arguments import (
     paging_options,
     query,
 )
+from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.cli.output.code import Operation
 
 SORTS = ("created_at", "-created_at", "updated_at", "-updated_at", "source", "-source")
@@ -155,10 +156,14 @@ def list_execution_profiles(flags: Flags, columns: str | None) -> None:
         return
     from nemo_helix_plugin.cli.calls import record_of
 
-    found = record_of(call.ask(operation))
-    call.print_list(
-        found["data"],
-        ["profile", "backend", "provider", "config"],
-        columns,
-        empty="no execution profile is set up.",
-    )
+    rows, names = record_of(call.ask(operation))["data"], ["profile", "backend", "provider", "config"]
+    if call.output_format == "table" and columns is None:
+        rows, names = [_profile_for_people(row) for row in rows], [*names[:-1], "settings"]
+    call.print_list(rows, names, columns, empty="no execution profile is set up.")
+
+
+def _profile_for_people(row: Mapping[str, Any]) -> dict[str, Any]:
+    """The profile with those of its settings that have a value, in words that can be wrapped."""
+    given = {name: value for name, value in (row.get("config") or {}).items() if value is not None}
+    words = (f"{name} {documents.plain(value)}" for name, value in given.items())
+    return {**row, "settings": ", ".join(words)}

@@ -38,6 +38,30 @@ def card(job: Record, tree: Record | None, manner: cells.Manner) -> RenderableTy
     return Group(*parts)
 
 
+def checkpoint_card(found: Record, manner: cells.Manner) -> RenderableType:
+    """A checkpoint's card: whose it is, whether it can be gone on from, and whether it is kept for good."""
+    head = Text.assemble((cells.printable(str(found.get("id"))), "bold"), f"  step {found.get('step')}")
+    return Group(head, _grid(list(_checkpoint_lines(found, manner))))
+
+
+def _checkpoint_lines(found: Record, manner: cells.Manner) -> Iterator[Line]:
+    yield "job", Text(cells.printable(f"{found.get('job')} in {found.get('workspace')}"))
+    saved = times.parsed(found.get("created_at"))
+    if saved:
+        ago = times.relative(saved, manner.now)
+        yield "saved", Text.assemble(times.exact(saved), (f"  {ago}, {found.get('reason') or '?'}", "dim"))
+    yield "size", Text(times.size(found.get("size_bytes") or 0))
+    problem = cells.printable(str(found.get("problem") or "not checked yet"))
+    yield "verified", Text("yes") if found.get("verified") else Text(f"no: {problem}", style="red")
+    metrics = sorted((found.get("metrics") or {}).items())
+    if metrics:
+        yield "metrics", Text(cells.printable(", ".join(f"{name} {value:.4g}" for name, value in metrics)))
+    pinned = times.parsed(found.get("pinned_at"))
+    yield "pinned", Text((times.exact(pinned) if pinned else "yes") if found.get("pinned") else "no")
+    if found.get("location"):
+        yield "kept in", Text(cells.printable(str(found["location"])))
+
+
 def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
     for key in ("workspace", "description", "source", "project"):
         if job.get(key):
@@ -61,6 +85,9 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
     storage = _storage(job, manner)
     if storage.plain:
         yield "storage", storage
+    windows = standing.windows(job)
+    if windows:
+        yield "keeps", Text(windows)
     for key in ("created_at", "updated_at"):
         moment = times.parsed(job.get(key))
         if moment:

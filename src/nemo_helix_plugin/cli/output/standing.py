@@ -78,6 +78,19 @@ def kept(job: Record, now: datetime, *, brief: bool = False) -> str:
     return f"kept until {times.minute(until)}, {times.span(left, units=2)} left"
 
 
+def windows(job: Record) -> str:
+    """The windows that were set for this job and have not begun: ``14 d from a pause``."""
+    found, status = job.get("control"), job.get("status")
+    if not isinstance(found, Mapping) or status in {"completed", "cancelled", "deletion_pending"}:
+        return ""
+    kinds = (("pause_ttl_seconds", "paused", "a pause"), ("failed_ttl_seconds", "error", "a failure"))
+    return ", ".join(
+        f"{times.span(found[key], units=2)} from {event}"
+        for key, running, event in kinds
+        if isinstance(found.get(key), int) and not (status == running and job.get("storage_expires_at"))
+    )
+
+
 def failure(record: Record) -> str:
     """What went wrong, as the service or the workload said it; on one line."""
     found = record.get("error_details")
@@ -115,10 +128,10 @@ def reason(record: Record) -> str:
 
 
 def warnings(record: Record) -> Iterator[str]:
-    """Every warning in the status details, each on one line."""
-    found = details(record)
+    """Every warning in the status details that still matters, each on one line."""
+    found, ended = details(record), record.get("status") in {"completed", "cancelled"}
     for key in _WARNINGS:
-        value = found.get(key)
+        value = None if ended and key == "rerun_warning" else found.get(key)
         if isinstance(value, str) and value.strip():
             yield " ".join(value.split())
     for passed in found.get("passed_over") or ():

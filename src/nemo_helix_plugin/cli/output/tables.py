@@ -21,9 +21,9 @@ NOTE = 22
 """With less room for the note, columns that can be done without make place."""
 DISPENSABLE = ("description", "project", "updated_at", "who", "is_current")
 HEADS = {"size_bytes": "size", "storage_bytes": "storage"}
-WRAPPED = frozenset({"note", "why", "message"})
+WRAPPED = frozenset({"note", "why", "message", "settings"})
 """Sentences: they are wrapped, not cut."""
-_WHOLE = ("status", "_at", "at", "id", "seq", "size_bytes", "storage_bytes", "verified", "role")
+_WHOLE = ("status", "_at", "at", "id", "change", "seq", "size_bytes", "storage_bytes", "verified", "role")
 
 Grid = tuple[list[str], list[list[Text]]]
 
@@ -71,8 +71,10 @@ def _fitting(
         return grid
     short = replace(manner, seconds=False)
     grid = _grid(records, names, short, extra)
-    for name in DISPENSABLE if WRAPPED & set(grid[0]) else ():
-        if _needed(grid, at_most=dict.fromkeys(WRAPPED, NOTE)) > width:
+    cut = [name for name in grid[0] if not _is_whole(name)]
+    limits = dict.fromkeys(WRAPPED, NOTE) if WRAPPED & set(cut) else dict.fromkeys(cut, LEAST)
+    for name in DISPENSABLE:
+        if _needed(grid, at_most=limits) > width:
             names = [other for other in names if other != name]
             grid = _grid(records, names, short, extra)
     return grid
@@ -127,4 +129,6 @@ def _widths(heads: list[str], rows: list[list[Text]], width: int | None) -> list
         sizes[i] = min(sizes[i], max(LEAST, left // (len(free) - number)))
         left -= sizes[i]
     sizes[0] = max(min(LEAST, sizes[0]), sizes[0] - max(0, sum(sizes) - room))
+    while sum(sizes) > room and max(sizes) > LEAST:  # a long identifier is folded before all others are
+        sizes[sizes.index(max(sizes))] -= 1
     return sizes

@@ -80,3 +80,28 @@ def test_warnings_name_checkpoints_that_were_passed_over():
     details = {"rerun_warning": "it will fail\nagain", "passed_over": [{"step": 20, "problem": "torn"}]}
     found = list(standing.warnings({"status_details": details}))
     assert found == ["it will fail again", "the checkpoint of step 20 was passed over: torn"]
+
+
+@pytest.mark.parametrize(("status", "said"), [("error", ["boom"]), ("active", ["boom"]), ("completed", [])])
+def test_a_rerun_is_warned_of_until_the_job_got_through(status, said):
+    job = {"status": status, "status_details": {"rerun_warning": "boom"}}
+    assert list(standing.warnings(job)) == said
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [
+        ("active", "14 d from a pause, 1 d from a failure"),
+        ("paused", "1 d from a failure"),
+        ("error", "14 d from a pause"),
+        ("completed", ""),
+    ],
+)
+def test_windows_that_were_set_and_have_not_begun_are_said(status, words):
+    job = {
+        "status": status,
+        "control": {"pause_ttl_seconds": 1209600, "failed_ttl_seconds": 86400},
+        "storage_expires_at": LATER if status in {"paused", "error"} else None,
+    }
+    assert standing.windows(job) == words
+    assert standing.windows({**job, "control": None}) == ""
