@@ -121,14 +121,16 @@ class Call:
 
     def ask(self, operation: code.Operation) -> Any:
         """Do the operation, and return what its kind of result is: an object, or what gives several."""
+        answer = self.answer(operation)
+        return answer if operation.result in code.SEVERAL else answer.data()
+
+    def answer(self, operation: code.Operation) -> Any:
+        """Do the operation, and return the whole answer."""
         found: Any = self.client
         with self.asking():
             for part in operation.method.split("."):
                 found = getattr(found, part)
-            answer = found(
-                **{name: value for name, value in operation.arguments.items() if value is not None}
-            )
-            return answer if operation.result in code.SEVERAL else answer.data()
+            return found(**{name: value for name, value in operation.arguments.items() if value is not None})
 
     def prints_code(self, operation: code.Operation) -> bool:
         """With ``-f code`` print the Python that does it; then nothing is left to do."""
@@ -208,7 +210,7 @@ class Call:
             if records:
                 self._print_table(records, names, extra if asked in {None, "default"} else None)
             else:
-                self.say(empty)
+                self.say(_past_the_end(envelope) or empty)
         elif wanted == "csv":
             click.echo(documents.csv_text(records, names))
         elif wanted == "markdown":
@@ -261,6 +263,16 @@ class Call:
                 f"this is page {page} of {total} ({pagination.get('total_results')} in all); "
                 f"--page {page + 1} shows the next, --all-pages all of them."
             )
+
+
+def _past_the_end(envelope: Record | None) -> str:
+    """What is said of a page behind the last one; nothing when there is nothing on any page."""
+    pagination = (envelope or {}).get("pagination") or {}
+    total = pagination.get("total_results")
+    if not total:
+        return ""
+    pages = pagination.get("total_pages") or 1
+    return f"page {pagination.get('page')} is past the end: there are {total} in all, on {pages} page(s)."
 
 
 def record_of(value: Any) -> Any:

@@ -103,6 +103,15 @@ def _open_streams() -> None:
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
 
 
+_WORDING = (
+    (" (Did you mean", " Did you mean"),
+    ("?)", "?"),
+    ("is not a valid integer range", "is not a whole number"),
+    ("is not a valid float range", "is not a number"),
+)
+"""What click says, and what is said in its place."""
+
+
 def _status(args: list[str]) -> int:
     try:
         status = nemo.main(args=args, prog_name="nemo", standalone_mode=False)
@@ -112,7 +121,9 @@ def _status(args: list[str]) -> int:
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "nemo"
-        message = error.format_message().replace(" (Did you mean", " Did you mean").replace("?)", "?")
+        message = error.format_message()
+        for theirs, ours in _WORDING:
+            message = message.replace(theirs, ours)
         end = "" if message.endswith((".", "?")) else "."
         return _say(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
     except (click.exceptions.Abort, KeyboardInterrupt):

@@ -57,6 +57,11 @@ def test_a_list_as_a_table_drops_no_name_and_says_what_matters(service, nemo):
     assert re.sub(r"kept \d+ d", "kept # d", lines) == TABLE
 
 
+def test_a_page_behind_the_last_is_not_an_empty_workspace(service, nemo):
+    said = "nemo: page 9 is past the end: there are 4 in all, on 1 page(s).\n"
+    assert nemo("jobs", "list", "-f", "table", "--page", "9") == (0, "", said)
+
+
 def test_a_list_as_json_and_yaml_holds_whole_jobs(service, nemo):
     listed = nemo("jobs", "list", "-f", "json")
     assert [job["name"] for job in listed.document] == NAMES

@@ -64,7 +64,7 @@ def rerun(flags: Flags, name: str, checkpoint: str | None) -> None:
     _act(Call(flags), "jobs.rerun_job", {"job": name, "checkpoint": checkpoint})
 
 
-@click.command(short_help="Change how long a paused job keeps its storage.")
+@click.command(short_help="Change how long a paused or failed job keeps its storage.")
 @name_argument
 @click.option(
     "--pause-ttl-seconds",
@@ -96,7 +96,14 @@ def control(flags: Flags, name: str, pause_ttl_seconds: int | None, failed_ttl_s
 @command_options
 def cancel(flags: Flags, name: str) -> None:
     """End a job for good; its storage is deleted, and it cannot be resumed."""
-    _act(Call(flags), "jobs.cancel_job", {"name": name})
+    call = Call(flags)
+    operation = Operation("jobs.cancel_job", {"name": name, "workspace": call.workspace})
+    if call.prints_code(operation):
+        return
+    job = record_of(call.ask(operation))
+    call.print_entity(job, job_card(call))
+    if job.get("status") == "completed":
+        call.say(f"job '{name}' is completed: there was nothing to cancel, and nothing was changed.")
 
 
 @click.command(short_help="Remove a job that has ended, and what it left.")

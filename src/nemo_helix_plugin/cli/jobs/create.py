@@ -14,6 +14,8 @@ from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.errors import EXIT_DONE
 
 WAIT_SECONDS = 1200.0
+CREATED = 201
+"""The status of the answer when a job was made; otherwise it was there before."""
 
 _JSON = inputs.JsonObject()
 
@@ -74,14 +76,17 @@ def create(
     operation = Operation("jobs.create_job", {"body": body, "workspace": call.workspace})
     if call.prints_code(operation):
         return EXIT_DONE
-    job = record_of(call.ask(operation))
+    answer = call.answer(operation)
+    job, new = record_of(answer.data()), answer.status_code == CREATED
     if not (wait or watch):
         call.print_entity(job, job_card(call))
+        if not new:
+            call.say(f"job '{job['name']}' was there already, with the same contents; none was made.")
         return EXIT_DONE
     from nemo_helix_plugin.cli.jobs.watch import Watch, run
 
     if timeout is None and wait:
         timeout = WAIT_SECONDS
     wanted = Watch(job["name"], timeout=timeout, poll_interval=poll_interval, include_logs=watch, talk=True)
-    call.say(f"created job '{job['name']}'; waiting for its end.")
+    call.say(f"{'created job' if new else 'there is already the job'} '{job['name']}'; waiting for its end.")
     return run(call, wanted)

@@ -213,3 +213,22 @@ def test_a_result_is_downloaded_whole_into_a_file(service, nemo, tmp_path):
     ran = nemo("jobs", "results", "download", "model", "--job", DONE, "-o", target)
     assert (ran.status, target.read_bytes()) == (0, b"the artifact")
     assert ran.out == f"{target}: 12 bytes\n"
+
+
+def test_a_cancel_that_changes_nothing_says_so(service, nemo):
+    ran = nemo("jobs", "cancel", DONE)
+    said = f"nemo: job '{DONE}' is completed: there was nothing to cancel, and nothing was changed.\n"
+    assert (ran.status, ran.document["status"], ran.err) == (0, "completed", said)
+
+
+def test_a_number_that_is_none_is_refused_in_plain_words(nemo):
+    ran = nemo("jobs", "control", PAUSED, "--pause-ttl-seconds", "14d")
+    assert (ran.status, "'14d' is not a whole number." in ran.err) == (2, True)
+
+
+def test_a_job_that_was_there_already_is_not_said_to_be_made(service, nemo):
+    body = {**BODY, "name": "twice"}
+    first, second = (nemo("jobs", "create", "--input-data", json.dumps(body)) for _ in range(2))
+    assert (first.status, first.err) == (0, "")
+    assert (second.status, second.document) == (0, first.document)
+    assert second.err == "nemo: job 'twice' was there already, with the same contents; none was made.\n"
