@@ -33,12 +33,11 @@ def engines() -> None:
     """Install and look at the training engines of this machine.
 
     Each engine has an interpreter of its own, since the libraries ask for clashing versions. They are kept
-    in the
-    user's cache ($XDG_CACHE_HOME/nhx/engines) under the digest of their pins.
+    in the user's cache ($XDG_CACHE_HOME/nhx/engines) under the digest of their pins.
     """
 
 
-@engines.command("list")
+@engines.command("list", short_help="Which engines there are, and which are installed.")
 @_DEVICE
 @_JSON
 def list_engines(device: Device | None, as_json: bool) -> None:
@@ -48,7 +47,7 @@ def list_engines(device: Device | None, as_json: bool) -> None:
     _show([probing.glance(recipe, found, cache) for recipe in catalogue.RECIPES.values()], as_json=as_json)
 
 
-@engines.command()
+@engines.command(short_help="Install engines, each into an environment of its own.")
 @click.argument("names", metavar="NAME...", nargs=-1, type=_NAMES)
 @click.option("--all", "every", is_flag=True, help="Every engine.")
 @click.option("--again", is_flag=True, help="Anew, even where it is installed.")
@@ -77,8 +76,8 @@ def _install(recipe: EngineRecipe, device: Device, *, again: bool) -> Path:
     return made.python
 
 
-@engines.command()
-@click.argument("name", required=False, type=_NAMES)
+@engines.command(short_help="Load an engine's libraries, and say which device they see.")
+@click.argument("name", metavar="[NAME]", required=False, type=_NAMES)
 @_DEVICE
 @_JSON
 def doctor(name: str | None, device: Device | None, as_json: bool) -> None:
