@@ -106,6 +106,7 @@ def _open_streams() -> None:
 _WORDING = (
     (" (Did you mean", " Did you mean"),
     ("?)", "?"),
+    ("'[NAME]'", "'NAME'"),
     ("is not a valid integer range", "is not a whole number"),
     ("is not a valid float range", "is not a number"),
 )
@@ -121,7 +122,7 @@ def _status(args: list[str]) -> int:
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "nemo"
-        message = error.format_message()
+        message = " ".join(error.format_message().split())
         for theirs, ours in _WORDING:
             message = message.replace(theirs, ours)
         end = "" if message.endswith((".", "?")) else "."

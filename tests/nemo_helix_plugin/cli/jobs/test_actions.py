@@ -226,6 +226,12 @@ def test_a_number_that_is_none_is_refused_in_plain_words(nemo):
     assert (ran.status, "'14d' is not a whole number." in ran.err) == (2, True)
 
 
+def test_a_choice_that_is_missing_is_one_line(nemo):
+    ran = nemo("auth", "token", "create", "x2")
+    said = "nemo: Missing option '--role'. Choose from: read, operate, admin. See"
+    assert (ran.status, ran.err) == (2, f"{said} 'nemo auth token create --help'.\n")
+
+
 def test_a_job_that_was_there_already_is_not_said_to_be_made(service, nemo):
     body = {**BODY, "name": "twice"}
     first, second = (nemo("jobs", "create", "--input-data", json.dumps(body)) for _ in range(2))
