@@ -89,6 +89,8 @@ class Controller:
     _windows_due: float = 0.0
     _windows_rest: float = 0.0
     _measure_due: float = 0.0
+    _running: dict[str, str] = field(default_factory=dict)
+    """The jobs that ran when sizes were looked at last, and their workspaces."""
 
     def start(self) -> None:
         """Begin; what runs already is taken over, what is half done is finished."""
@@ -229,11 +231,16 @@ class Controller:
         return self.store.clock.now() / SECOND + due - now
 
     def _measure(self, live: Sequence[StepContext]) -> None:
+        """What runs is measured now and then, and once more when it has come to rest."""
         now = self.store.clock.monotonic()
+        running = {context.step.job_id: context.workspace for context in live}
+        wanted = {job: place for job, place in self._running.items() if job not in running}
         if now >= self._measure_due:
             self._measure_due = now + _MEASURE_EVERY
-            for context in live:
-                self.chores.measure(context.workspace, context.step.job_id)
+            wanted |= running
+        for job, workspace in wanted.items():
+            self.chores.measure(workspace, job)
+        self._running = running
 
 
 def build(

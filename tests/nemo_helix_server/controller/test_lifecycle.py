@@ -28,6 +28,17 @@ def test_steps_run_one_after_another_and_share_the_storage(place):
     assert json.loads(place.output(job).splitlines()[0])["m"] == "made"
 
 
+def test_the_storage_of_a_job_that_has_come_to_rest_is_measured(place):
+    job = place.job(shell('head -c 300000 /dev/zero >"$NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH/file"'))
+    place.until(job, Status.COMPLETED)
+
+    def size():
+        with place.store.read() as unit:
+            return unit.job_by_id(job).storage_bytes or 0
+
+    place.wait_for(lambda: size() >= 300_000)
+
+
 def test_a_step_finds_its_configuration(place):
     job = place.job(shell('cat "$NEMO_JOB_STEP_CONFIG_FILE_PATH"', config={"rate": 0.5}))
     place.until(job, Status.COMPLETED)
