@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -149,6 +150,18 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), type(value).__name__)
 
 
+_WORDING = (
+    (
+        re.compile(r"^input tag '(.*)' found using '(.*)' does not match any of the expected tags: "),
+        r"the \2 '\1' is none of ",
+    ),
+    (re.compile(r"^unable to extract tag using discriminator '(.*)'$"), r"'\1' is missing"),
+    (re.compile(r"^input should be a valid dictionary( or instance of .*)?$"), "an object is needed"),
+    (re.compile(r"^extra inputs are not permitted$"), "there is no such field"),
+)
+"""What pydantic says, and what is said in its place."""
+
+
 def _problem(model: type[BaseModel], error: ValidationError) -> str:
     """The first problem, and how many more there are."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
@@ -161,5 +174,7 @@ def _problem(model: type[BaseModel], error: ValidationError) -> str:
 
         like = field_like(model, str(first["loc"][-1]))
         message = "there is no such field" + (f"; did you mean '{like}'?" if like else "")
+    for theirs, ours in _WORDING:
+        message = theirs.sub(ours, message)
     end = f" (and {more} more)" if more else ""
     return f"{where}: {message}{end}." if where else f"{message}{end}."

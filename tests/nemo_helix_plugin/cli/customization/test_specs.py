@@ -111,3 +111,16 @@ def test_names_that_a_fileset_cannot_hold_are_said_before_anything_is_sent(tmp_p
         uploading.local(str(tmp_path), "SOURCE")
     assert caught.value.message.isascii()
     assert caught.value.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("backend", "spec", "words"),
+    [
+        ("rl", {"model": "a/b", "training": {"type": "dpoo"}}, "the type 'dpoo' is none of 'dpo', 'grpo'"),
+        ("rl", {"model": "a/b", "training": {}}, "training: 'type' is missing"),
+        ("unsloth", {"model": "a/b"}, "model: an object is needed"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_plain_words(backend, spec, words):
+    with pytest.raises(click.UsageError, match=words):
+        specs.checked(backend, {"dataset": "a/c", **spec})
