@@ -33,13 +33,17 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
-# Left to `make test`: whatever runs a cluster, job scripts or the whole service, and the schedules of faults.
-LEFT_TO_TEST := tests/slurm tests/contracts tests/nemo_gym/shell/test_chain.py \
-	tests/nemo_gym/shell/test_scheduler_slurm.py tests/nemo_gym/test_fault_schedules.py \
-	tests/nemo_helix_server/api tests/nemo_helix_server/customizer/test_routes.py \
-	tests/nemo_helix_server/customizer/test_steps.py tests/nemo_helix_server/controller \
-	tests/nemo_helix_server/trackers/test_telling.py tests/nemo_engines/test_run.py \
-	tests/nemo_trainer/test_example.py tests/nemo_trainer/test_polling.py
+# Left to `make test`: whatever runs a cluster, job scripts, a database or the whole service, and schedules of faults.
+SERVICE_TESTS := tests/nemo_helix_server
+LEFT_TO_TEST := tests/slurm tests/contracts tests/nemo_runs/test_supervise.py tests/nemo_gym/test_fault_schedules.py \
+	$(addprefix tests/nemo_gym/shell/test_,chain.py scheduler_slurm.py) \
+	$(addprefix tests/nemo_gym/orchestration/test_,fetch.py destination.py script.py) \
+	$(addprefix $(SERVICE_TESTS)/,api commands engines executors files store test_mirror.py) \
+	$(addprefix $(SERVICE_TESTS)/controller/test_,crashes.py hostile_workloads.py lifecycle.py troubles.py windows.py) \
+	$(addprefix $(SERVICE_TESTS)/customizer/test_,routes.py steps.py) \
+	$(addprefix $(SERVICE_TESTS)/trackers/test_,publishing.py telling.py) \
+	$(SERVICE_TESTS)/test_checkpoint_catalogue.py $(SERVICE_TESTS)/jobs/test_service.py tests/nemo_engines/test_run.py \
+	$(addprefix tests/nemo_trainer/,test_example.py test_polling.py contract/test_checkpoints.py)
 
 check: lint types
 	$(PYTEST) -m "not e2e and not slow" $(addprefix --ignore=,$(LEFT_TO_TEST))
