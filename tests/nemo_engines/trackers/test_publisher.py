@@ -19,11 +19,11 @@ def test_what_a_library_says_is_told_without_keys_and_passwords(monkeypatch):
     assert told.startswith("ValueError: 401 from https://***@host.example/api with ***")
 
 
-def test_an_error_is_an_answer_and_the_end_of_input_is_the_end():
+def test_an_error_is_an_answer_and_the_end_of_input_is_the_end(tmp_path):
     argv = [sys.executable, "-m", "nemo_engines.trackers.publisher"]
     requests = [
         {"op": "log", "job": "j", "rows": [], "at": 1},
-        {"op": "open", "tracker": "nonesuch", "job": "j", "folder": "."},
+        {"op": "open", "tracker": "nonesuch", "job": "j", "folder": str(tmp_path)},
     ]
     lines = "".join(json.dumps(request) + "\n" for request in requests)
     done = subprocess.run(argv, input=lines, capture_output=True, text=True, check=True, timeout=60)
