@@ -3,44 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+
+import httpx
 
 from nemo_helix_plugin.addresses import DEFAULT_BASE_URL, checked_base_url
-from nemo_helix_plugin.client.options import (
-    Auth,
-    ClientOptions,
-    ClientRuntime,
-)
+from nemo_helix_plugin.client.options import DEFAULT_TIMEOUT, Auth, ClientOptions, ClientRuntime
 from nemo_helix_plugin.client.retries import RetryPolicy
 
 if TYPE_CHECKING:
     from nemo_helix_plugin.config.contexts import Resolved
 
+Http = TypeVar("Http", httpx.Client, httpx.AsyncClient)
+Transport = TypeVar("Transport", httpx.BaseTransport, httpx.AsyncBaseTransport)
+
 _KEEP: Any = object()
-
-
-def made_options(
-    *,
-    base_url: str | None,
-    auth: Auth,
-    default_headers: Mapping[str, str] | None,
-    retry: RetryPolicy | None,
-    client_runtime: ClientRuntime | None,
-    certificate_authority: str | os.PathLike[str] | None,
-    **others: Any,
-) -> ClientOptions:
-    """Options out of a client's arguments; raises ValueError for a base URL that is none."""
-    return ClientOptions(
-        base_url=checked_base_url(base_url or DEFAULT_BASE_URL),
-        auth=auth or None,
-        headers=dict(default_headers or {}),
-        retry=retry or RetryPolicy(),
-        runtime=client_runtime or ClientRuntime(),
-        certificate_authority=os.fspath(certificate_authority) if certificate_authority else None,
-        **others,
-    )
 
 
 def resolved_arguments(resolved: Resolved) -> dict[str, Any]:
@@ -56,10 +36,80 @@ def resolved_arguments(resolved: Resolved) -> dict[str, Any]:
     }
 
 
-class BaseClient:
-    """What both kinds of clients share: options, and copies with other ones."""
+class BaseClient(ABC, Generic[Http, Transport]):
+    """What both kinds of clients share: how they are made, their options, and copies with other ones."""
 
+    _http: Http
     _options: ClientOptions
+    _owns: bool
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        workspace: str | None = None,
+        auth: Auth = None,
+        default_headers: Mapping[str, str] | None = None,
+        timeout: float | None = DEFAULT_TIMEOUT,
+        retry: RetryPolicy | None = None,
+        http_client: Http | None = None,
+        owns_http_client: bool | None = None,
+        transport: Transport | None = None,
+        url_resolver: Callable[[str], str] | None = None,
+        client_runtime: ClientRuntime | None = None,
+        certificate_authority: str | os.PathLike[str] | None = None,
+        context: str | None = None,
+        origin: str | None = None,
+    ) -> None:
+        if http_client is not None and transport is not None:
+            raise TypeError(f"{type(self).__name__}() takes http_client or transport, not both")
+        options = ClientOptions(
+            base_url=checked_base_url(base_url or DEFAULT_BASE_URL),
+            auth=auth or None,
+            headers=dict(default_headers or {}),
+            retry=retry or RetryPolicy(),
+            runtime=client_runtime or ClientRuntime(),
+            certificate_authority=os.fspath(certificate_authority) if certificate_authority else None,
+            workspace=workspace,
+            timeout=timeout,
+            url_resolver=url_resolver,
+            context=context,
+            origin=origin,
+        )
+        owns = http_client is None if owns_http_client is None else owns_http_client
+        self._adopt(http_client or self._connected(transport, options), options, owns=owns)
+
+    @classmethod
+    def from_config(
+        cls, context: str | None = None, config_path: str | os.PathLike[str] | None = None, **changes: Any
+    ) -> Self:
+        """A client for a context of the configuration file, by default the current one.
+
+        Without a file it talks to http://localhost:8080 in the workspace ``default``. Raises `ConfigError`.
+        """
+        from nemo_helix_plugin.config.contexts import resolve
+
+        return cls.from_resolved(resolve(context=context, path=config_path), **changes)
+
+    @classmethod
+    def from_resolved(cls, resolved: Resolved, **changes: Any) -> Self:
+        """A client for what `config.contexts.resolve` found."""
+        return cls(**{**resolved_arguments(resolved), **changes})
+
+    @classmethod
+    def from_client(cls, client: BaseClient[Http, Transport]) -> Self:
+        """A client of this class over the connection of another one, which stays its owner."""
+        derived = cls.__new__(cls)
+        derived._adopt(client._http, client._options, owns=False)  # noqa: SLF001 - the clients are one family
+        return derived
+
+    @abstractmethod
+    def _connected(self, transport: Transport | None, options: ClientOptions) -> Http:
+        """A connection of this client's own."""
+
+    @abstractmethod
+    def _adopt(self, http: Http, adopted: ClientOptions, *, owns: bool) -> None:
+        """Take a connection and options; whether `close` hangs up is said by ``owns``."""
 
     @property
     def base_url(self) -> str:
@@ -107,7 +157,9 @@ class BaseClient:
         return self._derived(replace(self._options, retry=retry))
 
     def _derived(self, changed: ClientOptions) -> Self:
-        raise NotImplementedError
+        derived = type(self).__new__(type(self))
+        derived._adopt(self._http, changed, owns=False)  # noqa: SLF001 - its own class
+        return derived
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._options.where}>"
