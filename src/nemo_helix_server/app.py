@@ -77,38 +77,36 @@ class Service:
         self.executor.close()
 
 
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What every part of a service stands on."""
+
+    settings: Settings
+    store: Store
+    clock: Clock
+    storage: JobStorage
+    limits: Limits
+    profiles: Profiles
+    authenticator: Authenticator
+
+
 def compose(
     settings: Settings, store: Store, clock: Clock, *, base_url: str, tokens_required: bool
 ) -> Service:
     """Put a service together; the store is migrated, the data directory is there and is ours alone."""
-    storage = JobStorage(settings.data_dir)
-    limits = limits_of(settings)
-    profiles = Profiles(settings.jobs)
-    authenticator = Authenticator(store, step_tokens.load_key(settings.data_dir), clock, tokens_required)
-    executor = SubprocessExecutor(settings.data_dir / "executor", _room(settings.jobs.leases))
-    launches = Launches(
-        storage,
-        profile=profiles.settings,
-        base_url=lambda: base_url,
-        token=functools.partial(_step_token, authenticator),
-    )
-    tuning = _customization(settings, store, clock, tokens_required=tokens_required)
-    feed = StoreFeed(
-        store, show_job=functools.partial(responses.job, limits=limits), show_transition=responses.transition
-    )
-    broadcaster = Broadcaster(feed)
-    controller = loop.build(
-        store=store,
-        executor=executor,
-        launches=launches,
+    ground = _Ground(
         settings=settings,
-        limits=limits,
-        changed=broadcaster.notify,
+        store=store,
+        clock=clock,
+        storage=JobStorage(settings.data_dir),
+        limits=limits_of(settings),
+        profiles=Profiles(settings.jobs),
+        authenticator=Authenticator(store, step_tokens.load_key(settings.data_dir), clock, tokens_required),
     )
-    workspaces = WorkspaceKeeper(store, clock)
-    workspaces.ensure_default()
-
-    trackers = publishing.build(store, storage, settings)
+    broadcaster = _broadcaster(ground)
+    executor = SubprocessExecutor(settings.data_dir / "executor", _room(settings.jobs.leases))
+    controller = _controller(ground, executor, base_url, broadcaster)
+    trackers = publishing.build(store, ground.storage, settings)
 
     def start() -> None:
         controller.start()
@@ -118,35 +116,67 @@ def compose(
         trackers.stop()
         controller.stop()
 
+    parts = _parts(ground, controller, broadcaster, tokens_required=tokens_required)
+    loopback_only = is_loopback(settings.host)
+    application = make_application(parts, loopback_only=loopback_only, start=start, stop=stop)
+    return Service(application, parts, controller, executor)
+
+
+def _broadcaster(ground: _Ground) -> Broadcaster:
+    show_job = functools.partial(responses.job, limits=ground.limits)
+    return Broadcaster(StoreFeed(ground.store, show_job=show_job, show_transition=responses.transition))
+
+
+def _controller(
+    ground: _Ground, executor: Executor, base_url: str, broadcaster: Broadcaster
+) -> loop.Controller:
+    launches = Launches(
+        ground.storage,
+        profile=ground.profiles.settings,
+        base_url=lambda: base_url,
+        token=functools.partial(_step_token, ground.authenticator),
+    )
+    return loop.build(
+        store=ground.store,
+        executor=executor,
+        launches=launches,
+        settings=ground.settings,
+        limits=ground.limits,
+        changed=broadcaster.notify,
+    )
+
+
+def _parts(
+    ground: _Ground, controller: loop.Controller, broadcaster: Broadcaster, *, tokens_required: bool
+) -> Parts:
+    """What the routes call."""
+    settings, store, clock, storage = ground.settings, ground.store, ground.clock, ground.storage
+    workspaces = WorkspaceKeeper(store, clock)
+    workspaces.ensure_default()
+    tuning = _customization(settings, store, clock, tokens_required=tokens_required)
+
     def wake() -> None:
         controller.wake()
         broadcaster.notify()
 
-    jobs = JobsService(store, storage, limits, clock, wake)
-    parts = Parts(
+    jobs = JobsService(store, storage, ground.limits, clock, wake)
+    return Parts(
         jobs=jobs,
         checkpoints=CheckpointCatalogue(store, storage, wake),
         logs=LogPages(store, storage, Logs()),
         artifacts=ArtifactReader(settings.data_dir / "filesets", functools.partial(_storage_of, storage)),
-        authenticator=authenticator,
+        authenticator=ground.authenticator,
         tokens=TokenKeeper(store, clock),
         secrets=SecretKeeper(store, settings.data_dir, clock),
         workspaces=workspaces,
         broadcaster=broadcaster,
-        profiles=profiles,
+        profiles=ground.profiles,
         filesets=tuning.references.filesets,
         models=tuning.references.models,
-        customizer=Customizer(jobs, profiles, tuning.references, tuning.engines, settings),
+        customizer=Customizer(jobs, ground.profiles, tuning.references, tuning.engines, settings),
         templates=TemplateKeeper(store, clock),
         controller_problems=controller.problems,
     )
-    application = make_application(
-        parts,
-        loopback_only=is_loopback(settings.host),
-        start=start,
-        stop=stop,
-    )
-    return Service(application, parts, controller, executor)
 
 
 @dataclass(frozen=True, slots=True)
