@@ -137,7 +137,7 @@ class BashHost(ABC):
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """See `Host.write`."""
         name, folder = shlex.quote(_absolute(path)), shlex.quote(posixpath.dirname(path))
-        script = (
+        script = (  # mktemp puts random letters in place of the X's
             f"mkdir -p -- {folder} && t=$(mktemp -- {folder}/.incoming.XXXXXXXX) || exit\n"
             f'cat >"$t" <&3 && chmod {mode:o} "$t" || exit\nsync "$t" 2>/dev/null\nmv -fT -- "$t" {name}'
         )

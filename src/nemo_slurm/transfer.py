@@ -47,6 +47,7 @@ def copy_in(host: Channel, local: Path, remote: str) -> None:
     target, parent = shlex.quote(remote), shlex.quote(posixpath.dirname(remote))
     script = (
         f"if [ -e {target} ] || [ -L {target} ]; then exit 45; fi\n"
+        # mktemp puts random letters in place of the X's
         f"mkdir -p -- {parent} && t=$(mktemp -d -- {parent}/.incoming.XXXXXXXX) || exit\n"
         """trap 'rm -rf -- "$t"' EXIT\n"""
         'tar -x -p --no-same-owner -f - -C "$t" <&3 || exit\n'
