@@ -12,6 +12,7 @@ from nemo_helix_plugin.cli.global_options import Flags, command_options, workspa
 from nemo_helix_plugin.cli.jobs.arguments import columns_option, name_argument
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_helix_plugin.cli.removal import remove
 
 files = LazyGroup("files", help="Filesets: folders of files by name.")
 
@@ -116,13 +117,7 @@ def download(flags: Flags, name: str, target: str | None, only: str | None) -> N
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:
     """Remove the fileset NAME with its files."""
-    call = Call(flags)
-    operation = Operation("files.delete_fileset", {"name": name, "workspace": call.workspace}, "nothing")
-    if call.prints_code(operation):
-        return
-    inputs.confirm(f"Delete fileset '{name}' of workspace '{call.workspace}' with its files?", yes=yes)
-    call.ask(operation)
-    call.print_done(f"fileset '{name}' is deleted.", {"name": name, "deleted": True})
+    remove(flags, "files.delete_fileset", "fileset", name, yes=yes, besides=" with its files")
 
 
 @files.command("delete-file", short_help="Remove one file.")

@@ -12,6 +12,7 @@ from nemo_helix_plugin.cli.global_options import Flags, command_options, workspa
 from nemo_helix_plugin.cli.jobs.arguments import name_argument, paging_options
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_helix_plugin.cli.removal import remove
 
 models = LazyGroup("models", help="Models by name: whole ones, and adapters that are attached to one.")
 
@@ -104,10 +105,4 @@ def download(flags: Flags, name: str, target: str | None) -> None:
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:
     """Forget the model NAME; its fileset stays."""
-    call = Call(flags)
-    operation = Operation("models.delete", {"name": name, "workspace": call.workspace}, "nothing")
-    if call.prints_code(operation):
-        return
-    inputs.confirm(f"Delete model '{name}' of workspace '{call.workspace}'?", yes=yes)
-    call.ask(operation)
-    call.print_done(f"model '{name}' is deleted.", {"name": name, "deleted": True})
+    remove(flags, "models.delete", "model", name, yes=yes)

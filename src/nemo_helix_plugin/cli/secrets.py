@@ -12,6 +12,7 @@ from nemo_helix_plugin.cli.global_options import Flags, command_options, workspa
 from nemo_helix_plugin.cli.jobs.arguments import Function, columns_option, name_argument
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Expression, Operation
+from nemo_helix_plugin.cli.removal import remove
 
 secrets = LazyGroup("secrets", help="Values that jobs get by name, and that nobody can read back.")
 
@@ -64,13 +65,7 @@ def list_secrets(flags: Flags, columns: str | None) -> None:
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:
     """Remove a secret; steps that name it cannot start any more."""
-    call = Call(flags)
-    operation = Operation("secrets.delete", {"name": name, "workspace": call.workspace}, "nothing")
-    if call.prints_code(operation):
-        return
-    inputs.confirm(f"Delete secret '{name}' of workspace '{call.workspace}'?", yes=yes)
-    call.ask(operation)
-    call.print_done(f"secret '{name}' is deleted.", {"name": name, "deleted": True})
+    remove(flags, "secrets.delete", "secret", name, yes=yes)
 
 
 def _store(

@@ -11,6 +11,7 @@ from nemo_helix_plugin.cli.global_options import Flags, command_options, workspa
 from nemo_helix_plugin.cli.jobs.arguments import name_argument, paging_options
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_helix_plugin.cli.removal import remove
 
 templates = LazyGroup("job-templates", help="Saved specs; they are validated when they are submitted.")
 
@@ -68,12 +69,4 @@ def get(flags: Flags, name: str) -> None:
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:
     """Forget the saved spec NAME."""
-    call = Call(flags)
-    operation = Operation(
-        "customization.templates.delete", {"name": name, "workspace": call.workspace}, "nothing"
-    )
-    if call.prints_code(operation):
-        return
-    inputs.confirm(f"Delete job template '{name}' of workspace '{call.workspace}'?", yes=yes)
-    call.ask(operation)
-    call.print_done(f"job template '{name}' is deleted.", {"name": name, "deleted": True})
+    remove(flags, "customization.templates.delete", "job template", name, yes=yes)

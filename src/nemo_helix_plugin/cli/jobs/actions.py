@@ -11,6 +11,7 @@ from nemo_helix_plugin.cli.calls import Call, record_of
 from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
 from nemo_helix_plugin.cli.jobs.arguments import job_card, name_argument
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_helix_plugin.cli.removal import remove
 
 _yes = click.option("--yes", is_flag=True, help="Do not ask.")
 
@@ -113,13 +114,9 @@ def cancel(flags: Flags, name: str) -> None:
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:
     """Delete a job that has ended, with its storage and records; pinned checkpoints stay."""
-    call = Call(flags)
-    operation = Operation("jobs.delete_job", {"name": name, "workspace": call.workspace}, "nothing")
-    if call.prints_code(operation):
-        return
-    inputs.confirm(f"Delete job '{name}' of workspace '{call.workspace}' and what it left?", yes=yes)
-    call.ask(operation)
-    call.print_done(f"job '{name}' is being deleted.", {"name": name, "deleted": True})
+    remove(
+        flags, "jobs.delete_job", "job", name, yes=yes, besides=" and what it left", done="is being deleted"
+    )
 
 
 @click.command(short_help="Change a job's description or definition.")
