@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from nemo_engines.rewards import Rewards
 from nemo_engines.spec import EngineSpec
-from nemo_trainer.contract import Checkpoint
+from nemo_trainer.contract import EXIT_PAUSED, Checkpoint
 from nemo_trainer.session import Session
 
 
@@ -46,3 +48,11 @@ class Run:
     precision: Literal["bf16", "fp16", "fp32"]
     rewards: Rewards | None = None
     """For GRPO."""
+
+    def leave_paused(self) -> NoReturn:
+        """End this process as paused, at once: the checkpoint is published, and every rank does the same."""
+        if self.world.leads:
+            self.session.paused()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_PAUSED)

@@ -7,8 +7,6 @@ from 0 and ours from 1: its checkpoint ``step_16`` is one of 17 finished steps.
 
 from __future__ import annotations
 
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,6 @@ from nemo_engines.hf import reporting
 from nemo_engines.running import Run
 from nemo_engines.saving import not_saved
 from nemo_engines.steering import Decision
-from nemo_trainer.contract import EXIT_PAUSED
 
 _REPORTED = ("loss", "grad_norm", "lr", "num_label_tokens")
 
@@ -145,7 +142,7 @@ class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[
         self._publish(folder, step + 1)
         self._barrier()
         if self._decision.save == "pause":
-            self._leave()
+            self._run.leave_paused()
 
     def _publish(self, folder: Path, step: int) -> None:
         run = self._run
@@ -156,13 +153,6 @@ class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[
         order = "min" if run.spec.save.best_is == "lowest" else "max"
         run.session.prune(run.spec.save.keep, best=(best, order) if best else None)
         self._progress("checkpoint_saved", step)
-
-    def _leave(self) -> None:
-        if self._run.world.leads:
-            self._run.session.paused()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(EXIT_PAUSED)
 
     def _barrier(self) -> None:
         if self._run.world.size > 1:

@@ -3,7 +3,6 @@ published."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
@@ -20,7 +19,6 @@ from nemo_engines.errors import DivergedError, TrainerError
 from nemo_engines.hf import reporting
 from nemo_engines.running import Run
 from nemo_engines.steering import Decision
-from nemo_trainer.contract import EXIT_PAUSED
 
 _SAY_SECONDS = 1.0
 
@@ -116,14 +114,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         self.saving = None
         self._barrier()
         if self._decision.save == "pause":
-            self._leave()
-
-    def _leave(self) -> None:
-        if self._run.world.leads:
-            self._run.session.paused()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(EXIT_PAUSED)
+            self._run.leave_paused()
 
     def _barrier(self) -> None:
         if self._run.world.size > 1:
