@@ -20,6 +20,10 @@ LOOKS = 6
 """How often a state that is not visible yet is looked up, ten seconds apart: accounting lags."""
 
 
+FULL_DISKS = 10
+"""How many jobs in a row may end because their disk stayed full."""
+
+
 class Asked(StrEnum):
     """Who asked a job to stop, as its end marker says."""
 
@@ -52,6 +56,8 @@ class Marker:
     asked: Asked
     hopeless: str | None = None
     """Why no retry can help, for a failure of that kind."""
+    full_disks: int = 0
+    """So many jobs in a row, this one the last, ended because their disk stayed full."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,9 +173,17 @@ def _last_word(marker: Marker | None) -> Decision | None:
         return _fail(f"no retry can help: {marker.hopeless}")
     if marker.exit_status == EXIT_EXHAUSTED:
         return _fail("rollouts are missing and none of them may be tried again")
+    if marker.full_disks:
+        return _full_disk(marker.full_disks)
     if marker.exit_status == EXIT_INCOMPLETE and marker.asked is Asked.EARLY:
         return _go_on("the job before drained ahead of its time limit")
     return None
+
+
+def _full_disk(jobs: int) -> Decision:
+    if jobs >= FULL_DISKS:
+        return _fail(f"the disk stayed full in {jobs} jobs in a row; make room, then resubmit the benchmark")
+    return _go_on("the job before ended because its disk stayed full")
 
 
 def _by_scheduler(predecessor: Predecessor) -> Decision:
@@ -206,9 +220,9 @@ def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Bud
 
 
 def _ran_out_of_time(predecessor: Predecessor) -> bool:
-    """Whether the walltime cap applies: after a time limit or a drain before it, preemption, a lost node."""
+    """Whether the walltime cap applies: after a time limit, a drain before it, or the machine's doing."""
     marker, scheduler = predecessor.marker, _scheduler(predecessor)
-    if scheduler and scheduler.meaning is Meaning.INFRASTRUCTURE:
+    if (scheduler and scheduler.meaning is Meaning.INFRASTRUCTURE) or (marker and marker.full_disks):
         return True
     return predecessor.same_job or bool(marker and marker.asked is Asked.EARLY)
 

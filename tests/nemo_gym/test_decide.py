@@ -238,3 +238,22 @@ def test_no_combination_of_witnesses_breaks_the_rules() -> None:
                 assert decision.chain is ChainState.CANCELLED
         if decision.counts_retry:
             assert state not in {"", "TIMEOUT", "PREEMPTED", "NODE_FAIL"}
+
+
+@pytest.mark.parametrize("state", ["", "FAILED", "TIMEOUT", "HIBERNATED"])
+@pytest.mark.parametrize("status", [1, 75])
+def test_a_full_disk_counts_no_retry_and_ends_the_chain_after_ten_in_a_row(state: str, status: int) -> None:
+    def full(number: int) -> Decision:
+        marker = Marker(complete=False, exit_status=status, asked=Asked.NOBODY, full_disks=number)
+        spent = Spent(retries=3, walltime=0, links_without_progress=0)
+        return after(state, marker, spent=spent, budget=Budget(max_links_without_progress=None))
+
+    assert {short(full(number)) for number in range(1, 10)} == {("go_on", "running", False, 0)}
+    assert short(full(10)) == ("fail", "failed", False, 1)
+    assert full(10).reason.startswith("the disk stayed full in 10 jobs in a row; make room")
+
+
+def test_the_walltime_cap_is_looked_at_after_a_full_disk() -> None:
+    marker = Marker(complete=False, exit_status=1, asked=Asked.NOBODY, full_disks=1)
+    spent = Spent(retries=0, walltime=60, links_without_progress=0)
+    assert after("FAILED", marker, spent=spent, budget=Budget(max_walltime=60)).chain is ChainState.STOPPED

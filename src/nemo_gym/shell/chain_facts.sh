@@ -48,6 +48,7 @@ gym_recall() {
   local decision
   gym_before='' gym_p_first='' gym_p_same='' gym_earlier=''
   gym_p_marker='' gym_p_complete='' gym_p_status=1 gym_p_asked=nobody gym_p_hopeless='' gym_p_cancelled=''
+  gym_p_full_disks=0
   gym_spent_retries=0 gym_spent_walltime=0 gym_spent_idle=0 gym_looks=0 gym_state='' gym_state_source='' gym_counts=''
   gym_read_state ''
   gym_count_rows
@@ -143,6 +144,10 @@ gym_read_marker() {
   outcome=''
   if [[ $end =~ ^([a-z_]+)\ ([0-9]{1,3})\ ([a-z_]+)$ ]]; then
     gym_p_marker=yes outcome=${BASH_REMATCH[1]} gym_p_status=${BASH_REMATCH[2]} who=${BASH_REMATCH[3]}
+  fi
+  gym_one "$1/full_disk"
+  if [[ $gym_value =~ ^([0-9]{1,4})\ *$ ]]; then
+    gym_p_marker=yes gym_p_full_disks=$((10#${BASH_REMATCH[1]}))
   fi
   # A signal without more is our own early one when the job only drained, anybody's when it was told to stop.
   case $who/$outcome in

@@ -4,12 +4,15 @@
 #
 # What is known about the run before stands in gym_p_*: gym_p_first (there is none), gym_p_marker (it left a last word),
 # gym_p_complete, gym_p_status, gym_p_asked (nobody, early, cancel, term), gym_p_hopeless, gym_p_cancelled (the tombstone
-# of `gym job cancel` is there), gym_p_same (an earlier run of this very job), each empty for no. What the chain has used
+# of `gym job cancel` is there), gym_p_same (an earlier run of this very job), each empty for no, and gym_p_full_disks: so
+# many jobs in a row, that one the last, ended because their disk stayed full. What the chain has used
 # stands in gym_spent_retries, gym_spent_walltime (seconds) and gym_spent_idle; its limits in GYM_MAX_RETRIES,
 # GYM_MAX_WALLTIME (seconds) and GYM_MAX_LINKS_WITHOUT_PROGRESS, empty for none.
 
 # How often a state that is not visible yet is looked up: with ten seconds in between, for about a minute.
 gym_looks_allowed=6
+# How many jobs in a row may end because their disk stayed full.
+gym_full_disks_allowed=10
 
 # gym_read_state TEXT: what a scheduler's text says. Sets gym_s_name (empty: nothing), gym_s_meaning, gym_s_reason,
 # gym_s_author and gym_s_known.
@@ -83,6 +86,10 @@ gym_decide_last_word() {
     gym_rule fail failed "no retry can help: $gym_p_hopeless"
   elif ((gym_p_status == 76)); then
     gym_rule fail failed "rollouts are missing and none of them may be tried again"
+  elif ((${gym_p_full_disks:-0} >= gym_full_disks_allowed)); then
+    gym_rule fail failed "the disk stayed full in $gym_p_full_disks jobs in a row; make room, then resubmit the benchmark"
+  elif ((${gym_p_full_disks:-0})); then
+    gym_rule go_on running "the job before ended because its disk stayed full"
   elif ((gym_p_status == 75)) && [[ $gym_p_asked == early ]]; then
     gym_rule go_on running "the job before drained ahead of its time limit"
   else
@@ -103,7 +110,7 @@ gym_decide_by_scheduler() {
   fi
 }
 
-# The walltime cap applies after a time limit or a drain before it, a preemption or a lost node.
+# The walltime cap applies after a time limit or a drain before it, a preemption, a lost node or a full disk.
 gym_hold_against_budgets() {
   local cap=$GYM_MAX_WALLTIME limit=$GYM_MAX_LINKS_WITHOUT_PROGRESS used
   if [[ -n $cap ]] && ((gym_spent_walltime >= cap)) && gym_ran_out_of_time; then
@@ -122,7 +129,7 @@ gym_hold_against_budgets() {
 }
 
 gym_ran_out_of_time() {
-  [[ -n $gym_p_same || $gym_s_meaning == infrastructure ]] || [[ -n $gym_p_marker && $gym_p_asked == early ]]
+  [[ -n $gym_p_same || $gym_s_meaning == infrastructure ]] || ((${gym_p_full_disks:-0})) || [[ -n $gym_p_marker && $gym_p_asked == early ]]
 }
 
 # gym_format_duration SECONDS: sets gym_duration to HH:MM:SS, from one day on D-HH:MM:SS.

@@ -86,7 +86,7 @@ def test_both_read_every_state_known_cut_and_invented_alike(ask):
     assert len(cases) > 300
 
 
-FACTS = "first marker complete status asked hopeless cancelled same"
+FACTS = "first marker complete status asked hopeless cancelled same full_disks"
 NAMES = [f"gym_p_{name}" for name in FACTS.split()] + [
     *("gym_spent_retries", "gym_spent_walltime", "gym_spent_idle"),
     *("GYM_MAX_RETRIES", "GYM_MAX_WALLTIME", "GYM_MAX_LINKS_WITHOUT_PROGRESS", "looks", "text"),
@@ -97,7 +97,10 @@ MARKERS = [None] + [
         (False, True), (0, 1, 75, 76, 137), Asked, (None, 'run.limit: "x" \\ is wrong')
     )
 ]
-FEW = [None, MARKERS[1], *(replace(MARKERS[1], exit_status=75, asked=asked) for asked in Asked)]
+FULL = [
+    replace(MARKERS[1], full_disks=number) for number in (1, decide.FULL_DISKS - 1, decide.FULL_DISKS, 12)
+]
+FEW = [None, MARKERS[1], *FULL, *(replace(MARKERS[1], exit_status=75, asked=asked) for asked in Asked)]
 
 
 def cases():
@@ -139,6 +142,7 @@ def record(state, marker, ours, same, spent, budget, looks):
         shown.hopeless or "",
         flag(ours),
         flag(same),
+        str(shown.full_disks),
         *map(str, numbers),
         *("" if limit is None else str(limit) for limit in limits),
         str(looks),
@@ -167,7 +171,7 @@ def test_both_decide_every_case_alike_with_the_same_words(ask):
 
 
 def test_both_start_the_first_job_of_a_chain(ask):
-    first = ["yes", "", "", "1", "nobody", "", "", "", "0", "0", "0", "3", "", "5", "0", ""]
+    first = ["yes", "", "", "1", "nobody", "", "", "", "0", "0", "0", "0", "3", "", "5", "0", ""]
     said = ask(
         NAMES, [first], 'gym_read_state ""; gym_decide; echo "$gym_action|$gym_fate|$gym_counts|$gym_why"'
     )
@@ -178,6 +182,7 @@ def test_both_start_the_first_job_of_a_chain(ask):
 def test_the_limits_are_the_same_numbers():
     text = (SHELL / "decide.sh").read_text()
     assert f"gym_looks_allowed={decide.LOOKS}\n" in text
+    assert f"gym_full_disks_allowed={decide.FULL_DISKS}\n" in text
 
 
 COMPLETE = Collected("complete", 0, 5, 5, 2, None)
