@@ -16,6 +16,7 @@ from nemo_gym import errors
 from nemo_gym.composition import KnownKeys, Override, check_model, compose, drop_scratch, merge
 from nemo_gym.rollouts import catalog, includes
 from nemo_gym.rollouts.prompts import check_template
+from nemo_gym.rollouts.row_params import of_the_run_in_extra_body
 from nemo_gym.rollouts.values import Count, Index, Number, Seconds, is_address
 
 Split = Literal["benchmark", "validation", "train"]
@@ -83,6 +84,13 @@ class SamplingConfig(Strict):
     reasoning: dict[str, Any] | None = None
     extra_body: dict[str, Any] = Field(default_factory=dict)
     """Further parameters, passed on as they are."""
+
+    @field_validator("extra_body")
+    @classmethod
+    def _leaves_the_run_alone(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if problem := of_the_run_in_extra_body(value):
+            raise ValueError(problem)
+        return value
 
     @model_validator(mode="after")
     def _can_be_sent(self) -> SamplingConfig:

@@ -14,6 +14,7 @@ import orjson
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.policy_apis import request_body
 from nemo_gym.rollouts.prompts import check_template, fill
+from nemo_gym.rollouts.row_params import of_the_run
 from nemo_gym.types import Row, Verifier
 
 if TYPE_CHECKING:
@@ -139,6 +140,8 @@ def _filler(config: RunConfig) -> Callable[[Row], dict[str, Any]]:
         own = {} if own is None else own
         if not isinstance(own, dict):
             raise DataError("responses_create_params must be an object")
+        if own and (problem := of_the_run(own, config.policy_model_name)):
+            raise DataError(f"its responses_create_params cannot be used: {problem}")
         params = {**own, "input": messages(row, own), **sampling}
         if own and (problem := _unusable(config, params)):
             raise DataError(f"its responses_create_params make no request: {problem}")

@@ -31,6 +31,8 @@ _SAME_NAME = (
     "parallel_tool_calls",
     "metadata",
 )
+_ONE_WHOLE_ANSWER = frozenset({"stream", "stream_options", "n", "best_of"})
+"""Keys that would make a server send several answers or pieces of one; their defaults do neither."""
 _COUNTS = ("input_tokens", "output_tokens", "total_tokens")
 
 
@@ -42,7 +44,8 @@ def request_body(api: Api, model: str, params: Mapping[str, Any]) -> Row:
     """The body to post, from Responses parameters.
 
     ``extra_body`` is laid over the body last: it reaches parameters that only one server knows. Parameters
-    that are ``None`` are left out, so that the server's own defaults hold.
+    that are ``None`` are left out, so that the server's own defaults hold. Whatever the parameters say,
+    ``model`` is asked for one whole answer.
     """
     if api == "responses":
         body = {"model": model}
@@ -52,6 +55,9 @@ def request_body(api: Api, model: str, params: Mapping[str, Any]) -> Row:
     extra = params.get("extra_body")
     if extra:
         body.update(extra)
+    body["model"] = model
+    for key in _ONE_WHOLE_ANSWER & body.keys():
+        del body[key]
     return body
 
 

@@ -13,6 +13,7 @@ import pytest
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.config import RunConfig
 from nemo_gym.rollouts.dataset import check_rows, materialize, read_rows
+from nemo_gym.rollouts.policy_apis import request_body
 from nemo_gym.types import Episode, Row, Task, Verdict
 from nemo_gym.verifiers.match import MatchOptions
 
@@ -201,6 +202,7 @@ import resource, sys
 from pathlib import Path
 from nemo_gym.rollouts.config import RunConfig
 from nemo_gym.rollouts.dataset import check_rows, materialize, read_rows
+from nemo_gym.rollouts.policy_apis import request_body
 config = RunConfig.model_validate({"benchmark": {"name": "toy",
     "datasets": {"benchmark": {"jsonl_fpath": "x"}}, "verifier": {"type": "match"},
     "prompt": {"user": "{a}"}}})
@@ -215,3 +217,56 @@ print(peak() - before)
 """
     grown = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True)
     assert int(grown.stdout) < 5_000  # KiB; the file has 50 MB
+
+
+RUN = {"policy_model_name": "student"}
+
+
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ({"model": "teacher-large"}, "model is 'teacher-large', but the run asks 'student'"),
+        ({"extra_body": {"model": "teacher-large"}}, "extra_body.model is 'teacher-large'"),
+        ({"stream": True}, "stream is True; one whole answer"),
+        ({"n": 2}, "n is 2; one whole answer"),
+        ({"extra_body": {"n": 4}}, "extra_body.n is 4"),
+        ({"background": True}, "background is True"),
+        ({"base_url": "http://other/v1"}, "base_url belongs to the run"),
+        ({"api_key": "k"}, "api_key belongs to the run"),
+        ({"extra_headers": {"x": "y"}}, "extra_headers belongs to the run"),
+        ({"extra_body": {"models": ["a", "b"]}}, "extra_body.models belongs to the run"),
+        ({"previous_response_id": "r1"}, "previous_response_id belongs to the run"),
+        ({"extra_body": {"messages": []}}, "extra_body.messages would replace the question"),
+    ],
+)
+@pytest.mark.parametrize("api", ["chat", "completions", "responses"])
+def test_what_belongs_to_the_run_is_refused_in_a_row_by_file_and_line(
+    tmp_path: Path, own: Row, message: str, api: str
+) -> None:
+    good = {"answer": 1, "responses_create_params": {"input": "x", "temperature": 0, "model": "student"}}
+    bad = {"answer": 1, "responses_create_params": {"input": "x", **own}}
+    path = write(tmp_path / "a.jsonl", *(json.dumps(row).encode() + b"\n" for row in (good, bad)))
+    with pytest.raises(DataError) as caught:
+        check_rows(config(policy_api=api, **RUN), path, Grader())
+    assert str(caught.value).startswith(f"{path}:2: its responses_create_params cannot be used: ")
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize("api", ["chat", "completions", "responses"])
+@pytest.mark.parametrize("where", ["params", "extra_body"])
+def test_no_parameter_of_a_planned_rollout_reaches_another_model(api: Any, where: str) -> None:
+    """Inputs that an earlier version materialized are not checked again, so the body is the last guard."""
+    own = {"model": "teacher-large", "stream": True, "n": 2, "stream_options": {"include_usage": True}}
+    params = {"input": "x", **(own if where == "params" else {"extra_body": own})}
+    body = request_body(api, "student", params)
+    assert body["model"] == "student"
+    assert not body.keys() & {"stream", "n", "stream_options"}
+
+
+@pytest.mark.parametrize(
+    "extra", [{"model": "other"}, {"n": 2}, {"stream": True}, {"messages": []}, {"input": "x"}]
+)
+def test_the_runs_own_extra_body_cannot_name_another_model_question_or_kind_of_answer(extra: Row) -> None:
+    with pytest.raises(ValueError, match=f"extra_body.{next(iter(extra))} "):
+        config(responses_create_params={"extra_body": extra})
+    config(responses_create_params={"extra_body": {"top_k": 5, "provider": {"order": ["a"]}}})
