@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any, ClassVar
 
 from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.concurrency import run_in_threadpool
 
 from nemo_helix_server.api.parts import Parts
 from nemo_helix_server.auth import roles
@@ -32,25 +34,79 @@ def parts(request: Request) -> Parts:
     return found
 
 
-def principal(
-    request: Request,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)],
-    service: Annotated[Parts, Depends(parts)],
-) -> Principal:
-    """Who asks."""
+async def identify(request: Request, needed: Access) -> None:
+    """Find out who asks, unless nobody needs to know; raises `UnauthenticatedError`."""
+    if needed.anonymous:
+        return
+    credentials = await _BEARER(request)
     if credentials is None and request.headers.get("authorization"):
         raise UnauthenticatedError("the header Authorization must be `Bearer` and an access token")
-    return service.authenticator.principal(credentials.credentials if credentials else None)
+    known = parts(request).authenticator.principal
+    request.state.principal = await run_in_threadpool(known, credentials.credentials if credentials else None)
+
+
+def principal(
+    request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
+) -> Principal:
+    """Who asks, as `identify` found out before the body was read."""
+    found = request.state.principal
+    assert isinstance(found, Principal)
+    return found
+
+
+class Access(ABC):
+    """Who may use a route: a dependency that gives the caller, and what the guard asks before it."""
+
+    anonymous: ClassVar[bool] = False
+    """Whether nobody needs to say who they are."""
+
+    @abstractmethod
+    def check(self, request: Request, who: Principal) -> None:
+        """Raise `ForbiddenError` unless this principal may; the body was not read yet."""
+
+    def check_body(self, request: Request, who: Principal, body: Any) -> None:  # noqa: B027 - most need no more
+        """The same where it depends on the body; that is JSON, and otherwise whatever was sent."""
+
+    def admit(self, request: Request) -> None:
+        """Raise `ForbiddenError` unless who asks may."""
+        self.check(request, request.state.principal)
+
+    def admit_body(self, request: Request, body: Any) -> None:
+        """Raise `ForbiddenError` unless who asks may do what the body says."""
+        self.check_body(request, request.state.principal, body)
+
+    def __call__(self, who: Annotated[Principal, Depends(principal)]) -> Caller:
+        """The caller, who was let through."""
+        return who.caller
+
+
+class Anybody(Access):
+    """Whoever reaches the service."""
+
+    anonymous = True
+
+    def check(self, request: Request, who: Principal) -> None:
+        """See `Access`."""
+
+    def admit(self, request: Request) -> None:
+        """See `Access`."""
+
+    def admit_body(self, request: Request, body: Any) -> None:
+        """See `Access`."""
+
+    def __call__(self) -> Caller:  # type: ignore[override]
+        """Nobody that is known."""
+        return Caller(name="anybody", role=Role.READ)
 
 
 @dataclass(frozen=True, slots=True)
-class Needs:
-    """A dependency: the caller, who has at least this role in the workspace of the path."""
+class Needs(Access):
+    """Whoever has at least this role, in the workspace of the path."""
 
     role: Role
 
-    def __call__(self, request: Request, who: Annotated[Principal, Depends(principal)]) -> Caller:
-        """The caller, unless a step's token, a role or a workspace forbids it."""
+    def check(self, request: Request, who: Principal) -> None:
+        """See `Access`."""
         if who.claims is not None:
             raise ForbiddenError(
                 f"the token of the step '{who.claims.step}' may only read that step and write its own task"
@@ -59,41 +115,41 @@ class Needs:
         workspace = request.path_params.get("workspace")
         if workspace is not None:
             roles.check_workspace(who.caller, workspace)
-        return who.caller
 
 
 @dataclass(frozen=True, slots=True)
-class NeedsOrStep:
-    """A dependency as `Needs`, that also lets the step itself through."""
+class NeedsOrStep(Access):
+    """As `Needs`, and the step itself."""
 
     role: Role
 
-    def __call__(self, request: Request, who: Annotated[Principal, Depends(principal)]) -> Caller:
-        """The caller, unless a role, a workspace or the step's own bounds forbid it."""
+    def check(self, request: Request, who: Principal) -> None:
+        """See `Access`."""
         if who.claims is None:
-            return Needs(self.role)(request, who)
+            Needs(self.role).check(request, who)
+            return
         path = request.path_params
         who.check_own(path["workspace"], path["job"], path.get("step"), path.get("task"))
-        return who.caller
 
 
 @dataclass(frozen=True, slots=True)
-class NeedsEverywhere:
-    """A dependency as `Needs`, for what concerns all workspaces."""
+class NeedsEverywhere(Access):
+    """As `Needs`, for what concerns all workspaces."""
 
     role: Role
 
-    def __call__(self, who: Annotated[Principal, Depends(principal)]) -> Caller:
-        """The caller, unless a step's token, a role or a confinement to one workspace forbids it."""
+    def check(self, request: Request, who: Principal) -> None:  # noqa: ARG002 - as `Access` has it
+        """See `Access`."""
         if who.claims is not None:
             raise ForbiddenError("the token of a step may only read that step and write its own task")
         roles.check_role(who.caller, self.role)
         roles.check_unconfined(who.caller)
-        return who.caller
 
 
 Service = Annotated[Parts, Depends(parts)]
 
+OPEN = [Depends(Anybody())]
+"""For routes that need no token."""
 READS = [Depends(Needs(Role.READ))]
 """For routes that need not know who asks: it is somebody who may read in the path's workspace."""
 READS_OR_STEP = [Depends(NeedsOrStep(Role.READ))]

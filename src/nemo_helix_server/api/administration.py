@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-
 from nemo_helix_plugin.access import types
 from nemo_helix_plugin.jobs.models import Page
 from nemo_helix_server.api.access import (
@@ -18,9 +16,10 @@ from nemo_helix_server.api.access import (
     Reader,
     Service,
 )
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.problems import answers
 
-router = APIRouter()
+router = make_router()
 Document = dict[str, Any]
 
 WORKSPACES = "/apis/workspaces/v2/workspaces"

@@ -73,6 +73,7 @@ def make_application(
         generate_unique_id_function=_operation_id,
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,
     )
     app.state.parts = parts
     problems.install(app)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
-
 from nemo_helix_plugin.jobs import types
 from nemo_helix_server.api.access import READS, Operator, PathName, Service
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.jobs import JOBS
 from nemo_helix_server.api.problems import answers
 
 CHECKPOINTS = JOBS + "/{job}/checkpoints"
-router = APIRouter(prefix=CHECKPOINTS, tags=["checkpoints"])
+router = make_router(CHECKPOINTS, ["checkpoints"])
 Document = dict[str, Any]
 
 

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Path, Query, Request, Response
+from fastapi import Header, Path, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
 from nemo_helix_plugin.customization import requests
 from nemo_helix_plugin.jobs import types
 from nemo_helix_server.api import logs, paging, results
 from nemo_helix_server.api.access import OPERATES, READS, Operator, PathName, Service
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.customizer.facts import Backend
 from nemo_helix_server.jobs import filters
@@ -21,7 +22,7 @@ from nemo_helix_server.jobs import filters
 ROOT = "/apis/customization/v2"
 JOBS = ROOT + "/workspaces/{workspace}/{backend}/jobs"
 TEMPLATES = ROOT + "/workspaces/{workspace}/job-templates"
-router = APIRouter(tags=["customization"])
+router = make_router(tags=["customization"])
 Document = dict[str, Any]
 BackendName = Annotated[Backend, Path(description="Which backend trains.")]
 _LIST_PARAMETERS = frozenset({"page", "page_size", "sort"})

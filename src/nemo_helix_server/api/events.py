@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Header, Query
+from fastapi import Header, Query
 from fastapi.concurrency import run_in_threadpool
 from sse_starlette import EventSourceResponse, ServerSentEvent
 from sse_starlette.sse import SendTimeoutError
@@ -19,6 +19,7 @@ from nemo_helix_plugin.jobs.names import ALL
 from nemo_helix_server import log_pages
 from nemo_helix_server.api.access import READS, PathName, Service
 from nemo_helix_server.api.feed import job_data
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.jobs import JOBS
 from nemo_helix_server.api.parts import Parts
 from nemo_helix_server.api.problems import answers
@@ -26,7 +27,7 @@ from nemo_helix_server.api.streams import Event
 from nemo_helix_server.errors import BadRequestError, NotFoundError
 from nemo_helix_server.log_pages import Follower
 
-router = APIRouter(tags=["events"])
+router = make_router(tags=["events"])
 
 HEARTBEAT_SECONDS = 15
 SLOWEST_SEND_SECONDS = 20.0

@@ -7,7 +7,7 @@ import hashlib
 import urllib.parse
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Request
+from fastapi import Header, Request
 from fastapi import Path as PathParameter
 from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
@@ -15,13 +15,14 @@ from starlette.requests import ClientDisconnect
 from nemo_helix_plugin.files import types
 from nemo_helix_plugin.jobs.models import Page
 from nemo_helix_server.api.access import OPERATES, READS, Operator, PathName, Service
+from nemo_helix_server.api.guard import make_router, takes_a_file
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.errors import BadRequestError, ConflictError, InvalidError, UnavailableError
 from nemo_helix_server.files.filesets import chunks
 from nemo_helix_server.files.places import Upload
 
 FILESETS = "/apis/files/v2/workspaces/{workspace}/filesets"
-router = APIRouter(prefix=FILESETS, tags=["files"])
+router = make_router(FILESETS, ["files"])
 Document = dict[str, Any]
 FilePath = Annotated[str, PathParameter(min_length=1, max_length=2048, description="Path in the fileset.")]
 _BYTES = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
@@ -70,6 +71,7 @@ def list_files(workspace: PathName, name: PathName, service: Service) -> Documen
     dependencies=OPERATES,
     openapi_extra={"requestBody": {"required": True, "content": _BYTES}},
 )
+@takes_a_file
 async def upload_file(
     workspace: PathName,
     name: PathName,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Header, Query, Request, Response
+from fastapi import Body, Depends, Header, Query, Request, Response
 from pydantic import JsonValue
 
 from nemo_helix_plugin.jobs import types
@@ -13,27 +13,42 @@ from nemo_helix_server.api.access import (
     ADMINISTERS_OR_STEP,
     READS,
     Admin,
+    Needs,
     Operator,
     PathName,
     Service,
 )
 from nemo_helix_server.api.charted import charted
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.problems import answers
-from nemo_helix_server.auth import roles
+from nemo_helix_server.auth.authentication import Principal
 from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.jobs import filters
+from nemo_helix_server.jobs.model import Caller
 
 JOBS = "/apis/jobs/v2/workspaces/{workspace}/jobs"
-router = APIRouter(prefix=JOBS, tags=["jobs"])
+router = make_router(JOBS, ["jobs"])
 Document = dict[str, Any]
 FreeBody = Annotated[dict[str, JsonValue], Body()]
-"""Any JSON object; `intake` has refused what cannot be kept."""
+"""Any JSON object; `bodies` has refused what cannot be kept."""
 
 _LIST_PARAMETERS = frozenset({"page", "page_size", "sort"})
 _FILTER_HELP = (
     'JSON (`{"status": "error"}`) or text (`status:"error" AND name~"llama"`); '
     "each field can be given as `filter[status]=error` or `filter[created_at][gte]=2026-01-01` as well."
 )
+
+
+class _MayChange(Needs):
+    """As `Needs`, and an administrator where the commands of the job are changed."""
+
+    def check_body(self, request: Request, who: Principal, body: Any) -> None:
+        """See `Access`."""
+        if isinstance(body, dict) and body.get("platform_spec") is not None:
+            Needs(Role.ADMIN).check(request, who)
+
+
+Changer = Annotated[Caller, Depends(_MayChange(Role.OPERATE))]
 
 
 @router.post(
@@ -91,11 +106,10 @@ def get_job(workspace: PathName, name: PathName, service: Service) -> Response:
 
 @router.patch("/{name}", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
 def update_job(
-    workspace: PathName, name: PathName, body: types.UpdateHelixJobRequest, caller: Operator, service: Service
+    workspace: PathName, name: PathName, body: types.UpdateHelixJobRequest, caller: Changer, service: Service
 ) -> Document:
     """Change the description, or the definition of later attempts."""
     if body.platform_spec is not None:
-        roles.check_role(caller, Role.ADMIN)
         service.profiles.check(body.platform_spec)
     return service.jobs.update(caller, workspace, name, body)
 

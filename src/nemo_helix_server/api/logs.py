@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
 from nemo_helix_plugin.jobs import types
 from nemo_helix_server.api.access import READS, PathName, Service
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.jobs import JOBS
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.log_pages import Selection
 
-router = APIRouter(prefix=JOBS, tags=["logs"])
+router = make_router(JOBS, ["logs"])
 Document = dict[str, Any]
 Lines = Annotated[int | None, Query(ge=1, le=10_000)]
 Selector = Annotated[str | None, Query(max_length=256)]

@@ -4,43 +4,55 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import Depends, Request, Response
 
 from nemo_helix_plugin.jobs.models import Page
 from nemo_helix_plugin.models import types
-from nemo_helix_server.api import paging
-from nemo_helix_server.api.access import OPERATES, READS, PathName, Service, principal
+from nemo_helix_server.api import access, paging
+from nemo_helix_server.api.access import OPERATES, READS, Needs, PathName, Service
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.problems import answers
-from nemo_helix_server.auth import roles
 from nemo_helix_server.auth.authentication import Principal
 from nemo_helix_server.auth.roles import Role
+from nemo_helix_server.auth.step_tokens import Claims
 from nemo_helix_server.customizer.compile import REGISTER
 from nemo_helix_server.customizer.names import SOURCE
 from nemo_helix_server.errors import ForbiddenError
 from nemo_helix_server.jobs.model import Caller
 
 MODELS = "/apis/models/v2/workspaces/{workspace}/models"
-router = APIRouter(prefix=MODELS, tags=["models"])
+router = make_router(MODELS, ["models"])
 Document = dict[str, Any]
 
 
-def registrar(
-    workspace: PathName,
-    body: types.CreateModelRequest,
-    service: Service,
-    who: Annotated[Principal, Depends(principal)],
-) -> Caller:
-    """Who may register this model: an operator, or the last step of the customization job that made it."""
-    own = who.claims
-    if own is None:
-        roles.check_role(who.caller, Role.OPERATE)
-        roles.check_workspace(who.caller, workspace)
-        return who.caller
-    job = service.jobs.get(own.workspace, own.job_id)
-    mine = workspace == own.workspace and body.created_by_job == own.job and body.name == _output(job)
-    if own.step != REGISTER or job["source"] != SOURCE or not mine:
-        raise ForbiddenError(f"the token of the step '{own.step}' of '{own.job}' may not register this model")
-    return who.caller
+class _Registrar(Needs):
+    """An operator, or the last step of the customization job that made the model."""
+
+    def check(self, request: Request, who: Principal) -> None:
+        """See `Access`."""
+        if who.claims is None:
+            super().check(request, who)
+            return
+        job = _own_job(request, who.claims)
+        mine = request.path_params["workspace"] == who.claims.workspace
+        if not mine or who.claims.step != REGISTER or job["source"] != SOURCE:
+            raise _not_its_own(who.claims)
+
+    def check_body(self, request: Request, who: Principal, body: Any) -> None:
+        """See `Access`."""
+        if who.claims is None or not isinstance(body, dict):
+            return
+        wanted = (who.claims.job, _output(_own_job(request, who.claims)))
+        if (body.get("created_by_job"), body.get("name")) != wanted:
+            raise _not_its_own(who.claims)
+
+
+def _own_job(request: Request, own: Claims) -> Document:
+    return access.parts(request).jobs.get(own.workspace, own.job_id)
+
+
+def _not_its_own(own: Claims) -> ForbiddenError:
+    return ForbiddenError(f"the token of the step '{own.step}' of '{own.job}' may not register this model")
 
 
 def _output(job: Document) -> str | None:
@@ -69,7 +81,7 @@ def create_model(
     workspace: PathName,
     body: types.CreateModelRequest,
     response: Response,
-    caller: Annotated[Caller, Depends(registrar)],
+    caller: Annotated[Caller, Depends(_Registrar(Role.OPERATE))],
     service: Service,
 ) -> Document:
     """Register a model whose weights are in a fileset."""

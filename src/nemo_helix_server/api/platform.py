@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from nemo_helix_plugin import __version__
 from nemo_helix_plugin.jobs import types
-from nemo_helix_server.api.access import READS, Operator, PathName, Service
+from nemo_helix_server.api.access import OPEN, READS, Operator, PathName, Service
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.problems import answers
 
-router = APIRouter(tags=["service"])
+router = make_router(tags=["service"])
 
 
 class Health(BaseModel):
@@ -47,7 +48,7 @@ def _problems(service: Service) -> list[str]:
     return found
 
 
-@router.get("/health", response_model=Health, responses={503: {"model": Health}})
+@router.get("/health", response_model=Health, responses={503: {"model": Health}}, dependencies=OPEN)
 def health(service: Service) -> Any:
     """Whether the service works: 200, or 503 with what does not. Needs no token."""
     problems = _problems(service)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 
 from nemo_helix_plugin.jobs import types
 from nemo_helix_server.api import paging
@@ -18,11 +18,12 @@ from nemo_helix_server.api.access import (
     StepOrAdmin,
 )
 from nemo_helix_server.api.charted import charted
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.jobs import JOBS, FreeBody
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.errors import BadRequestError
 
-router = APIRouter(prefix=JOBS, tags=["attempts, steps and tasks"])
+router = make_router(JOBS, ["attempts, steps and tasks"])
 Document = dict[str, Any]
 AttemptFilter = Annotated[
     str | None, Query(description="By `status`, as `filter[status]=error,cancelled` or as JSON.")

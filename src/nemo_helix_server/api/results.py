@@ -6,7 +6,7 @@ import urllib.parse
 from enum import StrEnum
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 from fastapi.responses import StreamingResponse
 
 from nemo_helix_plugin.jobs import types
@@ -16,10 +16,11 @@ from nemo_helix_server.api.access import (
     PathName,
     Service,
 )
+from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.jobs import JOBS
 from nemo_helix_server.api.problems import answers
 
-router = APIRouter(prefix=JOBS, tags=["results"])
+router = make_router(JOBS, ["results"])
 Document = dict[str, Any]
 
 

@@ -11,10 +11,12 @@ import contextlib
 import resource
 from typing import Any
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 PATIENCE = 30.0
-"""Seconds that a request's first line and headers may take to come, from the connection on."""
+"""Seconds that a request's first line and headers may take to come, from the connection on, and what is left
+of a body once the request was answered."""
 _MOST_FILES = 65_536
 _KEPT = 768
 """Open files that are for the database, the folders of jobs and the processes, not for connections."""
@@ -36,7 +38,11 @@ def protocol(most: int, patience: float = PATIENCE) -> type[asyncio.Protocol]:
     """What speaks HTTP on a connection, with at most so many connections at once."""
 
     class Limited(H11Protocol):
-        """Ends a connection whose request does not come, and one too many at once."""
+        """Ends a connection whose request does not come, and one too many at once.
+
+        The rest of a body that nobody wants is let in for a while, and dropped: a connection that is ended
+        while its client still sends loses the answer that says why.
+        """
 
         _timer: asyncio.TimerHandle | None = None
 
@@ -46,7 +52,7 @@ def protocol(most: int, patience: float = PATIENCE) -> type[asyncio.Protocol]:
             if len(self.connections) > most:
                 transport.abort()
                 return
-            self._timer = self.loop.call_later(patience, transport.abort)
+            self._start()
 
         def connection_lost(self, exc: Exception | None) -> None:
             """See `asyncio.Protocol`."""
@@ -59,8 +65,18 @@ def protocol(most: int, patience: float = PATIENCE) -> type[asyncio.Protocol]:
             super().data_received(data)
             if self.cycle is not before:
                 self._stop()
-            elif self._timer is None and (before is None or before.response_complete):
+            if self.cycle is None or self.cycle.response_complete:
                 # a part of the next request; uvicorn has just given up its own timer
+                self._start()
+
+        def on_response_complete(self) -> None:
+            """See `H11Protocol`."""
+            super().on_response_complete()
+            if self.conn.their_state is h11.SEND_BODY:
+                self._start()
+
+        def _start(self) -> None:
+            if self._timer is None:
                 self._timer = self.loop.call_later(patience, self.transport.abort)
 
         def _stop(self) -> None:

@@ -97,6 +97,7 @@ def _serve(
             timeout_keep_alive=75,
             http=connections.protocol(connections.raise_file_limit()),
             backlog=2048,
+            ws="none",
         ),
         ready=lambda: _announce(base_url, given.data_dir, as_json=as_json),
         stopping=service.end_streams,

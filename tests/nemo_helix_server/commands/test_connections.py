@@ -1,17 +1,16 @@
 """Clients that open connections and leave it at that do not keep the others waiting."""
 
 import asyncio
+import contextlib
 import resource
 import socket
 import threading
 import time
 
-import anyio
 import httpx
 import pytest
 import uvicorn
 
-from nemo_helix_server.api import intake
 from nemo_helix_server.commands import connections
 
 HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n"
@@ -98,20 +97,34 @@ def test_as_many_files_as_allowed_can_be_open():
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_body_that_does_not_come_is_given_up(monkeypatch):
-    monkeypatch.setattr(intake, "PATIENCE", 0.1)
-    sent = []
+def test_the_rest_of_a_body_that_nobody_wants_is_dropped_until_it_ends(serve):
+    with socket.create_connection(serve(most=10, patience=60)) as connection:
+        connection.sendall(HEAD + b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.sendall(b"x" * 100 + b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
 
-    async def never():
-        await anyio.sleep_forever()
 
-    async def send(message):
-        sent.append(message)
+@pytest.mark.parametrize("rest", [b"", b"x"])
+def test_the_rest_of_a_body_that_nobody_wants_ends_its_connection(serve, rest):
+    with socket.create_connection(serve(most=10, patience=0.2)) as connection:
+        connection.sendall(HEAD + b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        connection.sendall(rest)
+        assert is_closed(connection)
 
-    async def ask():
-        headers = [(b"host", b"localhost"), (b"content-type", b"application/json"), (b"content-length", b"9")]
-        scope = {"type": "http", "method": "POST", "path": "/", "raw_path": b"/", "query_string": b""}
-        await intake.Intake(hello, loopback_only=True)({**scope, "headers": headers}, never, send)
 
-    anyio.run(ask)
-    assert sent[0]["status"] == 408
+def test_what_is_left_of_an_endless_body_does_not_keep_its_connection(serve):
+    head = HEAD.replace(b"Content-Length: 100", b"Transfer-Encoding: chunked")
+    with socket.create_connection(serve(most=10, patience=0.3)) as connection:
+        connection.sendall(head + b"\r\n")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 200")
+        threading.Thread(target=send_on, args=(connection,)).start()
+        assert is_closed(connection)
+
+
+def send_on(connection):
+    with contextlib.suppress(OSError):
+        while True:
+            connection.sendall(b"4\r\nmore\r\n")
+            time.sleep(0.01)
