@@ -21,10 +21,11 @@ from nemo_gym.cli.main import gym
 from nemo_gym.events import Event
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.plugins import load_class
 from nemo_gym.rollouts import catalog, dataset
 from nemo_gym.rollouts.config import RunConfig, load_run_config
 from nemo_gym.types import Episode, Task, Verifier
-from nemo_gym.verifiers.registry import load_verifier
+from nemo_gym.verifiers.registry import VERIFIERS, load_verifier
 from nemo_helix_plugin import errors as nemo_errors
 from nemo_helix_plugin.cli.main import nemo
 from nemo_slurm import states
@@ -193,6 +194,17 @@ def test_every_configuration_key_is_documented_with_its_default_and_no_other(pag
 def yaml_text(value):
     """A default as the pages write it: as JSON, whole numbers without a point."""
     return f"{value:g}" if isinstance(value, float) else json.dumps(value, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("name", VERIFIERS.built_in)
+def test_every_option_of_a_verifier_is_documented_with_its_default_and_no_other(name):
+    text = (REFERENCE / "verifiers.md").read_text(encoding="utf-8")
+    section = re.search(rf"^## `{name}`\n(.*?)(?=^## |\Z)", text, flags=re.DOTALL | re.MULTILINE)
+    shown = re.findall(r'^\| `(\w+)` \| `([\w".]+)` \|', section[1], re.MULTILINE)
+    options = load_class(VERIFIERS, {"type": name}, where="verifier").Options
+    assert dict(shown) == {
+        option: json.dumps(field.get_default()) for option, field in options.model_fields.items()
+    }
 
 
 def test_every_yaml_example_of_a_submission_is_one(tmp_path):

@@ -25,6 +25,8 @@ class KnownKeys:
     """What stands under keys that the user names (``services.<name>``)."""
     free: bool = False
     """Anything may stand here."""
+    checked_later: bool = False
+    """Any key may be set here: what reads it has a schema of its own and refuses what that does not name."""
     aliases: Mapping[str, str] = field(default_factory=dict)
     """Other names that people give to keys here, and the keys; suggested, never accepted."""
 
@@ -53,6 +55,8 @@ class KnownKeys:
         if not parts:
             return True
         first, rest = parts[0], parts[1:]
+        if self.checked_later and nearest(first, self.names) in (first, None):
+            return True
         below = config.get(first) if isinstance(config, Mapping) else None
         if first in self.names:
             return self.names[first].has(rest, below)

@@ -189,12 +189,15 @@ class RunConfig(Strict):
         return self.model_dump(mode="json")
 
 
-_TYPED = KnownKeys({"type": KnownKeys()}, free=True)
+_TYPED = KnownKeys({"type": KnownKeys()}, free=True, checked_later=True)
 """Agents and verifiers: a type, and options that only their own schemas know."""
+_ARGUMENTS = KnownKeys(free=True, checked_later=True)
+"""Arguments of a prepare script, which is asked for their names."""
 RUN_KEYS = replace(
     KnownKeys.of(RunConfig)
     .with_keys(("benchmark", "agent"), _TYPED)
-    .with_keys(("benchmark", "verifier"), _TYPED),
+    .with_keys(("benchmark", "verifier"), _TYPED)
+    .with_keys(("prepare_script_args",), _ARGUMENTS),
     aliases={
         "model": "policy_model_name",
         "model_url": "policy_base_url",

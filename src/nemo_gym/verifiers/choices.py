@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 GradingMode = Literal[
@@ -17,11 +17,23 @@ Choices = Mapping[str, str]
 _BOXED = "\\boxed{"
 _BRACES = re.compile(r"\\boxed\{|\\[{}]|[{}]")
 _TEXT = re.compile(r"\\text\s?\{([^{}]*)\}")
-_STRICT = re.compile(r"([A-Z])(?:[:).-]|\Z)")
+_STRICT = re.compile(r"([A-Z])(?:[:).-](?!\s*[A-Z](?![\w'\u2019]))|\Z)")
 _ANSWER = re.compile(r"answer:[ \t]*([^\n]*)", re.IGNORECASE)
 _EMPHASIS = re.compile(r"[*_`$]+")
 _ANSWER_MD = re.compile(r"answer[ \t]?:[ \t]*([^\n]*)", re.IGNORECASE)
 _LEADING = re.compile(r"[(\[{\s]*(?:([A-Z])(?![\w'’])|([a-z])[)\]}.:,\s]*\Z)")  # noqa: RUF001 - a real apostrophe
+_AS_WORD = re.compile(
+    r"A (?!(?:is|was|seems|because|since|as|by|for|from|and|or|but|not|the|which|would)\b)[a-z]"
+    r"|I (?!(?:is|because|since|as)\b)[a-z]"
+)
+"""``A banana``, ``I think``: an article or a pronoun, not an option."""
+_NEGATED = re.compile(
+    r"(?:\b(?:not|cannot be|neither|nor|except|rather than|instead of|exclud\w+|eliminat\w+|rul\w+ out)"
+    r"|n['\u2019]t(?: be)?) +(?:option |choice |answer )?[(\"]?\Z",
+    re.IGNORECASE,
+)
+_WORDS = 32
+"""Characters before a letter in which a negation is looked for."""
 _STANDALONE = re.compile(r"(?<![\w'’])([A-Z])(?![\w'’])")  # noqa: RUF001 - the same
 _LIST = re.compile(
     r"[(\[{\s]*(?:both |either )?\(?([A-Z])\)?"
@@ -131,28 +143,53 @@ def _answer_colon_md(text: str, choices: Choices, answer_prefix: str | None) -> 
     return letter if letter is not None else _strict_boxed(plain, choices)
 
 
-def _last_letter(payloads: list[str], choices: Collection[str]) -> str | None:
+def _last_letter(payloads: list[str], choices: Choices) -> str | None:
+    """The letter of the last payload that has one; a letter that a later payload denies does not count."""
+    denied: set[str] = set()
     for payload in reversed(payloads):
-        letter = _payload_letter(payload, choices)
-        if letter is not None:
+        letter, without = _payload_letter(payload, choices)
+        if letter is not None and letter not in denied:
             return letter
+        denied |= without
     return None
 
 
-def _payload_letter(payload: str, choices: Collection[str]) -> str | None:
-    r"""Nothing for a list of distinct letters; else a leading letter, else the last standalone capital."""
+def _payload_letter(payload: str, choices: Choices) -> tuple[str | None, set[str]]:
+    r"""Nothing for a list of distinct letters; else a leading letter, else the last standalone capital.
+
+    A letter with the text of another option behind it is none of both. The second value: letters that are
+    denied (``not A``).
+    """
     payload = _without_text(payload)
     if payload.startswith(_BOXED):
         payload = last_boxed(payload) or payload
     listed = _listed(payload)
     if len(listed) > 1:
-        return None
+        return None, set()
     leading = _LEADING.match(payload)
     letter = (leading[1] or leading[2]).upper() if leading else None
-    if letter in choices:
-        return letter
-    standalone = [found for found in _STANDALONE.findall(payload) if found in choices]
-    return standalone[-1] if standalone else None
+    if leading and letter in choices:
+        other = letter_of_text(payload[leading.end() :].strip(" \t)]}.:,-"), choices)
+        if other is not None:
+            return (letter if other == letter else None), set()
+        if not _AS_WORD.match(payload, leading.start(1)):
+            return letter, set()
+    asserted, denied = _standalone(payload, choices)
+    return (asserted[-1] if asserted else None), denied
+
+
+def _standalone(payload: str, choices: Choices) -> tuple[list[str], set[str]]:
+    """Letters of options within a sentence, in order: those that are named, and those that are denied."""
+    asserted: list[str] = []
+    denied: set[str] = set()
+    for found in _STANDALONE.finditer(payload):
+        if found[1] not in choices or _AS_WORD.match(payload, found.start()):
+            continue
+        if _NEGATED.search(payload[max(0, found.start() - _WORDS) : found.start()]):
+            denied.add(found[1])
+        else:
+            asserted.append(found[1])
+    return [letter for letter in asserted if letter not in denied], denied
 
 
 def _listed(payload: str) -> set[str]:
@@ -187,8 +224,9 @@ def _joins(char: str) -> bool:
 def _contains(text: str, option: str) -> bool:
     if not option:
         return False
-    left = r"(?<!\w)" if re.match(r"\w", option) else ""
-    right = r"(?!\w)" if re.search(r"\w\Z", option) else ""
+    numeric = any(char.isdigit() for char in option)
+    left = r"(?<![\w.,/^+-])" if numeric else r"(?<!\w)" if re.match(r"\w", option) else ""
+    right = r"(?![\w/^%]|[.,]\d)" if numeric else r"(?!\w)" if re.search(r"\w\Z", option) else ""
     return re.search(f"{left}{re.escape(option)}{right}", text) is not None
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Policy, Row, Task, Verdict
-from nemo_gym.verifiers.numbers import pick_number, read_number
+from nemo_gym.verifiers.numbers import Number, pick_number, read_number
 from nemo_gym.verifiers.patterns import Which, safe_pattern
 
 
@@ -98,8 +98,8 @@ class MatchVerifier:
         number = pick_number(found, self.options.which)
         if number is None:
             return Verdict(0.0)
-        right = any(self._near(number[1], read_number(answer)) for answer in _alternatives(expected))
-        return Verdict(float(right), extracted_answer=number[0])
+        right = any(self._near(number, read_number(answer)) for answer in _alternatives(expected))
+        return Verdict(float(right), extracted_answer=number.text)
 
     def _extract(self, text: str) -> str | None:
         found = text if self._pattern is None else self._pattern.find(text, self.options.which)
@@ -111,10 +111,14 @@ class MatchVerifier:
         text = text.strip() if self.options.strip else text
         return text.casefold() if self.options.ignore_case else text
 
-    def _near(self, number: Fraction, expected: Fraction | None) -> bool:
+    def _near(self, number: Number, expected: Number | None) -> bool:
         if expected is None:
             return False
-        return abs(number - expected) <= max(self._abs, self._rel * abs(expected))
+        return any(
+            abs(reading - wanted) <= max(self._abs, self._rel * abs(wanted))
+            for reading in number.readings
+            for wanted in expected.accepted
+        )
 
 
 def _alternatives(expected: Any) -> list[Any]:

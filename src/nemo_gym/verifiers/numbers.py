@@ -1,11 +1,18 @@
-"""Reading numbers out of prose, exactly.
+"""Reading numbers out of prose, exactly, or not at all.
 
-Understood: signs (also U+2212), thousands separators (``1,234,567``, LaTeX ``1{,}000`` and ``1\\,000``,
-no-break and thin spaces), decimals (``.5`` too), scientific notation (``1.2e-3``, ``1.2 x 10^3``,
-``1.2 \\times 10^{-3}``), fractions (``3/4``, ``\\frac{3}{4}``) and mixed numbers (``1 1/2``), and the decimal
-digits of every script. A percent or currency sign is a unit and is left out, on both sides of a comparison.
-``5-3`` is two numbers: a sign counts only where it does not follow an operand. A date is three numbers.
-Numbers of absurd size (over 400 digits or decimal powers) are not read.
+Understood: signs (``-``, U+2212, ``minus 5``, ``-$5``, ``= - 5``), thousands separators (``1,234,567``,
+``12,34,567``, ``1'234``, ``1_000``, ``1 000``, LaTeX ``1{,}000``, ``1,\\!000`` and ``1\\,000``, no-break and
+thin spaces), decimals (``.5`` and ``1.234,56`` too), scientific notation (``1.2e-3``, ``1.2 x 10^3``,
+``1.2 \\times 10^{-3}``, ``1.2 * 10**3``), powers (``2^10``, ``10³``), fractions (``3/4``, ``½``,
+``\\frac{3}{4}``, ``\\frac34``), mixed numbers (``1 1/2``, ``2½``, ``2\\frac{1}{2}``), percent signs and
+words of scale (``50 %``, ``3 million``), and the decimal digits of every script. Other units are left out.
+
+Not understood, so that nothing comes out instead of a wrong number: a decimal comma that could be a list
+(``1,23``), times, ratios and dates (``10:30``, ``12/05/2024``), ranges, lists and expressions (``5-10``,
+``(3, 4)``, ``1 or 2``, ``3 + 4``), roots, logarithms, multiples of pi and imaginary numbers, repeating
+decimals, numbers of another base, inequalities, and numbers of absurd size (over 400 digits or decimal
+powers). Exponents of units and variables (``12 cm^2``), subscripts, and digits of names (``GPT-4``) are not
+numbers.
 """
 
 from __future__ import annotations
@@ -13,6 +20,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
 from nemo_gym.verifiers.patterns import TEXT_LIMIT, Which
@@ -23,91 +31,268 @@ _LARGEST = 400
 _TAIL = 4_096
 """Looked at first for the last number; a number in its second half cannot be cut by its beginning."""
 
-_UNSIGNED = r"(?:[1-9]\d{0,2}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)?+|(?<![\w.])\.\d++"
-_POWER = (
-    r"(?:[eE](?P<e>[-+]?\d{1,9})(?!\w)"
-    r"|\s?(?:x|X|\*|\u00d7|\u00b7|\\times|\\cdot)\s?10\s?\^\s?\{?(?P<p>[-+]?\d{1,9})\}?)?+"
+_CONTEXT = 32
+"""Characters on each side of a number that say what it is part of."""
+
+
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as a text has it."""
+
+    text: str
+    """As written, digits and signs of other scripts as ASCII."""
+    value: Fraction
+    """Units and percent signs left out; a word of scale (``million``) counts."""
+    other: Fraction | None = None
+    """What it may mean as well: the hundredth of a percentage, a scaled number without its scale."""
+    by_word: bool = False
+    """A word of scale stands behind it: an answer may leave the word out, an expected answer means it."""
+
+    @property
+    def readings(self) -> tuple[Fraction, ...]:
+        """Every value that the text may mean as an answer."""
+        return (self.value,) if self.other is None else (self.value, self.other)
+
+    @property
+    def accepted(self) -> tuple[Fraction, ...]:
+        """Every value that is right where this is the expected answer."""
+        return (self.value,) if self.by_word else self.readings
+
+
+_RUN = r"(?:\d++(?:[.,]\d++)*+|(?<![\w.])\.\d++)"
+_EXPONENT = (
+    r"(?:\^|\*\*)\s?(?:\{{\s?(?P<{0}>[-+]?\d{{1,9}})\s?\}}|\((?P<{0}r>[-+]?\d{{1,9}})\)"
+    r"|(?P<{0}b>[-+]?\d{{1,9}})(?!\w|\.\d))"
+)
+_FRAC = (
+    r"\\[dt]?frac\s?(?:\{{\s?(?P<{0}n>-?\d{{1,400}})\s?\}}|(?P<{0}m>\d))"
+    r"\s?(?:\{{\s?(?P<{0}d>\d{{1,400}})\s?\}}|(?P<{0}e>\d))"
 )
 _NUMBER = re.compile(
-    r"(?<!\w)(?<!\d\.)(?P<sign>(?<![)\]}])[-+])?(?:"
-    r"\\[dt]?frac\s?\{\s?(?P<fn>-?\d{1,400})\s?\}\s?\{\s?(?P<fd>\d{1,400})\s?\}"
-    r"|(?<!\d/)(?P<whole>\d{1,400}) (?P<mn>\d{1,400})/(?P<md>\d{1,400})(?![\d/]|\.\d)"
-    r"|(?<!\d/)(?P<n>\d{1,400})\s?/\s?(?P<d>\d{1,400})(?![\d/]|\.\d)"
-    rf"|(?P<number>{_UNSIGNED}){_POWER}(?!\.\d)"
-    r")"
+    r"(?<!\w)(?<!\d[.,])(?P<sign>[-+])?(?:"
+    + _FRAC.format("f")
+    + r"|(?<!\d/)(?P<whole>\d{1,400})(?:"
+    + r"\s{1,2}(?P<mn>\d{1,400})/(?P<md>\d{1,400})(?![\d/]|\.\d)"
+    + r"|\s?"
+    + _FRAC.format("w")
+    + r")|(?<!\d/)(?P<n>\d{1,400})\s?/\s?(?P<d>\d{1,400})(?!\s?/\s?\d|\d|[.,]\d)"
+    + r"|(?P<spaced>[1-9]\d{0,2}(?: \d{3})++(?!\d))"
+    + rf"|(?P<number>{_RUN})(?:[eE](?P<e>[-+]?\d{{1,9}})(?!\w)"
+    + r"|\s?(?:x|X|\*|\u00d7|\u00b7|\\times|\\cdot)\s?10\s?"
+    + _EXPONENT.format("s")
+    + r"|\s?"
+    + _EXPONENT.format("p")
+    + r")?+)"
 )
+_GROUPED = re.compile(r"[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?|[1-9]\d?(?:,\d{2})+,\d{3}(?:\.\d+)?")
+_PLAIN = re.compile(r"\d*(?:\.\d+)?")
+_COMMA_DECIMAL = re.compile(r"[1-9]\d{0,2}(?:\.\d{3})+,\d+")
+
 _SIGNS = str.maketrans(
-    "\u2212\ufe63\uff0d\uff0b\uff0e\uff0c\uff0f\u066b\u066c",  # minus signs, full-width and Arabic marks
-    "---+.,/.,",
+    "\u2212\ufe63\uff0d\uff0b\uff0e\uff0c\uff0f\u066b\u066c\u2044\u2019",  # full-width and Arabic marks too
+    "---+.,/.,/'",
 )
-_GROUPING = re.compile(r"(?<=\d)(?:\{,\}|\\,|[\u00a0\u2009\u202f])(?=\d{3}(?!\d))")
+_RAISED = str.maketrans(
+    "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207a\u207b", "0123456789+-"
+)
+_SUPERSCRIPT = re.compile("[\u207a\u207b]?[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
+_GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!; ]|[\u00a0\u2009\u202f'_])(?=\d{3}(?!\d))")
+
+_NAME_PART = re.compile(r"(?:[A-Za-z]-|[\^_][{(]?|\^[{(]?-)\Z")
+"""Before digits that are no number: ``GPT-4``, exponents and subscripts of letters."""
+_MINUS = re.compile(
+    r"(?:(?<![\w)\]}])-\s?\\?[$\u20ac\u00a3\u00a5]|(?<=[=:(])\s?-\s|(?<=[=:(])\s?\u2013\s?|\b(?:minus|negative)\s)\Z",
+    re.IGNORECASE,
+)
+_LEFT_OPERAND = re.compile(r"(?:\d\s?|[)\]}%])\Z")
+_BULLET = re.compile(r"(?:\A|\n)[ \t]*[-+*][ \t]\Z")
+_UNSURE_BEFORE = re.compile(
+    r"(?:"
+    # an expression or a range
+    r"(?:[\d)\]}%]|(?<![A-Za-z])[a-z]|\\pi|\u03c0)"
+    r"\s?(?:\*\*|[-+*/\u00d7\u00b7\u00f7\u2013]|\\times|\\cdot|\\div)\s?"
+    r"|\d\s[xX]\s|\d\s?:|\d\s:\s|\d\s?[-+]"
+    r"|\d\s(?:or|and|to|through|minus|plus|times)\s"
+    r"|[^\s>=:(|]\s?[-\u2013]\s"  # a dash or a minus
+    r"|\u00b1\s?|\+/-\s?|\\pm\s?"
+    r"|[<\u2264\u2265\u2260]\s?|\\(?:le|ge|lt|gt|ne|leq|geq|neq)\s?|\S >\s?"
+    r"|(?:\u221a|(?<![A-Za-z])(?:sqrt|ln|log|sin|cos|tan|exp))(?:_\{?\d+\}?|\[\d+\])?\s?[({]?\s?"
+    r"|\\(?:overline|bar|dot)\s?\{?|\d\.\(|\}\s?\{\s?"
+    r")\Z"
+)
+_UNSURE_AFTER = re.compile(
+    r"i(?!\w)|\s?(?:\\pi\b|\u03c0|\\?sqrt\b|\u221a|\^|\*\*\s?[-+(]?\d|_\{?\d|\)\s?\^)"
+    r"|[eE][-+]?\d|[.,:]\d|\.\(\d|\s?/\s?\d|\s:\s\d|\s?[-\u2013]\s?\d|\s?[+*\u00d7\u00b7\u00f7]\s?\d|\s?\\(?:times|cdot|div|pm)\b"
+    r"|\.?\\(?:overline|bar|dot)\b|\}\s?\{"
+    r"|\s(?:and\s)?(?:an?\s|one\s)?(?:half|quarter|third)s?\b"
+    r"|\s(?:or|to|through)\s\d|\s?\u00b1|\s\+/-"
+)
+_LISTED_BEFORE = re.compile(r"\d\s?[,;]\s?[-+]?\Z")
+_LISTED_AFTER = re.compile(r"\s?\\?[)\]}]")
+_LIST_OPENS = re.compile(r"[(\[{]\s?[-+]?\Z")
+_LIST_GOES_ON = re.compile(r"\s?[,;]\s?[-+]?\d")
+
+_PERCENT = re.compile(r"\s?(?:\\?%|per\s?cent\b)", re.IGNORECASE)
+_SCALE_WORD = re.compile(
+    r"\s?(?:\\text\{\s?)?(hundred|thousand|million|billion|trillion|dozen)\b", re.IGNORECASE
+)
+_SCALE_LETTER = re.compile(r"(k|K|M|B|bn|T)(?!\w)")
+_SCALES = {
+    "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
+    "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "bn": 10**9, "T": 10**12,
+}  # fmt: skip
 
 
-def read_number(value: object) -> Fraction | None:
+def read_number(value: object) -> Number | None:
     """The number that a dataset's answer holds: a JSON number, or text with exactly one number in it."""
     if isinstance(value, bool):
         return None
     if isinstance(value, int):
-        return Fraction(value)
+        return Number(str(value), Fraction(value))
     if isinstance(value, float):
-        return Fraction(repr(value)) if value == value and abs(value) != float("inf") else None  # noqa: PLR0124
+        finite = value == value and abs(value) != float("inf")  # noqa: PLR0124
+        return Number(repr(value), Fraction(repr(value))) if finite else None
     if not isinstance(value, str):
         return None
-    found = [number for match in _matches(value) if (number := _value(match)) is not None]
-    return found[0] if len(found) == 1 else None
+    text = _ascii(value)
+    matches = list(_matches(text))
+    return _number(text, matches[0]) if len(matches) == 1 else None
 
 
-def pick_number(text: str, which: Which = "last") -> tuple[str, Fraction] | None:
-    """The first or last number of a text as written and its value; looks at `TEXT_LIMIT` characters."""
+def pick_number(text: str, which: Which = "last") -> Number | None:
+    """The first or last number of a text, ``None`` where it is not sure; looks at `TEXT_LIMIT` characters."""
     if which == "first":
-        return _first(_matches(text[:TEXT_LIMIT]), 0)
+        plain = _ascii(text[:TEXT_LIMIT])
+        found = next(_matches(plain), None)
+        return None if found is None else _number(plain, found)
     if len(text) > _TAIL:
-        found = _first(reversed(list(_matches(text[-_TAIL:]))), _TAIL // 2)
-        if found is not None:
-            return found
-    return _first(reversed(list(_matches(text[-TEXT_LIMIT:]))), 0)
+        plain = _ascii(text[-_TAIL:])
+        found = _last(_matches(plain))
+        if found is not None and found.start() >= _TAIL // 2:
+            return _number(plain, found)
+    plain = _ascii(text[-TEXT_LIMIT:])
+    found = _last(_matches(plain))
+    return None if found is None else _number(plain, found)
 
 
-def _first(matches: Iterable[re.Match[str]], start: int) -> tuple[str, Fraction] | None:
-    """The first match that has a value and does not begin before ``start``."""
-    for match in matches:
-        if match.start() >= start and (value := _value(match)) is not None:
-            return match.group(0), value
-    return None
+def _last(matches: Iterable[re.Match[str]]) -> re.Match[str] | None:
+    found = None
+    for found in matches:  # noqa: B007 - the last one is wanted
+        pass
+    return found
 
 
 def _matches(text: str) -> Iterator[re.Match[str]]:
-    return _NUMBER.finditer(_GROUPING.sub(",", _ascii(text)))
+    """Numbers of a text, exponents of units, subscripts and digits of names left out."""
+    for match in _NUMBER.finditer(text):
+        part_of = _NAME_PART.search(text, max(0, match.start() - 4), match.start())
+        if part_of is None or (match["sign"] and part_of[0][0] not in "^_"):
+            yield match
 
 
 def _ascii(text: str) -> str:
-    """Digits and signs of other scripts as ASCII, everything else as it is."""
-    if text.isascii():
-        return text
-    return "".join(
-        char if char.isascii() or (digit := unicodedata.decimal(char, None)) is None else str(digit)
-        for char in text.translate(_SIGNS)
-    )
+    """Digits and signs of other scripts as ASCII, powers as ``^{…}``, separators of thousands as commas."""
+    if not text.isascii():
+        text = "".join(_ascii_char(char, text[at - 1 : at]) for at, char in enumerate(text.translate(_SIGNS)))
+        text = _SUPERSCRIPT.sub(lambda raised: f"^{{{raised[0].translate(_RAISED)}}}", text)
+    return _GROUPING.sub(",", text)
+
+
+def _ascii_char(char: str, before: str) -> str:
+    if char.isascii():
+        return char
+    if (digit := unicodedata.decimal(char, None)) is not None:
+        return str(digit)
+    if unicodedata.decomposition(char).startswith("<fraction>"):
+        plain = unicodedata.normalize("NFKC", char).replace("\u2044", "/")
+        return f" {plain}" if before.isdigit() else plain
+    return char
+
+
+def _number(text: str, match: re.Match[str]) -> Number | None:
+    """The value of a match, unless what stands around it makes it a part of something else."""
+    before = text[max(0, match.start() - _CONTEXT) : match.start()]
+    after = text[match.end() : match.end() + _CONTEXT]
+    written, value = match[0], _value(match)
+    if value is None:
+        return None
+    if minus := _MINUS.search(before):
+        if match["sign"] or _LEFT_OPERAND.search(before[: minus.start()]):
+            return None
+        before, written, value = "", f"-{written}", -value
+    elif match["sign"] and _LEFT_OPERAND.search(before):
+        return None
+    elif not match["sign"] and _BULLET.search(before):
+        before = ""
+    if _UNSURE_BEFORE.search(before) or _UNSURE_AFTER.match(after) or _in_a_list(before, after):
+        return None
+    return _with_scale(written, value, after)
+
+
+def _in_a_list(before: str, after: str) -> bool:
+    ends = _LISTED_BEFORE.search(before) and _LISTED_AFTER.match(after)
+    return bool(ends or (_LIST_OPENS.search(before) and _LIST_GOES_ON.match(after)))
+
+
+def _with_scale(text: str, value: Fraction, after: str) -> Number:
+    if percent := _PERCENT.match(after):
+        return Number(text + percent[0], value, value / 100)
+    if word := _SCALE_WORD.match(after):
+        return Number(f"{text} {word[1]}", value * _SCALES[word[1].lower()], value, by_word=True)
+    if letter := _SCALE_LETTER.match(after):
+        return Number(text + letter[0], value, value * _SCALES[letter[1]])
+    return Number(text, value)
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
     sign = -1 if match["sign"] == "-" else 1
-    if match["number"] is None:
-        value = _fraction(match)
+    if match["spaced"]:
+        value = _spaced(match["spaced"])
+    elif match["number"]:
+        value = _decimal(match)
     else:
-        value = _decimal(match["number"], match["e"] or match["p"])
+        value = _fraction(match)
     return None if value is None else sign * value
 
 
+def _spaced(written: str) -> Fraction | None:
+    """``1 000`` is a number; ``100 200`` may be two."""
+    groups = written.split(" ")
+    return Fraction("".join(groups)) if any(group.startswith("0") for group in groups[1:]) else None
+
+
 def _fraction(match: re.Match[str]) -> Fraction | None:
-    above, below = match["fn"] or match["mn"] or match["n"], match["fd"] or match["md"] or match["d"]
+    parts = match.groupdict()
+    above = next(parts[name] for name in ("fn", "fm", "wn", "wm", "mn", "n") if parts[name])
+    below = next(parts[name] for name in ("fd", "fe", "wd", "we", "md", "d") if parts[name])
     if int(below) == 0:
         return None
     return int(match["whole"] or 0) + Fraction(int(above), int(below))
 
 
-def _decimal(written: str, power: str | None) -> Fraction | None:
-    exponent = int(power or 0)
-    if len(written) > _LARGEST or abs(exponent) > _LARGEST:
+def _decimal(match: re.Match[str]) -> Fraction | None:
+    number = _plain_decimal(match["number"])
+    if number is None:
         return None
-    return Fraction(written.replace(",", "")) * Fraction(10) ** exponent
+    parts = match.groupdict()
+    power = parts["e"] or parts["s"] or parts["sr"] or parts["sb"]
+    exponent = parts["p"] or parts["pr"] or parts["pb"]
+    if power is not None:
+        return number * Fraction(10) ** int(power) if abs(int(power)) <= _LARGEST else None
+    if exponent is None:
+        return number
+    if abs(int(exponent)) * len(match["number"]) > _LARGEST or (number == 0 and int(exponent) < 0):
+        return None
+    return number ** int(exponent)
+
+
+def _plain_decimal(written: str) -> Fraction | None:
+    if len(written) > _LARGEST:
+        return None
+    if _PLAIN.fullmatch(written):
+        return Fraction(written)
+    if _GROUPED.fullmatch(written):
+        return Fraction(written.replace(",", ""))
+    if _COMMA_DECIMAL.fullmatch(written):
+        return Fraction(written.replace(".", "").replace(",", "."))
+    return None

@@ -283,3 +283,20 @@ def test_an_unknown_benchmark_or_config_names_the_nearest(folder: Path) -> None:
         find_config("benchmarks/toy", cwd=folder)
     with pytest.raises(ConfigError, match="there is no benchmark"):
         find_benchmark("../toy", cwd=folder / "benchmarks/toy")
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value"),
+    [
+        ("benchmark.verifier", "abs_tolerance", 0.01),
+        ("benchmark.verifier", "mode", "numeric"),
+        ("prepare_script_args", "num_tasks", 5),
+    ],
+)
+def test_a_key_that_its_reader_checks_needs_no_plus(
+    folder: Path, section: str, key: str, value: object
+) -> None:
+    node: Any = load(folder, f"{section}.{key}={value}").config.to_plain()
+    for name in section.split("."):
+        node = node[name]
+    assert node[key] == value

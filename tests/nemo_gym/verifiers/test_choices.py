@@ -1,10 +1,9 @@
 """The four grading modes, as tables: text in, letter out."""
 
-import time
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.termination import ends
 
 from nemo_gym.verifiers.choices import choices_of, chosen, last_boxed
 
@@ -23,6 +22,8 @@ STRICT = [
     (r"\boxed{B. banana}", "B"),
     (r"\boxed{B - banana}", None),
     (r"\boxed{B-banana}", "B"),
+    (r"\boxed{A-C}", None),
+    (r"\boxed{A) B)}", None),
     (r"\boxed{b}", None),
     (r"\boxed{(B)}", None),
     (r"\boxed{B C}", None),
@@ -79,6 +80,18 @@ ANSWER_COLON_MD = [
     ("Answer: a banana is B", "B"),
     ("Answer: B because A is wrong", "B"),
     ("Answer: the right option is C", "C"),
+    ("Answer: A is right", "A"),
+    ("Answer: A banana", None),
+    ("Answer: A apple pie", "A"),
+    ("Answer: B) cherry cake", None),
+    ("Answer: not A", None),
+    ("Answer: A\nWait.\nAnswer: not A", None),
+    ("Answer: B\nAnswer: not A", "B"),
+    ("Answer: neither A nor B", None),
+    ("Answer: it isn't B", None),
+    ("Answer: rather than (B), option D", "D"),
+    ("Answer: everything except C", None),
+    ("Answer: A better one is D", "D"),
     ("Answer: not A but rather C", "C"),
     ("Answer: A\nOn reflection:\nAnswer: B", "B"),
     ("Answer: B\nAnswer: none of these", "B"),
@@ -139,6 +152,30 @@ def test_two_options_in_a_box_are_ambiguous_even_when_one_lies_in_the_other():
     assert chosen("lenient_boxed", r"\boxed{42}", {"A": "4", "B": "42"}) == "B"
 
 
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("-4", None),
+        ("4.5", None),
+        ("1/4", None),
+        ("4%", None),
+        ("x^4", None),
+        ("= 4", "A"),
+        ("4.", "A"),
+        ("14", None),
+    ],
+)
+def test_a_number_among_the_options_is_no_part_of_another_number(text, letter):
+    assert chosen("lenient_boxed", rf"\boxed{{{text}}}", {"A": "4", "B": "5"}) == letter
+
+
+def test_a_pronoun_is_no_option():
+    ten = {letter: f"text {letter}" for letter in "ABCDEFGHIJ"}
+    assert chosen("lenient_answer_colon_md", "Answer: I would choose C", ten) == "C"
+    assert chosen("lenient_answer_colon_md", "Answer: I", ten) == "I"
+    assert chosen("lenient_answer_colon_md", "Answer: I.", ten) == "I"
+
+
 def test_an_option_text_that_two_letters_share_chooses_neither():
     assert chosen("lenient_answer_colon", "Answer: same", {"A": "same", "B": "Same"}) is None
 
@@ -189,7 +226,6 @@ def test_whatever_a_model_says_only_a_letter_that_is_an_option_comes_out(mode, t
 @pytest.mark.parametrize(
     "piece", [r"\boxed{", "answer:", "A, ", "*", "answer: A, ", "{", r"\text{", "A or ", " "]
 )
-def test_long_texts_take_no_long_time(mode, piece):
-    began = time.perf_counter()
-    chosen(mode, piece * (30_000 // len(piece)), FRUIT, "Antwort:")
-    assert time.perf_counter() - began < 1
+def test_long_texts_are_read_to_their_end(mode, piece):
+    with ends():
+        chosen(mode, piece * (30_000 // len(piece)), FRUIT, "Antwort:")
