@@ -338,7 +338,7 @@ class Link:
     def _drop(self, number: str) -> Generator[str, None, None]:
         for _ in range(1 if self.asked == "stop" else 3):
             try:
-                self._fake.cancel([Job(number)])
+                self._fake.cancel([Job(number, token="gym-job-x/b/")])
             except (NotReachableError, RefusedError):
                 self._fake.move(1)
                 yield "could not take its successor back"

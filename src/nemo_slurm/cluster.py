@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nemo_slurm import commands, records
 from nemo_slurm.calls import Calls, HostCalls
 from nemo_slurm.errors import CommandFailedError, NotConnectedError, NotReachableError, RefusedError
 from nemo_slurm.hosts import Completed, Host
+from nemo_slurm.identity import is_proven
 from nemo_slurm.observing import Look, Seen, Source, has_ended, observed
 from nemo_slurm.records import Association, Job, Partition, QueueRow, Run
 
@@ -74,12 +75,12 @@ class Cluster:
             raise
         except NotReachableError as error:
             return self._settled(token, str(error))
-        job = commands.read_submitted(answer.stdout)
-        if answer.status == 0 and job:
-            return Submitted(job)
+        reply = commands.read_reply(answer.stdout)
+        if answer.status == 0 and reply.job and reply.plain:
+            return Submitted(replace(reply.job, token=token))
         text = _words(answer)
-        if answer.status == 0 or commands.is_uncertain(text):
-            return self._settled(token, text)
+        if answer.status == 0 or reply.job or commands.is_uncertain(text):
+            return self._settled(token, text, reply.job)
         raise commands.refusal(answer.status, text, self.host.label)
 
     def test(self, script: str, *, folder: str | None = None, options: Sequence[str] = ()) -> str:
@@ -114,13 +115,20 @@ class Cluster:
         seen = {job: observed(job, rows, runs, asked=job in ask) for job in wanted}
         return Look(seen, controller, accounting)
 
-    def cancel(self, jobs: Sequence[Job]) -> None:
+    def cancel(self, jobs: Sequence[Job]) -> list[Job]:
         """Ask jobs to end, waiting ones before running ones. Jobs that ended already are left alone.
 
-        Returns when the scheduler has heard it, not when the jobs have ended. Raises `NotReachableError`, or
-        `RefusedError` with what the scheduler said.
+        Only a job that is proven to be the one that is meant is asked; the others that the controller shows
+        under these numbers may be strangers' and are returned. Returns when the scheduler has heard it, not
+        when the jobs have ended. Raises `NotReachableError`, or `RefusedError` with what it said.
         """
-        calls = commands.cancel(jobs)
+        rows, problem = self._queue(jobs) if jobs else ([], None)
+        if rows is None:
+            raise NotReachableError(f"the queue of {self.host.label} cannot be read: {problem}")
+        shown = {row.id: row for row in rows if not has_ended(row.state)}
+        known = [job for job in jobs if job.id in shown]
+        own = [job for job in known if is_proven(job, shown[job.id])]
+        calls = commands.cancel(own)
         for answer in self._calls.call(calls):
             text = _words(answer)
             if answer.status == 0 or commands.knows_none(text) or "already complet" in text.lower():
@@ -128,6 +136,7 @@ class Cluster:
             if commands.is_uncertain(text):
                 raise NotReachableError(f"scancel on {self.host.label} was not heard: {text.strip()}")
             raise RefusedError(["scancel"], answer.status, text, where=self.host.label)
+        return [job for job in known if job not in own]
 
     def queue_of(self, prefix: str) -> list[QueueRow]:
         """The user's jobs whose token begins with ``prefix``; ended ones while the controller knows them."""
@@ -139,7 +148,7 @@ class Cluster:
     def find(self, token: str) -> Job | None:
         """The oldest job that carries a token, `None` when there is none. Raises `NotReachableError`."""
         rows = [row for row in self.queue_of(token) if row.comment == token]
-        return Job(rows[0].id, None, rows[0].submitted_at) if rows else None
+        return Job(rows[0].id, None, rows[0].submitted_at, token=token) if rows else None
 
     def partitions(self) -> list[Partition]:
         """All partitions that the user may see."""
@@ -156,13 +165,16 @@ class Cluster:
             return {}
         return records.read_show(self._checked(["scontrol"], answer).strip())
 
-    def _settled(self, token: str, text: str) -> Submitted:
-        """After a reply that was lost: the job that came of it, or the certainty that there is none."""
+    def _settled(self, token: str, text: str, likely: Job | None = None) -> Submitted:
+        """After a reply that was lost or can mean several things: the job of it, or the certainty of none.
+
+        ``likely`` is the number in the reply: that job is ours if it is the user's and carries no comment.
+        """
         end = self._now() + self._settle
         wait = 0.5
         while True:
             try:
-                job = self.find(token)
+                job = self._of_reply(token, likely)
             except NotReachableError as error:
                 doubt = f"it is not known whether the job was accepted ({_line(text)})"
                 raise NotReachableError(f"{doubt}; submit it again to find out: {error}") from error
@@ -175,6 +187,14 @@ class Cluster:
                 raise RefusedError(["sbatch"], 1, said, where=self.host.label)
             self._sleep(wait)
             wait = min(wait * 2, 5.0)
+
+    def _of_reply(self, token: str, likely: Job | None) -> Job | None:
+        rows = self.queue_of("")
+        row = next((row for row in rows if row.comment == token), None)
+        if row is None and likely is not None:
+            row = next((row for row in rows if row.id == likely.id and not row.comment), None)
+        cluster = likely.cluster if row and likely and row.id == likely.id else None
+        return Job(row.id, cluster, row.submitted_at, token=token) if row else None
 
     def _queue(self, jobs: Sequence[Job]) -> tuple[list[QueueRow] | None, str | None]:
         """Rows, or `None` and why the controller gave none."""

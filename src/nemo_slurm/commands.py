@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from nemo_slurm.errors import RefusedError, SubmitLimitError, UnusableValueError
 from nemo_slurm.records import ACCOUNTING_FIELDS, BREAK, QUEUE_FIELDS, Job
@@ -20,7 +21,9 @@ MOST_IDS = 1000
 """Ids in one call; more are asked for in several (an argument list has an end, and slurmdbd its patience)."""
 
 _ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
-_SENTENCE = re.compile(r"Submitted batch job (?P<id>[0-9]+)(?: on cluster (?P<cluster>\S+))?")
+_SENTENCE = re.compile(
+    r"(?:sbatch: )?Submitted batch job (?P<id>[1-9][0-9]*)(?: on cluster (?P<cluster>[A-Za-z0-9_.-]+))?"
+)
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
 
 
@@ -42,23 +45,33 @@ def sbatch(
     return ["sbatch", *first, *words, "--", script, *arguments]
 
 
-def read_submitted(text: str) -> Job | None:
-    """The id in what ``sbatch --parsable`` printed, whatever a site's wrapper or banner says around it.
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What ``sbatch --parsable`` printed, read."""
 
-    `None` when there is none, or when two lines could be it: whoever asks then looks for the token.
+    job: Job | None
+    """The only job that it can mean; `None`: none, or one of several."""
+    plain: bool = False
+    """Nothing but the id was printed, so no wrapper or banner can have put another number there."""
+
+
+def read_reply(text: str) -> Reply:
+    """Read what ``sbatch --parsable`` printed, whatever a site's wrapper or banner says around it.
+
+    Only a line that is an id, and sbatch's own sentence, count; two that differ mean nothing. Whoever gets no
+    job, or a reply that is not plain, looks for the token: a number alone proves nothing.
+    ``gym_read_reply`` of ``shell/scheduler_slurm.sh`` reads by the same rule.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    whole = {line for line in lines if _ID.fullmatch(line)}
-    if len(whole) == 1:
-        return Job.parse(whole.pop())
-    if whole:
-        return None
-    sentences = {match.groups() for line in lines if (match := _SENTENCE.search(line))}
-    if len(sentences) == 1:
-        number, cluster = sentences.pop()
-        return Job(number, cluster)
-    last = lines[-1].split()[-1] if lines else ""
-    return Job.parse(last) if not sentences and _ID.fullmatch(last) else None
+    found: dict[str, str | None] = {}
+    for line in lines:
+        match = _ID.fullmatch(line) or _SENTENCE.fullmatch(line)
+        if match:
+            found[match["id"]] = found.get(match["id"]) or match["cluster"]
+    if len(found) != 1:
+        return Reply(None)
+    number, cluster = found.popitem()
+    return Reply(Job(number, cluster), plain=len(lines) == 1)
 
 
 _UNCERTAIN = re.compile(

@@ -26,10 +26,11 @@ QUEUE_FIELDS = {
     "Partition": 80,
     "Name": 120,
     "Comment": 300,
+    "UserID": 12,
 }
 """What is asked of ``squeue -O``, with widths that cut nothing that matters."""
 
-ACCOUNTING_FIELDS = "JobIDRaw,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,JobName,Comment"
+ACCOUNTING_FIELDS = "JobIDRaw,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,JobName,Comment,UID,JobID"
 """What is asked of ``sacct --format``."""
 
 _ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
@@ -37,12 +38,23 @@ _ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """Names a job. ``submitted_at`` (UTC seconds) tells it from an older one that had the same number."""
+    """Names a job: its number, and what tells it from another one that had or has the same number.
+
+    All but the number may be unknown; see `nemo_slurm.identity`.
+    """
 
     id: str
     cluster: str | None = None
     """Of a federation or of ``--clusters``; every later call is sent there."""
     submitted_at: float | None = None
+    """UTC seconds before which it was not submitted."""
+    token: str | None = None
+    """What its comment holds."""
+    user: int | None = None
+    """Number of the user who owns it."""
+    name: str | None = None
+    began_at: float | None = None
+    """UTC seconds at which its first run had begun, by its own word."""
 
     @classmethod
     def parse(cls, text: str) -> Job:
@@ -76,6 +88,8 @@ class QueueRow:
     partition: str
     name: str
     comment: str
+    user: int | None = None
+    """Number of its owner."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +108,10 @@ class Run:
     nodes: int
     name: str
     comment: str
+    user: int | None = None
+    """Number of its owner."""
+    component_of: str | None = None
+    """The number of the heterogeneous job of which it is a further component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +164,7 @@ def read_queue(text: str) -> list[QueueRow]:
                 partition=_text(fields[10]),
                 name=_text(fields[11]),
                 comment=_text(fields[12]),
+                user=_number(fields[13]),
             )
         )
     return found
@@ -175,6 +194,8 @@ def read_accounting(text: str) -> list[Run]:
                 nodes=_number(fields[7]) or 0,
                 name=fields[8],
                 comment=fields[9],
+                user=_number(fields[10]),
+                component_of=_leader(fields[11]),
             )
         )
     return found
@@ -215,6 +236,12 @@ def read_associations(text: str) -> list[Association]:
     """Rows of `associations`."""
     rows = (line.split("|") for line in text.splitlines() if line.count("|") == 3)
     return [Association(row[0], row[1], _number(row[2]), _number(row[3])) for row in rows]
+
+
+def _leader(text: str) -> str | None:
+    """The leader's number in ``123+1``; `None` for the leader itself and for any other job."""
+    number, _, offset = text.partition("+")
+    return number if number.isdigit() and offset.isdigit() and int(offset) else None
 
 
 def _number(text: str) -> int | None:

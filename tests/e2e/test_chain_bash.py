@@ -89,6 +89,7 @@ class Chain:
         values: dict[str, Any] = {"gym": STAND_INS / "fenced-driver.sh", "budget": Budget(), "slurm": cluster}
         plan = place.plan("b", secrets={"SECRET": SecretText(CANARY)}, **values)
         self.paths = JobPaths(plan.job_dir)
+        self.gym_job_id = plan.gym_job_id
         submission = place.submission(plan)
         staging.stage(submission)
         self._arrange("1000", 0)
@@ -194,7 +195,7 @@ class Chain:
         elif kind in ("cancel", "scancel"):
             if kind == "cancel":
                 (self.paths.job_dir / ".gym_cancelled").write_text("2027-01-15T08:00:00Z, a test\n")
-                self.fake.cancel([Job(number) for number in self._waiting()])
+                self.fake.cancel([Job(number, token=f"{self.gym_job_id}/b/") for number in self._waiting()])
             self.fake.end(job, "CANCELLED", status=None)
         elif kind not in ("crash", "hopeless", "exhausted"):
             states = {"node": "NODE_FAIL", "zombie": "NODE_FAIL", "preempt": "PREEMPTED"}

@@ -3,34 +3,19 @@
 from __future__ import annotations
 
 import pytest
+from tests.sbatch_replies import REPLIES
 
 from nemo_slurm import commands
 from nemo_slurm.errors import RefusedError, SubmitLimitError, UnusableValueError
 from nemo_slurm.records import Job
 
-MAINTENANCE = "*** Maintenance on 12 March ***\nYour budget: 5000\n"
 
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("1234\n", Job("1234")),
-        ("1234;gpu-west\n", Job("1234", "gpu-west")),
-        (f"{MAINTENANCE}1234\nbye 99 now\n", Job("1234")),
-        (f"{MAINTENANCE}1234;west\n", Job("1234", "west")),
-        (f"{MAINTENANCE}Submitted batch job 1234\n", Job("1234")),
-        ("Submitted batch job 1234 on cluster west\n", Job("1234", "west")),
-        ("job id: 1234\n", Job("1234")),
-        ("12\n1234\n", None),
-        (MAINTENANCE + "no job\n", None),
-        ("", None),
-        ("0\n", None),
-        ("1234;\n", None),
-        ("1234; rm -rf x\n", None),
-    ],
-)
-def test_the_id_is_found_among_what_a_site_prints_or_not_guessed(text: str, expected: Job | None) -> None:
-    assert commands.read_submitted(text) == expected
+@pytest.mark.parametrize(("text", "number", "cluster", "plain"), REPLIES)
+def test_the_id_is_found_among_what_a_site_prints_or_not_guessed(
+    text: str, number: str, cluster: str, plain: bool
+) -> None:
+    job = Job(number, cluster or None) if number else None
+    assert commands.read_reply(text) == commands.Reply(job, plain)
 
 
 def test_a_submission_is_one_argument_list_whatever_its_words_hold() -> None:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from nemo_slurm.cluster import Cluster, Job
 from nemo_slurm.errors import NotReachableError, RefusedError, SubmitLimitError
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster, Faults
+from nemo_slurm.testing.jobs import FakeJob
+from nemo_slurm.testing.model import Model
 
 KILL = "--kill-on-invalid-dep=yes"
 
@@ -132,6 +135,57 @@ def test_states_cut_short_and_ids_with_a_cluster_are_understood(script: str) -> 
     assert name_of(fake, job) == "CANCELLED"
 
 
+def test_only_a_job_that_carries_the_token_is_cancelled_and_the_others_are_named(
+    fake: FakeCluster, script: str
+) -> None:
+    ours, stranger = fake.submit(script, token="run/a/1").job, fake.submit(script, token="run/ab/1").job
+    silent = fake.submit(script, token="").job
+    with fake._state.open() as model:
+        model.jobs["1001"].name = model.jobs["1000"].name = "gym-a"
+    begun, user = fake.now(), os.getuid()
+
+    def known(number: str, **values: Any) -> Job:
+        return Job(
+            number, **{"token": "run/a/", "name": "job.sh", "user": user, "submitted_at": begun, **values}
+        )
+
+    wrong = [
+        known(stranger.id),
+        Job(ours.id),
+        known(silent.id, name="gym-a"),
+        known(silent.id, user=user + 1),
+        known(silent.id, submitted_at=begun + 90_000),
+        known(silent.id, user=None),
+    ]
+    for job in wrong:
+        assert fake.cancel([job]) == [job]
+    assert all(job.active for job in fake.jobs())
+    assert fake.cancel([known(ours.id, name="gym-a"), known(silent.id), Job("4711")]) == []
+    assert [job.active for job in fake.jobs()] == [False, True, False]
+
+
+@pytest.mark.parametrize("number", ["", "1000", "1000;west"])
+def test_a_reply_that_can_mean_two_jobs_leads_to_the_one_with_the_token(number: str, script: str) -> None:
+    fake = FakeCluster(faults=Faults(banner=f"hours left\n{number}\n"))
+    fake.submit(script, token="strangers")
+    submitted = fake.submit(script, token="t")
+    assert (submitted.job.id, submitted.found) == ("1001", True)
+    assert len(fake.jobs()) == 2
+
+
+def test_where_comments_are_dropped_the_number_of_the_reply_is_taken(script: str) -> None:
+    fake = FakeCluster(faults=Faults(banner="hours left\n"))
+    accept = Model.accept
+
+    def without_comment(model: Model, job: FakeJob) -> FakeJob:
+        job.comment = ""
+        return accept(model, job)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Model, "accept", without_comment)
+        assert fake.submit(script, token="t").job.id == "1000"
+
+
 def test_a_submission_that_never_arrived_is_told_from_one_that_was_not_heard_of(
     fake: FakeCluster, script: str
 ) -> None:
@@ -159,7 +213,7 @@ def test_a_lost_reply_from_a_controller_that_then_goes_away_stays_open_until_ask
         raise NotReachableError("away")
 
     with monkeypatch.context() as patch:
-        patch.setattr(fake, "find", go_away)
+        patch.setattr(fake, "queue_of", go_away)
         with pytest.raises(NotReachableError, match="submit it again"):
             fake.submit(script, token="t")
     assert fake.submit(script, token="t", again=True).found
@@ -300,7 +354,7 @@ def test_a_cancelled_job_of_real_bash_is_told_and_ended(on_path: FakeCluster, tm
     while not (tmp_path / "step-1000.log").exists():
         assert time.monotonic() < end
         time.sleep(0.02)
-    cluster.cancel([job, Job("1001")])
+    subprocess.run(["scancel", job.id, "1001"], check=True)
     on_path.bash.run()
     assert log.read_text().splitlines()[-1] == "1000 told to end"
     assert [job.state for job in on_path.jobs()] == ["CANCELLED", "CANCELLED"]

@@ -46,7 +46,20 @@ def test_text_around_rows_is_passed_over_and_a_killed_job_has_its_signal() -> No
 def test_accounting_rows_are_of_allocations_alone(
     state: str, name: str, author: int | None, known: bool
 ) -> None:
-    fields = ["1000", state, "0:15", "90", "1795961799", "1795961800", "Unknown", "2", "gym", "token"]
+    fields = [
+        "1000",
+        state,
+        "0:15",
+        "90",
+        "1795961799",
+        "1795961800",
+        "Unknown",
+        "2",
+        "gym",
+        "token",
+        "1000",
+        "1000",
+    ]
     step = ["1000.batch", "COMPLETED", *fields[2:]]
     text = "\n".join(["Warning: something", BREAK.join(step), BREAK.join(fields), ""])
     (run,) = records.read_accounting(text)

@@ -159,7 +159,7 @@ class RealSlurm:
         for node in self.control("show", "hostnames", "n[1-4]").split():
             if "State=DOWN" in self.control("-o", "show", "node", node):
                 self.control("update", f"nodename={node}", "state=resume")
-        jobs = [Job(row.id) for row in self.cluster.queue_of(self.prefix)]
+        jobs = [Job(row.id, token=self.prefix) for row in self.cluster.queue_of(self.prefix)]
         if jobs:
             self.cluster.cancel(jobs)
 

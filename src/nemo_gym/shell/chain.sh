@@ -181,7 +181,11 @@ gym_is_gone() {
 gym_chain_drop() {
   local tries
   for tries in 1 2 3; do
-    if gym_drop_next "$1" || gym_is_gone "$1"; then
+    if gym_is_gone "$1"; then
+      gym_say "job ${1%%;*} is not in the queue any more"
+      rm -f -- "$gym_link/queued"
+      return 0
+    elif gym_drop_next "$1"; then
       gym_event successor_dropped successor "${1%%;*}"
       gym_say "job ${1%%;*} was taken out of the queue again"
       rm -f -- "$gym_link/queued"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 from dataclasses import dataclass, field
 
 from nemo_slurm.observing import has_ended
@@ -101,6 +103,8 @@ class FakeJob:
     environment: dict[str, str]
     options: dict[str, str]
     submitted_at: float
+    user: str = field(default_factory=getpass.getuser)
+    uid: int = field(default_factory=os.getuid)
     state: str = "PENDING"
     reason: str = "None"
     status: int = 0

@@ -98,6 +98,8 @@ def _queue_line(job: FakeJob, options: Mapping[str, str]) -> str:
         "j": "name",
         "k": "comment",
         "E": "dependency",
+        "u": "username",
+        "V": "submittime",
     }
     layout = options.get("o", options.get("output", options.get("format", "%i %T %j %r")))
     return re.sub(r"%[-.0-9]*(\w)", lambda found: values[letters[found[1]]], layout)
@@ -121,6 +123,8 @@ def queue_values(job: FakeJob) -> dict[str, str]:
         "dependency": job.dependency or "(null)",
         "partition": job.options["partition"],
         "name": job.name,
+        "username": job.user,
+        "userid": str(job.uid),
         "comment": job.comment or "(null)",
         "workdir": job.folder,
     }
@@ -175,6 +179,8 @@ def _record(model: Model, number: str, run: FakeRun, name: str, env: Mapping[str
         "end": lambda: "Unknown" if active or run.half_written else _time(run.ended_at, form),
         "nnodes": lambda: "1",
         "jobname": lambda: job.name if job else "old",
+        "user": lambda: job.user if job else "",
+        "uid": lambda: str(job.uid) if job else "",
         "comment": lambda: job.comment if job else "",
         "workdir": lambda: job.folder if job else "",
     }

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from tests.resident_programs import ResidentPrograms
+from tests.sbatch_replies import REPLIES
 
 import nemo_gym
 from nemo_slurm import calls
-from nemo_slurm.cluster import Cluster, Job
+from nemo_slurm.cluster import Cluster
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster
 
@@ -75,6 +76,10 @@ class World:
     def queue_next(self, own: str, more: str = "", **environ: str) -> str:
         return self.ask(f'{more}\ngym_queue_next; echo "$? $gym_next $gym_queue_error"', own, **environ)
 
+    def scancel(self, number: str) -> None:
+        """As a person does it."""
+        subprocess.run(["scancel", number], check=True)
+
     def started(self, number: str, restart: int = 0) -> None:
         """What the prologue of that run wrote."""
         link = self.job_dir / "links" / f"{number}.{restart}"
@@ -109,7 +114,7 @@ def test_the_controller_is_asked_first_then_accounting_and_silence_is_nothing(wo
 
 def test_raw_text_is_handed_on_and_a_banner_is_passed_over(world):
     job = world.queue()
-    Cluster(LocalHost()).cancel([Cluster(LocalHost()).find("gym-job-x/b/1")])
+    world.scancel(job)
     world.fake.move(1000)
     with world.fake.faults() as faults:
         faults.banner = "** Welcome to the cluster **\n"
@@ -313,7 +318,7 @@ def suspended(world, job):
 
 def cancelled(world, job):
     world.fake.move(100)
-    Cluster(LocalHost()).cancel([Job(job)])
+    world.scancel(job)
 
 
 CASES = {
@@ -414,12 +419,13 @@ def test_every_call_about_a_successor_goes_to_its_cluster(world, tmp_path, monke
     folder = tmp_path / "programs"
     folder.mkdir()
     for name in ("scancel", "squeue"):
-        (folder / name).write_text(f'#!/bin/bash\necho "{name} $*" >>{folder}/calls\necho waits\n')
+        row = "job|12|PENDING|me|0|gym-b|gym-job-x/b/2"
+        (folder / name).write_text(f'#!/bin/bash\necho "{name} $*" >>{folder}/calls\necho "{row}"\n')
         (folder / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    assert world.ask("gym_next_waits '12;east'; echo $?; gym_drop_next '12;east'") == "0\nwaits"
+    assert world.ask("gym_next_waits '12;east'; echo $?; gym_drop_next '12;east' >/dev/null") == "0"
     calls = (folder / "calls").read_text().splitlines()
-    assert len(calls) == 2
+    assert [call.split()[0] for call in calls] == ["squeue", "squeue", "scancel"]
     for call in calls:
         assert "--clusters=east" in call
         assert "12;east" not in call
@@ -445,3 +451,105 @@ def test_a_successor_that_was_accepted_without_saying_so_is_found_later(world):
     assert world.ask("gym_find_unheard; echo $?", job) == "1"
     world.fake.move(61)
     assert world.ask('gym_find_unheard; echo "$? $gym_next"', job) == "0 1001"
+
+
+# Replies of sbatch, and whose a job is
+
+
+def test_a_reply_is_read_by_the_rule_that_python_reads_it_by(world):
+    program = (
+        'while IFS= read -r -d "" text; do gym_read_reply "$text"; echo "$gym_reply|$gym_reply_plain"; done'
+    )
+    texts = "".join(f"{text}\0" for text, *_ in REPLIES)
+    (world.job_dir / "replies").write_text(texts)
+    said = world.ask(f"{program} <replies").splitlines()
+    expected = [
+        f"{number}{f';{cluster}' if cluster else ''}|{'yes' if plain else ''}"
+        for _, number, cluster, plain in REPLIES
+    ]
+    assert dict(zip((text for text, *_ in REPLIES), said, strict=True)) == dict(
+        zip((text for text, *_ in REPLIES), expected, strict=True)
+    )
+
+
+def wrapped(world, tmp_path, monkeypatch, after="", before="", name="sbatch"):
+    """A site's own program before the real one."""
+    folder = tmp_path / "site"
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_text(
+        f'#!/bin/bash\n{before}\n{world.fake.path / name} "$@"\nstatus=$?\n{after}\nexit $status\n'
+    )
+    (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "echo 1000"),
+        ("echo 1000", ""),
+        ("echo '1000;lab'", ""),
+        ("echo 'Remaining hours:'; echo 1000; exec >/dev/null", ""),
+        ("", "status=1; echo 'cannot write to the log of submissions' >&2"),
+        ("", "echo 1000 >&2"),
+    ],
+)
+def test_a_number_that_a_site_prints_is_never_taken_for_the_successor(
+    world, tmp_path, monkeypatch, before, after
+):
+    stranger = world.queue("somebody-else/b/1")
+    assert stranger == "1000"
+    job = world.queue()
+    (world.job_dir / ".gym_job_chain").write_text(f"{job}\n")
+    wrapped(world, tmp_path, monkeypatch, before=before, after=after)
+    assert world.queue_next(job) == "0 1002"
+    assert [one.comment for one in world.fake.jobs()] == [
+        "somebody-else/b/1",
+        "gym-job-x/b/1",
+        "gym-job-x/b/2",
+    ]
+
+
+def test_what_a_login_shell_prints_is_no_part_of_the_reply(world, tmp_path, monkeypatch):
+    world.queue("somebody-else/b/1")
+    job = world.queue()
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    text = '#!/bin/bash\necho "777;lab"; echo "Welcome" >&2; exec bash -s\n'
+    (folder / "ssh").write_text(text)
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    world.settings["GYM_QUEUE_FROM"] = "login"
+    assert world.queue_next(job, SLURM_SUBMIT_HOST="login7") == "0 1002"
+    with world.fake.faults() as faults:
+        faults.submit_limit = 1
+    (world.job_dir / ".gym_job_chain").write_text(f"{job}\nother\n")
+    refused = world.queue_next(job, SLURM_SUBMIT_HOST="login7")
+    assert refused.startswith("1  Welcome sbatch: error: AssocMaxSubmitJobLimit")
+
+
+@pytest.mark.parametrize("token", ["somebody-else/b/2", "gym-job-x/bb/2", "gym-job-xx/b/2"])
+def test_a_strangers_job_is_never_removed_and_is_no_successor(world, token):
+    job = world.queue()
+    stranger = world.queue(token)
+    assert world.ask(f"gym_drop_next {stranger}; echo $?; gym_next_waits {stranger}; echo $?", job) == "1\n1"
+    assert world.fake.job(stranger).active
+    # nor the job itself, whatever number it was given
+    assert world.ask(f"gym_drop_next {job}; echo $?", job) == "1"
+    assert world.fake.job(job).active
+
+
+def test_without_comments_owner_name_and_time_say_whose_a_job_is(world):
+    job = world.queue()
+    mine = world.queue("")
+    assert world.ask(f"gym_drop_next {mine}; echo $?", job) == "1"  # nothing says how old the chain is
+    world.started(job)
+    later = world.queue("")
+    with world.fake._state.open() as model:
+        model.jobs[mine].user = "somebody"
+    old = world.queue("")
+    with world.fake._state.open() as model:
+        model.jobs[old].submitted_at -= 90_000
+    for number, status, alive in ((mine, "1", True), (old, "1", True), (later, "0", False)):
+        assert world.ask(f"gym_drop_next {number}; echo $?", job) == status
+        assert world.fake.job(number).active is alive

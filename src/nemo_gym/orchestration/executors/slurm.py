@@ -13,6 +13,7 @@ from nemo_gym.clock import utc_text
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
+from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.plan import JobPlan, Submission
 from nemo_slurm import scripts
 from nemo_slurm.cluster import Cluster, Seen, Submitted
@@ -34,6 +35,7 @@ class SlurmExecutor:
         self._cluster = cluster
         self._environ = os.environ if environ is None else environ
         self._names: dict[str, str] = {}
+        self._identities = Identities(cluster.host)
 
     def submit(self, submission: Submission) -> list[Queued]:
         """Queue one job a benchmark; beyond ``max_parallel`` each waits for the end of one before it.
@@ -71,14 +73,17 @@ class SlurmExecutor:
         return found
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
-        """Ask jobs to end, waiting ones first."""
-        named = [known for job in jobs if (known := self._job(job)) is not None]
+        """Ask jobs to end, waiting ones first; never one that does not carry its chain's token."""
+        named = list(self._identities.of(jobs, self._names).values())
         if not named:
             return
         try:
-            self._cluster.cancel(named)
+            strangers = self._cluster.cancel(named)
         except SlurmError as error:
             raise GymError(f"{', '.join(map(str, named))}: {error}") from error
+        if strangers:
+            numbers = ", ".join(job.id for job in strangers)
+            raise GymError(f"job {numbers} of the cluster does not carry this run's token: it is left alone")
 
     def _queue(self, plan: JobPlan, before: str | None, *, there: bool) -> Queued:
         script = str(JobPaths(plan.job_dir).script)

@@ -89,6 +89,16 @@ def test_one_that_is_refused_shifts_no_other(world):
     assert submission.jobs[2].job_dir.is_dir()
 
 
+def test_a_job_of_somebody_else_under_a_number_of_ours_is_never_cancelled(world):
+    submission, answers = world.submit("a", "b")
+    one, two = world.refs(submission, answers)
+    with world.fake._state.open() as model:
+        model.jobs[one.job_id].comment = "another-run/a/1"
+    with pytest.raises(GymError, match=f"job {one.job_id} of the cluster does not carry this run's token"):
+        world.executor.cancel([one, two])
+    assert [job.active for job in world.fake.jobs()] == [True, False]
+
+
 def test_when_the_controller_is_away_every_benchmark_says_so_and_nothing_is_known_of_jobs(world):
     submission, answers = world.submit("a")
     job = world.refs(submission, answers)[0]

@@ -1,0 +1,73 @@
+"""Whose record it is: job numbers are used again, so a number alone proves nothing. Pure.
+
+A record whose number is right belongs to a job when no field that it has disagrees with what is known of the
+job: comment, user, name, the time of submission, the time of the end. It is *proven* when the comment carries
+the job's token or, where a site keeps no comment, when user, name and time of submission stand in for it. A
+requeue moves the time of submission later, never earlier. ``nemo_gym/shell/scheduler_slurm.sh`` reads the
+records of a predecessor by the same rule.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nemo_slurm.records import Job
+
+CLOCK_SLACK = 600.0
+"""Seconds by which the clocks of submitter, files, nodes and controller may differ."""
+
+
+class Record(Protocol):
+    """What controller or accounting have of one job or of one run of it."""
+
+    @property
+    def submitted_at(self) -> float | None:
+        """UTC seconds, `None`: not known."""
+        ...
+
+    @property
+    def ended_at(self) -> float | None:
+        """UTC seconds, `None`: not known. Of a running job: when its time is over."""
+        ...
+
+    @property
+    def user(self) -> int | None:
+        """The owner's number."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The job's name; empty: not known."""
+        ...
+
+    @property
+    def comment(self) -> str:
+        """Empty where a site keeps none."""
+        ...
+
+
+def belongs(job: Job, record: Record) -> bool:
+    """Whether nothing that is known of a record speaks against its being the job's."""
+    if job.token and record.comment and job.token not in record.comment:
+        return False
+    if job.user is not None and record.user is not None and job.user != record.user:
+        return False
+    if job.name and record.name and job.name != record.name:
+        return False
+    if _before(record.submitted_at, job.submitted_at):
+        return False
+    return not _before(record.ended_at, job.began_at)
+
+
+def is_proven(job: Job, record: Record) -> bool:
+    """Whether a record is the job's beyond doubt: an end that it tells may be remembered."""
+    if not belongs(job, record):
+        return False
+    if record.comment and job.token:
+        return True
+    known = (job.user, record.user, job.submitted_at, record.submitted_at)
+    return bool(job.name and record.name) and None not in known
+
+
+def _before(moment: float | None, bound: float | None) -> bool:
+    return moment is not None and bound is not None and moment < bound - CLOCK_SLACK
