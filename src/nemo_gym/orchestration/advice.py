@@ -7,6 +7,9 @@ from collections.abc import Iterable
 from nemo_gym.orchestration.endings import BenchmarkState, Cause, Verdict
 from nemo_gym.orchestration.evidence import Evidence
 from nemo_gym.orchestration.standing import ended_at
+from nemo_gym.orchestration.waiting import foremost
+from nemo_gym.orchestration.waiting import next_command as waiting_command
+from nemo_gym.orchestration.waiting import notes as waiting_notes
 from nemo_runs.durations import format_duration
 
 STUCK = 900.0
@@ -17,6 +20,9 @@ def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
     """Sentences that belong below the state."""
     yield from known.problems
     last, it = known.last, f"{known.gym_job_id} {known.benchmark}"
+    waiting = foremost(known) if verdict.state is BenchmarkState.QUEUED else None
+    if waiting is not None:
+        yield from waiting_notes(waiting)
     if verdict.state is BenchmarkState.RUNNING and last is not None and last.queue_error:
         yield (
             f"AT RISK: its successor is not queued ({last.queue_error}); if this job ends early, "
@@ -24,7 +30,7 @@ def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
         )
     if verdict.state is BenchmarkState.QUEUED and last is not None and last.ended:
         waited = known.now - ended_at(known)
-        if waited > STUCK and "ependency" in verdict.reason:
+        if waited > STUCK and waiting is not None and waiting.reason.word == "Dependency":
             ago = format_duration(round(waited))
             yield (
                 f"STUCK: it still waits for job {last.job_id}, which ended {ago} ago; "
@@ -38,6 +44,9 @@ def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
 def next_command(known: Evidence, verdict: Verdict) -> str:
     """The next useful command."""
     it = f"{known.gym_job_id} {known.benchmark}"
+    waiting = foremost(known) if verdict.state is BenchmarkState.QUEUED else None
+    if waiting is not None and (helps := waiting_command(known, waiting)):
+        return helps
     if verdict.state is BenchmarkState.FAILED and verdict.cause is Cause.YOUR_CODE:
         return f"gym job logs {it} {verdict.look_at or 'driver'} --tail 50"
     read = "fetch" if known.elsewhere else "results"

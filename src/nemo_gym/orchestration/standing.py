@@ -9,6 +9,7 @@ from __future__ import annotations
 from nemo_gym.orchestration.endings import NOTHING_FOLLOWS, BenchmarkState, Cause, Verdict, ended
 from nemo_gym.orchestration.evidence import Evidence
 from nemo_gym.orchestration.executors.base import JobState, Observation
+from nemo_gym.orchestration.waiting import Waiting, foremost
 
 BEATING = 180.0
 """Seconds within which a collector's word proves that it runs, whatever the scheduler does not say."""
@@ -24,14 +25,16 @@ def standing(known: Evidence) -> tuple[Verdict, str | None]:
     running = [job for job in known.waiting if _state(known, job) is JobState.RUNNING]
     if running:
         return Verdict(BenchmarkState.RUNNING, "its job begins"), running[0]
-    queued = [job for job in known.job_ids if _state(known, job) is JobState.QUEUED]
+    waiting = foremost(known)
     if last is None:
-        return (_queued(known, queued[-1], None), queued[-1]) if queued else _before_any_start(known)
+        return (
+            _before_any_start(known) if waiting is None else (_queued(known, waiting, None), waiting.job_id)
+        )
     finished = ended(known, last)
-    if finished.state is BenchmarkState.SUCCEEDED and not _queued_again(known, queued):
+    if finished.state is BenchmarkState.SUCCEEDED and not _queued_again(known):
         return finished, last.job_id
-    if queued:
-        return _queued(known, queued[-1], finished), queued[-1]
+    if waiting is not None:
+        return _queued(known, waiting, finished), waiting.job_id
     return _without_successor(known, finished), last.job_id
 
 
@@ -79,19 +82,19 @@ def _asked_to_end(known: Evidence) -> str:
     return ""
 
 
-def _queued(known: Evidence, job_id: str, finished: Verdict | None) -> Verdict:
+def _queued(known: Evidence, waiting: Waiting, finished: Verdict | None) -> Verdict:
     """That a job waits, and what for."""
-    reason = known.seen[job_id].observation.reason
-    if finished is not None and known.last is not None and known.last.job_id != job_id:
+    reason = waiting.reason.text
+    if finished is not None and known.last is not None and known.last.job_id != waiting.job_id:
         before = finished.reason.removesuffix(NOTHING_FOLLOWS) or "the job before has ended"
         after = f"next after job {known.last.job_id} ({before})"
         reason = f"{after}: {reason}" if reason else after
     return Verdict(BenchmarkState.QUEUED, reason)
 
 
-def _queued_again(known: Evidence, queued: list[str]) -> bool:
+def _queued_again(known: Evidence) -> bool:
     """Whether a job waits that a person asked for, and not merely the successor of a finished one."""
-    return any(again.job_id in queued for again in known.resubmissions)
+    return any(_state(known, again.job_id) is JobState.QUEUED for again in known.resubmissions)
 
 
 def _without_successor(known: Evidence, finished: Verdict) -> Verdict:
