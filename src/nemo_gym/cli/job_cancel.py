@@ -66,7 +66,7 @@ def cancel(
 
 
 def _confirm(record: SubmissionRecord) -> None:
-    if not sys.stdin.isatty():
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("--all asks first, and there is nobody to ask; add --yes.")
     names = ", ".join(entry.benchmark for entry in record.benchmarks)
     click.confirm(f"End all of {record.gym_job_id} ({names})?", abort=True, err=True)

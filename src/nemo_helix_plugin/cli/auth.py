@@ -99,12 +99,14 @@ def list_tokens(flags: Flags, columns: str | None) -> None:
 
 @token_group.command("revoke", short_help="Make a token useless.")
 @click.argument("token_id", metavar="ID")
+@inputs.yes_option
 @command_options
-def revoke(flags: Flags, token_id: str) -> None:
+def revoke(flags: Flags, token_id: str, yes: bool) -> None:
     """Make a token useless from now on."""
     call = Call(flags)
     operation = Operation("tokens.revoke", {"id": token_id}, "nothing")
     if call.prints_code(operation):
         return
+    inputs.confirm(f"Revoke token '{token_id}', for good?", yes=yes)
     call.ask(operation)
     call.print_done(f"token {token_id} is revoked.", {"id": token_id, "revoked": True})

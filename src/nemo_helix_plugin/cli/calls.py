@@ -107,7 +107,8 @@ class Call:
         """The format of one entity: tables of one row are JSON, except that a person gets a card."""
         if self.output_format in {"csv", "markdown"}:
             return "json"
-        return "json" if self.output_format == "table" and not sys.stdout.isatty() else self.output_format
+        unseen = self.flags.output_format is None and not sys.stdout.isatty()
+        return "json" if self.output_format == "table" and unseen else self.output_format
 
     def say(self, sentence: str) -> None:
         """One sentence on standard error."""
@@ -151,6 +152,8 @@ class Call:
         wanted = self.entity_format
         if wanted == "table" and card is not None:
             self.console.print(card(entity))
+        elif wanted == "table" and self.flags.output_format == "table" and isinstance(entity, dict):
+            self._print_table([entity], list(entity), None)
         elif wanted == "yaml":
             click.echo(documents.yaml_text(entity))
         elif wanted == "raw":

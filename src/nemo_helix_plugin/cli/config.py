@@ -99,7 +99,7 @@ def current_context(flags: Flags) -> None:
 @config.command("delete-context", short_help="Remove a context.")
 @click.argument("name")
 @click.option("--prune-orphans", is_flag=True, help="And clusters and users that no context names any more.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@inputs.yes_option
 def delete_context(name: str, prune_orphans: bool, yes: bool) -> None:
     """Remove the context NAME from the contexts file; nothing changes in the service."""
     from nemo_helix_plugin.config import contexts

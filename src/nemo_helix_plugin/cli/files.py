@@ -112,7 +112,7 @@ def download(flags: Flags, name: str, target: str | None, only: str | None) -> N
 
 @files.command("delete", short_help="Remove a fileset with its files.")
 @name_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@inputs.yes_option
 @workspace_option
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:
@@ -123,7 +123,7 @@ def delete(flags: Flags, name: str, yes: bool) -> None:
 @files.command("delete-file", short_help="Remove one file.")
 @name_argument
 @click.argument("path")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@inputs.yes_option
 @workspace_option
 @command_options
 def delete_file(flags: Flags, name: str, path: str, yes: bool) -> None:

@@ -94,10 +94,17 @@ def secret(value: str, option: str) -> str:
     return os.environ[name]
 
 
+yes_option = click.option("--yes", is_flag=True, help="Do not ask.")
+"""Of each command that removes something, or acts on many things at once; see `confirm`."""
+
+
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on a terminal before what cannot be undone; without one, the command is the yes."""
-    if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-        click.confirm(question, abort=True, err=True)
+    """Ask on a terminal before what cannot be undone; where nobody can be asked, only ``yes`` goes on."""
+    if yes:
+        return
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise click.UsageError(f"{question} There is nobody to ask; add --yes.")
+    click.confirm(question, abort=True, err=True)
 
 
 def _typed(option: str) -> str:

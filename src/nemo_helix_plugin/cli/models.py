@@ -100,7 +100,7 @@ def download(flags: Flags, name: str, target: str | None) -> None:
 
 @models.command("delete", short_help="Forget a model.")
 @name_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@inputs.yes_option
 @workspace_option
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:

@@ -60,7 +60,7 @@ def list_secrets(flags: Flags, columns: str | None) -> None:
 
 @secrets.command("delete", short_help="Remove a secret.")
 @name_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@inputs.yes_option
 @workspace_option
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:

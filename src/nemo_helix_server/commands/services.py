@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from nemo_helix_plugin.cli import inputs
+
 _FOLDER = click.Path(file_okay=False, path_type=Path)
 _data_dir = click.option(
     "--data-dir",
@@ -88,10 +90,11 @@ def status(data_dir: Path | None, as_json: bool) -> int:
 @click.option(
     "--timeout", type=click.FloatRange(min=0), default=3600.0, show_default=True, help="Seconds to wait."
 )
+@inputs.yes_option
 @_data_dir
 @_as_json
 @_plainly
-def drain(timeout: float, data_dir: Path | None, as_json: bool) -> int:
+def drain(timeout: float, yes: bool, data_dir: Path | None, as_json: bool) -> int:
     """Pause every job that can be paused, wait for their checkpoints, and say what could not be.
 
     Ends with 0 when nothing runs any more and with 1 when something does. `nemo jobs resume` goes on with
@@ -99,6 +102,7 @@ def drain(timeout: float, data_dir: Path | None, as_json: bool) -> int:
     """
     from nemo_helix_server.commands import draining, looking
 
+    inputs.confirm("Pause every job of every workspace that can be paused?", yes=yes)
     outcome = draining.drain(looking.data_dir(data_dir), timeout)
     click.echo(json.dumps(outcome.document()) if as_json else outcome.as_text())
     return 0 if outcome.quiet else 1
@@ -182,11 +186,13 @@ def list_tokens(data_dir: Path | None, as_json: bool) -> None:
 
 @token.command("revoke", short_help="Make a token worthless.")
 @click.argument("token_name", metavar="TOKEN")
+@inputs.yes_option
 @_data_dir
 @_plainly
-def revoke_token(token_name: str, data_dir: Path | None) -> None:
+def revoke_token(token_name: str, yes: bool, data_dir: Path | None) -> None:
     """Make a token, given by name or id, worthless."""
     from nemo_helix_server.commands import looking, tokens
 
+    inputs.confirm(f"Revoke the token '{token_name}', for good?", yes=yes)
     tokens.revoke(looking.data_dir(data_dir), token_name)
     click.echo(f"the token '{token_name}' is revoked", err=True)

@@ -32,7 +32,7 @@ def test_the_first_context_becomes_the_current_one_and_later_ones_only_with_acti
 
 def test_a_deleted_context_takes_its_orphans_along_if_asked(nemo, contexts):
     nemo("config", "set", "--context", "lab", "--base-url", "http://lab.example:1")
-    ran = nemo("config", "delete-context", "lab", "--prune-orphans")
+    ran = nemo("config", "delete-context", "lab", "--prune-orphans", "--yes")
     assert (ran.status, ran.err) == (0, "nemo: removed lab, lab-cluster, lab-user.\n")
     assert yaml.safe_load(contexts.read_text())["contexts"] == []
 
@@ -94,7 +94,7 @@ def test_a_new_token_is_printed_once(service, nemo):
     assert made["token"] == "nhx-the-token-itself"
     assert service.bodies("POST", "/tokens") == [{"name": "ci", "role": "operate", "workspace": "default"}]
     assert "token" not in nemo("auth", "token", "list", "--json").document[0]
-    assert nemo("auth", "token", "revoke", "token-1").status == 0
+    assert nemo("auth", "token", "revoke", "token-1", "--yes").status == 0
 
 
 def test_flags_win_over_environment_and_this_over_the_file(service, nemo, monkeypatch):

@@ -90,9 +90,31 @@ def test_json_and_another_format_contradict_each_other(service, nemo):
     assert "--json and -f csv contradict each other" in ran.err
 
 
-@pytest.mark.parametrize("wanted", ["json", "csv", "markdown", "table"])
+@pytest.mark.parametrize("wanted", ["json", "csv", "markdown"])
 def test_one_entity_is_json_where_a_table_would_make_no_sense(service, nemo, wanted):
     assert nemo("jobs", "get", "done-1", "-f", wanted).document["name"] == "done-1"
+
+
+CARDS = [
+    ("jobs", "get", "done-1"),
+    ("jobs", "get-status", "done-1"),
+    ("jobs", "resume", "automodel-a1b2c3d4e5f6"),
+]
+
+
+@pytest.mark.parametrize("words", CARDS, ids=" ".join)
+def test_a_table_that_was_asked_for_is_a_table_also_where_nobody_looks(service, nemo, words):
+    ran = nemo(*words, "-f", "table")
+    assert ran.status == 0
+    assert words[2] in ran.out
+    assert not ran.out.startswith("{")
+    assert "\x1b" not in ran.out
+
+
+def test_what_has_no_card_is_a_table_of_one_row(service, nemo):
+    assert nemo("workspaces", "create", "lab").document["name"] == "lab"
+    head, row = nemo("workspaces", "create", "lab2", "-f", "table").out.splitlines()
+    assert dict(zip(head.split(), row.split(), strict=False))["id"] == "lab2"
 
 
 def test_one_entity_as_yaml(service, nemo):
@@ -150,7 +172,7 @@ def test_code_is_the_python_that_does_it_and_asks_nothing(service, nemo):
         ("jobs", "control", "automodel-a1b2c3d4e5f6", "--pause-ttl-seconds", "1209600"),
         ("jobs", "rerun", "rl-ffffffffffff"),
         ("jobs", "checkpoints", "list", "done-1"),
-        ("jobs", "delete", "done-1"),
+        ("jobs", "delete", "done-1", "--yes"),
         ("jobs", "create", "new-1", "--input-file", "BODY"),
     ],
     ids=" ".join,

@@ -107,4 +107,4 @@ def test_every_command_line_of_the_page_does_what_the_page_says(real, nemo, tmp_
     attempts = nemo("jobs", "attempts", "list", NAME, "--json").document
     assert [(attempt["seq"], attempt["status"]) for attempt in attempts] == [(1, "completed"), (0, "error")]
     assert nemo(*listing, "--filter.status", "error").document == []
-    assert nemo("jobs", "delete", NAME).status == 0
+    assert nemo("jobs", "delete", NAME, "--yes").status == 0

@@ -182,16 +182,6 @@ def test_a_watch_that_is_interrupted_says_that_the_job_still_runs(service):
     assert "Traceback" not in text
 
 
-def test_deleting_and_pausing_all_ask_on_a_terminal_and_no_means_no(service):
-    for words in (("jobs", "delete", "done-1"), ("jobs", "pause", "--all")):
-        terminal = Terminal(80, *words)
-        terminal.until(b"[y/N]")
-        os.write(terminal._control, b"n\n")
-        terminal.until()
-        assert terminal.close() == 130
-    assert service.requests == []
-
-
 def test_a_reader_that_leaves_is_no_error_worth_a_traceback(service):
     service.lines = [f"line {number} " + "x" * 200 for number in range(5000)]
     command = f"'{NEMO}' jobs get-logs done-1 --all-pages -f table | head -n 1"

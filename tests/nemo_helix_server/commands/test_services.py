@@ -108,7 +108,7 @@ def test_an_open_door_needs_tokens(program):
         assert "nhxs_" not in lines[1]
         asked = nemo("services", "status", "--data-dir", service.data_dir, "--json")
         assert json.loads(asked.stdout)["status"] == "ok"
-        revoked = nemo("services", "token", "revoke", "first", "--data-dir", service.data_dir)
+        revoked = nemo("services", "token", "revoke", "first", "--yes", "--data-dir", service.data_dir)
         assert revoked.returncode == 0
         assert admin.get(JOBS).status_code == 401
     assert token not in service.stderr()
@@ -230,7 +230,9 @@ def test_a_drain_pauses_what_can_be_paused_and_says_what_cannot(program):
         http.post(JOBS, json=training("cannot", "--steps", 5000, deadline=0))
         for name in ("can", "cannot"):
             until(lambda name=name: status(http, name) == "active", "it runs")
-        first = nemo("services", "drain", "--data-dir", service.data_dir, "--json", "--timeout", "30")
+        first = nemo(
+            "services", "drain", "--yes", "--data-dir", service.data_dir, "--json", "--timeout", "30"
+        )
         outcome = json.loads(first.stdout)
         assert (first.returncode, outcome["paused"], outcome["running"]) == (
             1,
@@ -241,10 +243,10 @@ def test_a_drain_pauses_what_can_be_paused_and_says_what_cannot(program):
         assert "training" in outcome["refused"][0]["detail"]
         http.post(f"{JOBS}/cannot/cancel")
         until(lambda: status(http, "cannot") == "cancelled", "it is cancelled")
-        assert nemo("services", "drain", "--data-dir", service.data_dir).returncode == 0
+        assert nemo("services", "drain", "--yes", "--data-dir", service.data_dir).returncode == 0
         assert status(http, "can") == "paused"
     service.end()
-    nobody = nemo("services", "drain", "--data-dir", service.data_dir)
+    nobody = nemo("services", "drain", "--yes", "--data-dir", service.data_dir)
     assert (nobody.returncode, "nemo services run" in nobody.stderr) == (1, True)
 
 

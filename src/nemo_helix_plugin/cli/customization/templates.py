@@ -64,7 +64,7 @@ def get(flags: Flags, name: str) -> None:
 
 @templates.command("delete", short_help="Forget a saved spec.")
 @name_argument
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@inputs.yes_option
 @workspace_option
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:

@@ -13,13 +13,11 @@ from nemo_helix_plugin.cli.jobs.arguments import job_card, name_argument
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
 
-_yes = click.option("--yes", is_flag=True, help="Do not ask.")
-
 
 @click.command(short_help="Save a checkpoint and stop, freeing the GPUs.")
 @click.argument("name", required=False)
 @click.option("--all", "everything", is_flag=True, help="Every job of the workspace that can be paused.")
-@_yes
+@inputs.yes_option
 @workspace_option
 @command_options
 def pause(flags: Flags, name: str | None, everything: bool, yes: bool) -> None:
@@ -109,7 +107,7 @@ def cancel(flags: Flags, name: str) -> None:
 
 @click.command(short_help="Remove a job that has ended, and what it left.")
 @name_argument
-@_yes
+@inputs.yes_option
 @workspace_option
 @command_options
 def delete(flags: Flags, name: str, yes: bool) -> None:

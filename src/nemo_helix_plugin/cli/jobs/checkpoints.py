@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.calls import Call, Paging, record_of
 from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
 from nemo_helix_plugin.cli.jobs.arguments import checkpoint_card, columns_option, job_option, name_argument
@@ -82,14 +83,15 @@ def pin(flags: Flags, checkpoint: str, job: str) -> None:
 @checkpoints.command("unpin", short_help="Let a pinned checkpoint go.")
 @click.argument("checkpoint")
 @job_option
+@inputs.yes_option
 @workspace_option
 @command_options
-def unpin(flags: Flags, checkpoint: str, job: str) -> None:
+def unpin(flags: Flags, checkpoint: str, job: str, yes: bool) -> None:
     """Delete the copy that pinning made; the one in the job's storage stays as long as that does."""
     call = Call(flags)
     operation = Operation("jobs.unpin_job_checkpoint", _asked(call, checkpoint, job), "nothing")
-    if not call.prints_code(operation):
-        call.ask(operation)
-        call.print_done(
-            f"checkpoint '{checkpoint}' is no longer pinned.", {"id": checkpoint, "pinned": False}
-        )
+    if call.prints_code(operation):
+        return
+    inputs.confirm(f"Delete the pinned copy of checkpoint '{checkpoint}'?", yes=yes)
+    call.ask(operation)
+    call.print_done(f"checkpoint '{checkpoint}' is no longer pinned.", {"id": checkpoint, "pinned": False})

@@ -49,7 +49,7 @@ def test_a_rerun_can_name_its_checkpoint(service, nemo):
         ),
         (("pause", DONE), f"nemo: job '{DONE}' is completed and cannot be paused [409, URL]."),
         (
-            ("delete", ACTIVE),
+            ("delete", ACTIVE, "--yes"),
             f"nemo: job '{ACTIVE}' is active; `nemo jobs cancel {ACTIVE}` ends it [409, URL].",
         ),
     ],
@@ -71,12 +71,12 @@ def test_what_is_not_there_is_named_with_the_request(service, nemo):
 
 
 def test_delete_says_in_one_line_that_it_is_done(service, nemo):
-    assert nemo("jobs", "delete", DONE) == (0, f"job '{DONE}' is being deleted.\n", "")
-    assert nemo("jobs", "delete", FAILED, "--json").document == {"name": FAILED, "deleted": True}
+    assert nemo("jobs", "delete", DONE, "--yes") == (0, f"job '{DONE}' is being deleted.\n", "")
+    assert nemo("jobs", "delete", FAILED, "--json", "--yes").document == {"name": FAILED, "deleted": True}
 
 
 def test_pausing_everything_names_what_could_not_be_paused(service, nemo):
-    ran = nemo("jobs", "pause", "--all")
+    ran = nemo("jobs", "pause", "--all", "--yes")
     assert (ran.status, ran.document["pausing"], ran.document["refused"][0]["name"]) == (0, [ACTIVE], DONE)
 
 
@@ -186,7 +186,7 @@ def test_a_log_of_which_there_is_more_says_how_to_go_on(service, nemo):
         ("checkpoints", "list", DONE),
         ("checkpoints", "get", "ckpt-40-0a1b2c3d4e", "--job", DONE),
         ("checkpoints", "pin", "ckpt-40-0a1b2c3d4e", "--job", DONE),
-        ("checkpoints", "unpin", "ckpt-40-0a1b2c3d4e", "--job", DONE),
+        ("checkpoints", "unpin", "ckpt-40-0a1b2c3d4e", "--job", DONE, "--yes"),
         ("results", "list", DONE),
         ("results", "get", "model", "--job", DONE),
         ("results", "create", "model", "--job", DONE, "--artifact-url", "default/out"),
