@@ -80,6 +80,15 @@ class LinkPaths:
         return self.folder / "end"
 
     @property
+    def full_disk(self) -> Path:
+        """How the disk is: ``no`` (not full), ``waiting`` and since when, ``told``, or a number.
+
+        Of a fixed length, so that it can be written over where no byte more would fit. The number: so many
+        jobs in a row, this one the last, ended because their disk stayed full.
+        """
+        return self.folder / "full_disk"
+
+    @property
     def service_died(self) -> Path:
         """Name and status of a service that ended while the driver still ran."""
         return self.folder / "service_died"

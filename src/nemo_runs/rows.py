@@ -115,7 +115,11 @@ class RowAppender:
         self._sync_every = sync_every
         self._clock = clock
         self._synced_at = clock()
-        self._unsynced = False
+        self._durable = self.offset
+        self._unsynced: list[bytes] = []
+        """Rows behind the durable part, as long as the system may still lose them."""
+        self._doubtful = False
+        """Whether the system may have thrown them away: a delayed write is said once not to fit."""
         self._torn = 0
 
     def append(self, line: bytes) -> None:
@@ -128,6 +132,8 @@ class RowAppender:
             raise RunsError(f"{self.path}: a row must not hold a newline")
         if self._torn:
             self._take_back()
+        if self._doubtful:
+            self._write_again()
         row = line + b"\n"
         with disk.full_disk_named(self.path):
             written = os.write(self._descriptor, row)
@@ -137,16 +143,21 @@ class RowAppender:
             raise disk.full_disk(self.path, "only a part of a row fitted")
         self.offset += written
         self.rows += 1
-        self._unsynced = True
+        self._unsynced.append(row)
         if self._clock() - self._synced_at >= self._sync_every:
             self.sync()
 
     def sync(self) -> None:
-        """Make every row so far durable."""
+        """Make every row so far durable; what could not be is written once more by the next call."""
         if self._unsynced:
+            if self._doubtful:
+                self._write_again()
+            self._doubtful = True
             with disk.full_disk_named(self.path):
                 os.fdatasync(self._descriptor)
-            self._unsynced = False
+            self._doubtful = False
+            self._durable = self.offset
+            self._unsynced.clear()
         self._synced_at = self._clock()
 
     def close(self) -> None:
@@ -167,6 +178,17 @@ class RowAppender:
         except OSError:
             return True
         return (mine.st_ino, mine.st_dev) != (there.st_ino, there.st_dev)
+
+    def _write_again(self) -> None:
+        """Put the rows that are not durable where they belong, whatever became of them."""
+        if self._torn:
+            self._take_back()
+        if os.fstat(self._descriptor).st_size > self.offset:
+            raise RunsError(f"{self.path}: somebody else writes here too; its rows were left alone")
+        os.ftruncate(self._descriptor, self._durable)
+        with disk.full_disk_named(self.path):
+            disk.write_all(self._descriptor, b"".join(self._unsynced))
+        self._doubtful = False
 
     def _take_back(self) -> None:
         if os.fstat(self._descriptor).st_size != self.offset + self._torn:

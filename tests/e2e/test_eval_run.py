@@ -218,3 +218,81 @@ def test_piped_output_is_plain_and_short(start):
     assert "\x1b" not in out + err
     assert len(err.splitlines()) <= 4
     assert out.splitlines()[0].split() == ["benchmark", "arithmetic"]
+
+
+def fill(folder):
+    """Use up the last byte of a small file system."""
+    with (folder / "ballast").open("wb", buffering=0) as file:
+        for size in (4096, 1):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                pass
+    return folder / "ballast"
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    (tmp_path / "out").mkdir()
+    argv = ["mount", "-t", "tmpfs", "-o", "size=256k", "none", str(tmp_path / "out")]
+    if os.geteuid() != 0 or subprocess.run(argv, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield tmp_path / "out"
+    subprocess.run(["umount", "-l", str(tmp_path / "out")], check=True)
+
+
+def said(process, text):
+    while True:
+        line = process.stderr.readline()
+        assert line, f"it never said {text}"
+        if text in line:
+            return
+
+
+def test_a_disk_that_is_full_for_a_while_costs_no_answer(start, tmp_path, small_disk):
+    with MockServer(latency=0.05) as server:
+        process = start(server.base_url)
+        wait_until(lambda: server.requests >= 8)
+        ballast = fill(small_disk)
+        said(process, "waiting up to 1800 s for room")
+        wait_until(lambda: server.inflight == 0)
+        asked = server.requests
+        time.sleep(0.3)
+        assert server.requests == asked < 40, "nothing new is asked while there is no room"
+        ballast.unlink()
+        status, _, err = end(process)
+        assert status == 0, err
+        assert "there is room again" in err
+        assert server.requests == 40, "no answer is paid for twice"
+    assert_complete(tmp_path)
+
+
+def test_a_disk_that_is_full_from_the_start_is_waited_for_before_anything_is_asked(
+    start, tmp_path, small_disk
+):
+    ballast = fill(small_disk)
+    with MockServer() as server:
+        process = start(server.base_url)
+        said(process, "waiting up to 1800 s for room")
+        assert server.requests == 0
+        ballast.unlink()
+        status, _, err = end(process)
+        assert status == 0, err
+        assert server.requests == 40
+    assert_complete(tmp_path)
+
+
+def test_a_disk_that_stays_full_is_told_to_the_job_in_the_room_that_it_has(start, tmp_path, small_disk):
+    link = small_disk / "link"
+    link.mkdir()
+    (link / "full_disk").write_text(f"{'no':<63}\n")
+    with MockServer(latency=0.05) as server:
+        environ = {"NEMO_GYM_LINK": str(link), "NEMO_GYM_FULL_DISK_SECONDS": "0"}
+        process = start(server.base_url, env=environ)
+        wait_until(lambda: server.requests >= 8)
+        fill(small_disk)
+        status, _, err = end(process)
+    assert status == 1, err
+    assert "free some space and start again" in err.splitlines()[-1]
+    assert (link / "full_disk").read_text() == f"{'told':<63}\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import random
 import signal
@@ -167,6 +168,30 @@ def test_a_full_disk_takes_a_row_back_and_later_rows_are_whole(small_disk: Path)
     writer.append(b"after")
     writer.close()
     assert list(read_lines(path)) == [b"r" * 999] * rows + [b"after"]
+
+
+def test_rows_that_the_system_threw_away_when_it_found_no_room_are_written_again(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As network file systems do it: ``write`` succeeds, the sync says once that there is no room."""
+    writer = RowAppender(path, sync_every=1e9)
+    writer.append(b"durable")
+    writer.sync()
+    for row in (b"one", b"two"):
+        writer.append(row)
+
+    def lose(descriptor: int) -> None:
+        os.ftruncate(descriptor, len(b"durable\n") + 2)
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    real = os.fdatasync
+    monkeypatch.setattr(os, "fdatasync", lose)
+    with pytest.raises(DiskFullError, match="quota"):
+        writer.sync()
+    monkeypatch.setattr(os, "fdatasync", real)
+    writer.append(b"three")
+    writer.close()
+    assert path.read_bytes() == b"durable\none\ntwo\nthree\n"
 
 
 def test_a_row_that_a_file_size_limit_cuts_is_taken_back(path: Path) -> None:

@@ -121,6 +121,9 @@ def run(
 def _leave_last_word(last: RunResult | End | Exception) -> None:
     """Tell the chain that this run is part of, if it is, how it ended."""
     from nemo_gym.rollouts import collected, ends
+    from nemo_gym.rollouts.room import Room
+    from nemo_gym.rollouts.talk import Talk
+    from nemo_runs.errors import DiskFullError
 
     if isinstance(last, Exception):
         word = collected.of_error(last)
@@ -131,7 +134,16 @@ def _leave_last_word(last: RunResult | End | Exception) -> None:
         word = collected.of_end(
             last.end, found.counts if found else None, rejected=found.rejected if found else None
         )
-    collected.write(word, os.environ)
+    try:
+        if isinstance(last, Exception):
+            collected.write(word, os.environ)
+        else:
+            say = Talk().say
+            Room(environ=os.environ, say=say).wait(lambda: collected.write(word, os.environ))
+    except (DiskFullError, OSError):
+        if not isinstance(last, Exception):
+            raise
+        # its own error says more
 
 
 def _stopped_early(signal: str) -> int:

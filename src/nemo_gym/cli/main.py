@@ -112,6 +112,11 @@ def _say_error(error: Exception) -> int:
         import traceback
 
         traceback.print_exception(error)
+    if os.environ.get("NEMO_GYM_LINK"):
+        from nemo_gym.rollouts import room
+
+        if room.is_full(error):
+            room.tell(os.environ, "told")
     from nemo_runs.errors import RunsError
     from nemo_slurm.errors import SlurmError
 

@@ -133,6 +133,8 @@ def _decided(known: Evidence, last: Link) -> Verdict | None:
     if state is BenchmarkState.CANCELLED:
         return Verdict(state, decision.reason, Cause.PERSON)
     before = next((link for link in known.links if link.job_id == last.predecessor), None)
+    if before is not None and before.full_disks:
+        return Verdict(state, decision.reason, Cause.INFRASTRUCTURE, "job")
     cause = _cause_of(_evidence_state(last)) or Cause.YOUR_CODE
     own = before.end.reason if before is not None and before.end is not None else ""
     return Verdict(state, decision.reason, cause, _log_of(before, own) if before is not None else "job")
@@ -145,6 +147,10 @@ def _last_word(last: Link) -> Verdict | None:
     if last.end is not None and last.end.status == errors.EXIT_EXHAUSTED:
         reason = "rollouts are missing and none of them may be tried again"
         return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, "driver")
+    if last.full_disks:
+        own = last.end.reason if last.end is not None else ""
+        reason = own or "its disk stayed full, or a quota used up"
+        return Verdict(BenchmarkState.FAILED, f"{reason}{NOTHING_FOLLOWS}", Cause.INFRASTRUCTURE, "job")
     if last.end is not None and last.end.status == errors.EXIT_INCOMPLETE and last.end.asked in _EARLY:
         reason = f"it drained ahead of its time limit with work left{NOTHING_FOLLOWS}"
         return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")

@@ -75,6 +75,10 @@ class Link:
     """Its successor's id."""
     queue_error: str = ""
     service_died: str = ""
+    full_disks: int = 0
+    """So many jobs in a row, this one the last, ended because their disk stayed full."""
+    waits_for_room: float | None = None
+    """UTC seconds since when its disk is full."""
 
     @property
     def name(self) -> str:

@@ -96,7 +96,14 @@ def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | 
         queued=job_of(files.get("queued", "")),
         queue_error=" ".join(files.get("queue_error", "").split()),
         service_died=" ".join(files.get("service_died", "").split()),
+        full_disks=whole(files.get("full_disk", "").strip()) or 0,
+        waits_for_room=_waits_for_room(files.get("full_disk", "")),
     )
+
+
+def _waits_for_room(text: str) -> float | None:
+    words = text.split()
+    return float(whole(words[1]) or 0) if len(words) == 2 and words[0] == "waiting" else None
 
 
 def job_of(text: str) -> str:

@@ -17,7 +17,7 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.plan import Container, JobPlan, OtelPlan, ServicePlan
 from nemo_runs.secret_refs import VARIABLE, Reference, parse_reference
 
-SHELL_PARTS = ("header", "services", "driver", "decide", "chain_facts", "chain", "end_marker")
+SHELL_PARTS = ("header", "full_disk", "services", "driver", "decide", "chain_facts", "chain", "end_marker")
 """The static files of every job script in the order in which it reads them; its scheduler's is not named."""
 
 _LONGEST_LAST_SCRAPE = 20

@@ -7,9 +7,10 @@ the scheduler cancelled is no end of a finished run.
 from __future__ import annotations
 
 from nemo_gym.orchestration.endings import NOTHING_FOLLOWS, BenchmarkState, Cause, Verdict, ended
-from nemo_gym.orchestration.evidence import Evidence
+from nemo_gym.orchestration.evidence import Evidence, Link
 from nemo_gym.orchestration.executors.base import JobState, Observation
 from nemo_gym.orchestration.waiting import Waiting, foremost
+from nemo_runs.durations import format_duration
 
 BEATING = 180.0
 """Seconds within which a collector's word proves that it runs, whatever the scheduler does not say."""
@@ -21,7 +22,7 @@ def standing(known: Evidence) -> tuple[Verdict, str | None]:
     """State and reason, and the job that they are about."""
     last = known.last
     if last is not None and _runs(known, last.job_id):
-        return Verdict(BenchmarkState.RUNNING, _asked_to_end(known)), last.job_id
+        return Verdict(BenchmarkState.RUNNING, _asked_to_end(known) or _waits(known, last)), last.job_id
     running = [job for job in known.waiting if _state(known, job) is JobState.RUNNING]
     if running:
         return Verdict(BenchmarkState.RUNNING, "its job begins"), running[0]
@@ -80,6 +81,13 @@ def _asked_to_end(known: Evidence) -> str:
     if known.progress is not None and known.progress.state == "draining" and _beats(known):
         return "it finishes what it has begun and starts nothing new"
     return ""
+
+
+def _waits(known: Evidence, last: Link) -> str:
+    if last.waits_for_room is None:
+        return ""
+    waited = format_duration(max(0, round(known.now - last.waits_for_room)))
+    return f"its disk is full, or a quota is used up; it waits for room, for {waited} so far"
 
 
 def _queued(known: Evidence, waiting: Waiting, finished: Verdict | None) -> Verdict:

@@ -16,8 +16,10 @@ from nemo_gym.rollouts.drain import POLL_SECONDS, Drain, StopReason
 from nemo_gym.rollouts.failures import Failure, Stage, checked_reward, describe
 from nemo_gym.rollouts.policy_errors import REJECTED
 from nemo_gym.rollouts.progress import Snapshot
+from nemo_gym.rollouts.room import Room
 from nemo_gym.rollouts.verdicts import graded
 from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verdict, Verifier, token_count
+from nemo_runs.errors import DiskFullError
 
 STORE_TICK_SECONDS = 1.0
 BREAKER_AT_LEAST = 16
@@ -104,6 +106,7 @@ class Collector:
         drain: Drain,
         bounds: Bounds,
         own_service: bool = False,
+        room: Room | None = None,
         on_tick: Callable[[Tally], None] = lambda _tally: None,
         say: Callable[[str], None] = lambda _message: None,
         monotonic: Callable[[], float] = time.monotonic,
@@ -118,6 +121,7 @@ class Collector:
         self._own_service = own_service
         self._on_tick = on_tick
         self._say = say
+        self._room = room or Room(environ={}, say=say, monotonic=monotonic)
         self._monotonic = monotonic
         self._now = now
         self._breaker = max(bounds.concurrency, BREAKER_AT_LEAST)
@@ -184,13 +188,13 @@ class Collector:
                 task, episode, verdict, reward=reward, latency_ms=latency, ended_at=ended_at
             )
         except Exception as error:  # noqa: BLE001 - the edge of one rollout: no plug-in's error ends the run
-            self._failed(task, describe(error, stage), 1000 * (time.perf_counter() - started))
+            await self._failed(task, describe(error, stage), 1000 * (time.perf_counter() - started))
             return
         try:
-            self._store.record(task, fields)
+            await self._room.stored(lambda: self._store.record(task, fields))
         except TypeError as error:
             message = f"the result is no JSON: {error}"
-            self._failed(task, Failure("persistence_failed", type(error).__name__, message), latency)
+            await self._failed(task, Failure("persistence_failed", type(error).__name__, message), latency)
             return
         self._streak = 0
         self.tally.new += 1
@@ -198,20 +202,23 @@ class Collector:
         self.tally.input_tokens += fields["ng_perf"]["prompt_tokens"]
         self.tally.output_tokens += fields["ng_perf"]["completion_tokens"]
 
-    def _failed(self, task: Task, failure: Failure, latency_ms: float) -> None:
+    async def _failed(self, task: Task, failure: Failure, latency_ms: float) -> None:
         stopped = self._drain.reason not in {None, StopReason.ENDPOINT}
         ours = stopped or (self._own_service and failure.unreachable)
-        self._store.fail(
-            task,
-            failure_class=failure.failure_class,
-            failure_type=failure.failure_type,
-            message=failure.message,
-            http_status=failure.http_status,
-            response_body=failure.response_body,
-            terminal=failure.terminal,
-            counted=not ours,
-            ended_at=self._now(),
-            latency_ms=latency_ms,
+        ended_at = self._now()
+        await self._room.stored(
+            lambda: self._store.fail(
+                task,
+                failure_class=failure.failure_class,
+                failure_type=failure.failure_type,
+                message=failure.message,
+                http_status=failure.http_status,
+                response_body=failure.response_body,
+                terminal=failure.terminal,
+                counted=not ours,
+                ended_at=ended_at,
+                latency_ms=latency_ms,
+            )
         )
         self.tally.failed += 1
         if self.tally.failed == 1:
@@ -237,7 +244,10 @@ class Collector:
         self._see_stop(now)
         if now - self._store_ticked >= STORE_TICK_SECONDS:
             self._store_ticked = now
-            self._store.tick()
+            try:
+                self._store.tick()
+            except (DiskFullError, OSError) as error:
+                self._room.missing(error)
         self._on_tick(self.tally)
 
     def _see_stop(self, now: float) -> None:

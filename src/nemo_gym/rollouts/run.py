@@ -26,6 +26,7 @@ from nemo_gym.rollouts.notices import Retries
 from nemo_gym.rollouts.policy import HttpPolicy, open_session
 from nemo_gym.rollouts.preflight import Prepared
 from nemo_gym.rollouts.progress import ProgressReport, Snapshot
+from nemo_gym.rollouts.room import Room
 from nemo_gym.rollouts.store import Store
 from nemo_gym.rollouts.summary import Summary
 from nemo_gym.rollouts.talk import Talk
@@ -89,6 +90,12 @@ class Run:
         self._clock = clock
         self._environ = environ
         self._retries = Retries(talk.say)
+        self._room = Room(
+            environ=environ,
+            say=talk.say,
+            monotonic=clock.monotonic,
+            stop=lambda: drain.hurried or drain.poll(),
+        )
 
     def execute(self) -> RunResult:
         """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""
@@ -152,19 +159,20 @@ class Run:
     def _open(self, prepared: Prepared, model: ModelIdentity | None, link: Mapping[str, Any]) -> Store:
         config, facts = self._config, prepared.dataset
         found = {key: self._environ[name] for key, name in _LINK_VARIABLES.items() if self._environ.get(name)}
-        store = Store.open(
-            prepared.paths,
-            identity=identity_of(
-                config, dataset_sha256=facts.sha256, model=model.to_json() if model else None
-            ),
-            rows=prepared.rows,
-            num_tasks=facts.num_tasks,
-            num_repeats=config.repeats,
-            max_attempts=config.max_rollout_attempts,
-            resume=config.resume_from_cache,
-            allow_unsafe=config.allow_unsafe_resume,
-            link={**link, **found},
-            clock=self._clock,
+        asked = identity_of(config, dataset_sha256=facts.sha256, model=model.to_json() if model else None)
+        store = self._room.wait(
+            lambda: Store.open(
+                prepared.paths,
+                identity=asked,
+                rows=prepared.rows,
+                num_tasks=facts.num_tasks,
+                num_repeats=config.repeats,
+                max_attempts=config.max_rollout_attempts,
+                resume=config.resume_from_cache,
+                allow_unsafe=config.allow_unsafe_resume,
+                link={**link, **found},
+                clock=self._clock,
+            )
         )
         for sentence in store.opened.repaired:
             self._talk.say(sentence)
@@ -197,6 +205,7 @@ class Run:
                 config.dispatch_budget_s,
             ),
             own_service=config.policy_service_name is not None,
+            room=self._room,
             on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed, before)),
             say=self._talk.say,
             monotonic=self._clock.monotonic,
@@ -226,18 +235,17 @@ class Run:
 
     def _add_up(self, prepared: Prepared, collected: Collected) -> Summary:
         config = self._config
-        return aggregate(
-            prepared.paths,
-            num_tasks=prepared.dataset.num_tasks,
-            num_repeats=config.repeats,
-            run={
-                "benchmark": config.benchmark.name,
-                "agent": config.benchmark.agent["type"],
-                "model": prepared.endpoint.model,
-                "resumed": collected.resumed,
-                "new": collected.counts.new,
-                "seconds": round(collected.seconds, 3),
-            },
+        run = {
+            "benchmark": config.benchmark.name,
+            "agent": config.benchmark.agent["type"],
+            "model": prepared.endpoint.model,
+            "resumed": collected.resumed,
+            "new": collected.counts.new,
+            "seconds": round(collected.seconds, 3),
+        }
+        tasks = prepared.dataset.num_tasks
+        return self._room.wait(
+            lambda: aggregate(prepared.paths, num_tasks=tasks, num_repeats=config.repeats, run=run)
         )
 
 

@@ -203,11 +203,11 @@ gym_chain_drop() {
 gym_chain_tick() {
   [[ -n $gym_chain_due ]] && ((SECONDS >= gym_chain_due)) || return 0
   gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
-  gym_put "$gym_link/alive" "$SECONDS"
+  gym_try_put "$gym_link/alive" "$SECONDS"
   if [[ -e $GYM_JOB_DIR/.gym_cancelled ]]; then
     gym_chain_due=''
     gym_say "the run was cancelled; ending it"
-    gym_put "$gym_link/drain" cancel
+    gym_try_put "$gym_link/drain" cancel
     gym_asked=stop
     gym_one "$gym_link/queued"
     [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
@@ -225,7 +225,7 @@ gym_notice_succession() {
   [[ -n $gym_value || $gym_found != "$gym_link" ]] || return 1
   gym_chain_due=''
   gym_say "${gym_value:-${gym_found##*/}} goes on after this run already; ending it"
-  gym_put "$gym_link/drain" continued
+  gym_try_put "$gym_link/drain" continued
   gym_asked=stop
 }
 
@@ -249,7 +249,7 @@ gym_chain_see_to_successor() {
 gym_chain_epilogue() {
   [[ -n $gym_chain_due ]] || return 0
   gym_chain_due=''
-  gym_put "$gym_link/alive" "$SECONDS"
+  gym_try_put "$gym_link/alive" "$SECONDS"
   if gym_chain_is_over; then
     gym_one "$gym_link/queued"
     [[ -z $gym_value ]] || gym_chain_drop "$gym_value"

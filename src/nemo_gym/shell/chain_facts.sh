@@ -96,6 +96,9 @@ gym_learn_end() {
   if [[ -n $gym_before ]]; then
     gym_read_marker "$gym_before"
   fi
+  if ((${gym_full_disks_before:-0})); then
+    gym_p_marker=yes gym_p_full_disks=$gym_full_disks_before
+  fi
   while gym_look_again "$gym_looks"; do
     if ((gym_looks > 0)); then
       gym_pause "$NEMO_GYM_LOOKUP_SECONDS"
@@ -144,10 +147,6 @@ gym_read_marker() {
   outcome=''
   if [[ $end =~ ^([a-z_]+)\ ([0-9]{1,3})\ ([a-z_]+)$ ]]; then
     gym_p_marker=yes outcome=${BASH_REMATCH[1]} gym_p_status=${BASH_REMATCH[2]} who=${BASH_REMATCH[3]}
-  fi
-  gym_one "$1/full_disk"
-  if [[ $gym_value =~ ^([0-9]{1,4})\ *$ ]]; then
-    gym_p_marker=yes gym_p_full_disks=$((10#${BASH_REMATCH[1]}))
   fi
   # A signal without more is our own early one when the job only drained, anybody's when it was told to stop.
   case $who/$outcome in

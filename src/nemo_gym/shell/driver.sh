@@ -71,6 +71,7 @@ gym_watch() {
   local _kind=$1 _told='' _until='' _step=driver _log _pid
   [[ $_kind != prepare && $_kind != install ]] || _step=$_kind
   _log=logs/$_step-$gym_job_id.log
+  gym_require_room
   set -m
   ("$2") >"$_log" 2>&1 </dev/null &
   _pid=$!
@@ -118,7 +119,7 @@ gym_notice_death() {
   done
   : "$moment"
   gym_tell_death "while the driver ran"
-  gym_put "$gym_link/drain" "service_died"
+  gym_try_put "$gym_link/drain" "service_died"
   [[ $1 != run ]] || kill -s USR1 "$2" 2>/dev/null
 }
 
@@ -127,7 +128,7 @@ gym_pass_on() {
   # The file first: it is the truth, and a signal can be lost. USR1 comes ahead of a time limit; of SIGTERM, which a time
   # limit, a preemption and a cancellation send alike, only the scheduler knows the cause.
   if [[ ! -e $gym_link/drain ]]; then
-    gym_put "$gym_link/drain" "$([[ $gym_asked == drain ]] && printf walltime || printf signal)"
+    gym_try_put "$gym_link/drain" "$([[ $gym_asked == drain ]] && printf walltime || printf signal)"
   fi
   gym_event stop_asked asked "$(gym_who)"
   if [[ $gym_asked == drain ]]; then

@@ -4,6 +4,7 @@
 # gym_main [PREDECESSOR]: the argument is the id of the job that this one follows in its chain.
 gym_main() {
   gym_identify
+  gym_learn_full_disks "${1-}"
   gym_make_key
   gym_take_token
   gym_claim_link
@@ -19,16 +20,21 @@ gym_main() {
 # unless whoever started this script has made it for it.
 gym_claim_link() {
   local now version
-  mkdir -p -- "${gym_link%/*}" logs
+  gym_with_room mkdir -p -- "${gym_link%/*}" logs
   if [[ ! -d $gym_link || -e $gym_link/started ]]; then
     until mkdir -- "$gym_link" 2>/dev/null; do
-      [[ -d $gym_link ]] || { gym_say "the folder $gym_link cannot be made"; exit 1; }
+      if [[ ! -d $gym_link ]]; then
+        gym_await_room && continue
+        gym_say "the folder $gym_link cannot be made"
+        exit 1
+      fi
       ((++gym_restart))
       gym_link="${gym_link%.*}.$gym_restart"
     done
   fi
   printf -v now '%(%s)T' -1
   gym_put "$gym_link/started" "$now"
+  gym_reserve_room
   version=''
   # one that is still to be installed says it then
   [[ -n ${GYM_INSTALL_REPO-} ]] || version=$("$GYM_PROGRAM" --version 2>/dev/null)
@@ -73,8 +79,12 @@ gym_end() {
       stop) gym_outcome=stopped ;;
     esac
   fi
-  gym_chain_epilogue
-  gym_put "$gym_link/end" "$gym_outcome $gym_status $who"$'\n'"$gym_reason"
+  if gym_see_full_disk; then
+    gym_end_full_disk
+  else
+    gym_chain_epilogue
+  fi
+  gym_put_end "$gym_outcome $gym_status $who"$'\n'"$gym_reason"
   gym_event job_ended outcome "$gym_outcome" status "$gym_status" asked "$who"
   exit "$gym_status"
 }

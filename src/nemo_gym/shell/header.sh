@@ -12,6 +12,7 @@ gym_reason=''           # one sentence for a person
 gym_setup_status=0      # how the cluster's own lines ended
 gym_dead=''             # number of the service that died
 gym_tick_fd=''
+gym_event_torn=''
 gym_exported=()         # variables that a step was given: an image's own values must give way to them
 
 # How long a driver may take to finish what it has in flight after one of its services died, in seconds.
@@ -75,12 +76,22 @@ gym_event() {
     line+=",\"$1\":$gym_quoted"
     shift 2
   done
-  printf '%s}\n' "$line" >>.gym_events.jsonl
+  # Left out where the disk is full; half a line that was left there is ended first.
+  if { printf '%s%s}\n' "$gym_event_torn" "$line" >>.gym_events.jsonl; } 2>/dev/null; then
+    gym_event_torn=''
+  else
+    gym_event_torn=$'\n'
+  fi
 }
 
-# gym_put FILE TEXT: FILE is there with all of TEXT or not at all. Twice, because a signal to the whole job may end a program
-# that this script has just started.
+# gym_put FILE TEXT: FILE is there with all of TEXT or not at all. A full disk is waited for.
 gym_put() {
+  gym_with_room gym_try_put "$1" "$2"
+}
+
+# gym_try_put FILE TEXT: the same without waiting. Twice, because a signal to the whole job may end a program that this script
+# has just started.
+gym_try_put() {
   printf '%s\n' "$2" >"$1.new" && { mv -f -- "$1.new" "$1" 2>/dev/null || [[ ! -e $1.new ]] || mv -f -- "$1.new" "$1"; }
 }
 

@@ -48,7 +48,7 @@ gym_abandon() {
   local round
   trap '' TERM USR1
   gym_say "the supervisor is gone; ending everything of this job"
-  gym_put "$gym_link/end" $'abandoned 1 none\nits supervisor was killed'
+  gym_try_put "$gym_link/end" $'abandoned 1 none\nits supervisor was killed'
   gym_event job_ended outcome abandoned status 1
   for round in TERM KILL KILL KILL; do
     gym_signal_all "$round" || break

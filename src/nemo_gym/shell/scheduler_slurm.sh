@@ -39,7 +39,7 @@ gym_nodes() {
 # Slurm keeps its jobs itself. Its early signal is noted in the drain file, which is what a driver believes.
 gym_still_kept() {
   if [[ $gym_asked == drain && ! -e $gym_link/drain && -d $gym_link ]]; then
-    gym_put "$gym_link/drain" walltime
+    gym_try_put "$gym_link/drain" walltime
   fi
   return 0
 }

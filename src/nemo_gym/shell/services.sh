@@ -52,6 +52,7 @@ gym_start_services() {
 gym_launch() {
   local _log
   _log=$(gym_service_log "${GYM_SERVICE_NAMES[$1]}")
+  gym_require_room
   set -m
   (gym_become_service "$1") >"$_log" 2>&1 </dev/null &
   gym_service_pids[$1]=$!

@@ -40,7 +40,17 @@ def test_a_run_directory_holds_all_that_a_job_needs_and_only_the_script_is_close
     slurm = SlurmPlan(options=["--account=a"], runtime="none") if scheduler == "slurm" else None
     plan = place.plan(services=[service()], config_files=sources, run=run, slurm=slurm)
     staging.stage(place.submission(plan))
-    shell = ["chain", "chain_facts", "decide", "driver", "end_marker", "header", "services", *own]
+    shell = [
+        "chain",
+        "chain_facts",
+        "decide",
+        "driver",
+        "end_marker",
+        "full_disk",
+        "header",
+        "services",
+        *own,
+    ]
     assert modes(plan.job_dir) == {
         **dict.fromkeys(["artifacts", "config", "links", "logs", "shell"], "0o755"),
         **{f"shell/{name}.sh": "0o644" for name in shell},

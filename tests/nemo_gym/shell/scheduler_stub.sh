@@ -45,6 +45,7 @@ gym_queue_next() {
   echo "$number" >"$CLUSTER/next"
   echo "$number" >>"$CLUSTER/queue"
   gym_next="$number;main"
+  printf '%s\n' "${gym_inherited[@]-}" >"$CLUSTER/inherited"
   [[ ! -e $CLUSTER/cancel-after-queueing ]] || : >"$GYM_JOB_DIR/.gym_cancelled"
 }
 

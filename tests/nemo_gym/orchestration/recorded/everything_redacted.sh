@@ -100,6 +100,7 @@ GYM_SERVICE_1_PRE=''
 cd -- '/runs/gym-job-20270115T080000Z-00abcd/arithmetic' || exit 1
 . shell/header.sh
 . shell/scheduler_local.sh
+. shell/full_disk.sh
 . shell/services.sh
 . shell/driver.sh
 . shell/decide.sh

@@ -128,6 +128,7 @@ cd -- '/runs/gym-job-20270115T080000Z-00abcd/arithmetic' || exit 1
 . shell/clean_environment.sh
 . shell/slurm_steps.sh
 . shell/scheduler_slurm.sh
+. shell/full_disk.sh
 . shell/services.sh
 . shell/driver.sh
 . shell/decide.sh
