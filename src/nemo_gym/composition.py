@@ -9,6 +9,7 @@ from typing import Any
 from nemo_gym.errors import ConfigError
 from nemo_gym.overrides import Override, apply_overrides, merged, parse_overrides
 from nemo_gym.schema import KnownKeys, check_model, nearest
+from nemo_gym.spelling import as_written, plain, remembered
 from nemo_gym.yaml_files import load_yaml
 
 __all__ = [
@@ -73,8 +74,9 @@ def _resolved(config: dict[str, Any], where: str) -> dict[str, Any]:
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    spelled = _with_written_numbers(config)
     try:
-        resolved = OmegaConf.to_container(OmegaConf.create(config), resolve=True)
+        resolved = OmegaConf.to_container(OmegaConf.create(plain(spelled)), resolve=True)
     except OmegaConfBaseException as error:
         path = getattr(error, "full_key", None) or "interpolation"
         problem = str(error).strip().splitlines()[0].rstrip(".")
@@ -84,7 +86,31 @@ def _resolved(config: dict[str, Any], where: str) -> dict[str, Any]:
             f"{where}: {path}: {problem}; a literal dollar-brace is written \\${{…}}."
         ) from None
     assert isinstance(resolved, dict)
-    return {str(key): value for key, value in resolved.items()}
+    return {str(key): value for key, value in remembered(config, resolved).items()}
+
+
+def _with_written_numbers(config: dict[str, Any]) -> dict[str, Any]:
+    """The config with references to numbers inside of longer texts replaced by the numbers as written."""
+
+    def filled(node: Any, path: str) -> Any:
+        if isinstance(node, Mapping):
+            return {key: filled(value, f"{path}.{key}" if path else str(key)) for key, value in node.items()}
+        if isinstance(node, list):
+            return [filled(value, f"{path}.{at}") for at, value in enumerate(node)]
+        if not isinstance(node, str) or _REFERENCE.fullmatch(node):
+            return node
+        return _REFERENCE.sub(lambda found: _spelled(config, _target(path, found[1])) or found[0], node)
+
+    result = filled(config, "")
+    assert isinstance(result, dict)
+    return result
+
+
+def _spelled(config: Mapping[str, Any], path: str) -> str | None:
+    node: Any = config
+    for part in path.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return as_written(node)
 
 
 def refuse_secrets(config: Mapping[str, Any], *, where: str) -> None:

@@ -6,11 +6,13 @@ import difflib
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
 from nemo_gym.errors import ConfigError
+from nemo_gym.spelling import as_wanted, plain
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -172,20 +174,69 @@ def nearest_path(path: str, candidates: Sequence[str]) -> str | None:
 
 
 def check_model(
-    model: type[Model], config: Mapping[str, Any], *, where: str, known: KnownKeys | None = None
+    model: type[Model],
+    config: Mapping[str, Any],
+    *,
+    where: str,
+    known: KnownKeys | None = None,
+    files: Sequence[Path] = (),
+    keep_spelling: bool = False,
 ) -> Model:
     """Build ``model`` from ``config``; `ConfigError` in one line: missing keys first, then ``path (reason)``.
 
-    ``known`` are the keys that can be suggested, those of the model unless given.
-    Values are never quoted in the message: one of them may be a secret.
+    ``known`` are the keys that can be suggested, those of the model unless given. ``files``: where the config
+    was read from, later ones first, for the line of a value that is refused. A number under a key that wants
+    text becomes the text as it was written, and ``yes`` under one that wants a truth value is one.
+    ``keep_spelling``: what stands under keys without a schema goes on remembering how it was written; a later
+    check of it needs that. Values are never quoted in the message, except for truth values: one of them may
+    be a secret.
     """
-    try:
-        return model.model_validate(config)
-    except ValidationError as error:
-        raise ConfigError(f"{where}: {_explain(error, known or KnownKeys.of(model), config)}.") from None
+    spelled = config
+    for _ in range(2):
+        try:
+            return model.model_validate(spelled if keep_spelling else plain(spelled))
+        except ValidationError as error:
+            wanted = _as_wanted(spelled, error)
+            if wanted is None:
+                explained = _explain(error, known or KnownKeys.of(model), config, files)
+                raise ConfigError(f"{where}: {explained}.") from None
+            spelled = wanted
+    raise AssertionError("a value that was changed for the schema is still not what it wants")
 
 
-def _explain(error: ValidationError, known: KnownKeys, config: Mapping[str, Any]) -> str:
+def _as_wanted(config: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
+    """The config with plain scalars as what the schema takes them for; ``None`` if that changes nothing."""
+    changed: dict[str, Any] | None = None
+    for detail in error.errors(include_url=False, include_input=False):
+        path = _located(detail["loc"], config, named=False)
+        wanted = as_wanted(detail["type"], _value_at(config, path))
+        if wanted is not None:
+            changed = _replaced(config if changed is None else changed, path, wanted)
+    return changed
+
+
+def _value_at(config: Any, path: Sequence[str]) -> Any:
+    for part in path:
+        if isinstance(config, Mapping):
+            config = config.get(part)
+        else:
+            config = config[int(part)] if isinstance(config, list) and part.isdigit() else None
+    return config
+
+
+def _replaced(node: Any, path: Sequence[str], value: object) -> Any:
+    """A copy of ``node`` with another value at ``path``."""
+    if not path:
+        return value
+    if isinstance(node, Mapping):
+        return {**node, path[0]: _replaced(node[path[0]], path[1:], value)}
+    at = int(path[0])
+    return [*node[:at], _replaced(node[at], path[1:], value), *node[at + 1 :]]
+
+
+def _explain(
+    error: ValidationError, known: KnownKeys, config: Mapping[str, Any], files: Sequence[Path]
+) -> str:
     missing: list[str] = []
     unknown: list[str] = []
     reasons: dict[str, list[str]] = {}
@@ -200,7 +251,12 @@ def _explain(error: ValidationError, known: KnownKeys, config: Mapping[str, Any]
             unknown.append(f"unknown key {path}{known.suggestion(parts, config)}")
             below.append(path)
         else:
-            reasons.setdefault(path, []).append(_reason(detail["type"], detail["msg"]))
+            value = _value_at(config, parts)
+            if detail["type"] == "string_type" and isinstance(value, bool):
+                reason = _quote_it(parts, value, files)
+            else:
+                reason = _reason(detail["type"], detail["msg"])
+            reasons.setdefault(path, []).append(reason)
             below.append(path)
     found = [f"missing {', '.join(dict.fromkeys(missing))}"] if missing else []
     found += [
@@ -209,6 +265,16 @@ def _explain(error: ValidationError, known: KnownKeys, config: Mapping[str, Any]
         if not any(other.startswith(f"{path}.") for other in below)
     ]
     return "; ".join(found + unknown)
+
+
+def _quote_it(parts: Sequence[str], value: bool, files: Sequence[Path]) -> str:
+    """YAML's truth values under a key that wants text: ``true`` could have been written in three ways."""
+    from nemo_gym.yaml_files import line_of
+
+    lines = ((file, line_of(file, parts)) for file in files)
+    place = next((f" in {file}:{line}" for file, line in lines if line is not None), "")
+    word = str(value).lower()
+    return f'must be text; YAML reads {word} as a truth value{place}; quote it: "{word}"'
 
 
 def _reason(kind: str, message: str) -> str:

@@ -1,20 +1,24 @@
 """YAML files as configuration: mappings with text keys, errors with file and line, no surprises.
 
-Unlike plain YAML 1.1: duplicate keys are refused, ``1e-3`` is a number, dates stay text, and an unquoted
-``48:00:00`` (which YAML reads as the integer 172800) is refused with the remedy.
+Unlike plain YAML 1.1: duplicate keys are refused, ``1e-3`` is a number, and an unquoted ``48:00:00`` (which
+YAML reads as the integer 172800) is refused with the remedy. Dates, ``yes``, ``no``, ``on``, ``off``, ``007``
+and ``1_000`` stay text, and a number remembers how it was written: the schema decides what they are
+(`nemo_gym.spelling`).
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from nemo_gym.errors import ConfigError
+from nemo_gym.spelling import written_float, written_int
+from nemo_runs.yaml_scalars import FLOAT, INT, give_rules
 
-_INT, _FLOAT, _TIME = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:timestamp"
 _SEXAGESIMAL = "!sexagesimal"
 _MOST_VALUES = 100_000
 
@@ -27,23 +31,11 @@ class FileLoader(TextLoader):
     """Reads files: ``48:00:00`` must be quoted there."""
 
 
-TextLoader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in rules if tag not in (_INT, _FLOAT, _TIME)]
-    for first, rules in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
+give_rules(TextLoader)
 TextLoader.add_implicit_resolver(
-    _INT, re.compile(r"[-+]?(?:0b[01_]+|0x[0-9a-fA-F_]+|0[0-7_]*|[1-9][0-9_]*)$"), list("-+0123456789")
-)
-TextLoader.add_implicit_resolver(
-    _FLOAT,
-    re.compile(
-        r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*(?:[eE][-+]?[0-9]+)?|[0-9][0-9_]*[eE][-+]?[0-9]+|\.[0-9]+(?:[eE][-+]?[0-9]+)?"
-        r"|\.(?:inf|Inf|INF))$|\.(?:nan|NaN|NAN)$"
-    ),
-    list("-+0123456789."),
-)
-TextLoader.add_implicit_resolver(
-    _SEXAGESIMAL, re.compile(r"[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$"), list("-+0123456789")
+    _SEXAGESIMAL,
+    re.compile(r"[-+]?(?:[1-9][0-9_]*(?::[0-5]?[0-9])+|[0-9][0-9_]*(?::[0-5]?[0-9])+\.[0-9_]*)$"),
+    list("-+0123456789"),
 )
 
 
@@ -77,6 +69,8 @@ def _mapping(loader: TextLoader, node: yaml.MappingNode) -> dict[str, Any]:
 
 
 TextLoader.add_constructor("tag:yaml.org,2002:map", _mapping)
+TextLoader.add_constructor(INT, lambda _loader, node: written_int(node.value))
+TextLoader.add_constructor(FLOAT, lambda _loader, node: written_float(node.value))
 TextLoader.add_constructor(_SEXAGESIMAL, lambda _loader, node: node.value)
 FileLoader.add_constructor(_SEXAGESIMAL, _refuse_sexagesimal)
 
@@ -123,6 +117,22 @@ def load_yaml(path: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{path}: must hold a mapping of keys to values, not a {type(content).__name__}.")
     return content
+
+
+def line_of(path: Path, parts: Sequence[str]) -> int | None:
+    """The line of a file, from 1, in which the value of a dotted path stands; ``None`` if it is not there."""
+    try:
+        node = yaml.compose(path.read_bytes().decode("utf-8-sig"), Loader=TextLoader)
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):
+        return None
+    for part in parts:
+        if isinstance(node, yaml.MappingNode):
+            node = next((value for key, value in node.value if key.value == part), None)
+        elif isinstance(node, yaml.SequenceNode) and part.isdigit() and int(part) < len(node.value):
+            node = node.value[int(part)]
+        else:
+            return None
+    return None if node is None else int(node.start_mark.line) + 1
 
 
 def _document(text: str, name: str) -> Any:

@@ -17,6 +17,12 @@ def put(values: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
     values[path[-1]] = value
 
 
+def not_text(error: ValidationError) -> set[tuple[str, ...]]:
+    """Paths of values that are something else where text or a path is wanted."""
+    found = error.errors(include_url=False, include_input=False)
+    return {tuple(map(str, each["loc"])) for each in found if each["type"] in ("string_type", "path_type")}
+
+
 def sentence(error: ValidationError, file: Path | None, prefix: str) -> str:
     """The first thing that is wrong: which setting, where it came from, and what would be right."""
     first = error.errors(include_url=False)[0]

@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nemo_helix_server import setting_paths
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.filesystems import is_network
+from nemo_runs import yaml_scalars
 
 PREFIX = "NHX_"
 _DAY = 24 * 3600
@@ -245,11 +246,19 @@ def load(
 ) -> Settings:
     """Settings from a file, then variables, then ``overrides``; raises `SettingsError`."""
     values = _read(file) if file else {}
-    for name, path in variables():
-        if name in environ:
-            setting_paths.put(values, path, _value_of(name, environ[name]))
+    given = {path: name for name, path in variables() if name in environ}
+    for path, name in given.items():
+        setting_paths.put(values, path, _value_of(name, environ[name]))
     values |= dict(overrides or {})
     values.setdefault("data_dir", default_data_dir(environ))
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        texts = {path: name for path, name in given.items() if path in setting_paths.not_text(error)}
+        if not texts:
+            raise SettingsError(setting_paths.sentence(error, file, PREFIX)) from error
+    for path, name in texts.items():  # what looks like a number is the text that the variable holds
+        setting_paths.put(values, path, environ[name])
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
@@ -279,9 +288,16 @@ def default_data_dir(environ: Mapping[str, str]) -> Path:
     return usual
 
 
+class _Loader(yaml.SafeLoader):
+    """Plain scalars as everywhere here."""
+
+
+yaml_scalars.give_rules(_Loader)
+
+
 def _read(file: Path) -> dict[str, Any]:
     try:
-        value = yaml.safe_load(file.read_text(encoding="utf-8"))
+        value = yaml.load(file.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 - a child of the safe one
     except OSError as error:
         raise SettingsError(f"the settings file {file} cannot be read: {error.strerror}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -299,6 +315,6 @@ def _read(file: Path) -> dict[str, Any]:
 
 def _value_of(name: str, text: str) -> Any:
     try:
-        return yaml.safe_load(text)
+        return yaml.load(text, Loader=_Loader)  # noqa: S506 - a child of the safe one
     except yaml.YAMLError as error:
         raise SettingsError(f"the variable {name} is not YAML: {' '.join(str(error).split())}") from error

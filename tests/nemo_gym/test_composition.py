@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -18,6 +19,7 @@ from nemo_gym.composition import (
     refuse_secrets,
 )
 from nemo_gym.errors import ConfigError, UsageError
+from nemo_gym.spelling import plain
 
 LEVELS = [f"l{level}: &l{level} [{', '.join([f'*l{level - 1}'] * 9)}]" for level in range(1, 9)]
 ALIASES = f"{{l0: &l0 x, {', '.join(LEVELS)}}}"
@@ -46,6 +48,12 @@ def write(path: Path, text: str | bytes) -> Path:
         ("k=*star", "*star"),
         ("k=2026-01-02", "2026-01-02"),
         ("k=48:00:00", "48:00:00"),
+        ("k=00:10:00", "00:10:00"),
+        ("k=no", "no"),
+        ("k=007", "007"),
+        ("k=1_000", "1_000"),
+        ("k=0x1f", 31),
+        ("k==", "="),
         ("k=0o", "0o"),
         ("k=${oc.env:X}", "${oc.env:X}"),
     ],
@@ -53,7 +61,7 @@ def write(path: Path, text: str | bytes) -> Path:
 def test_an_override_value_is_read_as_a_person_means_it(token: str, value: Any) -> None:
     (override,) = parse_overrides([token])
     assert (override.key, override.value, override.prefix) == ("k", value, "")
-    assert type(override.value) is type(value)
+    assert type(plain(override.value)) is type(value)
 
 
 @pytest.mark.parametrize("prefix", ["", "+", "++"])
@@ -117,6 +125,97 @@ def test_a_mistake_in_a_file_is_named_with_its_line(
     assert str(caught.value).startswith(f"{path}:{line}: ")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_time_that_yaml_reads_as_text_needs_no_quotes(tmp_path: Path) -> None:
+    assert load_yaml(write(tmp_path / "a.yaml", "wall: 00:10:00\nat: 08:30\n")) == {
+        "wall": "00:10:00",
+        "at": "08:30",
+    }
+
+
+class Texts(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    name: str = ""
+    either: str | int | None = None
+    many: list[str] = []
+    env: dict[str, str] = {}
+    number: float = 0.0
+    count: int = 0
+    flag: bool = False
+    free: Any = None
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("name: 405", {"name": "405"}),
+        ("name: 1e3", {"name": "1e3"}),
+        ("name: 1.10", {"name": "1.10"}),
+        ("name: 0123456", {"name": "0123456"}),
+        ("name: 0x1F", {"name": "0x1F"}),
+        ("name: 12_000", {"name": "12_000"}),
+        ("name: 2026-01-02", {"name": "2026-01-02"}),
+        ("name: 08:30", {"name": "08:30"}),
+        ("name: NO", {"name": "NO"}),
+        ("name: +5", {"name": "+5"}),
+        ("name: .5", {"name": ".5"}),
+        ("name: =", {"name": "="}),
+        ("env: {VERSION: 3.10, ON: yes, N: 8}", {"env": {"VERSION": "3.10", "ON": "yes", "N": "8"}}),
+        ("many: [1e5, 2, x]", {"many": ["1e5", "2", "x"]}),
+        ("either: 7", {"either": 7}),
+        ("number: 1e-3", {"number": 0.001}),
+        ("number: 5", {"number": 5.0}),
+        ("count: 007", {"count": 7}),
+        ("count: 1_000", {"count": 1000}),
+        ("flag: yes", {"flag": True}),
+        ("flag: off", {"flag": False}),
+        ("free: {a: 1e-3, b: NO, c: 010}", {"free": {"a": 0.001, "b": "NO", "c": "010"}}),
+        ("v: &v 1.10\nname: *v", {"name": "1.10"}),
+    ],
+)
+def test_a_value_arrives_as_it_was_written(tmp_path: Path, text: str, values: dict[str, Any]) -> None:
+    content = load_yaml(write(tmp_path / "a.yaml", text))
+    content.pop("v", None)
+    model = check_model(Texts, content, where="a")
+    assert model.model_dump(exclude_defaults=True) == {
+        key: value for key, value in values.items() if value or isinstance(value, dict)
+    }
+    assert json.loads(json.dumps(model.free)) == model.free
+
+
+def test_a_strict_schema_takes_plain_scalars_for_what_it_wants(tmp_path: Path) -> None:
+    class Strict(Texts):
+        model_config = ConfigDict(extra="forbid", strict=True)
+
+    text = "name: 1e3\nflag: yes\ncount: 007\nnumber: 1_000\n"
+    model = check_model(Strict, load_yaml(write(tmp_path / "a.yaml", text)), where="a")
+    assert (model.name, model.flag, model.count, model.number) == ("1e3", True, 7, 1000.0)
+    for wrong in ({"count": "8"}, {"flag": "true"}, {"flag": "maybe"}):
+        with pytest.raises(ConfigError):
+            check_model(Strict, wrong, where="a")
+
+
+def test_an_override_arrives_as_it_was_written() -> None:
+    config = compose({}, parse_overrides(["+name=1e3", "+env={V: 1.10}"]), known=None, where="x")
+    model = check_model(Texts, config, where="x")
+    assert (model.name, model.env) == ("1e3", {"V": "1.10"})
+
+
+def test_interpolation_takes_a_number_as_it_was_written(tmp_path: Path) -> None:
+    text = "_v: 1.10\nname: model-${_v}\nnumber: ${_v}\nenv: {V: '${_v}'}\nfree: [1e-3, '${_v}']\n"
+    config = drop_scratch(compose(load_yaml(write(tmp_path / "a.yaml", text)), [], known=None, where="x"))
+    model = check_model(Texts, config, where="x")
+    assert (model.name, model.number, model.free) == ("model-1.10", 1.1, [0.001, 1.1])
+
+
+def test_a_truth_value_where_text_is_wanted_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.yaml", "number: 1\nenv:\n  A: x\n  FLAG: true\n")
+    with pytest.raises(ConfigError) as caught:
+        check_model(Texts, load_yaml(path), where="a.yaml", files=[path])
+    assert str(caught.value) == (
+        f'a.yaml: env.FLAG (must be text; YAML reads true as a truth value in {path}:4; quote it: "true").'
+    )
 
 
 def test_a_quoted_duration_stays_text(tmp_path: Path) -> None:

@@ -109,3 +109,8 @@ def test_every_setting_is_explained():
                 yield name, field.description
 
     assert [name for name, description in fields(settings.Settings) if not description] == []
+
+
+def test_a_variable_that_looks_like_a_number_is_text_where_text_is_wanted():
+    found = settings.load(environ={"NHX_DATA_DIR": "2024", "NHX_PUBLIC_URL": "1e3", "NHX_PORT": "9000"})
+    assert (str(found.data_dir), found.public_url, found.port) == ("2024", "1e3", 9000)

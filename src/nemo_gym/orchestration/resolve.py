@@ -20,6 +20,7 @@ from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.orchestration import rules
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.rollouts.config import RUN_KEYS
+from nemo_gym.spelling import WrittenFloat, WrittenInt, remembered
 from nemo_slurm.hosts import is_this_machine
 
 _BRACE = re.compile(r"(\\*)\$\{")
@@ -72,9 +73,12 @@ def resolve(
     overrides = composition.parse_overrides(tokens)
     composed = composition.compose(composition.load_yaml(source), overrides, known=known, where=str(source))
     wanted = _narrowed(composition.drop_scratch(composed), narrowing or Narrowing())
-    config = composition.check_model(SubmitConfig, _anchored(wanted, [source.parent, cwd]), where=str(source))
+    anchored = _anchored(wanted, [source.parent, cwd])
+    config = composition.check_model(
+        SubmitConfig, anchored, where=str(source), files=[source], keep_spelling=True
+    )
     rules.check(config)
-    plain = escaped(config.model_dump(mode="json"))
+    plain = escaped(remembered(anchored, config.model_dump(mode="json")))
     return ResolvedConfig(config, plain, digest_of(plain), source)
 
 
@@ -209,7 +213,17 @@ def to_yaml(plain: Mapping[str, Any]) -> str:
         for first in {*yaml.SafeDumper.yaml_implicit_resolvers, *TextLoader.yaml_implicit_resolvers}
     }
     Dumper.add_representer(str, _represent_text)
+    Dumper.add_representer(WrittenInt, _represent_int)
+    Dumper.add_representer(WrittenFloat, _represent_float)
     return yaml.dump(dict(plain), Dumper=Dumper, sort_keys=False, allow_unicode=True, width=1 << 20)
+
+
+def _represent_int(dumper: Any, value: WrittenInt) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:int", value.text)
+
+
+def _represent_float(dumper: Any, value: WrittenFloat) -> Any:
+    return dumper.represent_scalar("tag:yaml.org,2002:float", value.text)
 
 
 def _represent_text(dumper: Any, text: str) -> Any:

@@ -263,7 +263,8 @@ def load_run_config(
             "benchmark: none is given; name one with --benchmark NAME (see `gym list benchmarks`) "
             "or include its config."
         )
-    return LoadedConfig(check_model(RunConfig, config, where=where, known=RUN_KEYS), tree.files)
+    checked = check_model(RunConfig, config, where=where, known=RUN_KEYS, files=tree.files[::-1])
+    return LoadedConfig(checked, tree.files)
 
 
 def _absolute(config: Mapping[str, Any], cwd: Path) -> dict[str, Any]:

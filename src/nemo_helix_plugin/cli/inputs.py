@@ -136,8 +136,10 @@ def _mapping(text: str, where: str) -> dict[str, Any]:
 def _yaml(text: str, where: str) -> Any:
     import yaml
 
+    from nemo_helix_plugin import yaml_text
+
     try:
-        return yaml.safe_load(text)
+        return yaml_text.load(text)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark else ""
@@ -165,6 +167,10 @@ _WORDING = (
     (re.compile(r"^unable to extract tag using discriminator '(.*)'$"), r"'\1' is missing"),
     (re.compile(r"^input should be a valid dictionary( or instance of .*)?$"), "an object is needed"),
     (re.compile(r"^extra inputs are not permitted$"), "there is no such field"),
+    (
+        re.compile(r"^input should be a valid string$"),
+        "text is needed; put a number or true and false in quotes",
+    ),
 )
 """What pydantic says, and what is said in its place."""
 

@@ -86,19 +86,18 @@ def _own_folder(folder: Path) -> None:
 
 
 def _dumped(content: dict[str, Any]) -> str:
-    import yaml
+    from nemo_helix_plugin import yaml_text
 
-    text = yaml.safe_dump(content, sort_keys=False, allow_unicode=True)
-    if yaml.safe_load(text) != content:  # rare separators survive only as escapes
-        text = yaml.safe_dump(content, sort_keys=False)
-    return text
+    return yaml_text.dump(content)
 
 
 def _parsed(text: str, path: Path) -> dict[str, Any]:
     import yaml
 
+    from nemo_helix_plugin import yaml_text
+
     try:
-        content = yaml.safe_load(text)
+        content = yaml_text.load(text)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""

@@ -10,6 +10,7 @@ import yaml
 
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.files.filesets import checked_path
+from nemo_runs import yaml_scalars
 
 MANIFESTS = ("manifest.yaml", "manifest.yml", "manifest.json")
 FORMAT = "native-v1"
@@ -69,9 +70,16 @@ def _manifest(read: Callable[[str], bytes | None], where: str) -> tuple[str, dic
     )
 
 
+class _Loader(yaml.SafeLoader):
+    """Plain scalars as the configs of `gym` have them."""
+
+
+yaml_scalars.give_rules(_Loader)
+
+
 def _mapping(content: bytes, where: str) -> dict[str, Any]:
     try:
-        found = yaml.safe_load(content)
+        found = yaml.load(content, Loader=_Loader)  # noqa: S506 - a child of the safe one
     except RecursionError as error:
         raise InvalidError(f"environment: {where} is too deep to be read") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:

@@ -46,8 +46,10 @@ def read_object(file: str, option: str) -> dict[str, Any]:
 def _yaml(text: str, shown: str) -> dict[str, Any]:
     import yaml
 
+    from nemo_helix_plugin import yaml_text
+
     try:
-        found = yaml.safe_load(text)
+        found = yaml_text.load(text)
     except yaml.YAMLError as error:
         raise click.UsageError(f"{shown} is not YAML: {' '.join(str(error).split())}.") from None
     if not isinstance(found, dict):
@@ -77,8 +79,10 @@ def options(words: Sequence[str], file: str | None, token_secret: str | None) ->
 def _scalar(text: str) -> Any:
     import yaml
 
+    from nemo_helix_plugin import yaml_text
+
     try:
-        return yaml.safe_load(text)
+        return yaml_text.load(text)
     except yaml.YAMLError:
         return text
 

@@ -25,9 +25,9 @@ def json_line(value: Any) -> str:
 
 def yaml_text(value: Any) -> str:
     """YAML, keys in the order of the value; without a newline at its end."""
-    import yaml
+    from nemo_helix_plugin import yaml_text
 
-    return str(yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)).rstrip("\n")
+    return yaml_text.dump(value, width=100).rstrip("\n")
 
 
 def csv_text(records: Sequence[Record], names: Sequence[str]) -> str:
