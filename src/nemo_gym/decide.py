@@ -14,7 +14,7 @@ from enum import StrEnum
 
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, EXIT_EXHAUSTED, EXIT_INCOMPLETE
 from nemo_runs.durations import format_duration
-from nemo_slurm.states import Meaning, State
+from nemo_slurm.states import Meaning, State, foreign
 
 LOOKS = 6
 """How often a state that is not visible yet is looked up, ten seconds apart: accounting lags."""
@@ -72,6 +72,8 @@ class Predecessor:
     """Whether the tombstone of `gym job cancel` is there."""
     same_job: bool = False
     """A second run of one job id after a requeue: the scheduler's state is that of the run that asks."""
+    owner: int | None = None
+    """Number of the user who owns the chain's jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +95,7 @@ class Budget:
     max_retries: int = 3
     max_walltime: int | None = None
     """Seconds."""
-    max_links_without_progress: int | None = 5
+    max_links_without_progress: int | None = None
 
 
 class Action(StrEnum):
@@ -101,7 +103,7 @@ class Action(StrEnum):
 
     GO_ON = "go_on"
     STOP = "stop"
-    """End with status 0; nothing is queued."""
+    """End with status 0, whatever became of the chain; nothing is queued."""
     FAIL = "fail"
     """End with status 1; nothing is queued."""
 
@@ -160,7 +162,9 @@ def _final(predecessor: Predecessor) -> Decision | None:
     if predecessor.cancelled_by_us or (marker and marker.asked is Asked.CANCEL):
         return Decision(Action.STOP, ChainState.CANCELLED, False, "the chain was cancelled")
     if scheduler and scheduler.meaning is Meaning.CANCELLED:
-        by = "" if scheduler.author is None else f" by user {scheduler.author}"
+        who = foreign(scheduler.author, predecessor.owner)
+        who = who or ("" if scheduler.author is None else f"user {scheduler.author}")
+        by = f" by {who}" if who else ""
         return Decision(Action.STOP, ChainState.CANCELLED, False, f"the job before was cancelled{by}")
     return None
 
@@ -193,9 +197,9 @@ def _by_scheduler(predecessor: Predecessor) -> Decision:
     if scheduler is None or scheduler.meaning is Meaning.LAG:
         return _go_on("nobody saw how the job before ended")
     if scheduler.meaning is Meaning.COMPLETE:
-        return Decision(
-            Action.STOP, ChainState.SUCCEEDED, False, "the scheduler says COMPLETED of the job before"
-        )
+        unproven = "but nothing proves that every rollout is recorded"
+        said = f"the scheduler says COMPLETED of the job before, {unproven}"
+        return Decision(Action.STOP, ChainState.FAILED, False, said)
     said = f"the job before ended as {scheduler.name} ({scheduler.reason})"
     return Decision(Action.GO_ON, ChainState.RUNNING, scheduler.meaning is Meaning.OTHER, said)
 
@@ -207,15 +211,15 @@ def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Bud
     cap = budget.max_walltime
     if cap is not None and spent.walltime >= cap and _ran_out_of_time(predecessor):
         used = format_duration(spent.walltime)
-        reason = f"{used} of walltime are used and max_walltime is {format_duration(cap)}"
+        reason = f"{ended.reason}, and {used} of walltime are used (max_walltime is {format_duration(cap)})"
         return Decision(Action.STOP, ChainState.STOPPED, False, reason)
     if ended.counts_retry and spent.retries >= budget.max_retries:
         reason = f"{ended.reason}, and max_retries ({budget.max_retries}) are used up"
         return Decision(Action.FAIL, ChainState.FAILED, True, reason)
     limit = budget.max_links_without_progress
     if limit is not None and spent.links_without_progress >= limit:
-        links = spent.links_without_progress
-        return _fail(f"{links} jobs in a row recorded nothing new (max_links_without_progress is {limit})")
+        idle = f"{spent.links_without_progress} jobs in a row recorded nothing new"
+        return _fail(f"{ended.reason}, and {idle} (max_links_without_progress is {limit})")
     return ended
 
 

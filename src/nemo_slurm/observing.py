@@ -2,21 +2,20 @@
 
 The controller is believed first: it knows at once, works without accounting, and forgets after a while.
 Accounting lags by seconds, can say "running" of a job that ended, shows ends that are half written, and
-keeps records of older jobs with the same number. Nothing of a job in either is "not known", never "gone" and
-never "done".
+keeps records of older jobs with the same number, which `nemo_slurm.identity` tells apart. Nothing of a job in
+either is "not known", never "gone" and never "done".
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from nemo_slurm.identity import belongs, is_proven
 from nemo_slurm.records import Job, QueueRow, Run
 from nemo_slurm.states import Meaning, State
 
-_CLOCK_SLACK = 3600.0
-"""Seconds by which a submission may seem to lie before the moment that the submitter wrote down."""
 _COMES_BACK = frozenset({"PREEMPTED", "NODE_FAIL", "REQUEUED", "BOOT_FAIL"})
 """States in which a job that may be requeued can pass for ended before it waits again."""
 
@@ -49,6 +48,12 @@ class Seen:
     ended_at: float | None = None
     runs: tuple[Run, ...] = ()
     """Accounting's records of this job, the oldest first, one for each of its runs."""
+    proven: bool = False
+    """The record that tells the state is this job's beyond doubt."""
+    author: int | None = None
+    """Number of the user who cancelled it, where that is known."""
+    owner: int | None = None
+    """Number of the user who owns it, where that is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +77,13 @@ def observed(job: Job, rows: Sequence[QueueRow] | None, runs: Sequence[Run] | No
     so, or accounting does and the controller does not hold it (or is away: an end that was written down is an
     end).
     """
-    row = next((row for row in rows or () if row.id == job.id and _is_this(job, row.submitted_at)), None)
+    row = next((row for row in rows or () if row.id == job.id and belongs(job, row)), None)
     own = own_runs(job, runs or ()) if asked else ()
+    parts = components(job, runs or ()) if asked and own else ()
     if row is None:
-        return _from_accounting(job, own, controller_away=rows is None)
+        return _from_accounting(job, own, parts, controller_away=rows is None)
+    if row.state.meaning is Meaning.COMPLETE and (broken := _broken(parts)) is not None:
+        row = replace(row, state=broken.state, exit_status=broken.exit_status, signal=broken.signal)
     last = next((run for run in reversed(own) if run.state.name == row.state.name), None)
     final = has_ended(row.state)
     return Seen(
@@ -91,6 +99,9 @@ def observed(job: Job, rows: Sequence[QueueRow] | None, runs: Sequence[Run] | No
         started_at=row.started_at if row.state.name != "PENDING" else None,
         ended_at=row.ended_at if final else None,
         runs=own,
+        proven=is_proven(job, row),
+        author=row.state.author if last is None else last.state.author,
+        owner=row.user,
     )
 
 
@@ -116,7 +127,7 @@ def own_runs(job: Job, runs: Sequence[Run]) -> tuple[Run, ...]:
     found: dict[tuple[float | None, float | None], Run] = {}
     for run in runs:
         start = (run.submitted_at, run.started_at)
-        if run.id != job.id or not _is_this(job, run.submitted_at):
+        if run.id != job.id or run.component_of is not None or not belongs(job, run):
             continue
         if start not in found or found[start].ended_at is None or run.ended_at is not None:
             found[start] = run
@@ -124,14 +135,29 @@ def own_runs(job: Job, runs: Sequence[Run]) -> tuple[Run, ...]:
     return tuple(found[start] for start in order)
 
 
+def components(job: Job, runs: Sequence[Run]) -> tuple[Run, ...]:
+    """The records of the further components of a heterogeneous job."""
+    return tuple(run for run in runs if run.component_of == job.id and belongs(job, run))
+
+
+def _broken(parts: Sequence[Run]) -> Run | None:
+    """A component that ended otherwise than by itself and well: then the job did not either."""
+    return next((run for run in parts if is_written(run) and run.state.meaning is not Meaning.COMPLETE), None)
+
+
 def may_come_back(row: QueueRow) -> bool:
     """Whether a state that looks final may be a stop on the way back into the queue."""
     return row.requeues and row.state.name in _COMES_BACK
 
 
-def _from_accounting(job: Job, runs: tuple[Run, ...], *, controller_away: bool) -> Seen:
+def _from_accounting(
+    job: Job, runs: tuple[Run, ...], parts: tuple[Run, ...], *, controller_away: bool
+) -> Seen:
     """A job that the controller does not hold, or cannot be asked about."""
     last = runs[-1] if runs else None
+    proven = last is not None and is_proven(job, last)
+    if last is not None and is_written(last) and last.state.meaning is Meaning.COMPLETE:
+        last = _broken(parts) or last
     if last is None or not is_written(last):
         # a record that says "running" of a job that the controller has forgotten is an old one
         shown = last.state if last and controller_away and not has_ended(last.state) else None
@@ -150,13 +176,10 @@ def _from_accounting(job: Job, runs: tuple[Run, ...], *, controller_away: bool) 
         started_at=last.started_at,
         ended_at=last.ended_at,
         runs=runs,
+        proven=proven,
+        author=last.state.author,
+        owner=last.user,
     )
-
-
-def _is_this(job: Job, submitted_at: float | None) -> bool:
-    if job.submitted_at is None or submitted_at is None:
-        return True
-    return submitted_at >= job.submitted_at - _CLOCK_SLACK
 
 
 def _either(first: int, second: int) -> int:

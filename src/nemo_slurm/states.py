@@ -65,6 +65,18 @@ def read_state(text: str) -> State | None:
     return State(row.name, row.meaning, row.reason, author)
 
 
+def foreign(author: int | None, owner: int | None) -> str:
+    """Who cancelled a job, where that was not its owner; empty where it was, or where it is not known.
+
+    Slurm itself acts as root, as administrators do.
+    """
+    if author is None or author == owner:
+        return ""
+    if author == 0:
+        return "user 0 (an administrator, or Slurm itself)"
+    return f"user {author} (not its owner, user {owner})" if owner is not None else ""
+
+
 def _row(name: str, *, cut: bool) -> State | None:
     """The row of that name or, of a name that was cut, the rows that begin like it if they mean the same."""
     rows = table()

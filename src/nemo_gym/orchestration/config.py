@@ -191,7 +191,7 @@ class Resumable(Section):
     """Failures other than time limit, preemption and node failure that are retried."""
     max_walltime: Duration = None
     """Cap on the walltime of all finished links together; none unless given."""
-    max_links_without_progress: int | None = Field(default=5, ge=1)
+    max_links_without_progress: int | None = Field(default=None, ge=1)
     """Links in a row without a new rollout before the chain stops; ``None``: never."""
 
 

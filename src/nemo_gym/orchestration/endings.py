@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_gym import errors
-from nemo_gym.orchestration.evidence import Evidence, Link
+from nemo_gym.orchestration.evidence import Collected, Evidence, Link
 from nemo_gym.orchestration.executors.base import JobState, Observation
 from nemo_slurm.states import Meaning, State, read_state
 
@@ -49,7 +49,7 @@ class Cause(StrEnum):
     YOUR_CODE = "your code"
     """The program, the service or the configuration that was submitted ended it."""
     PERSON = "a person"
-    """Somebody cancelled it."""
+    """Its owner cancelled it."""
     LIMIT = "a limit you set"
 
 
@@ -84,22 +84,38 @@ def ended(known: Evidence, last: Link) -> Verdict:
     seen = known.seen.get(last.job_id)
     observation = seen.observation if seen is not None else None
     return (
-        _complete(last)
+        _complete(known, last)
         or _cancelled(known, last, observation)
         or _decided(known, last)
         or _last_word(last)
-        or _by_scheduler(last, observation)
-        or _by_marker(last)
+        or _by_scheduler(known, last, observation)
+        or _by_marker(known, last)
         or Verdict(BenchmarkState.UNKNOWN, observation.reason if observation else "nobody saw how it ended")
     )
 
 
-def _complete(last: Link) -> Verdict | None:
-    if last.collected is not None and (last.collected.complete or last.collected.status == 0):
-        return _done(last)
-    if last.decision is not None and last.decision.chain == "succeeded":
-        return Verdict(BenchmarkState.SUCCEEDED, last.decision.reason)
+def _complete(known: Evidence, last: Link) -> Verdict | None:
+    """Proof that every rollout is recorded, of whichever run, or that the config accepts what there is."""
+    if known.complete is not None:
+        return Verdict(BenchmarkState.SUCCEEDED)
+    if last.collected is not None and last.collected.status == 0:
+        return Verdict(BenchmarkState.SUCCEEDED, _accepted(last.collected))
+    decision = last.decision
+    if decision is not None and decision.chain == "succeeded" and "complete=yes" in decision.evidence:
+        before = _before(known, last)
+        found = before.collected if before is not None else None
+        accepted = _accepted(found) if found is not None and found.expected else decision.reason
+        return Verdict(BenchmarkState.SUCCEEDED, accepted)
     return None
+
+
+def _accepted(found: Collected) -> str:
+    return f"{found.recorded:,} of {found.expected:,} rollouts have a result, which the config accepts"
+
+
+def _before(known: Evidence, link: Link) -> Link | None:
+    """The newest run of the job before."""
+    return next((run for run in reversed(known.links) if run.job_id == link.predecessor), None)
 
 
 def _wish(tombstone: str) -> str:
@@ -113,31 +129,43 @@ def _cancelled(known: Evidence, last: Link, observation: Observation | None) -> 
     if known.cancelled:
         return Verdict(BenchmarkState.CANCELLED, _wish(known.cancelled), Cause.PERSON)
     state = word_of(last, observation)
+    stranger = observation.stranger if observation is not None else ""
+    cause = Cause.INFRASTRUCTURE if stranger else Cause.PERSON
     if state is not None and state.meaning is Meaning.CANCELLED:
-        by = "" if state.author is None else f" by user {state.author}"
-        return Verdict(BenchmarkState.CANCELLED, f"job {last.job_id} was cancelled{by}", Cause.PERSON)
+        said = observation.reason if observation is not None else ""
+        by = said if said.startswith("cancelled by ") else "cancelled"
+        if by == "cancelled" and state.author is not None:
+            by = f"cancelled by user {state.author}"
+        return Verdict(BenchmarkState.CANCELLED, f"job {last.job_id} was {by}", cause)
     if observation is not None and observation.state is JobState.CANCELLED:
         said = observation.reason or f"job {last.job_id} was cancelled"
-        return Verdict(BenchmarkState.CANCELLED, said, Cause.PERSON)
+        return Verdict(BenchmarkState.CANCELLED, said, cause)
     return None
 
 
 def _decided(known: Evidence, last: Link) -> Verdict | None:
-    """A job that found that nothing is to be done ended the chain in so many words."""
+    """A job that found that nothing is to be done ended the chain in so many words.
+
+    At a cap the cause of the last end is told with it: the cap is seldom what has to be mended.
+    """
     decision = last.decision
     if decision is None or decision.action not in ("stop", "fail"):
         return None
     state = _CHAIN.get(decision.chain, BenchmarkState.FAILED)
-    if state is BenchmarkState.STOPPED:
-        return Verdict(state, decision.reason, Cause.LIMIT)
+    before, evidence = _before(known, last), _evidence_state(last)
+    if decision.action == "stop" and evidence is not None and evidence.meaning is Meaning.COMPLETE:
+        return _unproven(known, before or last, "the scheduler says COMPLETED of the job before")
     if state is BenchmarkState.CANCELLED:
-        return Verdict(state, decision.reason, Cause.PERSON)
-    before = next((link for link in known.links if link.job_id == last.predecessor), None)
+        foreign = re.search(r"\bstranger=yes\b", decision.evidence)
+        return Verdict(state, decision.reason, Cause.INFRASTRUCTURE if foreign else Cause.PERSON)
     if before is not None and before.full_disks:
         return Verdict(state, decision.reason, Cause.INFRASTRUCTURE, "job")
-    cause = _cause_of(_evidence_state(last)) or Cause.YOUR_CODE
     own = before.end.reason if before is not None and before.end is not None else ""
-    return Verdict(state, decision.reason, cause, _log_of(before, own) if before is not None else "job")
+    reason = decision.reason if not own or own in decision.reason else f"{decision.reason}; {own}"
+    if state is BenchmarkState.STOPPED:
+        return Verdict(state, reason, Cause.LIMIT)
+    cause = _cause_of(evidence) or Cause.YOUR_CODE
+    return Verdict(state, reason, cause, _log_of(before, own) if before is not None else "job")
 
 
 def _last_word(last: Link) -> Verdict | None:
@@ -157,28 +185,43 @@ def _last_word(last: Link) -> Verdict | None:
     return None
 
 
-def _by_scheduler(last: Link, observation: Observation | None) -> Verdict | None:
+def _by_scheduler(known: Evidence, last: Link, observation: Observation | None) -> Verdict | None:
     state = word_of(last, observation)
     if state is not None and state.meaning is Meaning.COMPLETE:
-        return _done(last)
+        return _done(known, last, state.name)
     if state is not None and state.meaning in (Meaning.INFRASTRUCTURE, Meaning.OTHER):
         return _failed(last, state, observation)
     if observation is None or not observation.state.final:
         return None
     if observation.state is JobState.SUCCEEDED:
-        return _done(last)
-    return _by_marker(last) or Verdict(
+        return _done(known, last, "exit status 0")
+    return _by_marker(known, last) or Verdict(
         BenchmarkState.FAILED, observation.reason, Cause.YOUR_CODE, _log_of(last, observation.reason)
     )
 
 
-def _done(last: Link) -> Verdict:
-    """Exit status 0: complete, or incomplete and accepted so, or a user's own command."""
-    found = last.collected
-    if found is not None and not found.complete:
-        reason = f"{found.recorded:,} of {found.expected:,} rollouts have a result, which the config accepts"
-        return Verdict(BenchmarkState.SUCCEEDED, reason)
-    return Verdict(BenchmarkState.SUCCEEDED)
+def _done(known: Evidence, last: Link, said: str) -> Verdict:
+    """The end of a job that ended with 0 without proof: good enough for a user's own command alone."""
+    progress = known.progress
+    if last.command or (progress is not None and progress.done >= progress.expected > 0):
+        return Verdict(BenchmarkState.SUCCEEDED)
+    # a command of a gym that did not note it: no collector has ever said anything
+    if last.end is not None and last.end.status == 0 and progress is None and last.collected is None:
+        return Verdict(BenchmarkState.SUCCEEDED)
+    return _unproven(known, last, f"job {last.job_id} ended with {said}")
+
+
+def _unproven(known: Evidence, last: Link, said: str) -> Verdict:
+    """That whoever ran the job calls it done, and rollouts are missing."""
+    found, progress = last.collected, known.progress
+    have = "nothing proves that every rollout is recorded"
+    if progress is not None and progress.expected > 0:
+        if progress.done >= progress.expected:
+            return Verdict(BenchmarkState.SUCCEEDED)
+        have = f"{progress.done:,} of {progress.expected:,} rollouts have a result"
+    elif found is not None and found.expected > 0:
+        have = f"{found.recorded:,} of {found.expected:,} rollouts have a result"
+    return Verdict(BenchmarkState.FAILED, f"{said}, but {have}", Cause.INFRASTRUCTURE, "job")
 
 
 def _failed(last: Link, state: State, observation: Observation | None) -> Verdict:
@@ -193,7 +236,7 @@ def _failed(last: Link, state: State, observation: Observation | None) -> Verdic
     return Verdict(BenchmarkState.FAILED, reason, cause, _log_of(last, reason))
 
 
-def _by_marker(last: Link) -> Verdict | None:
+def _by_marker(known: Evidence, last: Link) -> Verdict | None:
     """What the job itself said, where nobody else says anything."""
     end = last.end
     if end is None:
@@ -203,7 +246,7 @@ def _by_marker(last: Link) -> Verdict | None:
             BenchmarkState.FAILED, end.reason or "its supervisor is gone", Cause.INFRASTRUCTURE, "job"
         )
     if end.status == 0:
-        return _done(last)
+        return _done(known, last, "exit status 0")
     if end.status == errors.EXIT_INCOMPLETE and end.asked not in ("none", ""):
         reason = end.reason or f"asked to stop ({end.asked})"
         return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")

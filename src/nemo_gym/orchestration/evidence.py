@@ -79,6 +79,16 @@ class Link:
     """So many jobs in a row, this one the last, ended because their disk stayed full."""
     waits_for_room: float | None = None
     """UTC seconds since when its disk is full."""
+    rows: int | None = None
+    """Rows that were recorded when it started."""
+    command: bool = False
+    """A command of the user ran in place of the collector: its exit status is all there is to say."""
+    walltime: int | None = None
+    """Seconds that it was given."""
+    lived: int | None = None
+    """Seconds that it had lived when it last said so."""
+    ready: int | None = None
+    """Seconds from its start until its driver was started; `None`: it did not come so far."""
 
     @property
     def name(self) -> str:
@@ -112,6 +122,8 @@ class Progress:
     """Seconds, as it was at `updated_at`."""
     updated_at: float | None
     """UTC seconds."""
+    new: int | None = None
+    """Rollouts that the collector that said it has recorded itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,10 +206,30 @@ class Evidence:
         return started[-1] if started else None
 
     @property
+    def complete(self) -> Link | None:
+        """The last run whose collector counted every expected rollout: whatever came later, that is proof."""
+        proofs = [link for link in self.links if link.collected is not None and link.collected.complete]
+        return proofs[-1] if proofs else None
+
+    @property
     def waiting(self) -> tuple[str, ...]:
         """Jobs that left no trace of a start: they wait, or ended before they began."""
         begun = {link.job_id for link in self.links if link.started is not None} | set(self.chain)
         return tuple(job_id for job_id in self.job_ids if job_id not in begun)
+
+    def outlives(self, job_id: str, seen: Seen) -> bool:
+        """Whether files tell of a life of a job that is later than the end, or the waiting, seen of it.
+
+        What was just said of this very job, beyond doubt, is outlived by nothing.
+        """
+        observation = seen.observation
+        if observation.state in (JobState.RUNNING, JobState.UNKNOWN) or (seen.fresh and observation.proven):
+            return False
+        signs = [link.started or 0.0 for link in self.links if link.job_id == job_id]
+        last, progress = self.last, self.progress
+        if last is not None and last.job_id == job_id and not last.ended and progress is not None:
+            signs.append((progress.updated_at or 0.0) if progress.state in ("running", "draining") else 0.0)
+        return max(signs, default=0.0) > (seen.at if observation.ended_at is None else observation.ended_at)
 
     def alive(self, *states: JobState) -> tuple[str, ...]:
         """Jobs that the executor sees queued or running (or in one of ``states``)."""

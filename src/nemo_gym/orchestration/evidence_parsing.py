@@ -98,6 +98,11 @@ def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | 
         service_died=" ".join(files.get("service_died", "").split()),
         full_disks=whole(files.get("full_disk", "").strip()) or 0,
         waits_for_room=_waits_for_room(files.get("full_disk", "")),
+        rows=whole(files.get("rows", "").strip()),
+        command="command" in files,
+        walltime=whole(files.get("walltime", "").strip()),
+        lived=whole(files.get("alive", "").strip()),
+        ready=whole(files.get("ready", "").strip()),
     )
 
 
@@ -157,6 +162,7 @@ def _progress(found: Mapping[str, Any]) -> Progress | None:
         rate=_float(found.get("rollouts_per_s")),
         eta=_float(found.get("eta_s")),
         updated_at=_float(found.get("updated_at")),
+        new=new if isinstance(new := found.get("new"), int) and new >= 0 else None,
     )
 
 

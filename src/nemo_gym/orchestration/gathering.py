@@ -22,6 +22,9 @@ from nemo_slurm.errors import SlurmError
 Key = tuple[str, str]
 """Gym job id and benchmark."""
 
+RETURNS = 900.0
+"""Seconds after its end in which a job may still be put back into the queue: it is asked for again."""
+
 _TROUBLE = (GymError, RunsError, SlurmError, OSError)
 
 
@@ -66,7 +69,7 @@ def _of_site(
     site: Site, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
 ) -> dict[Key, Evidence]:
     facts = _facts(site, records, scope, clock)
-    asked, remembered = _questions(site, facts, scope)
+    asked, remembered = _questions(site, facts, scope, clock.now())
     silent, seen = "", dict(remembered)
     asked_at = clock.now()
     if asked:
@@ -93,7 +96,7 @@ def _of_site(
             seen={
                 job_id: seen[job]
                 for job_id in known.job_ids
-                if (job := JobRef(job_id, known.job_dir)) in seen
+                if (job := JobRef(job_id, known.job_dir)) in seen and not known.outlives(job_id, seen[job])
             },
         )
         for key, known in facts.items()
@@ -138,7 +141,7 @@ def _facts(
 
 
 def _questions(
-    site: Site, facts: Mapping[Key, Evidence], scope: Scope
+    site: Site, facts: Mapping[Key, Evidence], scope: Scope, now: float
 ) -> tuple[list[JobRef], dict[JobRef, Seen]]:
     """The jobs to ask about, and the ends that are remembered of others."""
     asked: list[JobRef] = []
@@ -149,8 +152,16 @@ def _questions(
         for job_id in known.job_ids if scope.every_job else depends:
             job = JobRef(job_id, known.job_dir)
             old = site.memory.of_job(job)
-            if old is not None and old.observation.state.final and not scope.every_job:
+            if old is not None and not scope.every_job and _is_settled(known, job_id, old, now):
                 remembered[job] = old
             else:
                 asked.append(job)
     return list(dict.fromkeys(asked)), remembered
+
+
+def _is_settled(known: Evidence, job_id: str, old: Seen, now: float) -> bool:
+    """Whether a remembered end is the end: nothing tells of a later life, and the job cannot come back."""
+    if not old.observation.state.final or known.outlives(job_id, old):
+        return False
+    ended_at = old.observation.ended_at
+    return ended_at is None or now - ended_at > RETURNS

@@ -1,7 +1,7 @@
 """The last thing that an executor said of each job, kept so that its silence changes nothing.
 
-A cache beside the local index, one file a machine: losing it costs nothing but the memory. Final states are
-not asked for again.
+A cache beside the local index, one file a machine: losing it costs nothing but the memory. An end is kept
+only where it is proven to be that of this very job, and gives way to whatever tells of a later life.
 """
 
 from __future__ import annotations
@@ -44,10 +44,14 @@ class LastSeen:
         return self._seen.get(_key(job))
 
     def remember(self, job: JobRef, observation: Observation, at: float) -> None:
-        """Keep what was seen just now; that nobody could tell is not worth keeping."""
-        if observation.state is not JobState.UNKNOWN:
-            self._seen[_key(job)] = Seen(observation, at, fresh=False)
-            self._changed = True
+        """Keep what was seen just now; that nobody could tell is not worth keeping.
+
+        An end that may be another job's takes the place of nothing, and nothing takes its place.
+        """
+        if observation.state is JobState.UNKNOWN or (observation.state.final and not observation.proven):
+            return
+        self._seen[_key(job)] = Seen(observation, at, fresh=False)
+        self._changed = True
 
     def save(self) -> None:
         """Write the memory; where that fails, nothing is remembered."""
@@ -75,5 +79,7 @@ def _load(path: Path) -> dict[str, Seen]:
         with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
             values = dict(value)
             at, values["state"] = float(values.pop("at")), JobState(values["state"])
-            seen[key] = Seen(Observation(**values), at, fresh=False)
+            observation = Observation(**{"proven": False, **values})
+            if observation.proven or not observation.state.final:
+                seen[key] = Seen(observation, at, fresh=False)
     return seen

@@ -110,9 +110,8 @@ def _without_successor(known: Evidence, finished: Verdict) -> Verdict:
     last = known.last
     successor = last.queued if last is not None else ""
     state = _state(known, successor) if successor else None
-    if finished.cause is Cause.INFRASTRUCTURE and state is JobState.CANCELLED:
-        reason = f"{finished.reason}; its successor {successor} was cancelled before it started"
-        return Verdict(BenchmarkState.CANCELLED, reason, Cause.PERSON)
+    if finished.state is BenchmarkState.FAILED and state in (JobState.CANCELLED, JobState.FAILED):
+        return _lost_successor(known, finished, successor)
     unseen = successor and state in (None, JobState.UNKNOWN)
     if unseen and finished.state is BenchmarkState.FAILED and not known.cancelled:
         if known.silent or known.now - ended_at(known) < SETTLES:
@@ -120,6 +119,23 @@ def _without_successor(known: Evidence, finished: Verdict) -> Verdict:
         reason = f"{finished.reason}; its successor {successor} was never seen again"
         return Verdict(finished.state, reason, finished.cause, finished.look_at)
     return finished
+
+
+def _lost_successor(known: Evidence, finished: Verdict, successor: str) -> Verdict:
+    """A chain whose last run left work, and whose successor ended before it had begun.
+
+    It is cancelled only where its owner ended it: an administrator, a deadline and Slurm itself are not them.
+    """
+    seen = known.seen[successor].observation
+    before = finished.reason.removesuffix(NOTHING_FOLLOWS)
+    if seen.state is not JobState.CANCELLED:
+        reason = f"{before}; its successor {successor} ended before it started ({seen.reason or seen.word})"
+        return Verdict(BenchmarkState.FAILED, reason, finished.cause, finished.look_at)
+    by = f" by {seen.stranger}" if seen.stranger else ""
+    reason = f"{before}; its successor {successor} was cancelled{by} before it started"
+    if seen.stranger or finished.cause is not Cause.INFRASTRUCTURE:
+        return Verdict(BenchmarkState.FAILED, reason, finished.cause, finished.look_at)
+    return Verdict(BenchmarkState.CANCELLED, reason, Cause.PERSON)
 
 
 def ended_at(known: Evidence) -> float:
@@ -148,14 +164,16 @@ def _before_any_start(known: Evidence) -> tuple[Verdict, str | None]:
 
 def _ended_unstarted(known: Evidence, job_id: str, observation: Observation) -> Verdict:
     """The end of the only job that is known of, which left no trace of a start that can be read."""
-    if observation.state is JobState.SUCCEEDED:
-        return Verdict(BenchmarkState.SUCCEEDED)
     if known.unread:
         said = observation.word or observation.state.value
         before = f"job {job_id} had ended ({said}) when it was seen last"
         return Verdict(BenchmarkState.UNKNOWN, f"{before}, and what came after it cannot be read")
+    if observation.state is JobState.SUCCEEDED:
+        reason = f"job {job_id} has ended with exit status 0, but nothing proves that any rollout is recorded"
+        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "job")
     if observation.state is JobState.CANCELLED:
         by = known.cancelled or observation.reason
-        return Verdict(BenchmarkState.CANCELLED, f"cancelled before it had started: {by}", Cause.PERSON)
+        cause = Cause.INFRASTRUCTURE if observation.stranger and not known.cancelled else Cause.PERSON
+        return Verdict(BenchmarkState.CANCELLED, f"cancelled before it had started: {by}", cause)
     reason = f"it ended before its script had begun: {observation.reason}"
     return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "job")

@@ -88,7 +88,7 @@ gym_settle() {
   fi
   evidence="scheduler=${gym_s_name// /_} source=$gym_state_source marker=${gym_p_marker:+$gym_p_status/$gym_p_asked}"
   evidence+=" complete=${gym_p_complete:-no} same_job=${gym_p_same:-no} looks=$gym_looks retries=$gym_spent_retries"
-  evidence+=" walltime=$gym_spent_walltime without_progress=$gym_spent_idle"
+  evidence+=" walltime=$gym_spent_walltime without_progress=$gym_spent_idle stranger=${gym_stranger:-no}"
   gym_put "$gym_link/decision" "$gym_action $gym_fate"$'\n'"${gym_why//$'\n'/ }"$'\n'"$evidence"
   gym_event job_decided action "$gym_action" chain "$gym_fate" reason "$gym_why" evidence "$evidence"
   case $gym_action in

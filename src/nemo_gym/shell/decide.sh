@@ -4,8 +4,9 @@
 #
 # What is known about the run before stands in gym_p_*: gym_p_first (there is none), gym_p_marker (it left a last word),
 # gym_p_complete, gym_p_status, gym_p_asked (nobody, early, cancel, term), gym_p_hopeless, gym_p_cancelled (the tombstone
-# of `gym job cancel` is there), gym_p_same (an earlier run of this very job), each empty for no, and gym_p_full_disks: so
-# many jobs in a row, that one the last, ended because their disk stayed full. What the chain has used
+# of `gym job cancel` is there), gym_p_same (an earlier run of this very job), each empty for no, gym_p_full_disks: so
+# many jobs in a row, that one the last, ended because their disk stayed full, and gym_p_owner: number of the user who
+# owns the jobs, empty when it is not known. What the chain has used
 # stands in gym_spent_retries, gym_spent_walltime (seconds) and gym_spent_idle; its limits in GYM_MAX_RETRIES,
 # GYM_MAX_WALLTIME (seconds) and GYM_MAX_LINKS_WITHOUT_PROGRESS, empty for none.
 
@@ -73,9 +74,21 @@ gym_decide_final() {
   elif [[ -n $gym_p_cancelled || $gym_p_asked == cancel ]]; then
     gym_rule stop cancelled "the chain was cancelled"
   elif [[ -z $gym_p_same && $gym_s_meaning == cancelled ]]; then
-    gym_rule stop cancelled "the job before was cancelled${gym_s_author:+ by user $gym_s_author}"
+    gym_name_author
+    gym_rule stop cancelled "the job before was cancelled${gym_by:+ by $gym_by}"
   else
     return 1
+  fi
+}
+
+# gym_name_author: sets gym_by to who cancelled the job before, and gym_stranger to yes where that was not its owner.
+gym_name_author() {
+  gym_by=${gym_s_author:+user $gym_s_author} gym_stranger=''
+  [[ -n $gym_s_author && $gym_s_author != "$gym_p_owner" ]] || return 0
+  if ((gym_s_author == 0)); then
+    gym_by+=" (an administrator, or Slurm itself)" gym_stranger=yes
+  elif [[ -n $gym_p_owner ]]; then
+    gym_by+=" (not its owner, user $gym_p_owner)" gym_stranger=yes
   fi
 }
 
@@ -103,7 +116,7 @@ gym_decide_by_scheduler() {
   elif [[ -z $gym_s_name || $gym_s_meaning == lag ]]; then
     gym_rule go_on running "nobody saw how the job before ended"
   elif [[ $gym_s_meaning == complete ]]; then
-    gym_rule stop succeeded "the scheduler says COMPLETED of the job before"
+    gym_rule stop failed "the scheduler says COMPLETED of the job before, but nothing proves that every rollout is recorded"
   else
     gym_rule go_on running "the job before ended as $gym_s_name ($gym_s_reason)"
     [[ $gym_s_meaning != other ]] || gym_counts=yes
@@ -118,13 +131,13 @@ gym_hold_against_budgets() {
     gym_format_duration "$gym_spent_walltime"
     used=$gym_duration
     gym_format_duration "$cap"
-    gym_rule stop stopped "$used of walltime are used and max_walltime is $gym_duration"
+    gym_rule stop stopped "$gym_why, and $used of walltime are used (max_walltime is $gym_duration)"
   elif [[ -n $gym_counts ]] && ((gym_spent_retries >= GYM_MAX_RETRIES)); then
     gym_rule fail failed "$gym_why, and max_retries ($GYM_MAX_RETRIES) are used up"
   elif [[ -n $limit ]] && ((gym_spent_idle >= limit)); then
     gym_counts=''
     used="$gym_spent_idle jobs in a row recorded nothing new"
-    gym_rule fail failed "$used (max_links_without_progress is $limit)"
+    gym_rule fail failed "$gym_why, and $used (max_links_without_progress is $limit)"
   fi
 }
 

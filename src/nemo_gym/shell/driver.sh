@@ -22,7 +22,9 @@ gym_become_prepare() {
 
 gym_drive() {
   gym_event driver_started
+  gym_put "$gym_link/ready" "$SECONDS"
   if [[ -n $GYM_COMMAND ]]; then
+    gym_put "$gym_link/command" yes
     gym_watch command gym_become_command
   else
     gym_watch run gym_become_run

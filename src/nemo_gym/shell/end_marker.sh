@@ -35,6 +35,7 @@ gym_claim_link() {
   printf -v now '%(%s)T' -1
   gym_put "$gym_link/started" "$now"
   gym_reserve_room
+  [[ -z ${GYM_WALLTIME-} ]] || gym_put "$gym_link/walltime" "$GYM_WALLTIME"
   version=''
   # one that is still to be installed says it then
   [[ -n ${GYM_INSTALL_REPO-} ]] || version=$("$GYM_PROGRAM" --version 2>/dev/null)

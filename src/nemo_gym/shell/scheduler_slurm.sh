@@ -4,6 +4,9 @@
 
 # How long one of Slurm's commands may take, in seconds: a controller that is away answers after 10 to 20.
 : "${NEMO_GYM_SLURM_SECONDS:=30}"
+# Seconds by which the clocks of submitter, files, nodes and controller may differ.
+gym_clock_slack=600
+gym_submission=''       # second before which nothing of this chain was submitted, once it is known
 gym_inherited=()        # the environment that the scheduler gave to this job, NAME=VALUE
 
 # Who this run of the job is, and where its values lie.
@@ -56,74 +59,122 @@ gym_slurm() (
   LC_ALL=C SLURM_TIME_FORMAT=%s exec timeout -k 5 "$NEMO_GYM_SLURM_SECONDS" "$@" 2>/dev/null
 )
 
-# gym_state_of ID: sets gym_state to what the scheduler says of a job, the controller first, and gym_state_source.
+# gym_state_of ID: sets gym_state to what the scheduler says of a job, the controller first, and gym_state_source. Of a
+# cancelled job accounting alone knows who did it. What is said of another job with that number is not said of this one.
 gym_state_of() {
-  local _answer _state _end
+  local _answer _fields _state
   gym_state=''
   gym_state_source=''
-  if _answer=$(gym_slurm scontrol -o show job "${1%%;*}") && [[ " $_answer" =~ [[:space:]]JobState=([^[:space:]]+) ]]; then
-    gym_state=${BASH_REMATCH[1]}
+  if _answer=$(gym_slurm scontrol -o show job "${1%%;*}") && gym_read_show "$_answer" && gym_is_this_job "$1"; then
+    gym_state=$gym_r_state
     gym_state_source=scontrol
-    return 0
+    [[ $gym_state == CANCELLED ]] || return 0
   fi
-  while IFS='|' read -r _state _end; do
-    if [[ $_state =~ ^[A-Z_]+(\+|\ by\ [0-9]+)?$ ]] && gym_is_this_job "$1" "$_end"; then
+  _fields=State,End,Submit,UID,JobName,Comment
+  while gym_read_record; do
+    _state=$gym_r_state
+    if [[ $_state =~ ^[A-Z_]+(\+|\ by\ [0-9]+)?$ ]] && gym_is_this_job "$1"; then
+      [[ -z $gym_state || $_state == CANCELLED* ]] || return 0
       gym_state=$_state
-      gym_state_source=sacct
+      gym_state_source=${gym_state_source:-sacct}
       return 0
     fi
-  done < <(gym_slurm sacct -n -X -P -o State,End -j "${1%%;*}")
+  done < <(gym_accounting "$1" -o "$_fields")
 }
 
-# gym_is_this_job ID END: whether a record that ends at END (seconds) can be of the job that ran here under the number
-# ID: numbers are used again, and accounting keeps what the older job did.
+# gym_accounting ID OPTION…: accounting's records of a job, fields with a character between them that is in none.
+gym_accounting() {
+  gym_slurm sacct -n -X -P --delimiter=$'\x1f' -j "${1%%;*}" "${@:2}"
+}
+
+# A record of a job with a certain number: its fields in gym_r_…, each empty where the record has none.
+gym_read_record() {
+  IFS=$'\x1f' read -r gym_r_state gym_r_end gym_r_submit gym_r_user gym_r_name gym_r_comment gym_r_seconds
+}
+
+gym_read_show() {
+  local _answer=" $1"
+  gym_r_state='' gym_r_end='' gym_r_submit='' gym_r_user='' gym_r_name='' gym_r_comment=''
+  [[ $_answer =~ [[:space:]]JobState=([^[:space:]]+) ]] && gym_r_state=${BASH_REMATCH[1]} || return 1
+  [[ $_answer =~ [[:space:]]EndTime=([0-9]+)[[:space:]] ]] && gym_r_end=${BASH_REMATCH[1]}
+  [[ $_answer =~ [[:space:]]SubmitTime=([0-9]+)[[:space:]] ]] && gym_r_submit=${BASH_REMATCH[1]}
+  [[ $_answer =~ [[:space:]]UserId=[^[:space:]]*\(([0-9]+)\) ]] && gym_r_user=${BASH_REMATCH[1]}
+  [[ $_answer =~ [[:space:]]JobName=([^[:space:]]+) ]] && gym_r_name=${BASH_REMATCH[1]}
+  [[ $_answer =~ [[:space:]]Comment=([^[:space:]]+) ]] && gym_r_comment=${BASH_REMATCH[1]}
+  return 0
+}
+
+# gym_is_this_job ID: whether the record in gym_r_… can be of the job that ran here under the number ID: numbers are used
+# again, and accounting keeps what the older job did. Any field that is there and disagrees disowns it, as in
+# nemo_slurm/identity.py.
 gym_is_this_job() {
   local _file _started
-  [[ $2 =~ ^[0-9]+$ ]] || return 0
+  [[ -z $gym_r_comment || $gym_r_comment == *"$GYM_JOB/$GYM_BENCHMARK/"* ]] || return 1
+  [[ -z $gym_r_user || $gym_r_user == "$EUID" ]] || return 1
+  [[ -z $gym_r_name || -z ${SLURM_JOB_NAME-} || $gym_r_name == "$SLURM_JOB_NAME" ]] || return 1
+  gym_find_submission
+  [[ ! $gym_r_submit =~ ^[1-9][0-9]*$ ]] || ((gym_r_submit >= gym_submission - gym_clock_slack)) || return 1
+  [[ $gym_r_end =~ ^[1-9][0-9]*$ ]] || return 0
   for _file in links/"${1%%;*}".*/started; do
     if { read -r _started <"$_file"; } 2>/dev/null && [[ $_started =~ ^[0-9]+$ ]]; then
-      (($2 >= _started - 3600))
+      ((gym_r_end >= _started - gym_clock_slack))
       return
     fi
   done
   # It ended before it could write anything: then it ran after every other job of its chain had begun.
   for _file in links/*/started; do
     [[ $_file != "links/$gym_job_id."* ]] || continue
-    if { read -r _started <"$_file"; } 2>/dev/null && [[ $_started =~ ^[0-9]+$ ]] && (($2 < _started - 3600)); then
+    if { read -r _started <"$_file"; } 2>/dev/null && [[ $_started =~ ^[0-9]+$ ]] &&
+      ((gym_r_end < _started - gym_clock_slack)); then
       return 1
     fi
   done
   return 0
 }
 
+# gym_find_submission: sets gym_submission to the second before which no job of this chain was submitted: the earlier one
+# of when the submission was made, by the submitter's clock, and when its script was written, by the file server's.
+gym_find_submission() {
+  local _stamp='' _written
+  [[ -z $gym_submission ]] || return 0
+  if [[ $GYM_JOB =~ ^gym-job-([0-9]{4})([0-9]{2})([0-9]{2})T([0-9]{2})([0-9]{2})([0-9]{2})Z- ]]; then
+    _stamp="${BASH_REMATCH[1]}-${BASH_REMATCH[2]}-${BASH_REMATCH[3]} "
+    _stamp+="${BASH_REMATCH[4]}:${BASH_REMATCH[5]}:${BASH_REMATCH[6]}"
+    _stamp=$(date -u -d "$_stamp" +%s 2>/dev/null)
+  fi
+  _written=$(stat -c %Y -- "$GYM_JOB_DIR/job.sh" 2>/dev/null)
+  gym_submission=${_written:-0}
+  [[ -z $_stamp ]] || ((_stamp >= gym_submission && gym_submission > 0)) || gym_submission=$_stamp
+}
+
 # gym_elapsed_of ID: sets gym_elapsed to a line `<restart> <raw seconds>` for each run of a job that is known to have
 # ended; nothing when nothing is known yet. Asks accounting, then the controller, which knows the last run alone.
 gym_elapsed_of() {
-  local _submit _state _seconds _end _run=-1 _before='' _known=-1
+  local _run=-1 _before='' _known=-1 _fields=State,End,Submit,UID,JobName,Comment,ElapsedRaw
   gym_elapsed=''
-  while IFS='|' read -r _submit _state _seconds _end; do
+  while gym_read_record; do
     # a run whose end is not recorded is one all the same; two records of one submission are one run
-    [[ $_submit =~ ^[0-9]+$ ]] || continue
-    if [[ $_end =~ ^[0-9]+$ ]] && ! gym_is_this_job "$1" "$_end"; then
-      [[ $_submit != "$_before" ]] || _run=$((_run - 1))
+    [[ $gym_r_submit =~ ^[0-9]+$ ]] || continue
+    if ! gym_is_this_job "$1"; then
+      [[ $gym_r_submit != "$_before" ]] || _run=$((_run - 1))
       _before=''
       continue
     fi
-    [[ $_submit == "$_before" ]] || _run=$((_run + 1))
-    _before=$_submit
-    if [[ $_seconds =~ ^[0-9]+$ && $_end =~ ^[0-9]+$ ]] && ((_known < _run)) && gym_is_ended "$_state"; then
-      gym_elapsed+="$_run $_seconds"$'\n'
+    [[ $gym_r_submit == "$_before" ]] || _run=$((_run + 1))
+    _before=$gym_r_submit
+    if [[ $gym_r_seconds =~ ^[0-9]+$ && $gym_r_end =~ ^[0-9]+$ ]] && ((_known < _run)) && gym_is_ended "$gym_r_state"; then
+      gym_elapsed+="$_run $gym_r_seconds"$'\n'
       _known=$_run
     fi
-  done < <(gym_slurm sacct -n -X -D -P -o Submit,State,ElapsedRaw,End -j "${1%%;*}" | sort -t '|' -s -n -k 1,1)
-  [[ -n $gym_elapsed ]] || gym_ask_run_time "${1%%;*}"
+  done < <(gym_accounting "$1" -D -o "$_fields" | sort -t $'\x1f' -s -n -k 3,3)
+  [[ -n $gym_elapsed ]] || gym_ask_run_time "$1"
   gym_elapsed=${gym_elapsed%$'\n'}
 }
 
 gym_ask_run_time() {
   local _answer _days _hours _minutes _seconds
-  _answer=" $(gym_slurm scontrol -o show job "$1")" || return 0
-  [[ $_answer =~ [[:space:]]JobState=([^[:space:]]+) ]] && gym_is_ended "${BASH_REMATCH[1]}" || return 0
+  _answer=" $(gym_slurm scontrol -o show job "${1%%;*}")" || return 0
+  gym_read_show "$_answer" && gym_is_ended "$gym_r_state" && gym_is_this_job "$1" || return 0
   [[ $_answer =~ [[:space:]]RunTime=(([0-9]+)-)?([0-9]+):([0-9]+):([0-9]+) ]] || return 0
   _days=$((10#${BASH_REMATCH[2]:-0})) _hours=$((10#${BASH_REMATCH[3]})) _minutes=$((10#${BASH_REMATCH[4]}))
   _seconds=$((10#${BASH_REMATCH[5]} + 60 * (_minutes + 60 * (_hours + 24 * _days))))

@@ -134,10 +134,15 @@ class FakeCluster(Cluster):
         with self._state.open() as model:
             model.start(number)
 
-    def end(self, number: str, state: str = "COMPLETED", status: int | None = None) -> None:
-        """End a job in a state: by its own doing, or by the scheduler's (TIMEOUT, PREEMPTED, …)."""
+    def end(
+        self, number: str, state: str = "COMPLETED", status: int | None = None, *, author: int | None = None
+    ) -> None:
+        """End a job in a state: by its own doing, or by the scheduler's (TIMEOUT, PREEMPTED, …).
+
+        ``author``: the user who cancelled it.
+        """
         with self._state.open() as model:
-            model.end(number, state, status)
+            model.end(number, state, status, author)
 
     def requeue(self, number: str, state: str = "REQUEUED") -> None:
         """Put a running job back into the queue, for ``REQUEUED``, ``PREEMPTED`` or ``NODE_FAIL``."""
@@ -155,12 +160,37 @@ class FakeCluster(Cluster):
             model.end(number, "CANCELLED", author=0)
             model.jobs[number].ended_at = model.now - model.faults.remembers
 
-    def remember_older(self, number: str, state: str, *, elapsed: int = 60, ago: float = 90 * 86_400) -> None:
-        """Let accounting have a record of an older job with this number."""
+    def remember_older(
+        self,
+        number: str,
+        state: str,
+        *,
+        elapsed: int = 60,
+        ago: float = 90 * 86_400,
+        name: str = "old",
+        comment: str = "",
+        uid: int = 4242,
+        author: int | None = None,
+    ) -> None:
+        """Let accounting have a record of an older job with this number: a stranger's, by default."""
         with self._state.open() as model:
             started = model.now - ago
-            run = FakeRun(state, 0, 0, started - 1, started, started + elapsed)
+            run = FakeRun(state, 0, 0, started - 1, started, started + elapsed, author=author)
+            run.name, run.comment, run.uid = name, comment, uid
             model.old.setdefault(number, []).append(run)
+
+    def change(self, number: str, **fields: object) -> None:
+        """Let a job be another than was queued: its ``name``, ``comment``, ``uid`` and so on."""
+        with self._state.open() as model:
+            for name, value in fields.items():
+                setattr(model.jobs[number], name, value)
+
+    def end_component(self, number: str, state: str) -> None:
+        """Let a further component of a heterogeneous job end."""
+        with self._state.open() as model:
+            job = model.jobs[number]
+            started = job.started_at or model.now
+            job.components.append(FakeRun(state, 0, 0, job.submitted_at, started, model.now))
 
     def reuse(self, number: str) -> None:
         """Let the next job have this number."""

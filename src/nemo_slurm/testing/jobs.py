@@ -52,6 +52,8 @@ class Faults:
     """``sbatch`` from within a job is refused."""
     unknown_dependency: str = "satisfied"
     """``satisfied`` as in Slurm 22.05, ``refused`` as in 24.11."""
+    keeps_comments: bool = True
+    """Whether accounting keeps the comments of jobs."""
     doubles_records: bool = False
     """Accounting shows each run of a job twice, the first time without its end."""
     remembers: float = 300.0
@@ -82,6 +84,10 @@ class FakeRun:
     author: int | None = None
     half_written: bool = False
     """The state alone, without the moment of the end and the exit status."""
+    name: str | None = None
+    """Of a job that had this number before; `None`: as the job of that number now."""
+    comment: str | None = None
+    uid: int | None = None
 
     @property
     def elapsed(self) -> int:
@@ -116,6 +122,8 @@ class FakeJob:
     author: int | None = None
     runs: list[FakeRun] = field(default_factory=list)
     """Earlier runs under this number."""
+    components: list[FakeRun] = field(default_factory=list)
+    """Of a heterogeneous job: how its further components ended."""
 
     @property
     def limit(self) -> float | None:

@@ -144,31 +144,43 @@ def sacct(model: Model, call: Call) -> Completed:
         return Completed(1, "", f"sacct: error: {said}\nsacct: error: Problem talking to the database\n")
     options, _ = call.parsed()
     break_ = options.get("delimiter", "|")
+
+    def line(number: str, run: FakeRun, names: Sequence[str], shown: str = "") -> str:
+        return break_.join(_record(model, number, run, name, call.env, shown) for name in names)
+
     names = (options.get("format") or options.get("o") or "JobID,JobName,State,ExitCode").split(",")
     lines = []
     for number in _numbers(options) or sorted(model.jobs):
         records = model.records(number)
         for run in records if "D" in options else records[-1:]:
-            lines.append(break_.join(_record(model, number, run, name, call.env) for name in names))
+            lines.append(line(number, run, names))
             if "X" not in options and run.started_at is not None:
                 step = FakeRun("COMPLETED", 0, 0, run.submitted_at, run.started_at, run.ended_at)
-                lines.append(
-                    break_.join(_record(model, f"{number}.batch", step, name, call.env) for name in names)
-                )
+                lines.append(line(f"{number}.batch", step, names))
+        parts = model.jobs[number].components if number in model.jobs else []
+        lines += [
+            line(str(int(number) + at), part, names, f"{number}+{at}") for at, part in enumerate(parts, 1)
+        ]
     if "n" not in options and "noheader" not in options:
         lines.insert(0, break_.join(names))
     return Completed(0, "".join(f"{line}\n" for line in lines), "")
 
 
-def _record(model: Model, number: str, run: FakeRun, name: str, env: Mapping[str, str]) -> str:
-    job = model.jobs.get(number.partition(".")[0])
+def _record(
+    model: Model, number: str, run: FakeRun, name: str, env: Mapping[str, str], shown: str = ""
+) -> str:
+    """One field; ``shown`` is the number as people see it, where that is another."""
+    job = model.jobs.get((shown or number).partition(".")[0].partition("+")[0])
+    own = run.name if run.name is not None else job.name if job else "old"
+    comment = run.comment if run.comment is not None else job.comment if job else ""
+    uid = run.uid if run.uid is not None else job.uid if job else 0
     active = run.state in {"PENDING", "RUNNING"}
     state = f"{run.state} by {run.author}" if run.author is not None else run.state
     if model.faults.cuts_states and len(state) > 10:
         state = f"{state[:9]}+"
     form = env.get("SLURM_TIME_FORMAT", "")
     values: dict[str, Callable[[], str]] = {
-        "jobid": lambda: number,
+        "jobid": lambda: shown or number,
         "jobidraw": lambda: number,
         "state": lambda: state,
         "exitcode": lambda: f"{run.status}:{run.signal}",
@@ -178,10 +190,10 @@ def _record(model: Model, number: str, run: FakeRun, name: str, env: Mapping[str
         "start": lambda: _time(run.started_at, form),
         "end": lambda: "Unknown" if active or run.half_written else _time(run.ended_at, form),
         "nnodes": lambda: "1",
-        "jobname": lambda: job.name if job else "old",
-        "user": lambda: job.user if job else "",
-        "uid": lambda: str(job.uid) if job else "",
-        "comment": lambda: job.comment if job else "",
+        "jobname": lambda: own,
+        "user": lambda: job.user if job and uid == job.uid else f"user{uid}",
+        "uid": lambda: str(uid),
+        "comment": lambda: comment if model.faults.keeps_comments else "",
         "workdir": lambda: job.folder if job else "",
     }
     return values[name.lower()]()

@@ -135,7 +135,9 @@ class Model:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Read what `to_json` gave."""
         jobs = {
-            number: FakeJob(**(fields | {"runs": [FakeRun(**run) for run in fields["runs"]]}))
+            number: FakeJob(
+                **fields | {key: [FakeRun(**run) for run in fields[key]] for key in ("runs", "components")}
+            )
             for number, fields in data["jobs"].items()
         }
         old = {number: [FakeRun(**run) for run in runs] for number, runs in data["old"].items()}

@@ -116,7 +116,7 @@ def _scancel(model: Model, call: Call) -> Completed:
     for number in words:
         job = model.jobs.get(number)
         if job and job.active and wanted in {None, job.state}:
-            model.end(number, "CANCELLED", author=0)
+            model.end(number, "CANCELLED", author=job.uid)
     return Completed(0, "", "")
 
 
@@ -146,7 +146,8 @@ def _show(job: FakeJob, now: float) -> str:
     days, rest = divmod(running.as_run().elapsed, 86_400)
     run_time = f"{f'{days}-' if days else ''}{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
     fields = {
-        "JobId": job.id, "JobName": job.name, "JobState": job.state, "Reason": job.reason,
+        "JobId": job.id, "JobName": job.name, "UserId": f"{job.user}({job.uid})",
+        "JobState": job.state, "Reason": job.reason,
         "Dependency": values["dependency"], "Requeue": values["requeue"], "Restarts": job.restarts,
         "RunTime": run_time,
         "ExitCode": f"{job.status}:{job.signal}", "SubmitTime": values["submittime"],

@@ -144,7 +144,7 @@ def test_an_end_that_was_seen_is_not_asked_for_again(executor, tmp_path):
     executor.cluster.jobs["1"] = Observation(JobState.FAILED, "it broke", word="FAILED")
     site = One(Site(executor))
     for _ in range(2):
-        known = gather([record(tmp_path, ("gpqa", "1"))], site)[ID, "gpqa"]
+        known = gather([record(tmp_path, ("gpqa", "1"))], site, clock=MovableClock())[ID, "gpqa"]
         assert known.seen["1"].observation.reason == "it broke"
     assert executor.asked == [["1"]]
 
@@ -189,7 +189,7 @@ def test_a_machine_that_cannot_be_reached_loses_nothing(executor, tmp_path):
 @pytest.mark.parametrize(
     ("remembered", "word", "state"),
     [(JobState.FAILED, "TIMEOUT", "unknown"), (JobState.CANCELLED, "CANCELLED", "unknown"),
-     (JobState.SUCCEEDED, "COMPLETED", "succeeded")],
+     (JobState.SUCCEEDED, "COMPLETED", "unknown")],
 )  # fmt: skip
 def test_of_a_chain_whose_files_cannot_be_read_the_end_of_its_first_job_is_no_end(
     executor, tmp_path, remembered, word, state
@@ -203,7 +203,8 @@ def test_of_a_chain_whose_files_cannot_be_read_the_end_of_its_first_job_is_no_en
     site = Site(executor, files=Away(), memory=memory)
     status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(site))[ID, "gpqa"])
     assert status.state == state
-    assert state == "succeeded" or (word in status.reason and status.silent == "the host gave no answer")
+    assert word in status.reason
+    assert status.silent == "the host gave no answer"
 
 
 def test_an_executor_that_raises_is_silent(executor, tmp_path):

@@ -62,7 +62,7 @@ def test_a_running_benchmark_shows_progress_over_all_runs_and_the_time_left_now(
         ("FAILED", ("failed", "your code")),
         ("OUT_OF_MEMORY", ("failed", "your code")),
         ("CANCELLED", ("cancelled", "a person")),
-        ("COMPLETED", ("succeeded", None)),
+        ("COMPLETED", ("failed", "infrastructure")),
         ("NEVER_HEARD_OF", ("failed", "your code")),
     ],
 )
@@ -133,7 +133,7 @@ def test_a_finished_run_is_succeeded_although_its_dead_successor_is_still_queued
 
 def test_a_successor_that_slurm_cancelled_is_no_end_of_a_finished_run():
     evidence = known(
-        link("1.0", queued="2;main"),
+        link("1.0", queued="2;main", collected=collected()),
         seen={"1": saw("SUCCEEDED", word="COMPLETED"), "2": saw("CANCELLED", word="CANCELLED")},
     )
     assert assess(evidence).state == "succeeded"
@@ -188,10 +188,14 @@ def test_a_successor_that_is_not_visible_yet_is_waited_for_and_then_given_up():
     ],
 )
 def test_what_the_last_job_decided_is_the_state_of_the_chain(line, expected):
+    complete = "yes" if line[1] == "succeeded" else "no"
     evidence = known(
         link("1.0", end="failed 1 none\n"),
         link(
-            "2.0", started=NOW - 5, predecessor="1", decision=decision(*line, "scheduler=FAILED source=sacct")
+            "2.0",
+            started=NOW - 5,
+            predecessor="1",
+            decision=decision(*line, f"scheduler=FAILED source=sacct complete={complete}"),
         ),
         seen={"2": saw("SUCCEEDED", word="COMPLETED")},
     )
@@ -440,3 +444,132 @@ def test_a_successor_that_waits_for_nodes_outweighs_one_that_only_waits_for_it()
     seen = {"2": saw("QUEUED", "Priority"), "3": saw("QUEUED", "Dependency")}
     evidence = known(link("1.0", queued="2"), link("2.0", started=None, queued="3"), seen=seen)
     assert assess(evidence).job_id == "2"
+
+
+# Succeeded needs every row
+
+
+@pytest.mark.parametrize(
+    ("files", "expected", "words"),
+    [
+        ([progress(21, expected=200)], ("failed", "infrastructure"), "21 of 200 rollouts have a result"),
+        ([{}], ("failed", "infrastructure"), "nothing proves that every rollout is recorded"),
+        (
+            [link("1.0", collected=collected("drained", 75, 4))],
+            ("failed", "infrastructure"),
+            "4 of 10 rollouts have a result",
+        ),
+        ([link("1.0", collected=collected("incomplete", 0, 9))], ("succeeded", None), "9 of 10"),
+        ([link("1.0", collected=collected())], ("succeeded", None), ""),
+        ([progress(10, state="complete")], ("succeeded", None), ""),
+        ([link("1.0", command="yes", end="ended 0 none\n")], ("succeeded", None), ""),
+        ([link("1.0", end="ended 0 none\n")], ("succeeded", None), ""),
+        ([link("1.0", end="ended 0 none\n"), progress(3)], ("failed", "infrastructure"), "3 of 10"),
+    ],
+)
+@pytest.mark.parametrize("seen", [saw("SUCCEEDED", word="COMPLETED"), saw("SUCCEEDED")])
+def test_an_exit_status_of_0_is_no_success_without_the_rows(files, expected, words, seen):
+    status = assess(known(link("1.0"), *files, seen={"1": seen}))
+    assert told(status) == expected, status.reason
+    assert words in status.reason
+
+
+def test_a_heterogeneous_job_whose_component_was_lost_is_not_succeeded_by_its_leader():
+    status = assess(
+        known(link("1.0"), progress(55, expected=400), seen={"1": saw("FAILED", word="NODE_FAIL")})
+    )
+    assert told(status) == ("failed", "infrastructure")
+    assert status.next_command == f"gym job resubmit {ID} gpqa"
+
+
+@pytest.mark.parametrize("word", ["FAILED", "CANCELLED", "NODE_FAIL", "TIMEOUT"])
+def test_proof_of_completeness_in_any_link_counts(word):
+    state = "CANCELLED" if word == "CANCELLED" else "FAILED"
+    evidence = known(
+        link("1.0", started=NOW - 900, collected=collected(), queued="2"),
+        link("2.0", predecessor="1", end="failed 1 none\nasked the server in vain"),
+        seen={"1": saw("FAILED", word="NODE_FAIL"), "2": saw(state, word=word)},
+    )
+    assert told(assess(evidence)) == ("succeeded", None)
+
+
+def test_a_job_that_stopped_at_a_completed_without_proof_leaves_no_success():
+    for chain in ("failed", "succeeded"):
+        said = decision("stop", chain, "the scheduler says COMPLETED", "scheduler=COMPLETED complete=no")
+        evidence = known(
+            link("1.0", started=NOW - 900, queued="2"),
+            link("2.0", predecessor="1", decision=said, end="decided 0 none\n"),
+            progress(21, expected=200, state="draining", age=900.0),
+            seen={"2": saw("SUCCEEDED", word="COMPLETED")},
+        )
+        status = assess(evidence)
+        assert told(status) == ("failed", "infrastructure")
+        assert "21 of 200 rollouts have a result" in status.reason
+
+
+# Whose doing the end of a successor is
+
+
+@pytest.mark.parametrize(
+    ("successor", "expected", "words"),
+    [
+        (
+            saw("CANCELLED", "cancelled by user 7", word="CANCELLED"),
+            ("cancelled", "a person"),
+            "was cancelled",
+        ),
+        (
+            saw("CANCELLED", word="CANCELLED", stranger="user 0 (an administrator, or Slurm itself)"),
+            ("failed", "infrastructure"),
+            "successor 2 was cancelled by user 0 (an administrator, or Slurm itself) before it started",
+        ),
+        (
+            saw("FAILED", "DEADLINE: its deadline passed", word="DEADLINE"),
+            ("failed", "infrastructure"),
+            "successor 2 ended before it started (DEADLINE: its deadline passed)",
+        ),
+    ],
+)
+def test_a_successor_that_another_ended_is_not_its_owners_doing(successor, expected, words):
+    evidence = known(link("1.0", queued="2"), seen={"1": saw("FAILED", word="TIMEOUT"), "2": successor})
+    status = assess(evidence)
+    assert told(status) == expected
+    assert status.reason.startswith("TIMEOUT: ")
+    assert words in status.reason
+
+
+def test_a_chain_that_stopped_for_anothers_cancellation_names_them_and_blames_nobody_else():
+    why = "the job before was cancelled by user 0 (an administrator, or Slurm itself)"
+    for stranger, cause in (("yes", "infrastructure"), ("no", "a person")):
+        said = decision("stop", "cancelled", why, f"scheduler=CANCELLED stranger={stranger}")
+        evidence = known(
+            link("1.0", started=NOW - 900, queued="2"),
+            link("2.0", predecessor="1", decision=said, end="decided 0 none\n"),
+        )
+        assert told(assess(evidence)) == ("cancelled", cause)
+        assert "an administrator, or Slurm itself" in assess(evidence).reason
+
+
+# The cause behind a cap
+
+
+@pytest.mark.parametrize(
+    ("line", "cause"),
+    [
+        (("stop", "stopped", "the job before ended as FAILED (x), and 2h are used"), "a limit you set"),
+        (
+            ("fail", "failed", "the job before ended as FAILED (x), and max_retries (3) are used up"),
+            "your code",
+        ),
+        (("fail", "failed", "nobody saw it, and 5 jobs in a row recorded nothing new"), "your code"),
+    ],
+)
+def test_at_a_cap_the_cause_of_the_last_end_is_told_with_the_cap(line, cause):
+    why = "the driver ended with exit status 1: artifacts holds rollouts already"
+    evidence = known(
+        link("1.0", started=NOW - 900, end=f"ended 1 none\n{why}", queued="2"),
+        link("2.0", predecessor="1", decision=decision(*line, "scheduler=FAILED"), end="decided 1 none\n"),
+    )
+    status = assess(evidence)
+    assert status.cause == cause
+    assert status.reason == f"{line[2]}; {why}"

@@ -179,7 +179,7 @@ def test_the_dot_files_hold_ids_seconds_and_retries(world):
 @pytest.mark.parametrize(
     ("state", "status", "words", "retries"),
     [
-        ("COMPLETED", 0, "stop succeeded", 0),
+        ("COMPLETED", 0, "stop failed", 0),
         ("CANCELLED", 0, "stop cancelled", 0),
         ("CANCELLED by 1000", 0, "stop cancelled", 0),
         ("CANCELLED+", 0, "stop cancelled", 0),

@@ -86,7 +86,7 @@ def test_both_read_every_state_known_cut_and_invented_alike(ask):
     assert len(cases) > 300
 
 
-FACTS = "first marker complete status asked hopeless cancelled same full_disks"
+FACTS = "first marker complete status asked hopeless cancelled same full_disks owner"
 NAMES = [f"gym_p_{name}" for name in FACTS.split()] + [
     *("gym_spent_retries", "gym_spent_walltime", "gym_spent_idle"),
     *("GYM_MAX_RETRIES", "GYM_MAX_WALLTIME", "GYM_MAX_LINKS_WITHOUT_PROGRESS", "looks", "text"),
@@ -117,14 +117,20 @@ def cases():
         for w in (59, 90061)
         for i in (4, 5)
     ]
-    budgets = [Budget(), Budget(max_retries=0), Budget(max_walltime=60, max_links_without_progress=None)]
+    budgets = [
+        Budget(max_links_without_progress=5),
+        Budget(max_retries=0),
+        Budget(max_walltime=60, max_links_without_progress=None),
+    ]
     for state, marker, used, budget in itertools.product(
         SAMPLE, FEW, spent, [*budgets, Budget(max_walltime=90061)]
     ):
         yield state, marker, False, False, used, budget, 6
+    for author, marker, owner in itertools.product((0, 7, 1000), FEW, (None, 0, 1000)):
+        yield f"CANCELLED by {author}", marker, False, False, FRESH, Budget(), 0, owner
 
 
-def record(state, marker, ours, same, spent, budget, looks):
+def record(state, marker, ours, same, spent, budget, looks, owner=1000):
     """One case as the shell's variables."""
 
     def flag(on):
@@ -143,6 +149,7 @@ def record(state, marker, ours, same, spent, budget, looks):
         flag(ours),
         flag(same),
         str(shown.full_disks),
+        "" if owner is None else str(owner),
         *map(str, numbers),
         *("" if limit is None else str(limit) for limit in limits),
         str(looks),
@@ -160,9 +167,13 @@ def test_both_decide_every_case_alike_with_the_same_words(ask):
     )
     assert len(said) == len(found) > 2000
     for answer, case in zip(said, found, strict=True):
-        state, marker, ours, same, spent, budget, looks = case
+        state, marker, ours, same, spent, budget, looks, owner = (*case, 1000)[:8]
         predecessor = Predecessor(
-            marker=marker, scheduler=read_state(state), cancelled_by_us=ours, same_job=same
+            marker=marker,
+            scheduler=read_state(state),
+            cancelled_by_us=ours,
+            same_job=same,
+            owner=owner,
         )
         want = decide.decide(predecessor, spent, budget)
         again = "yes" if decide.look_again(predecessor, looks=looks) else "no"
@@ -171,7 +182,7 @@ def test_both_decide_every_case_alike_with_the_same_words(ask):
 
 
 def test_both_start_the_first_job_of_a_chain(ask):
-    first = ["yes", "", "", "1", "nobody", "", "", "", "0", "0", "0", "0", "3", "", "5", "0", ""]
+    first = ["yes", "", "", "1", "nobody", "", "", "", "0", "1000", "0", "0", "0", "3", "", "5", "0", ""]
     said = ask(
         NAMES, [first], 'gym_read_state ""; gym_decide; echo "$gym_action|$gym_fate|$gym_counts|$gym_why"'
     )

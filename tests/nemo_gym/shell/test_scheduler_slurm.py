@@ -27,6 +27,8 @@ class World:
         (self.job_dir / "links").mkdir(parents=True)
         (self.job_dir / "job.sh").write_text("#!/bin/bash\n#SBATCH --job-name=gym-b\n:\n")
         self.fake = FakeCluster(folder / "cluster")
+        # written some time before anything happens on the cluster, whose time is its own
+        os.utime(self.job_dir / "job.sh", (self.fake.now() - 10_000,) * 2)
         patch.setenv("PATH", f"{self.fake.path}:{os.environ['PATH']}")
         self.settings = {"GYM_KILL_ON_INVALID_DEP": "yes", "GYM_QUEUE_FROM": "job", "GYM_OTEL_TOKEN_ENV": ""}
 
@@ -118,19 +120,72 @@ def test_raw_text_is_handed_on_and_a_banner_is_passed_over(world):
     world.fake.move(1000)
     with world.fake.faults() as faults:
         faults.banner = "** Welcome to the cluster **\n"
-    assert world.state_of(job) == "CANCELLED by 0/sacct"
+    assert world.state_of(job) == f"CANCELLED by {os.getuid()}/sacct"
     assert world.elapsed_of(job) == "0 0"
     with world.fake.faults() as faults:
         faults.cuts_states = True
     assert world.state_of(job) == "CANCELLED+/sacct"
 
 
-def test_an_older_job_with_the_same_number_is_not_taken_for_ours(world):
-    world.fake.remember_older("900", "COMPLETED", elapsed=77)
+OURS = {"name": "gym-b", "uid": os.getuid(), "comment": "gym-job-x/b/1", "ago": 1000.0}
+"""A record in which nothing speaks against its being a job of this chain."""
+
+
+def test_a_record_in_which_nothing_disagrees_is_of_the_job_that_is_meant(world):
+    world.fake.remember_older("900", "TIMEOUT", elapsed=77, **OURS)
+    named = {"SLURM_JOB_NAME": "gym-b"}
+    said = world.ask('gym_state_of 900; echo "$gym_state/$gym_state_source"', **named)
+    assert (said, world.elapsed_of("900")) == ("TIMEOUT/sacct", "0 77")
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"comment": "gym-job-y/b/1"},
+        {"comment": "a stranger's own words"},
+        {"uid": 4242},
+        {"name": "train"},
+        {"ago": 400 * 86_400.0},
+        {"comment": "", "uid": 4242},
+        {"comment": "", "name": "train"},
+        {"comment": "", "ago": 400 * 86_400.0},
+    ],
+)
+@pytest.mark.parametrize("controller_down", [False, True])
+def test_one_field_that_disagrees_disowns_an_older_record_with_the_same_number(world, other, controller_down):
+    world.fake.remember_older("900", "COMPLETED", elapsed=77, **{**OURS, **other})
+    with world.fake.faults() as faults:
+        faults.controller_down = controller_down
+    asked = 'gym_state_of 900; gym_elapsed_of 900; echo "$gym_state/$gym_elapsed"'
+    assert world.ask(asked, SLURM_JOB_NAME="gym-b") == "/"
+
+
+@pytest.mark.parametrize("other", [{"comment": "gym-job-y/b/1"}, {"uid": 4242}, {"name": "train"}])
+def test_the_controller_is_not_believed_by_number_alone(world, other):
+    job = world.queue()
+    world.fake.end(job, "FAILED")
+    named = {"SLURM_JOB_NAME": "gym-b"}
+    ask = f'gym_state_of {job}; gym_elapsed_of {job}; echo "$gym_state/$gym_elapsed"'
+    assert world.ask(ask, **named) == "FAILED/0 0"
+    world.fake.change(job, **other)
+    assert world.ask(ask, **named) == "/"
+
+
+def test_a_record_that_ends_before_the_run_had_begun_is_of_another_job(world):
+    world.fake.remember_older("900", "COMPLETED", elapsed=77, **{**OURS, "comment": "", "ago": 5000.0})
     assert world.state_of("900") == "COMPLETED/sacct"
     world.started("900")
     assert world.state_of("900") == "/"
     assert world.elapsed_of("900") == ""
+
+
+def test_whoever_cancelled_a_job_is_known_from_accounting_while_the_controller_names_nobody(world):
+    job = world.queue()
+    world.fake.end(job, "CANCELLED", author=0)
+    assert world.state_of(job) == "CANCELLED by 0/scontrol"
+    with world.fake.faults() as faults:
+        faults.accounting = "down"
+    assert world.state_of(job) == "CANCELLED/scontrol"
 
 
 def test_each_run_of_a_requeued_job_has_its_own_seconds(world):
@@ -345,7 +400,7 @@ CASES = {
     ),
     "record in time": (ended("FAILED"), LONG_AGO, {"accounting_lag": 90.0}, "FAILED/sacct", "0 100"),
     "never shown": (ended("FAILED"), LONG_AGO, {"invisible": ["1000"]}, "/", ""),
-    "cancelled by somebody": (cancelled, LONG_AGO, {}, "CANCELLED by 0/sacct", "0 100"),
+    "cancelled by somebody": (cancelled, LONG_AGO, {}, f"CANCELLED by {os.getuid()}/sacct", "0 100"),
     "cut short": (ended("OUT_OF_MEMORY"), LONG_AGO, {"cuts_states": True}, "OUT_OF_ME+/sacct", "0 100"),
     "a record twice": (ended("TIMEOUT"), LONG_AGO, {"doubles_records": True}, "TIMEOUT/sacct", "0 100"),
     "ids with a cluster, and a banner": (
@@ -402,7 +457,7 @@ def test_what_happened_to_a_job_is_read_from_whoever_knows_it(world, case, envir
 
 
 def test_a_job_that_left_no_folder_is_not_taken_for_an_older_one_with_its_number(world):
-    world.fake.remember_older("900", "COMPLETED", elapsed=77)
+    world.fake.remember_older("900", "COMPLETED", elapsed=77, **{**OURS, "comment": "", "ago": 5000.0})
     assert world.state_of("900") == "COMPLETED/sacct"
     world.started("800")
     assert (world.state_of("900"), world.elapsed_of("900")) == ("/", "")
@@ -410,7 +465,11 @@ def test_a_job_that_left_no_folder_is_not_taken_for_an_older_one_with_its_number
 
 def test_a_run_whose_end_was_never_recorded_keeps_its_place(world):
     """A record that stays behind for ever must not shift the times of later runs onto it."""
-    rows = "10|RUNNING|500|Unknown\\n20|NODE_FAIL|60|100\\n30|TIMEOUT|70|200\\n"
+    fields = [("RUNNING", "Unknown", 10, 500), ("NODE_FAIL", 1100, 20, 60), ("TIMEOUT", 1200, 30, 70)]
+    rows = ""
+    for state, end, submit, seconds in fields:
+        at = end if isinstance(end, str) else 1_900_000_000 + end
+        rows += "\\x1f".join(map(str, [state, at, 1_900_000_000 + submit, "", "", "", seconds])) + "\\n"
     answer = f"gym_slurm() {{ printf '{rows}'; }}; gym_elapsed_of 7; echo \"$gym_elapsed\""
     assert world.ask(answer).splitlines() == ["1 60", "2 70"]
 

@@ -60,6 +60,10 @@ class Observation:
     """The scheduler's own word for how the job ended (``TIMEOUT``), as ``states.tsv`` has it."""
     silent: bool = False
     """Nobody answered, so nothing was learnt; else "unknown" means that nobody knows such a job."""
+    proven: bool = True
+    """What was said is of this very job beyond doubt; only such an end is remembered."""
+    stranger: str = ""
+    """Who cancelled it, where that was not its owner."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from nemo_slurm.cluster import Cluster, Seen, Submitted
 from nemo_slurm.errors import NotReachableError, SlurmError
 from nemo_slurm.observing import has_ended
 from nemo_slurm.records import Job
-from nemo_slurm.states import Meaning, State
+from nemo_slurm.states import Meaning, State, foreign
 
 
 class SlurmExecutor:
@@ -57,15 +57,18 @@ class SlurmExecutor:
         return answers
 
     def observe(self, jobs: Sequence[JobRef]) -> dict[str, Observation]:
-        """One round trip to the controller, and one to accounting for those that it has forgotten."""
-        named = {job.job_id: known for job in jobs if (known := self._job(job)) is not None}
+        """One round trip to the controller, and one to accounting for those that it has forgotten.
+
+        A record that is not the job's own, its number aside, says nothing.
+        """
+        named = self._identities.of(jobs, self._names)
         try:
             look = self._cluster.observe(list(named.values())) if named else None
         except SlurmError as error:
             return {job.job_id: Observation(JobState.UNKNOWN, str(error), silent=True) for job in jobs}
         found = {}
         for job in jobs:
-            number = named.get(job.job_id)
+            number = named.get(job)
             if number is None or look is None:
                 found[job.job_id] = Observation(JobState.UNKNOWN, f"{job.job_id} is no number of a Slurm job")
             else:
@@ -169,8 +172,16 @@ def observation(seen: Seen, *, silent: str | None = None, unknown: str | None = 
         return Observation(JobState.UNKNOWN, reason, silent=silent is not None)
     if seen.settled:
         ended, status = _ended(seen, state)
-        reason, word = _reason(state, status), state.name
-        return Observation(ended, reason, status, seen.started_at, seen.ended_at, word)
+        return Observation(
+            ended,
+            _reason(seen, state, status),
+            status,
+            seen.started_at,
+            seen.ended_at,
+            word=state.name,
+            proven=seen.proven,
+            stranger=foreign(seen.author, seen.owner),
+        )
     if has_ended(state):
         return Observation(
             JobState.QUEUED, f"{state.name}: {state.reason}; it may be put back into the queue"
@@ -193,11 +204,11 @@ def _ended(seen: Seen, state: State) -> tuple[JobState, int | None]:
     return JobState.FAILED, status or None
 
 
-def _reason(state: State, status: int | None) -> str:
+def _reason(seen: Seen, state: State, status: int | None) -> str:
     if state.meaning is Meaning.COMPLETE:
         return ""
-    if state.meaning is Meaning.CANCELLED and state.author is not None:
-        return f"cancelled by user {state.author}"
+    if state.meaning is Meaning.CANCELLED and seen.author is not None:
+        return f"cancelled by {foreign(seen.author, seen.owner) or f'user {seen.author}'}"
     if state.name == "FAILED" and status is not None:
         return f"the job script ended with exit status {status}"
     return f"{state.name}: {state.reason}"

@@ -1,0 +1,84 @@
+"""Whose record it is: each field alone disowns it, and only enough of them prove it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from nemo_slurm.identity import CLOCK_SLACK, belongs, is_proven
+from nemo_slurm.observing import Source, observed
+from nemo_slurm.records import Job, Run
+from nemo_slurm.states import read_state
+
+AT = 1_800_000_000.0
+JOB = Job("7", submitted_at=AT, token="gym-job-x/gpqa/", user=1000, name="gym-gpqa", began_at=AT + 60)
+COMPLETED = read_state("COMPLETED")
+assert COMPLETED is not None
+OURS = Run("7", COMPLETED, 0, 0, 90, AT + 5, AT + 50, AT + 140, 1, "gym-gpqa", "gym-job-x/gpqa/1", user=1000)
+OTHERS = {
+    "another user": {"user": 1001},
+    "root": {"user": 0},
+    "another name": {"name": "train"},
+    "another run's token": {"comment": "gym-job-y/gpqa/1"},
+    "another benchmark's token": {"comment": "gym-job-x/gpqa2/1"},
+    "a stranger's comment": {"comment": "my first job"},
+    "submitted before our sbatch": {"submitted_at": AT - CLOCK_SLACK - 1},
+    "ended before our run began": {"ended_at": AT + 60 - CLOCK_SLACK - 1},
+}
+
+
+def changed(**changes: object) -> Run:
+    return dataclasses.replace(OURS, **changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("other", OTHERS)
+@pytest.mark.parametrize("rest", [{}, {"comment": ""}])
+def test_any_field_that_disagrees_disowns_a_record(other: str, rest: dict[str, object]) -> None:
+    assert belongs(JOB, changed(**rest))
+    record = changed(**{**rest, **OTHERS[other]})
+    assert not belongs(JOB, record)
+    assert not is_proven(JOB, record)
+    for rows in ([], None):
+        seen = observed(JOB, rows, [record], asked=True)
+        assert (seen.state, seen.source, seen.settled, seen.runs) == (None, Source.NOBODY, False, ())
+
+
+@pytest.mark.parametrize(
+    ("record", "proven"),
+    [
+        (OURS, True),
+        (changed(name="", user=None, submitted_at=None), True),
+        (changed(comment=""), True),
+        (changed(comment="", submitted_at=AT + 9 * 86_400, ended_at=AT + 9 * 86_400 + 1), True),
+        (changed(comment="site=a;gym-job-x/gpqa/3"), True),
+        (changed(comment="", user=None), False),
+        (changed(comment="", name=""), False),
+        (changed(comment="", submitted_at=None), False),
+    ],
+)
+def test_the_token_proves_a_record_or_user_name_and_time_of_submission_together(
+    record: Run, proven: bool
+) -> None:
+    assert belongs(JOB, record)
+    assert is_proven(JOB, record) is proven
+    assert observed(JOB, [], [record], asked=True).proven is proven
+
+
+def test_what_is_not_known_of_a_job_speaks_against_nothing_and_proves_nothing() -> None:
+    bare = Job("7")
+    for changes in ({}, *OTHERS.values()):
+        assert belongs(bare, changed(**changes))
+        assert not is_proven(bare, changed(**changes))
+
+
+@pytest.mark.parametrize(("part", "settled"), [("NODE_FAIL", "NODE_FAIL"), ("COMPLETED", "COMPLETED")])
+def test_a_heterogeneous_job_ended_well_only_when_every_component_did(part: str, settled: str) -> None:
+    state = read_state(part)
+    assert state is not None
+    component = changed(id="8", state=state, component_of="7")
+    seen = observed(JOB, [], [OURS, component], asked=True)
+    assert (seen.state and seen.state.name, len(seen.runs), seen.proven) == (settled, 1, True)
+    stranger = dataclasses.replace(component, user=1001)
+    seen = observed(JOB, [], [OURS, stranger], asked=True)
+    assert seen.state is COMPLETED
