@@ -37,9 +37,15 @@ ACTIONS = """
 ## When each action is allowed
 
 `200` means that the action is accepted, with the status that follows; *no change* that it is so already
-or on its way. `409` carries one sentence that names the step or status and the command that would work. A
-pause is `200` only where the current step can be paused: its `lifecycle.pause_deadline_seconds` is more
-than 0.
+or on its way. `409` carries one sentence that names the step or status and the command that would work.
+
+* A pause is `200` only where the current step can be paused: its `lifecycle.pause_deadline_seconds` is more
+  than 0.
+* *gone*: the job's storage was deleted, at the end of its window or of the job. A rerun that names a pinned
+  checkpoint is possible all the same.
+* Resume and rerun are `409` where this machine cannot run the step as things are: it asks for more devices
+  or memory than there are, its execution profile or the interpreter of its command is not there, or a secret
+  is missing. The job stays as it is, and so does its window.
 
 """
 TABLE = """
@@ -101,7 +107,17 @@ def _actions() -> list[tuple[str, ...]]:
     return [(f"`{status}`", *(_answer(action, status) for action in _ASKED)) for status in Status]
 
 
+_MAY_BE_GONE = frozenset({Status.PAUSED, Status.CANCELLING, *states.TERMINAL})
+"""Statuses in which a job's storage may have been deleted."""
+
+
 def _answer(action: Action, status: Status) -> str:
+    kept = _plain_answer(action, status, reclaimed=False)
+    gone = _plain_answer(action, status, reclaimed=True) if status in _MAY_BE_GONE else kept
+    return kept if gone == kept else f"{kept}; {gone} when gone"
+
+
+def _plain_answer(action: Action, status: Status, *, reclaimed: bool) -> str:
     facts = Facts(
         job="NAME",
         workspace="default",
@@ -110,6 +126,7 @@ def _answer(action: Action, status: Status) -> str:
         step_status=status,
         pausable=True,
         seen_running=True,
+        reclaimed=reclaimed,
     )
     answer = rules.allowed(action, facts)
     if isinstance(answer, NoChange):

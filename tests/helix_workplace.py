@@ -77,7 +77,12 @@ class Workplace:
         return SubprocessExecutor(self.folder / "executor", room)
 
     def new_controller(self):
-        launches = Launches(self.storage, lambda _provider, _name: self.profile, lambda: "http://127.0.0.1:1")
+        launches = Launches(
+            self.storage,
+            lambda _provider, _name: self.profile,
+            lambda: "http://127.0.0.1:1",
+            clock=self.clock,
+        )
         return loop.build(
             store=self.store,
             executor=self.executor,

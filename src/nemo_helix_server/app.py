@@ -135,6 +135,7 @@ def _controller(
         profile=ground.profiles.settings,
         base_url=lambda: base_url,
         token=functools.partial(_step_token, ground.authenticator),
+        clock=ground.clock,
     )
     return loop.build(
         store=ground.store,

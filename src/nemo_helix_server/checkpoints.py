@@ -36,23 +36,23 @@ class PinError(Exception):
     """A checkpoint could not be pinned; the message says why."""
 
 
-def proof(trainer_path: Path, token: str, started_at: float) -> Proof:
+def proof(trainer_path: Path, token: str, seq: int) -> Proof:
     """Look for the checkpoint that a pause of this start rests on: sizes are compared, digests at its use.
 
     It must be of this start, or be where this start began and have nothing after it; and it must cover the
-    last step that the trainer itself says it finished.
+    last step that the trainer itself says it finished. ``seq`` is the number of the request. No date counts:
+    whoever sets the clock changes no verdict.
     """
     found = contract.newest_verified(trainer_path, deep=False)
     passed = found.passed_over[0].problem if found.passed_over else None
-    if found.checkpoint is None and _final_step(trainer_path, token, started_at) == 0:
+    final, unknown = _final_step(trainer_path, token, seq)
+    if found.checkpoint is None and final == 0:
         return Proof(0, None)
     if found.checkpoint is None:
         why = passed or f"there is no checkpoint with a {contract.MANIFEST} in {trainer_path / 'checkpoints'}"
         return Proof(None, why)
-    final = _final_step(trainer_path, token, started_at)
     if final is None:
-        why = "the trainer left no final_step in progress.json, so what it had done is not known"
-        return Proof(None, why)
+        return Proof(None, unknown)
     step = found.checkpoint.step
     if step < final:
         why = f"the newest whole checkpoint is of step {step}, and step {final} was finished"
@@ -62,14 +62,21 @@ def proof(trainer_path: Path, token: str, started_at: float) -> Proof:
     return Proof(step, None)
 
 
-def _final_step(trainer_path: Path, token: str, started_at: float) -> int | None:
-    """The last step that this start says it finished, in the record that it leaves as its last act."""
-    path = contract.TrainerPaths(trainer_path).progress
-    said = contract.read_progress(path)
-    final = said.get("final_step")
+def _final_step(trainer_path: Path, token: str, seq: int) -> tuple[int | None, str]:
+    """The last step that this start says it finished, as its last act; or None, and why that is not known.
+
+    A record that names no task is of this start when it has seen this request: an earlier one has not.
+    """
+    said = contract.read_progress(contract.TrainerPaths(trainer_path).progress)
+    final, seen = said.get("final_step"), said.get("seq_seen")
     if not isinstance(final, int) or isinstance(final, bool) or said.get("task", token) != token:
-        return None
-    return final if path.stat().st_mtime >= started_at - 1 else None
+        return None, "the trainer left no final_step in progress.json, so what it had done is not known"
+    if "task" not in said and not (isinstance(seen, int) and not isinstance(seen, bool) and seen >= seq > 0):
+        return None, (
+            "the final_step in progress.json may be of an earlier start: neither does it name the task "
+            f"{token}, nor is seq_seen {seq}, the number of this pause"
+        )
+    return final, ""
 
 
 def scan(context: StepContext, trainer_path: Path, now: int) -> list[Checkpoint]:

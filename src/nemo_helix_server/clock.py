@@ -1,10 +1,17 @@
-"""Time as a value that is passed in: integer microseconds UTC, as they stand in the database."""
+"""Time as a value that is passed in: integer microseconds UTC, as they stand in the database.
+
+The date may be set at any moment, forward or back. So how long something has lasted is never the difference
+of two dates where that can be helped: beside a date a `Clock.mark` is stored, see `age`.
+"""
 
 from __future__ import annotations
 
+import functools
 import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
+
+from nemo_runs import boot_clock, process_table
 
 SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -21,6 +28,14 @@ class Clock(Protocol):
         """Seconds that never jump, from an unknown start; only differences mean something."""
         ...
 
+    def boot(self) -> str:
+        """What names the machine's current boot."""
+        ...
+
+    def uptime(self) -> float:
+        """Seconds since that boot; never jumps, and goes on over a restart of the program."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -33,13 +48,22 @@ class SystemClock:
         """See `Clock.monotonic`."""
         return time.monotonic()
 
+    def boot(self) -> str:
+        """See `Clock.boot`."""
+        return _boot_id()
+
+    def uptime(self) -> float:
+        """See `Clock.uptime`."""
+        return boot_clock.uptime()
+
 
 class MovableClock:
     """A clock that stands still until it is moved, for tests."""
 
     def __init__(self, now: int = 1_800_000_000 * SECOND) -> None:
         self._now = now
-        self._monotonic = 0.0
+        self._monotonic = self._uptime = 0.0
+        self._boots = 1
 
     def now(self) -> int:
         """See `Clock.now`."""
@@ -49,14 +73,59 @@ class MovableClock:
         """See `Clock.monotonic`."""
         return self._monotonic
 
+    def boot(self) -> str:
+        """See `Clock.boot`."""
+        return f"boot-{self._boots}"
+
+    def uptime(self) -> float:
+        """See `Clock.uptime`."""
+        return self._uptime
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self._now += round(seconds * SECOND)
         self._monotonic += max(seconds, 0.0)
+        self._uptime += max(seconds, 0.0)
 
     def step(self, seconds: float) -> None:
         """Set the wall clock forward or back without any time passing."""
         self._now += round(seconds * SECOND)
+
+    def reboot(self, seconds: float = 0.0) -> None:
+        """Restart the machine, which takes so long."""
+        self._now += round(seconds * SECOND)
+        self._boots += 1
+        self._monotonic = self._uptime = 0.0
+
+
+def mark(clock: Clock) -> str:
+    """This moment as it is stored beside its date: the boot, and the seconds since it."""
+    return f"{clock.boot()} {clock.uptime():.6f}"
+
+
+def age(clock: Clock, since: int, marked: str | None) -> float:
+    """Seconds since a moment that was stored with its date and its mark, never less than 0.
+
+    Within one boot of the machine the date does not matter; over a restart of the machine it is all there is.
+    """
+    boot, _, uptime = (marked or "").partition(" ")
+    if uptime and boot == clock.boot():
+        return max(0.0, round(clock.uptime() - float(uptime), 6))
+    return max(0.0, (clock.now() - since) / SECOND)
+
+
+def turn(clock: Clock, since: int, marked: str | None) -> tuple[float, int]:
+    """A place in a queue for what has waited since a moment, smallest first.
+
+    Seconds since this boot of the machine, and the date, which decides about what waited before that already.
+    """
+    boot, _, uptime = (marked or "").partition(" ")
+    return (float(uptime) if uptime and boot == clock.boot() else 0.0), since
+
+
+@functools.cache
+def _boot_id() -> str:
+    return process_table.boot_id()
 
 
 def wire(moment: int) -> str:

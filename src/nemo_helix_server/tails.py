@@ -128,17 +128,18 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
-def last_sign(trainer_path: Path, log: Path, since: float) -> float:
-    """When a step last gave a sign of life (progress, metrics, a line of log), seconds since the epoch."""
+def signs(trainer_path: Path, log: Path) -> tuple[tuple[int, int, int] | None, ...]:
+    """What changes whenever a step gives a sign of life: progress, a row of metrics, a line of log."""
     paths = contract.TrainerPaths(trainer_path)
-    return max([since, *(at for path in (paths.progress, paths.metrics, log) if (at := _changed(path)))])
+    return tuple(_mark(path) for path in (paths.progress, paths.metrics, log))
 
 
-def _changed(path: Path) -> float | None:
+def _mark(path: Path) -> tuple[int, int, int] | None:
     try:
-        return path.stat().st_mtime
+        status = path.stat()
     except OSError:
         return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _points(row: contract.MetricRow) -> list[MetricPoint]:

@@ -65,7 +65,7 @@ class Holder:
 
 
 def ticket(at: float, sequence: int = 0) -> str:
-    """A place in the queue by time (UTC seconds) and, within it, by number."""
+    """A place in the queue by time (seconds of `nemo_runs.boot_clock.uptime`) and, within it, by number."""
     return f"{round(at * 1e6):020d}-{sequence:012d}"
 
 

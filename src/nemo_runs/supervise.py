@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from nemo_runs import durations, processes
+from nemo_runs import boot_clock, durations, processes
 from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.files import replace_file
 from nemo_runs.supervised import Command, Ended, Signals
@@ -58,8 +58,9 @@ class Exit:
     signal: int
     """The signal that ended it, else 0."""
     started_at: float
-    """UTC seconds since the epoch, as is `ended_at`."""
+    """UTC seconds since the epoch."""
     ended_at: float
+    """The same plus the time that has passed, whatever was done to the date meanwhile."""
     reason: str
     """A short sentence for people."""
 
@@ -114,7 +115,7 @@ def supervise(
     """
     processes.become_subreaper()
     with Signals() as signals:
-        started_at = time.time()
+        span = boot_clock.Span()
         patiently(lambda: _write_identity(identity_file, None), signals)
         try:
             command = Command(
@@ -122,10 +123,10 @@ def supervise(
             )
         except (OSError, ValueError) as error:
             reason = f"could not be started: {error}"
-            end = Exit("FAILED", _NOT_STARTED, 0, started_at, time.time(), reason)
+            end = Exit("FAILED", _NOT_STARTED, 0, span.began, span.now(), reason)
         else:
             watch = _Watch(command, signals, limits, drain_file)
-            end = _finish(watch, command, marker, identity_file, on_start, started_at)
+            end = _finish(watch, command, marker, identity_file, on_start, span)
         patiently(lambda: replace_file(exit_file, json.dumps(asdict(end)).encode() + b"\n"), signals)
     return end
 
@@ -156,7 +157,7 @@ def _finish(
     marker: tuple[str, str],
     identity_file: Path,
     on_start: Callable[[], None] | None,
-    started_at: float,
+    span: boot_clock.Span,
 ) -> Exit:
     try:
         _write_identity(identity_file, command.identity)
@@ -169,7 +170,7 @@ def _finish(
         raise
     command.end_tree(grace=watch.grace_left(), marker=marker)
     state, status, reason = watch.verdict(command.reap())
-    return Exit(state, status.shell_status, status.signal, started_at, time.time(), reason)
+    return Exit(state, status.shell_status, status.signal, span.began, span.now(), reason)
 
 
 class _Watch:

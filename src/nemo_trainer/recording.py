@@ -75,14 +75,22 @@ class _ProgressFile:
 class Recorder:
     """Writes ``metrics.jsonl`` and ``progress.json``; every other rank has one that writes nothing."""
 
-    def __init__(self, context: JobContext, *, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        context: JobContext,
+        *,
+        clock: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """``clock`` gives the dates that are written down, ``monotonic`` says when to write."""
         self.latest: dict[str, float] = {}
         """The last value of every metric."""
         self._context = context
         self._clock = clock
+        self._monotonic = monotonic
         self._rows: RowAppender | None = None
         self._file = _ProgressFile(context)
-        self._written_at = 0.0
+        self._written_at: float | None = None
         self._fields: dict[str, Any] = {
             "phase": "starting",
             "step": 0,
@@ -117,8 +125,8 @@ class Recorder:
         step, most = self._fields["step"], self._fields.get("max_steps")
         if most and "percentage_done" not in fields:
             self._fields["percentage_done"] = round(100 * min(step, most) / most, 2)
-        moment = self._clock()
-        if now or not 0 <= moment - self._written_at < _BETWEEN:
+        moment = self._monotonic()
+        if now or self._written_at is None or moment - self._written_at >= _BETWEEN:
             self._written_at = moment
             self._write(soon=not now)
 

@@ -24,14 +24,14 @@ def leave(folder, **said):
     contract.write_progress(folder / "progress.json", said, durable=True)
 
 
-def problem(folder, started_at=0.0):
-    return proof(folder, TASK, started_at).problem
+def problem(folder, seq=1):
+    return proof(folder, TASK, seq).problem
 
 
 def test_a_whole_checkpoint_of_the_last_step_is_a_proof(tmp_path):
     save(tmp_path, 7)
     leave(tmp_path, final_step=7, task=TASK)
-    assert proof(tmp_path, TASK, 0.0).step == 7
+    assert proof(tmp_path, TASK, 1).step == 7
 
 
 def test_a_start_that_did_nothing_rests_on_where_it_began(tmp_path):
@@ -81,10 +81,26 @@ def test_the_final_record_of_an_earlier_start_proves_nothing(tmp_path):
     save(tmp_path, 7)
     leave(tmp_path, final_step=7, task="task-0")
     assert "final_step" in problem(tmp_path)
+
+
+@pytest.mark.parametrize("at", [0, 4_000_000_000])
+def test_no_date_of_a_file_counts(tmp_path, at):
+    save(tmp_path, 7)
+    leave(tmp_path, final_step=7, task=TASK)
+    os.utime(tmp_path / "progress.json", (at, at))
+    assert problem(tmp_path) is None
+
+
+def test_a_record_without_a_task_is_known_by_the_request_that_it_has_seen(tmp_path):
+    save(tmp_path, 7)
+    leave(tmp_path, final_step=7, seq_seen=3)
+    assert problem(tmp_path, seq=3) is None
+    assert "seq_seen 5" in problem(tmp_path, seq=5)
+    for seen in (None, True, "3", 3.0):
+        leave(tmp_path, final_step=7, seq_seen=seen)
+        assert TASK in problem(tmp_path, seq=3)
     leave(tmp_path, final_step=7)
-    os.utime(tmp_path / "progress.json", (1000, 1000))
-    assert "final_step" in problem(tmp_path, started_at=2000.0)
-    assert problem(tmp_path, started_at=900.0) is None
+    assert TASK in problem(tmp_path, seq=0)
 
 
 def test_a_later_checkpoint_of_an_earlier_start_proves_nothing(tmp_path):

@@ -85,13 +85,13 @@ def test_a_progress_is_told_when_it_changes(tmp_path):
     assert progress.changed("task", tmp_path) is None
 
 
-def test_the_last_sign_of_life_is_the_newest_of_all(tmp_path):
-    import os
-
-    assert tails.last_sign(tmp_path, tmp_path / "log", 5.0) == 5.0
-    (tmp_path / "log").touch()
-    os.utime(tmp_path / "log", (50, 50))
-    assert tails.last_sign(tmp_path, tmp_path / "log", 5.0) == 50.0
-    (tmp_path / "metrics.jsonl").touch()
-    os.utime(tmp_path / "metrics.jsonl", (70, 70))
-    assert tails.last_sign(tmp_path, tmp_path / "log", 5.0) == 70.0
+def test_whatever_is_written_is_a_sign_of_life(tmp_path):
+    log = tmp_path / "log"
+    seen = {tails.signs(tmp_path, log)}
+    for path in (log, tmp_path / "metrics.jsonl", tmp_path / "progress.json"):
+        path.write_text("a\n")
+        seen.add(tails.signs(tmp_path, log))
+        path.write_text("a\nb\n")
+        seen.add(tails.signs(tmp_path, log))
+    assert len(seen) == 7
+    assert tails.signs(tmp_path, log) in seen

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server import checkpoints, clock, tails
-from nemo_helix_server.clock import SECOND
+from nemo_helix_server import checkpoints, remains, tails
+from nemo_helix_server.controller.ages import Ages
 from nemo_helix_server.controller.decide import StepFacts
 from nemo_helix_server.executors import run_files
-from nemo_helix_server.executors.base import Observation, Run
-from nemo_helix_server.jobs.model import Step, StepContext
+from nemo_helix_server.executors.base import Observation, Run, RunState
+from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Reason
 from nemo_helix_server.storage import JobStorage
 from nemo_trainer import contract
@@ -24,6 +25,7 @@ class FactFinder:
 
     storage: JobStorage
     minimum_free_bytes: int
+    ages: Ages
     sent: dict[str, int] = field(default_factory=dict)
     """Number of the newest request given to each start."""
 
@@ -41,16 +43,18 @@ class FactFinder:
         sent = self._sent(run) if run and step.control_seq else None
         asking = step.status is Status.PAUSING and (sent or 0) < step.control_seq
         staleness = float(lifecycle.get("staleness_timeout_seconds") or 0)
+        since = self.ages.since(step)
         return StepFacts(
             name=step.name,
             status=step.status,
-            status_since=step.status_since / SECOND,
+            status_since=since,
             started=step.task is not None,
             pause_deadline=float(step.pause_deadline_seconds),
-            pause_requested_at=_moment(step, "pause_requested_at"),
+            pause_requested_at=since if "pause_requested_at" in step.status_details else None,
             pause_reason=next((known for known in _PAUSES if known == step.reason), Reason.PAUSED_BY_USER),
             control_seq=step.control_seq,
             sent_seq=sent,
+            **self._what_was_done(context, run, seen),
             proof=self._proof(context, run, seen) if step.status is Status.PAUSING else None,
             room_for_pause=self._room(context) if asking else None,
             staleness=staleness,
@@ -72,6 +76,7 @@ class FactFinder:
     def forget(self, token: str) -> None:
         """The start is over."""
         self.sent.pop(token, None)
+        self.ages.forget(token)
 
     def _sent(self, run: Run) -> int | None:
         if run.token not in self.sent:
@@ -85,7 +90,26 @@ class FactFinder:
         if run is None or seen is None or seen.exit_status != contract.EXIT_PAUSED:
             return None
         trainer = self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
-        return checkpoints.proof(trainer, run.token, seen.started_at or 0.0).problem
+        return checkpoints.proof(trainer, run.token, context.step.control_seq).problem
+
+    def _what_was_done(
+        self, context: StepContext, run: Run | None, seen: Observation | None
+    ) -> dict[str, Any]:
+        """How far a start is that ends, or that is to end."""
+        step = context.step
+        over = seen is not None and seen.state in {RunState.EXITED, RunState.LOST}
+        if run is None or not (over or step.status is Status.PAUSING):
+            return {}
+        paths = self.storage.paths(context.workspace, step.job_id)
+        trainer = paths.trainer(step.name)
+        facts: dict[str, Any] = {"says_done": remains.says_done(trainer, run.token)}
+        if over:
+            facts["done"] = remains.is_done(trainer, paths.storage, run.token)
+        if over and step.status is Status.PAUSING:
+            named = context.attempt_checkpoint
+            facts["goes_on_from"] = remains.goes_on_from(trainer, step.attempt_id, named)
+            facts["last_step"] = remains.last_step(trainer, run.token)
+        return facts
 
     def _room(self, context: StepContext) -> str | None:
         trainer = self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
@@ -99,20 +123,12 @@ class FactFinder:
         )
 
     def _last_sign(self, context: StepContext, run: Run | None) -> float:
+        """On the monotonic clock."""
         step = context.step
-        since = (step.started_at or step.status_since) / SECOND
         if run is None:
-            return since
+            return self.ages.since(step)
         trainer = self.storage.paths(context.workspace, step.job_id).trainer(step.name)
-        return tails.last_sign(trainer, run.folder / run_files.OUTPUT, since)
-
-
-def _moment(step: Step, key: str) -> float | None:
-    text = step.status_details.get(key)
-    try:
-        return clock.moment(text) / SECOND if isinstance(text, str) else None
-    except ValueError:
-        return None
+        return self.ages.last_change(run.token, tails.signs(trainer, run.folder / run_files.OUTPUT))
 
 
 def _megabytes(size: int) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server import secrets
-from nemo_helix_server.clock import SECOND, moment
+from nemo_helix_server.clock import Clock, SystemClock, turn
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors import run_files
 from nemo_helix_server.executors.base import Launch, Request, Run
@@ -67,6 +67,7 @@ class Launches:
     """The access token of a start, when steps need one."""
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The service's own environment."""
+    clock: Clock = field(default_factory=SystemClock)
 
     def paths(self, context: StepContext) -> JobPaths:
         """The directory of the step's job."""
@@ -76,6 +77,10 @@ class Launches:
         """The settings of the step's execution profile."""
         executor = context.step.spec["executor"]
         return self.profile(executor["provider"], executor.get("profile") or "default")
+
+    def turn(self, step: Step) -> tuple[float, int]:
+        """A step's place among those that wait, smallest first: since when its turn counts."""
+        return turn(self.clock, step.turn_at or step.created_at, step.turn_mark)
 
     def request(self, context: StepContext, run: Run) -> Request:
         """What the step needs; raises `LaunchError` when no single machine has it."""
@@ -92,7 +97,7 @@ class Launches:
             workspace=context.workspace,
             devices=devices,
             slots=0 if devices else 1,
-            queued_at=_queued_at(context.step),
+            turn=self.turn(context.step),
         )
 
     def image(self, context: StepContext) -> str | None:
@@ -214,12 +219,6 @@ def amount(text: str) -> int:
     if found is None or scale is None:
         raise LaunchError(f"{text!r} is no amount; write a number with a suffix, such as 16Gi")
     return int(Decimal(found[1]) * scale)
-
-
-def _queued_at(step: Step) -> float:
-    """When its turn began to count: when it was made, or when it was last resumed."""
-    resumed = step.status_details.get("resumed_at")
-    return (moment(resumed) if isinstance(resumed, str) else step.created_at) / SECOND
 
 
 def _variables(context: StepContext) -> list[Mapping[str, Any]]:

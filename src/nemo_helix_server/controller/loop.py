@@ -18,8 +18,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.clock import SECOND
 from nemo_helix_server.controller import decide
+from nemo_helix_server.controller.ages import Ages
 from nemo_helix_server.controller.chores import Chores
 from nemo_helix_server.controller.effects import Effects, Task
 from nemo_helix_server.controller.facts import FactFinder
@@ -123,7 +123,7 @@ class Controller:
 
     def run_once(self) -> float:
         """One pass; the seconds until the next is due at the latest."""
-        now = self.store.clock.now() / SECOND
+        now = self.store.clock.monotonic()
         self.troubles.begin()
         with self.store.read() as unit:
             live = _live(unit)
@@ -152,7 +152,7 @@ class Controller:
         interval = self.settings.jobs.reconcile_interval_seconds
         if not live and not waiting:
             interval = max(interval, self.settings.jobs.schedule_interval_seconds)
-        return max(_BREATH, min(interval, deadline - self.store.clock.now() / SECOND))
+        return max(_BREATH, min(interval, deadline - self.store.clock.monotonic()))
 
     def _loop(self) -> None:
         swept = False
@@ -194,6 +194,7 @@ class Controller:
         self, live: Sequence[StepContext], seen: Mapping[str, Observation], now: float
     ) -> tuple[list[Task], float]:
         tasks, deadline = [], float("inf")
+        self.finder.ages.keep_only([context.step for context in live])
         for context in live:
             observation = seen.get(context.step.task or "")
             with self.troubles.apart(context.job_name):
@@ -217,18 +218,15 @@ class Controller:
         )
 
     def _ends_of_windows(self) -> float:
-        """End the windows that are due; when the next one is, in seconds since the epoch."""
+        """End the windows that are due; when the next one is, on the monotonic clock."""
         now = self.store.clock.monotonic()
         if now >= max(self._windows_due, self._windows_rest):
-            wall = self.store.clock.now()
-            next_end = self.windows.run(wall)
-            left = (next_end - wall) / SECOND if next_end is not None else _WINDOWS_EVERY
-            self._windows_due = now + min(left, _WINDOWS_EVERY)
+            left = self.windows.run()
+            self._windows_due = now + min(_WINDOWS_EVERY if left is None else left, _WINDOWS_EVERY)
             # where very many jobs rest, looking at them takes at most a twentieth of the time
             took = self.store.clock.monotonic() - now
             self._windows_rest = now + max(_WINDOWS_BETWEEN, 20 * took)
-        due = max(self._windows_due, self._windows_rest)
-        return self.store.clock.now() / SECOND + due - now
+        return max(self._windows_due, self._windows_rest)
 
     def _measure(self, live: Sequence[StepContext]) -> None:
         """What runs is measured now and then, and once more when it has come to rest."""
@@ -255,7 +253,7 @@ def build(
     """Put a controller together; ``changed`` is called after each pass that has changed something."""
     storage = launches.storage
     threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
-    finder = FactFinder(storage, settings.jobs.storage.minimum_free_bytes)
+    finder = FactFinder(storage, settings.jobs.storage.minimum_free_bytes, Ages(store.clock))
     troubles = Troubles()
     following = Following(store, storage, troubles)
     reuse = Reuse(store, storage, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
@@ -285,7 +283,7 @@ def _live(unit: Reader) -> tuple[StepContext, ...]:
 
 
 def _waiting(unit: Reader) -> list[StepContext]:
-    """Steps that wait for their turn, oldest first."""
+    """Steps that wait for their turn, in no order that matters."""
     new = unit.contexts(StepQuery(statuses=frozenset({Status.CREATED, Status.RESUMING}), limit=_NEW)).items
     queued = unit.contexts(StepQuery(statuses=frozenset({Status.QUEUED}), limit=_QUEUED)).items
-    return sorted([*queued, *new], key=lambda context: (context.step.created_at, context.step.id))
+    return [*queued, *new]

@@ -63,6 +63,8 @@ class Starter:
     def admit(self, contexts: Sequence[StepContext]) -> int:
         """Start those whose turn has come, say of the others what they wait for; how many were started."""
         self._give_up_places(contexts)
+        # in the order of their places in the queue: one that has to wait is not asked behind another
+        contexts = sorted(contexts, key=lambda one: (self.launches.turn(one.step), one.step.id))
         turns, waiting, failed = [], [], []
         room = self.finder.need_of_room()
         blocked: dict[tuple[str, bool], str] = {}

@@ -30,16 +30,16 @@ class Windows:
     limits: Limits
     troubles: Troubles
 
-    def run(self, now: int) -> int | None:
-        """End what is due; the moment at which the next window ends, when there is one."""
+    def run(self) -> float | None:
+        """End what is due; the seconds until the next window ends, when there is one."""
         with self.store.read() as unit:
-            resting = unit.settled(_RESTING, stopped_before=now + 1)
-        ends = [(job, self._ends_at(job)) for job in resting]
-        for job, at in ends:
-            if retention.expired(at, now):
+            resting = unit.settled(_RESTING)
+        left = [(job, self._left(job)) for job in resting]
+        for job, seconds in left:
+            if seconds is not None and seconds <= 0:
                 with self.troubles.apart(job.id):
                     self._end(job)
-        return min((at for _, at in ends if at is not None and at > now), default=None)
+        return min((seconds for _, seconds in left if seconds is not None and seconds > 0), default=None)
 
     def sweep(self) -> None:
         """Remove storage that is recorded as deleted and is still there: a crash came in between."""
@@ -51,8 +51,9 @@ class Windows:
                 if paths.storage.exists() or paths.scratch.exists():
                     self.storage.reclaim(paths)
 
-    def _ends_at(self, job: Job | Settled) -> int | None:
-        return retention.storage_expires_at(
+    def _left(self, job: Job | Settled) -> float | None:
+        """Seconds until a job's window ends; None where none runs."""
+        ends_at = retention.storage_expires_at(
             job.status,
             stopped_at=job.stopped_at,
             reclaimed_at=job.storage_reclaimed_at if isinstance(job, Job) else None,
@@ -60,6 +61,13 @@ class Windows:
             failed_ttl_seconds=job.failed_ttl_seconds,
             limits=self.limits,
         )
+        return retention.seconds_left(
+            ends_at, stopped_at=job.stopped_at, stopped_mark=job.stopped_mark, clock=self.store.clock
+        )
+
+    def _over(self, job: Job) -> bool:
+        left = self._left(job)
+        return left is not None and left <= 0
 
     def _end(self, job: Settled) -> None:
         if job.status is Status.PAUSED:
@@ -70,7 +78,7 @@ class Windows:
             current = unit.job_by_id(job.id)
             if current is None or current.status is not job.status or current.attempt_id != job.attempt_id:
                 return
-            if not retention.expired(self._ends_at(current), unit.now):
+            if not self._over(current):
                 return
             if any(_is_to_be_pinned(checkpoint) for checkpoint in unit.checkpoints(job.id)):
                 return  # it is copied within moments; the next look ends the window
@@ -81,7 +89,7 @@ class Windows:
     def _cancel(self, job: Settled) -> None:
         with self.store.write() as unit:
             current = unit.job_by_id(job.id)
-            if current is None or not retention.expired(self._ends_at(current), unit.now):
+            if current is None or not self._over(current):
                 return
             step = unit.current_step(current.attempt_id)
             unit.move(

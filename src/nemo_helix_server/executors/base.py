@@ -46,8 +46,8 @@ class Request:
     workspace: str
     devices: int
     slots: int
-    queued_at: float
-    """Seconds since the epoch at which its turn began to count; first in, first out."""
+    turn: tuple[float, int]
+    """Its place in the queue, smallest first, see `nemo_helix_server.clock.turn`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,9 @@ class Observation:
     timed_out: bool = False
     """Its time limit ended it."""
     stopped: bool = False
-    """It was ended because `Executor.stop` asked for it."""
+    """It was ended from outside: because `Executor.stop` asked for it, or by a signal to its shim."""
+    asked: bool = False
+    """Whether `Executor.stop` had asked for its end."""
     rebooted: bool = False
     """Of a run that is over: the machine has booted since it began."""
     never_started: bool = False
@@ -134,7 +136,7 @@ class Executor(Protocol):
     def admit(self, request: Request) -> Admitted | Waiting:
         """Take what the run needs, or say why it has to wait; asking again takes nothing twice.
 
-        Runs that wait are served in the order of ``queued_at``. What was taken stays with the run when it
+        Runs that wait are served in the order of ``turn``. What was taken stays with the run when it
         starts and is free again when it has ended, whatever happens to the caller. Raises
         `NeverPossibleError` when there is no use in waiting.
         """

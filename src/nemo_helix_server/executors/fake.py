@@ -42,7 +42,7 @@ class FakeMachine:
     clock: Clock = field(default_factory=MovableClock)
     slots: int = 1_000_000
     runs: dict[str, FakeRun] = field(default_factory=dict)
-    queue: dict[str, tuple[float, int]] = field(default_factory=dict)
+    queue: dict[str, tuple[tuple[float, int], int]] = field(default_factory=dict)
     holding: dict[str, Request] = field(default_factory=dict)
 
     @property
@@ -84,11 +84,11 @@ class FakeExecutor:
         """A sentence: every start raises it until it is `None` again."""
 
     def admit(self, request: Request) -> Admitted | Waiting:
-        """See the protocol; the queue is by ``queued_at``, then by who asked first."""
+        """See the protocol; the queue is by ``turn``, then by who asked first."""
         machine, token = self.machine, request.run.token
         if token in machine.holding:
             return Admitted(tuple(map(str, range(request.devices))), request.slots)
-        machine.queue.setdefault(token, (request.queued_at, len(machine.queue)))
+        machine.queue.setdefault(token, (request.turn, len(machine.queue)))
         before = [other for other, place in machine.queue.items() if place < machine.queue[token]]
         used = sum(held.slots for held in machine.holding.values())
         if before or used + request.slots > machine.slots:

@@ -56,7 +56,7 @@ class LeasedRoom:
             label=request.workspace,
             devices=request.devices,
             slots=request.slots,
-            ticket=leases.ticket(request.queued_at),
+            ticket=leases.ticket(*request.turn),
             cap=self._devices_cap if request.devices else self._slots_cap,
         )
         try:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors import memory, output, run_files
-from nemo_runs import durations, leases, processes
+from nemo_runs import boot_clock, durations, leases, processes
 from nemo_runs.errors import RunsError
 from nemo_runs.supervise import patiently
 from nemo_runs.supervised import Ended, Signals
@@ -67,8 +67,8 @@ def run(order: Order, claimed: Callable[[bool], None]) -> None:
     os.setsid()
     processes.become_subreaper()
     with Signals() as signals:
-        began = time.time()
-        mine = run_files.make_claim(order.folder, run_files.Claim(processes.identify(), began))
+        span = boot_clock.Span()
+        mine = run_files.make_claim(order.folder, run_files.Claim(processes.identify(), span.began))
         claimed(mine)
         if not mine:
             return
@@ -76,10 +76,10 @@ def run(order: Order, claimed: Callable[[bool], None]) -> None:
             _take_over_leases(order)
         except (RunsError, OSError) as error:
             end = run_files.End(
-                _NOT_STARTED, 0, began, time.time(), False, False, False, str(error), never_started=True
+                _NOT_STARTED, 0, span.began, span.now(), False, False, False, str(error), never_started=True
             )
         else:
-            end = _run(order, signals, began)
+            end = _run(order, signals, span)
             _release_leases(order)
         patiently(lambda: run_files.write_end(order.folder, end))
         run_files.wake(order.fifo)
@@ -98,18 +98,18 @@ def _release_leases(order: Order) -> None:
             leases.Pool(Path(order.leases), (), 0).release(order.token)
 
 
-def _run(order: Order, signals: Signals, began: float) -> run_files.End:
+def _run(order: Order, signals: Signals, span: boot_clock.Span) -> run_files.End:
     kills_before = memory.kills()
     try:
         log = output.Log(order.folder / run_files.OUTPUT, limit=order.log_bytes)
         command = _start(order)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         reason = f"could not be started: {_explained(error)}"
-        return run_files.End(_NOT_STARTED, 0, began, time.time(), False, False, False, reason)
+        return run_files.End(_NOT_STARTED, 0, span.began, span.now(), False, False, False, reason)
     pump = _pump(order, log, command)
     watch = _Watch(order, signals, command)
     try:
-        patiently(lambda: run_files.write_started(order.folder, watch.identity, time.time()), signals)
+        patiently(lambda: run_files.write_started(order.folder, watch.identity, span.now()), signals)
         run_files.wake(order.fifo)
         watch.until_end()
     finally:
@@ -120,8 +120,8 @@ def _run(order: Order, signals: Signals, began: float) -> run_files.End:
     return run_files.End(
         exit_status=ended.shell_status,
         signal=ended.signal,
-        started_at=began,
-        ended_at=time.time(),
+        started_at=span.began,
+        ended_at=span.now(),
         out_of_memory=watch.over_memory or killed,
         timed_out=watch.timed_out,
         stopped=watch.stopped,

@@ -228,6 +228,7 @@ def _ended(run: Run, claim: run_files.Claim) -> Observation | None:
                 out_of_memory=end.out_of_memory,
                 timed_out=end.timed_out,
                 stopped=end.stopped,
+                asked=run_files.read_stop(run.folder) is not None,
                 rebooted=claim.identity.boot_id != process_table.boot_id(),
                 reason=end.reason,
             )

@@ -178,7 +178,12 @@ class Acting(Parts):
             resumed="resumed_at" in step.status_details,
             reason=job.reason,
             reclaimed=job.storage_reclaimed_at is not None,
-            window_ended=retention.expired(responses.expiry(job, self.limits), self.clock.now()),
+            window_ended=retention.expired(
+                responses.expiry(job, self.limits),
+                stopped_at=job.stopped_at,
+                stopped_mark=job.stopped_mark,
+                clock=self.clock,
+            ),
             pinned=pinned,
         )
         answer = rules.allowed(action, facts)

@@ -70,6 +70,8 @@ class Job:
     storage_reclaimed_at: int | None
     storage_bytes: int | None
     storage_measured_at: int | None
+    stopped_mark: str | None = None
+    """``stopped_at`` by the clock of the machine's boot, see `nemo_helix_server.clock.age`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +124,12 @@ class Step:
     started_at: int | None
     """When the newest task was first seen running; None: not since it was accepted."""
     stopped_at: int | None
+    since_mark: str | None = None
+    """``status_since`` by the clock of the machine's boot, see `nemo_helix_server.clock.age`."""
+    turn_at: int | None = None
+    """When its turn began to count: when it was made, or when it was to start again."""
+    turn_mark: str | None = None
+    """The same by the clock of the machine's boot."""
 
     @property
     def pause_deadline_seconds(self) -> int:

@@ -1,11 +1,15 @@
 """How long the storage of a job that rests is kept. A window starts when the job came to rest and is measured
 from there, whatever is changed later; the platform's maximum holds for windows that were set before it, too.
+
+What is shown is the date of its end. What counts is how long the job has rested: a date that is set neither
+ends a window nor prolongs it, as long as the machine is not restarted.
 """
 
 from __future__ import annotations
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.clock import SECOND
+from nemo_helix_server import clock as clocks
+from nemo_helix_server.clock import SECOND, Clock
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs.ports import Limits
 
@@ -40,9 +44,22 @@ def storage_expires_at(
     return stopped_at + window * SECOND
 
 
-def expired(expires_at: int | None, now: int) -> bool:
+def seconds_left(
+    expires_at: int | None, *, stopped_at: int | None, stopped_mark: str | None, clock: Clock
+) -> float | None:
+    """Seconds until a window ends, 0 or less when it has ended; None where no window runs."""
+    if expires_at is None or stopped_at is None:
+        return None
+    window = (expires_at - stopped_at) / SECOND
+    return round(window - clocks.age(clock, stopped_at, stopped_mark), 6)
+
+
+def expired(
+    expires_at: int | None, *, stopped_at: int | None, stopped_mark: str | None, clock: Clock
+) -> bool:
     """Whether the window has ended; at the very moment of its end it has."""
-    return expires_at is not None and now >= expires_at
+    left = seconds_left(expires_at, stopped_at=stopped_at, stopped_mark=stopped_mark, clock=clock)
+    return left is not None and left <= 0
 
 
 def check_control(*, pause_ttl_seconds: int | None, failed_ttl_seconds: int | None, limits: Limits) -> None:

@@ -35,7 +35,7 @@ def after(
     stamps: dict[str, Any] = {"message": given.get("message")}
     if event is Event.PAUSE_REQUESTED:
         stamps["pause_requested_at"] = wire(now)
-    if event in {Event.PAUSE_WITHDRAWN, Event.PAUSE_WITHDRAWN_EARLY}:
+    if event in {Event.PAUSE_WITHDRAWN, Event.PAUSE_WITHDRAWN_EARLY, Event.INTERRUPTED}:
         stamps["pause_requested_at"] = None
     if to is Status.RESUMING:
         stamps["resumed_at"] = wire(now)

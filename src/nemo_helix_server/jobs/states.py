@@ -163,6 +163,13 @@ TABLE: tuple[Row, ...] = (
         "the machine restarted, or a withdrawn pause was acted upon: it starts again from its checkpoint",
     ),
     *_rows(
+        [S.PAUSING],
+        E.INTERRUPTED,
+        S.RESUMING,
+        A.CONTROLLER,
+        "the machine restarted and there is no checkpoint: the pause is withdrawn, and it starts again",
+    ),
+    *_rows(
         WAITING,
         E.PAUSE_REQUESTED,
         S.PAUSED,
@@ -176,7 +183,14 @@ TABLE: tuple[Row, ...] = (
         A.USER,
         "the workload is asked to save a checkpoint and exit",
     ),
-    *_rows([S.PAUSING], E.PAUSE_WITHDRAWN, S.ACTIVE, A.USER, "resumed before the workload acted"),
+    *_rows(
+        [S.PAUSING],
+        E.PAUSE_WITHDRAWN,
+        S.ACTIVE,
+        A.USER,
+        "resumed before the workload acted; or, by the controller, there was no room for a checkpoint, or "
+        "training had completed",
+    ),
     *_rows(
         [S.PAUSING],
         E.PAUSE_WITHDRAWN_EARLY,
@@ -196,7 +210,8 @@ TABLE: tuple[Row, ...] = (
         E.CHECKPOINT_VERIFIED,
         S.PAUSED,
         A.CONTROLLER,
-        "the workload exited with status 75 and its checkpoint verifies",
+        "the workload exited with status 75 and its checkpoint verifies; or its place was lost (a restart of "
+        "the machine, a time limit, a signal from outside) and an earlier checkpoint verifies",
     ),
     *_rows([S.PAUSED], E.RESUME_REQUESTED, S.RESUMING, A.USER, "the step is to start again"),
     *_rows(WAITING, E.CANCEL_REQUESTED, S.CANCELLED, A.USER, "nothing runs, so nothing has to stop"),

@@ -144,6 +144,9 @@ class Moving(Reader):
             status_since=self.now,
             started_at=None,
             stopped_at=None,
+            since_mark=self.mark,
+            turn_at=self.now,
+            turn_mark=self.mark,
         )
         if attempt.seq > 0:
             earlier = self.earlier_step(step)
@@ -200,6 +203,9 @@ class Moving(Reader):
             status_since=self.now,
             started_at=None if event is Event.ACCEPTED else started,
             stopped_at=self.now if to in stamps.RESTING else None,
+            since_mark=self.mark,
+            turn_at=self.now if to is HelixJobStatus.RESUMING else step.turn_at,
+            turn_mark=self.mark if to is HelixJobStatus.RESUMING else step.turn_mark,
         )
 
     def _write_step(self, before: Step, step: Step) -> bool:
@@ -248,12 +254,13 @@ class Moving(Reader):
             updated_at=self.now,
             status_since=self.now if changed else job.status_since,
             stopped_at=(self.now if changed else job.stopped_at) if rests else None,
+            stopped_mark=(self.mark if changed else job.stopped_mark) if rests else None,
         )
         self._update_job(moved)
         return moved
 
     def _update_job(self, job: Job) -> None:
-        names = ("status", "reason", "updated_at", "status_since", "stopped_at")
+        names = ("status", "reason", "updated_at", "status_since", "stopped_at", "stopped_mark")
         self.connection.execute(
             update(schema.jobs).where(schema.jobs.c.id == job.id),
             {name: getattr(job, name) for name in names},

@@ -29,15 +29,18 @@ class Settled(NamedTuple):
     stopped_at: int
     pause_ttl_seconds: int | None
     failed_ttl_seconds: int | None
+    stopped_mark: str | None
 
 
 class JobReading:
     """Questions about jobs; None means that there is no such thing."""
 
-    def __init__(self, connection: Connection, now: int) -> None:
+    def __init__(self, connection: Connection, now: int, mark: str) -> None:
         self.connection = connection
         self.now = now
         """The moment of this unit: everything that it writes happened then."""
+        self.mark = mark
+        """The same moment by the clock of the machine's boot."""
 
     def job(self, workspace: str, name: str) -> Job | None:
         """A job by its name, or else by its id, in one workspace (`-`: by id in any)."""
@@ -82,13 +85,13 @@ class JobReading:
         query = select(func.coalesce(func.sum(_jobs.storage_bytes), 0)).where(*_in_workspace(workspace))
         return int(self.connection.execute(query).scalar_one())
 
-    def settled(self, statuses: Iterable[HelixJobStatus], *, stopped_before: int) -> list[Settled]:
-        """Jobs resting in these statuses since before a moment, with their storage, longest first."""
+    def settled(self, statuses: Iterable[HelixJobStatus]) -> list[Settled]:
+        """Jobs resting in these statuses, with their storage, longest first."""
         wanted = [_jobs[name] for name in Settled._fields]
         query = select(*wanted).where(
             _jobs.status.in_(sorted(statuses)),
             _jobs.storage_reclaimed_at.is_(None),
-            _jobs.stopped_at <= stopped_before,
+            _jobs.stopped_at.is_not(None),
         )
         found = self.connection.execute(query.order_by(_jobs.stopped_at))
         return [Settled(job_id, HelixJobStatus(status), *rest) for job_id, status, *rest in found]

@@ -37,6 +37,8 @@ Sequence = BigInteger().with_variant(Integer, "sqlite")
 Moment = BigInteger
 Key = String(64)
 Name = String(255)
+Mark = String(64)
+"""A moment by the clock of the machine's boot, see `nemo_helix_server.clock.mark`."""
 
 
 def _job_key(*, primary: bool = False) -> Column[str]:
@@ -84,6 +86,7 @@ jobs = Table(
     Column("storage_reclaimed_at", Moment),
     Column("storage_bytes", BigInteger),
     Column("storage_measured_at", Moment),
+    Column("stopped_mark", Mark),
     UniqueConstraint("workspace", "name"),
     UniqueConstraint("workspace", "client_token"),
     # One index a filter and order that the lists offer; each ends in the id, which breaks ties.
@@ -137,6 +140,9 @@ steps = Table(
     Column("status_since", Moment, nullable=False),
     Column("started_at", Moment),
     Column("stopped_at", Moment),
+    Column("since_mark", Mark),
+    Column("turn_at", Moment),
+    Column("turn_mark", Mark),
     UniqueConstraint("attempt_id", "seq"),
     UniqueConstraint("attempt_id", "name"),
     Index("ix_steps_by_status", "status", "created_at", "id"),

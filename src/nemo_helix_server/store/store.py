@@ -10,7 +10,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from sqlalchemy import Connection, insert, select, text
 from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
-from nemo_helix_server.clock import Clock
+from nemo_helix_server.clock import Clock, mark
 from nemo_helix_server.errors import StoreError, UnavailableError
 from nemo_helix_server.store import schema
 from nemo_helix_server.store.engine import is_sqlite, make_engine, sqlite_file
@@ -54,7 +54,7 @@ class Store:
     def read(self) -> Iterator[Reader]:
         """A consistent view; waits for nobody."""
         with self._unit(), self.engine.connect() as connection, connection.begin():
-            yield Reader(connection, self.clock.now())
+            yield Reader(connection, self.clock.now(), mark(self.clock))
 
     @contextmanager
     def write(self) -> Iterator[Writer]:
@@ -62,7 +62,7 @@ class Store:
         with self._unit(), self._turn, self.engine.connect() as plain:
             connection = plain.execution_options(writes=True)
             with connection.begin():
-                yield Writer(connection, self.clock.now())
+                yield Writer(connection, self.clock.now(), mark(self.clock))
 
     def close(self) -> None:
         """Let go of the database."""

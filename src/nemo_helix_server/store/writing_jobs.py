@@ -90,6 +90,7 @@ class JobWriting(Progress):
             reason=None,
             status_since=self.now,
             stopped_at=None,
+            stopped_mark=None,
             storage_reclaimed_at=None,
         )
         job = self.job_by_id(job_id)

@@ -123,7 +123,7 @@ EVERY = {
         "unknown": "Tell",
         "lost": "failed",
         "given up": "checkpoint_verified",
-        "rebooted": "failed",
+        "rebooted": "interrupted",
         "exit 0": "finished",
         "exit 1": "failed",
         "exit 75": "checkpoint_verified",
@@ -185,7 +185,7 @@ class TestPausing:
 
     def test_what_was_killed_at_the_deadline_says_so(self):
         step = facts(Status.PAUSING, pause_requested_at=NOW - 1801, sent_seq=1)
-        decision = decide.decide(step, exited(137, stopped=True), NOW, LIMITS)
+        decision = decide.decide(step, exited(137, stopped=True, asked=True), NOW, LIMITS)
         assert decision.event is Event.PAUSE_DEADLINE_MISSED
         assert "1800 seconds" in decision.why
 
@@ -215,6 +215,117 @@ class TestPausing:
     def test_a_pause_for_maintenance_stays_one(self):
         step = facts(Status.PAUSING, pause_reason=Reason.PAUSED_FOR_MAINTENANCE)
         assert decide.decide(step, exited(75), NOW, LIMITS).reason is Reason.PAUSED_FOR_MAINTENANCE
+
+
+LOST_PLACES = {
+    "a restart": REBOOTED,
+    "a restart, seen by its shim": exited(143, stopped=True, rebooted=True),
+    "a restart after it had saved a part": exited(75, stopped=True, rebooted=True),
+    "the time limit": exited(137, timed_out=True),
+    "a signal from outside": exited(143, stopped=True),
+}
+
+
+class TestLosingThePlaceWhilePausing:
+    @pytest.mark.parametrize("place", LOST_PLACES)
+    @pytest.mark.parametrize("elapsed", [10, 5000])
+    def test_it_is_paused_at_the_newest_checkpoint_and_says_what_repeats(self, place, elapsed):
+        step = facts(
+            Status.PAUSING,
+            pause_requested_at=NOW - elapsed,
+            sent_seq=1,
+            proof="step 47 was finished",
+            goes_on_from=40,
+            last_step=47,
+            pause_reason=Reason.PAUSED_FOR_MAINTENANCE,
+        )
+        decision = decide.decide(step, LOST_PLACES[place], NOW, LIMITS)
+        assert (decision.event, decision.reason) == (
+            Event.CHECKPOINT_VERIFIED,
+            Reason.PAUSED_FOR_MAINTENANCE,
+        )
+        assert "paused at the checkpoint of step 40" in decision.why
+        assert "steps 41 to 47 are trained again" in decision.why
+
+    def test_where_nothing_repeats_it_says_so(self):
+        step = facts(Status.PAUSING, goes_on_from=40, last_step=40)
+        assert "no step is trained again" in decide.decide(step, REBOOTED, NOW, LIMITS).why
+        step = facts(Status.PAUSING, goes_on_from=40, last_step=41)
+        assert "step 41 is trained again" in decide.decide(step, REBOOTED, NOW, LIMITS).why
+
+    @pytest.mark.parametrize("elapsed", [10, 5000])
+    def test_without_a_checkpoint_the_pause_is_withdrawn(self, elapsed):
+        step = facts(Status.PAUSING, pause_requested_at=NOW - elapsed, last_step=7)
+        decision = decide.decide(step, REBOOTED, NOW, LIMITS)
+        assert decision.event is Event.INTERRUPTED
+        assert "the pause is withdrawn" in decision.why
+
+    def test_and_what_it_would_have_been_without_a_pause_it_is(self):
+        seen = LOST_PLACES["the time limit"]
+        assert decide.decide(facts(Status.PAUSING), seen, NOW, LIMITS).reason is Reason.TIME_LIMIT
+
+    def test_a_proven_pause_is_one_whatever_came_then(self):
+        step = facts(Status.PAUSING, goes_on_from=47, last_step=47)
+        decision = decide.decide(step, exited(75, stopped=True, rebooted=True), NOW, LIMITS)
+        assert "all that it had done" in decision.why
+
+    def test_a_killed_shim_is_no_lost_place(self):
+        step = facts(Status.PAUSING, goes_on_from=40, last_step=47)
+        assert decide.decide(step, LOST, NOW, LIMITS).reason is Reason.LOST
+
+    def test_what_failed_before_the_restart_has_failed(self):
+        step = facts(Status.PAUSING, goes_on_from=40, last_step=47)
+        assert decide.decide(step, exited(1, rebooted=True), NOW, LIMITS).event is Event.FAILED
+
+
+class TestFinishingFirst:
+    """Training that is completed before it acts on a pause completes, however long its last files take."""
+
+    def test_the_deadline_ends_the_pause_and_not_the_step(self):
+        step = facts(Status.PAUSING, pause_requested_at=NOW - 5000, sent_seq=1, says_done=True)
+        for seen in (RUNNING, STARTING):
+            decision = decide.decide(step, seen, NOW, LIMITS)
+            assert decision.event is Event.PAUSE_WITHDRAWN
+            assert "was completed" in decision.why
+
+    def test_before_the_deadline_it_is_waited_for(self):
+        step = facts(Status.PAUSING, sent_seq=1, says_done=True)
+        assert decide.decide(step, RUNNING, NOW, LIMITS) is None
+
+    @pytest.mark.parametrize("seen", [REBOOTED, LOST, exited(137, stopped=True, asked=True), exited(1)])
+    def test_while_pausing_it_completes_whatever_ends_it(self, seen):
+        step = facts(Status.PAUSING, says_done=True, done=True, goes_on_from=40, pause_requested_at=0.0)
+        assert decide.decide(step, seen, NOW, LIMITS).event is Event.FINISHED
+
+    @pytest.mark.parametrize(
+        "seen",
+        [
+            REBOOTED,
+            LOST,
+            exited(137, timed_out=True),
+            exited(137, stopped=True, asked=True),
+            exited(143, stopped=True, rebooted=True),
+        ],
+    )
+    def test_while_active_it_completes_when_it_is_ended_from_outside(self, seen):
+        step = facts(Status.ACTIVE, says_done=True, done=True, staleness=50, last_sign_at=0.0)
+        assert decide.decide(step, seen, NOW, LIMITS).event is Event.FINISHED
+
+    def test_a_command_that_says_itself_that_it_failed_has_failed(self):
+        step = facts(Status.ACTIVE, says_done=True, done=True)
+        assert decide.decide(step, exited(1), NOW, LIMITS).event is Event.FAILED
+
+    def test_results_that_are_not_there_are_not_completed(self):
+        step = facts(Status.PAUSING, says_done=True, done=False, goes_on_from=40, last_step=40)
+        assert decide.decide(step, REBOOTED, NOW, LIMITS).event is Event.CHECKPOINT_VERIFIED
+
+    def test_what_is_cancelled_stays_cancelled(self):
+        step = facts(Status.CANCELLING, says_done=True, done=True)
+        assert decide.decide(step, exited(0), NOW, LIMITS).event is Event.STOPPED
+
+    def test_what_ended_before_it_was_seen_running_counts_however_late(self):
+        late = facts(Status.PENDING, status_since=NOW - 5000)
+        assert decide.decide(late, exited(0), NOW, LIMITS).event is Event.FINISHED
 
 
 class TestActive:
@@ -263,7 +374,8 @@ class TestActive:
 
     def test_and_that_is_the_reason(self):
         step = facts(Status.ACTIVE, staleness=50, last_sign_at=NOW - 100)
-        assert decide.decide(step, exited(137, stopped=True), NOW, LIMITS).reason is Reason.STALE
+        seen = exited(137, stopped=True, asked=True)
+        assert decide.decide(step, seen, NOW, LIMITS).reason is Reason.STALE
 
 
 class TestPending:

@@ -101,12 +101,14 @@ def test_a_resume_before_the_window_ends_keeps_the_storage_and_one_after_it_is_r
     assert not storage_of(place, late).exists()
 
 
-def test_a_clock_that_steps_back_ends_no_window_early_and_none_twice(place, clock):
+@pytest.mark.parametrize("jump", [-3600, 8 * DAY, -365 * DAY, 365 * DAY])
+def test_a_clock_that_is_set_ends_no_window_and_prolongs_none(place, clock, jump):
     job = paused_job(place)
-    clock.step(-3600)
+    clock.step(jump)
     passes(place)
     assert place.get(job).status is Status.PAUSED
-    clock.step(3600 + 8 * DAY)
+    assert (storage_of(place, job) / "kept").exists()
+    clock.advance(7 * DAY)
     passes(place)
     assert place.get(job).status is Status.CANCELLED
     clock.step(-30 * DAY)

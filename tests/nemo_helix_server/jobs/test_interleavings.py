@@ -139,7 +139,9 @@ class Jobs(RuleBasedStateMachine):
         with self.world.store.write() as writer:
             job = writer.job("default", NAME)
             assert job is not None
-            if not retention.expired(responses.expiry(job, self.world.limits), writer.now):
+            ends_at = responses.expiry(job, self.world.limits)
+            stopped = {"stopped_at": job.stopped_at, "stopped_mark": job.stopped_mark}
+            if not retention.expired(ends_at, **stopped, clock=self.world.clock):
                 return
             step = writer.current_step(job.attempt_id)
             if job.status is S.PAUSED:

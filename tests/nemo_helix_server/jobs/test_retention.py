@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
-from nemo_helix_server.clock import SECOND
+from nemo_helix_server.clock import SECOND, MovableClock, mark
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs import retention
 from nemo_helix_server.jobs.ports import Limits
@@ -40,9 +42,47 @@ def test_each_status_has_its_window(
     assert expires == (None if seconds is None else 1000 + seconds * SECOND)
 
 
+def rested(clock: MovableClock) -> Callable[[int | None], bool]:
+    """Whether a window is over, of a job that comes to rest now."""
+    at, marked = clock.now(), mark(clock)
+
+    def over(seconds: int | None) -> bool:
+        ends = None if seconds is None else at + seconds * SECOND
+        return retention.expired(ends, stopped_at=at, stopped_mark=marked, clock=clock)
+
+    return over
+
+
 def test_at_the_very_end_a_window_has_ended() -> None:
-    assert [retention.expired(10, now) for now in (9, 10, 11)] == [False, True, True]
-    assert not retention.expired(None, 11)
+    clock = MovableClock()
+    over = rested(clock)
+    clock.advance(9.999999)
+    assert not over(10)
+    clock.advance(0.000001)
+    assert over(10)
+    assert not over(None)
+
+
+@pytest.mark.parametrize("jump", [-3600 * 24 * 365, -60, 60, 3600 * 24 * 365])
+def test_whoever_sets_the_date_neither_ends_nor_prolongs_a_window(jump: float) -> None:
+    clock = MovableClock()
+    over = rested(clock)
+    clock.step(jump)
+    assert not over(100)
+    clock.advance(99)
+    assert not over(100)
+    clock.advance(1)
+    assert over(100)
+
+
+def test_over_a_restart_of_the_machine_the_date_counts() -> None:
+    clock = MovableClock()
+    over = rested(clock)
+    clock.advance(50)
+    clock.reboot(30)
+    assert not over(100)
+    clock.advance(20)
+    assert over(100)
 
 
 def test_what_is_deleted_has_no_window() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -169,6 +170,19 @@ def test_a_refusal_names_what_stands_in_the_way_and_what_would_work(
     action: Action, status: S, more: dict[str, Any], expected: str
 ) -> None:
     assert sentence(action, status, **more) == expected
+
+
+@pytest.mark.parametrize("status", [S.PAUSED, S.CANCELLING, S.CANCELLED, S.COMPLETED, S.ERROR])
+def test_the_page_says_what_is_refused_once_the_storage_is_gone(status: S) -> None:
+    page = (Path(__file__).parents[3] / "docs/reference/job-statuses.md").read_text(encoding="utf-8")
+    row = next(line for line in page.splitlines() if line.startswith(f"| `{status}` | ") and "409" in line)
+    for action, cell in zip(ACTIONS, row.strip("| ").split(" | ")[1:], strict=True):
+        kept = rules.allowed(action, facts(status))
+        gone = rules.allowed(action, facts(status, reclaimed=True))
+        refused_then = isinstance(gone, Refused) and not isinstance(kept, Refused)
+        assert refused_then == ("409 when gone" in cell), (action, cell)
+    assert not isinstance(rules.allowed(Action.CONTROL, facts(status)), Refused)
+    assert isinstance(rules.allowed(Action.CONTROL, facts(status, reclaimed=True)), Refused)
 
 
 def test_a_pinned_checkpoint_outlives_the_storage() -> None:

@@ -10,11 +10,10 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nemo_runs import leases, processes
+from nemo_runs import boot_clock, leases, processes
 from nemo_runs.errors import RunsError
 
 _WAITING = "waiting-"
@@ -88,7 +87,7 @@ class MachineShare:
             label=_LABEL,
             devices=min(gpus, len(devices)),
             slots=min(slots, self._pool.slots),
-            ticket=leases.ticket(time.time()),
+            ticket=leases.ticket(boot_clock.uptime()),
         )
         self._needless = inside or (self._request.devices == 0 and self._request.slots == 0)
 

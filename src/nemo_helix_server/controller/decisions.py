@@ -1,0 +1,118 @@
+"""What a decision about a step is made from, and what it can be: values, without a rule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.jobs.states import Event, Reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The deadlines, in seconds."""
+
+    before_active: float
+    """How long a start may take until the command runs; 0 = as long as it likes."""
+    creation: float
+    cancel: float
+    grace: float
+    """What a stopped step gets between SIGTERM and SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepFacts:
+    """What is wanted of a step; moments in seconds of the clock that `decide` is given the time of.
+
+    That is one that nobody can set: a deadline is over when so much time has passed, whatever the date says.
+    """
+
+    name: str
+    status: Status
+    status_since: float
+    started: bool = False
+    """Whether there is a token: the step was accepted at least once."""
+    pause_deadline: float = 0.0
+    """0 = it cannot be paused."""
+    pause_requested_at: float | None = None
+    pause_reason: Reason = Reason.PAUSED_BY_USER
+    control_seq: int = 0
+    sent_seq: int | None = None
+    """Number of the newest request that was given to this start; `None` = none ever was."""
+    proof: str | None = None
+    """What is missing of a checkpoint that covers the pause; `None` = nothing. Known once it has ended."""
+    says_done: bool = False
+    """Whether its training says that it is completed; what may be left to do is to write its results."""
+    done: bool = False
+    """Whether it says so and its results are there. Known once it has ended."""
+    goes_on_from: int | None = None
+    """The training step of the checkpoint from which it would go on; `None` = there is none. Known once a
+    step that was to be paused has ended."""
+    last_step: int = 0
+    """The last training step that it is known to have finished. Known likewise."""
+    room_for_pause: str | None = None
+    """Why a checkpoint would not fit on the disk; `None` = it would."""
+    staleness: float = 0.0
+    """Seconds of silence after which a running step counts as stuck; 0 = never."""
+    last_sign_at: float | None = None
+
+    @property
+    def pausable(self) -> bool:
+        """Whether it can go on from checkpoints."""
+        return self.pause_deadline > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare:
+    """Make the job's directories."""
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Start it when its turn has come, or say what it waits for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Start what was accepted and has not been started."""
+
+
+class Ask(StrEnum):
+    """What a workload is told."""
+
+    PAUSE = "pause"
+    GO_ON = "go_on"
+
+
+@dataclass(frozen=True, slots=True)
+class Tell:
+    """Give a request to the workload."""
+
+    ask: Ask
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Begin to end the run."""
+
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """End the run and its shim at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Let an event happen to the step."""
+
+    event: Event
+    why: str
+    reason: Reason | None = None
+    failed: bool = False
+    """Whether the why is the step's error, to be explained by evidence."""
+
+
+Decision = Prepare | Admit | Start | Tell | Stop | Kill | Move
