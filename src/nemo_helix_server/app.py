@@ -23,6 +23,7 @@ from nemo_helix_server.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.clock import Clock
 from nemo_helix_server.controller import loop
 from nemo_helix_server.controller.launches import Launches
+from nemo_helix_server.controller.possible import Possible, machine_memory
 from nemo_helix_server.customizer.engines import Engines, this_machine
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.customizer.service import Customizer
@@ -136,6 +137,7 @@ def _controller(
         base_url=lambda: base_url,
         token=functools.partial(_step_token, ground.authenticator),
         clock=ground.clock,
+        has_profile=ground.profiles.has,
     )
     return loop.build(
         store=ground.store,
@@ -160,7 +162,8 @@ def _parts(
         controller.wake()
         broadcaster.notify()
 
-    jobs = JobsService(store, storage, ground.limits, clock, wake)
+    possible = Possible(controller.starter.launches, controller.executor, machine_memory())
+    jobs = JobsService(store, storage, ground.limits, clock, wake, possible)
     return Parts(
         jobs=jobs,
         checkpoints=CheckpointCatalogue(store, storage, wake),

@@ -35,6 +35,10 @@ class Profiles:
         """The configuration of a profile; the default's for one that has gone since its job was made."""
         return self._known.get((provider, profile), self._default)
 
+    def has(self, provider: str, profile: str) -> bool:
+        """Whether there is such a profile."""
+        return (provider, profile) in self._known
+
     def all(self) -> list[dict[str, Any]]:
         """The profiles as they are answered; values of variables are nobody's business."""
         return [

@@ -84,7 +84,7 @@ def decide(
     cap keeps nothing, and one that waits for devices keeps no slots. Raises `LeaseError` for
     what ``devices`` and ``slots`` could never hold.
     """
-    _require_possible(request, devices, slots)
+    require_possible(request, devices, slots)
     taken = {device for holder in held for device in holder.devices}
     free = [device for device in devices if device not in taken]
     free_slots = slots - sum(holder.slots for holder in held)
@@ -118,7 +118,8 @@ def _capped(request: Request, held: Sequence[Holder]) -> bool:
     return request.cap is not None and sum(holder.label == request.label for holder in held) >= request.cap
 
 
-def _require_possible(request: Request, devices: Sequence[str], slots: int) -> None:
+def require_possible(request: Request, devices: Sequence[str], slots: int) -> None:
+    """Raise `LeaseError` for what a machine with these devices and slots could never hold."""
     asks = f"{request.label}/{request.name} asks for"
     if min(request.devices, request.slots) < 0 or (request.cap is not None and request.cap < 1):
         raise LeaseError(f"{asks} a negative number of something, or may hold nothing at all")

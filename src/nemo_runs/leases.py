@@ -16,7 +16,7 @@ from pathlib import Path
 from nemo_runs import lease_book, processes
 from nemo_runs.devices import found_devices, named_devices
 from nemo_runs.errors import LeaseError
-from nemo_runs.lease_queue import Granted, Holder, Request, Waiting, decide, ticket
+from nemo_runs.lease_queue import Granted, Holder, Request, Waiting, decide, require_possible, ticket
 from nemo_runs.processes import ProcessIdentity
 
 __all__ = [
@@ -82,6 +82,10 @@ class Pool:
                 identity=me,
             )
             return decision
+
+    def require_possible(self, request: Request) -> None:
+        """Raise `LeaseError` when the machine could never give as much."""
+        require_possible(request, self.devices, self.slots)
 
     def hand_over(
         self, name: str, identity: ProcessIdentity, *, marker: tuple[str, str] | None = None

@@ -68,6 +68,8 @@ class Launches:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The service's own environment."""
     clock: Clock = field(default_factory=SystemClock)
+    has_profile: Callable[[str, str], bool] = lambda _provider, _name: True
+    """Whether there is an execution profile."""
 
     def paths(self, context: StepContext) -> JobPaths:
         """The directory of the step's job."""
@@ -82,15 +84,19 @@ class Launches:
         """A step's place among those that wait, smallest first: since when its turn counts."""
         return turn(self.clock, step.turn_at or step.created_at, step.turn_mark)
 
-    def request(self, context: StepContext, run: Run) -> Request:
-        """What the step needs; raises `LaunchError` when no single machine has it."""
-        executor = context.step.spec["executor"]
+    def needs(self, spec: Mapping[str, Any]) -> int:
+        """The GPU devices that a step needs; raises `LaunchError` when no single machine has them."""
+        executor = spec["executor"]
         resources = executor.get("resources") or {}
         nodes = resources.get("num_nodes") or 1
         if nodes > 1:
-            raise LaunchError(f"the step {context.step.name} asks for {nodes} nodes and this service has one")
+            raise LaunchError(f"the step {spec['name']} asks for {nodes} nodes, and this service has one")
         wants = executor["provider"] in {"gpu", "gpu_distributed"}
-        devices = int(resources.get("num_gpus", 1) or 0) if wants else 0
+        return int(resources.get("num_gpus", 1) or 0) if wants else 0
+
+    def request(self, context: StepContext, run: Run) -> Request:
+        """What the step needs; raises `LaunchError` when no single machine has it."""
+        devices = self.needs(context.step.spec)
         return Request(
             run=run,
             job=f"{context.workspace}/{context.job_name}",
@@ -120,15 +126,26 @@ class Launches:
         own = {item["name"]: item["value"] for item in _variables(context) if _is_literal(item)}
         return {**handed_on, "PYTHONUNBUFFERED": "1", **self.settings(context).env, **own}
 
+    def check(self, context: StepContext) -> None:
+        """Raise `LaunchError` for what a start would fail with, as far as that can be known before."""
+        executor = context.step.spec["executor"]
+        provider, profile = executor["provider"], executor.get("profile") or "default"
+        if not self.has_profile(provider, profile):
+            raise LaunchError(
+                f"the step {context.step.name} wants the execution profile {provider}/{profile}, which the "
+                "service does not have any more; put it back into jobs.executors of its settings"
+            )
+        if not self.argv(context):
+            raise LaunchError(
+                f"the step {context.step.name} has no command; give its container an entrypoint or a command"
+            )
+        self._secrets(context)
+
     def launch(
         self, context: StepContext, run: Run, devices: tuple[str, ...], checkpoint: Path | None
     ) -> Launch:
         """Everything about this start; raises `LaunchError` when a secret is missing."""
-        argv = self.argv(context)
-        if not argv:
-            raise LaunchError(
-                f"the step {context.step.name} has no command; give its container an entrypoint or a command"
-            )
+        self.check(context)
         settings = self.settings(context)
         values, references = self._secrets(context)
         token = self.token(context, run.token)
@@ -139,7 +156,7 @@ class Launches:
             own["NEMO_JOB_CHECKPOINT"] = str(checkpoint)
         limits = (context.step.spec["executor"].get("resources") or {}).get("limits") or {}
         return Launch(
-            argv=argv,
+            argv=self.argv(context),
             environment={**self.environment(context), **own},
             secrets=values,
             working_directory=self.paths(context).storage,

@@ -75,8 +75,10 @@ class Starter:
                 try:
                     answer = self._turn(context, room, blocked)
                 except (LaunchError, NeverPossibleError) as error:
-                    failed.append((context, str(error)))
-                    continue
+                    if not _has_run(context):
+                        failed.append((context, str(error)))
+                        continue
+                    answer = _waits_for_the_machine(error)
                 if isinstance(answer, _Turn):
                     turns.append(answer)
                 else:
@@ -121,6 +123,8 @@ class Starter:
         """The step's turn, or what it waits for."""
         if room is not None:
             return room
+        if _has_run(context):
+            self.launches.check(context)
         token = self._tokens.setdefault(context.step.id, identifiers.task_name())
         run = self.launches.paths(context).run(token)
         request = self.launches.request(context, run)
@@ -239,3 +243,12 @@ class Starter:
         waiting = {context.step.id for context in contexts}
         for step_id in [known for known in self._tokens if known not in waiting]:
             self.executor.release(Run(self._tokens.pop(step_id), Path()))
+
+
+def _has_run(context: StepContext) -> bool:
+    """Whether the step is to go on: then it waits until it can, so that nothing of it is given up."""
+    return "resumed_at" in context.step.status_details
+
+
+def _waits_for_the_machine(error: Exception) -> str:
+    return f"waits until it can go on here: {error}; to have it wait no more, pause it again or cancel it"

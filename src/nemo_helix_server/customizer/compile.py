@@ -27,7 +27,7 @@ _TABLES: Mapping[Backend, tuple[tuple[honour.Rule, ...], ...]] = MappingProxyTyp
     }
 )
 _STEPS = "nemo_helix_server.customizer.steps"
-_LIGHT = {"requests": {"cpu": "1", "memory": "8Gi"}, "limits": {"cpu": "4", "memory": "16Gi"}}
+_LIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "16Gi"}}
 _STORAGE = {"name": "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH", "value": "storage"}
 _SHARED_MEMORY = {"lora": "8Gi", "full": "64Gi"}
 

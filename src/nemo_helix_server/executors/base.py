@@ -142,6 +142,10 @@ class Executor(Protocol):
         """
         ...
 
+    def require_possible(self, request: Request) -> None:
+        """Raise `NeverPossibleError` when the machine could never give what `admit` is asked for."""
+        ...
+
     def release(self, run: Run) -> None:
         """Give back what `admit` took or give up its place in the queue; fine when there is nothing."""
         ...

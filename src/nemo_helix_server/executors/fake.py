@@ -15,6 +15,7 @@ from nemo_helix_server.executors.base import (
     AlreadyStartedError,
     ExecutorError,
     Launch,
+    NeverPossibleError,
     Observation,
     Request,
     Run,
@@ -41,6 +42,7 @@ class FakeMachine:
 
     clock: Clock = field(default_factory=MovableClock)
     slots: int = 1_000_000
+    devices: int = 1_000_000
     runs: dict[str, FakeRun] = field(default_factory=dict)
     queue: dict[str, tuple[tuple[float, int], int]] = field(default_factory=dict)
     holding: dict[str, Request] = field(default_factory=dict)
@@ -85,6 +87,7 @@ class FakeExecutor:
 
     def admit(self, request: Request) -> Admitted | Waiting:
         """See the protocol; the queue is by ``turn``, then by who asked first."""
+        self.require_possible(request)
         machine, token = self.machine, request.run.token
         if token in machine.holding:
             return Admitted(tuple(map(str, range(request.devices))), request.slots)
@@ -99,6 +102,14 @@ class FakeExecutor:
         del machine.queue[token]
         machine.holding[token] = request
         return Admitted(tuple(map(str, range(request.devices))), request.slots)
+
+    def require_possible(self, request: Request) -> None:
+        """See the protocol."""
+        if request.devices > self.machine.devices:
+            raise NeverPossibleError(
+                f"{request.job} asks for {request.devices} GPU devices, and this machine has "
+                f"{self.machine.devices}"
+            )
 
     def release(self, run: Run) -> None:
         """See the protocol."""

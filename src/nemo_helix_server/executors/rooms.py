@@ -25,6 +25,10 @@ class Room(Protocol):
         """See `nemo_helix_server.executors.base.Executor.admit`."""
         ...
 
+    def require_possible(self, request: Request) -> None:
+        """See `nemo_helix_server.executors.base.Executor.require_possible`."""
+        ...
+
     def release(self, token: str) -> None:
         """See `nemo_helix_server.executors.base.Executor.release`."""
         ...
@@ -51,7 +55,28 @@ class LeasedRoom:
 
     def admit(self, request: Request) -> Admitted | Waiting:
         """See `Room`."""
-        wanted = leases.Request(
+        wanted = self._wanted(request)
+        try:
+            answer = self._pool.acquire(wanted)
+        except RunsError as error:
+            raise NeverPossibleError(_named(error, wanted, request)) from error
+        if isinstance(answer, leases.Granted):
+            self._jobs[request.run.token] = request.job
+            if len(self._jobs) > _REMEMBERED:
+                del self._jobs[next(iter(self._jobs))]
+            return Admitted(answer.devices, answer.slots)
+        return Waiting(self._with_jobs(answer.reason))
+
+    def require_possible(self, request: Request) -> None:
+        """See `Room`."""
+        wanted = self._wanted(request)
+        try:
+            self._pool.require_possible(wanted)
+        except RunsError as error:
+            raise NeverPossibleError(_named(error, wanted, request)) from error
+
+    def _wanted(self, request: Request) -> leases.Request:
+        return leases.Request(
             name=request.run.token,
             label=request.workspace,
             devices=request.devices,
@@ -59,16 +84,6 @@ class LeasedRoom:
             ticket=leases.ticket(*request.turn),
             cap=self._devices_cap if request.devices else self._slots_cap,
         )
-        try:
-            answer = self._pool.acquire(wanted)
-        except RunsError as error:
-            raise NeverPossibleError(str(error)) from error
-        if isinstance(answer, leases.Granted):
-            self._jobs[request.run.token] = request.job
-            if len(self._jobs) > _REMEMBERED:
-                del self._jobs[next(iter(self._jobs))]
-            return Admitted(answer.devices, answer.slots)
-        return Waiting(self._with_jobs(answer.reason))
 
     def release(self, token: str) -> None:
         """See `Room`."""
@@ -85,6 +100,11 @@ class LeasedRoom:
         return re.sub(r"[a-z][^\s/,]*/(task-[0-9a-f]{32})", named, reason)
 
 
+def _named(error: RunsError, wanted: leases.Request, request: Request) -> str:
+    """What the book of leases says, with the job's name in place of the token."""
+    return str(error).replace(f"{wanted.label}/{wanted.name}", request.job)
+
+
 class OpenRoom:
     """Room without end: for tests, and for a machine whose steps are few."""
 
@@ -93,6 +113,9 @@ class OpenRoom:
     def admit(self, request: Request) -> Admitted | Waiting:
         """See `Room`."""
         return Admitted(tuple(map(str, range(request.devices))), request.slots)
+
+    def require_possible(self, request: Request) -> None:
+        """See `Room`."""
 
     def release(self, token: str) -> None:
         """See `Room`."""

@@ -59,6 +59,10 @@ class SubprocessExecutor:
         """See the protocol."""
         return self._room.admit(request)
 
+    def require_possible(self, request: Request) -> None:
+        """See the protocol."""
+        self._room.require_possible(request)
+
     def release(self, run: Run) -> None:
         """See the protocol."""
         self._room.release(run.token)

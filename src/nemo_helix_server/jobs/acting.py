@@ -15,12 +15,14 @@ from nemo_helix_server.jobs.responses import Document
 from nemo_helix_server.jobs.rules import Action, Facts, Go, Refused
 from nemo_helix_server.jobs.states import Event, Reason
 from nemo_helix_server.store.queries import StepQuery
+from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.reading_jobs import EVERYWHERE
 from nemo_helix_server.store.writer import Writer
 
 _PAUSABLE = frozenset(
     {HelixJobStatus.CREATED, HelixJobStatus.QUEUED, HelixJobStatus.PENDING, HelixJobStatus.ACTIVE}
 )
+_STARTS = frozenset({Event.RESUME_REQUESTED, Event.RERUN_REQUESTED})
 _OF_THE_PROCESS = frozenset({"exit_code", "exit_status", "pid", "pgid", "restarts", "signal", "port"})
 _WHY = {
     Action.PAUSE: "asked to pause",
@@ -38,7 +40,11 @@ class Acting(Parts):
         return self._act(caller, workspace, name, Action.PAUSE, reason)
 
     def resume(self, caller: Caller, workspace: str, name: str) -> Document:
-        """Start a paused step again; while it is pausing, withdraw the pause."""
+        """Start a paused step again; while it is pausing, withdraw the pause.
+
+        A step that cannot be started here as things are stays paused, with its window.
+        """
+        self._require_startable(workspace, name, Action.RESUME)
         return self._act(caller, workspace, name, Action.RESUME)
 
     def cancel(self, caller: Caller, workspace: str, name: str) -> Document:
@@ -46,7 +52,11 @@ class Acting(Parts):
         return self._act(caller, workspace, name, Action.CANCEL)
 
     def rerun(self, caller: Caller, workspace: str, name: str, *, checkpoint: str | None = None) -> Document:
-        """Start a new attempt of a failed job, from its newest verified checkpoint or the one named."""
+        """Start a new attempt of a failed job, from its newest verified checkpoint or the one named.
+
+        A job of which a step cannot be started here as things are stays as it is, with its window.
+        """
+        self._require_startable(workspace, name, Action.RERUN, checkpoint)
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
             named = _usable_checkpoint(writer, job, checkpoint) if checkpoint else None
@@ -141,6 +151,31 @@ class Acting(Parts):
         self.wake()
         return self._shown(moved)
 
+    def _require_startable(
+        self, workspace: str, name: str, action: Action, checkpoint: str | None = None
+    ) -> None:
+        """Raise `ConflictError` when what is to be started cannot be. It looks at files, so in no unit."""
+        if self.machine is None:
+            return
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            step = reader.current_step(job.attempt_id)
+            context = reader.context(step.id)
+            attempt = self.find_attempt(reader, job, "current")
+            pinned = (
+                checkpoint is not None and _usable_checkpoint(reader, job, checkpoint).pinned_at is not None
+            )
+            if self._event(action, job, step, pinned=pinned) not in _STARTS or context is None:
+                return
+        later = tuple(attempt.platform_spec["steps"][step.seq :])
+        obstacle = self.machine.obstacle(context, later)
+        if obstacle is not None:
+            stays = "stays paused" if action is Action.RESUME else "cannot be run again here"
+            command = f"`nemo jobs {action.value} {job.name} --workspace {job.workspace}`"
+            raise ConflictError(
+                f"job {job.name} {stays}: {obstacle}; once that has changed, use {command} again"
+            )
+
     def _shown(self, job: Job) -> Document:
         """A job after it was changed; its series are read when nobody has to wait for that."""
         with self.store.read() as reader:
@@ -192,8 +227,8 @@ class Acting(Parts):
         return answer.event if isinstance(answer, Go) else None
 
 
-def _usable_checkpoint(writer: Writer, job: Job, checkpoint: str) -> Checkpoint:
-    found = writer.checkpoint(job.id, checkpoint)
+def _usable_checkpoint(reader: Reader, job: Job, checkpoint: str) -> Checkpoint:
+    found = reader.checkpoint(job.id, checkpoint)
     listing = f"`nemo jobs checkpoints list {job.name} --workspace {job.workspace}` shows what there is"
     if found is None:
         raise NotFoundError(f"job '{job.name}' has no checkpoint '{checkpoint}'; {listing}")

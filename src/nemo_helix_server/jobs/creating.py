@@ -45,6 +45,8 @@ class Creating(Parts):
             before = self._before(reader, caller, order, named=named)
             if before is not None:
                 return self.shown(reader, before), False
+        if self.machine is not None:
+            self.machine.check_spec(body.platform_spec)
         prepared = self._prepare(order)
         job = None
         try:
@@ -74,8 +76,6 @@ class Creating(Parts):
         control = body.control.model_dump() if body.control else {}
         windows = {name: control.get(name) for name in ("pause_ttl_seconds", "failed_ttl_seconds")}
         retention.check_control(**windows, limits=self.limits)
-        if self.check_spec is not None:
-            self.check_spec(body.platform_spec)
         document = body.model_dump(mode="json")
         digest = hashlib.sha256(checked(document, "the job")).hexdigest()
         name = body.name or identifiers.job_name(body.source)

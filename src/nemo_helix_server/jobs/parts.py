@@ -7,12 +7,11 @@ from typing import Any
 
 import orjson
 
-from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_server.clock import Clock
 from nemo_helix_server.errors import InvalidError, NotFoundError
 from nemo_helix_server.jobs import responses, series
 from nemo_helix_server.jobs.model import Attempt, Job, Step
-from nemo_helix_server.jobs.ports import Limits, Storage
+from nemo_helix_server.jobs.ports import Limits, Machine, Storage
 from nemo_helix_server.jobs.responses import Document
 from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.reading_jobs import EVERYWHERE
@@ -32,15 +31,15 @@ class Parts:
         limits: Limits,
         clock: Clock,
         wake: Callable[[], None],
-        check_spec: Callable[[HelixJobSpec], None] | None = None,
+        machine: Machine | None = None,
     ) -> None:
         self.store = store
         self.storage = storage
         self.limits = limits
         self.clock = clock
         self.wake = wake
-        self.check_spec = check_spec
-        """Raises `InvalidError` for steps that no executor here can run."""
+        self.machine = machine
+        """Where the steps run; None: anything can be started."""
 
     def find_job(self, reader: Reader, workspace: str, name: str) -> Job:
         """A job by name or id; raises `NotFoundError`."""

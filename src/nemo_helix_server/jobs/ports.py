@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from nemo_helix_plugin.jobs.types import HelixJobSpec
+from nemo_helix_server.jobs.model import StepContext
 
 DAY = 24 * 3600
 
@@ -15,6 +19,21 @@ class Limits:
     paused_storage_ttl_seconds: int = 7 * DAY
     maximum_pause_ttl_seconds: int = 30 * DAY
     failed_storage_ttl_seconds: int = 4 * 3600
+
+
+class Machine(Protocol):
+    """The place where steps run, as far as it can be asked before one is started."""
+
+    def check_spec(self, spec: HelixJobSpec) -> None:
+        """Raise `InvalidError` for a new job that could never run here."""
+        ...
+
+    def obstacle(self, context: StepContext, steps: tuple[Mapping[str, Any], ...] = ()) -> str | None:
+        """Why a step, or one of ``steps`` of its attempt, cannot be started now, a sentence; None: nothing.
+
+        That it has to wait for other work is no obstacle.
+        """
+        ...
 
 
 class Storage(Protocol):

@@ -253,7 +253,7 @@ def test_a_lease_is_held_by_the_shim_and_survives_the_service(tmp_path):
     pool = leases.Pool(place, ("0",), 1)
     executor = SubprocessExecutor(tmp_path / "executor", LeasedRoom(pool, place))
     run = new_run(tmp_path)
-    assert executor.admit(Request(run, "w/job", "w", 1, 0, 1.0)) == Admitted(("0",), 0)
+    assert executor.admit(Request(run, "w/job", "w", 1, 0, (1.0, 0))) == Admitted(("0",), 0)
     executor.start(run, Launch(argv=("sleep", "600"), environment={"PATH": os.environ["PATH"]}))
     until(executor, run, RunState.RUNNING)
     (holder,) = pool.holders()

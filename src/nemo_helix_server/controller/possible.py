@@ -1,0 +1,85 @@
+"""Whether a step can be started on this machine as things are: asked before anything is changed for it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_plugin.jobs.types import HelixJobSpec
+from nemo_helix_server.controller.launches import LaunchError, Launches, amount
+from nemo_helix_server.errors import InvalidError
+from nemo_helix_server.executors.base import Executor, NeverPossibleError, Request, Run
+from nemo_helix_server.jobs.model import StepContext
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True, slots=True)
+class Possible:
+    """Says what stands in the way of a start; it takes nothing and writes nothing."""
+
+    launches: Launches
+    executor: Executor
+    memory_bytes: int
+
+    def check_spec(self, spec: HelixJobSpec) -> None:
+        """Raise `InvalidError` for the first step of a new job that this machine can never give a place."""
+        for step in spec.model_dump(mode="json")["steps"]:
+            try:
+                self._require_place(step, f"the step {step['name']}", "")
+            except (LaunchError, NeverPossibleError) as error:
+                raise InvalidError(
+                    f"{error}; ask for less, or run the service where there is more"
+                ) from error
+
+    def obstacle(self, context: StepContext, steps: tuple[Mapping[str, Any], ...] = ()) -> str | None:
+        """Why a step, or one of ``steps`` of the same attempt, cannot be started now; None: nothing does.
+
+        Other work that has to be waited for is no obstacle.
+        """
+        for spec in steps or (context.step.spec,):
+            one = replace(context, step=replace(context.step, spec=spec, name=str(spec["name"])))
+            try:
+                self._require(one)
+            except (LaunchError, NeverPossibleError) as error:
+                return str(error)
+        return None
+
+    def _require(self, context: StepContext) -> None:
+        step = context.step
+        self._require_place(step.spec, f"the step {step.name}", context.workspace)
+        self.launches.check(context)
+        self._require_program(context)
+
+    def _require_place(self, spec: Mapping[str, Any], what: str, workspace: str) -> None:
+        needs = self.launches.needs(spec)
+        asked = (spec["executor"].get("resources") or {}).get("requests") or {}
+        memory = amount(asked["memory"]) if asked.get("memory") else 0
+        if memory > self.memory_bytes:
+            raise LaunchError(
+                f"{what} asks for {asked['memory']} of memory, and this machine has "
+                f"{self.memory_bytes / (1 << 30):.1f}Gi"
+            )
+        self.executor.require_possible(
+            Request(Run(what, Path()), what, workspace, needs, 0 if needs else 1, (0.0, 0))
+        )
+
+    def _require_program(self, context: StepContext) -> None:
+        """An engine's interpreter may have been removed; what a job makes for itself is its own affair."""
+        argv = self.launches.argv(context)
+        own = self.launches.paths(context).folder
+        if not argv or Path(argv[0]).is_relative_to(own):
+            return
+        path = self.launches.environment(context).get("PATH", os.defpath)
+        if shutil.which(argv[0], path=path) is None:
+            raise LaunchError(
+                f"the step {context.step.name} runs {argv[0]}, which is no program here any more; put it "
+                "back (`nemo engines list` shows the engines, `nemo engines install` makes them)"
+            )
