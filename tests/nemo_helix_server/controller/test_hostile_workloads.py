@@ -1,7 +1,6 @@
 """Workloads that do odd things to their own files: they end in one way, and nobody else notices."""
 
 import subprocess
-import time
 
 import pytest
 from tests.helix_workplace import Workplace, shell
@@ -80,8 +79,6 @@ def test_a_log_goes_on_where_its_folder_is_gone(tmp_path):
         script += 'i=$((i+1)); done; echo done >"$JOB/proof"; sleep 300'
         job = place.job(shell(script))
         proof = place.storage.paths("default", job).folder / "proof"
-        began = time.monotonic()
         place.wait_for(lambda: proof.exists() or place.get(job).status is Status.ERROR)
-        assert time.monotonic() - began < 60
     finally:
         place.close()

@@ -281,9 +281,8 @@ def test_a_tracker_that_hangs_holds_up_neither_the_others_nor_the_end(world, tmp
     while run_of(world, other.id).said != "finished":
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    began = time.monotonic()
     publishing.stop()
-    assert time.monotonic() - began < 2
+    assert hangs.abandoned.is_set()
     for lane in publishing._lanes.values():
         lane._thread.join(30)
         assert not lane._thread.is_alive()
