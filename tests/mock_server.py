@@ -6,7 +6,9 @@ It reads ``a + b`` out of a request and answers with the sum, or with one less (
 fixed text. A fault is one word: ``429``, ``429:SECONDS`` (Retry-After), any other status, ``drop`` (the
 connection ends before the answer), ``cut`` (ends within it), ``flood``, ``flood:STATUS`` (never ends),
 ``hang``, ``garbage`` (no JSON), ``empty`` (no choices), ``length`` (a truncated answer), ``null`` (null
-content), ``echo-key`` (a 401 that repeats the Authorization header). ``faults`` are used up by the first
+content), ``echo-key`` (a 401 that repeats the Authorization header), ``end:REASON`` (another finish_reason,
+``end:null`` for none), ``json:…`` and ``text:…`` (a body with status 200), ``STATUS=…`` (a body with that
+status), ``no-max_tokens`` (a 400 for requests with that key). ``faults`` are used up by the first
 requests; ``faults_for`` maps a text in the request to faults of its own, used up likewise; an empty fault is
 none; one that ends in ``*`` stays for ever.
 """
@@ -140,7 +142,11 @@ class _Handler(BaseHTTPRequestHandler):
     def _respond(self, text: str, fault: str | None) -> None:
         if self._key_is_wrong():
             self._json({"error": "bad key"}, 401)
-        elif fault in {None, "", "length", "null"}:
+        elif fault == "no-max_tokens" and '"max_tokens"' in text:
+            words = "Unsupported parameter: 'max_tokens' is not supported with this model."
+            error = {"message": f"{words} Use 'max_completion_tokens' instead.", "param": "max_tokens"}
+            self._json({"error": error}, 400)
+        elif fault in {None, "", "length", "null", "no-max_tokens"} or fault.startswith("end:"):
             self._json(_answer(self.path, _text(self.mock, text), fault))
         elif fault == "hang":
             self.mock.released.wait(60)
@@ -159,6 +165,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._bytes(b"<html>oh no</html>")
         elif fault == "empty":
             self._json({"choices": []})
+        elif fault.startswith(("json:", "text:")):
+            self._bytes(fault.partition(":")[2].encode())
+        elif fault[:4].endswith("="):
+            self._bytes(fault[4:].encode(), int(fault[:3]))
         elif fault == "echo-key":
             self._json({"error": f"not a key: {self.headers['authorization']}"}, 401)
         else:
@@ -219,7 +229,9 @@ def _text(mock: MockServer, text: str) -> str:
 def _answer(path: str, text: str | None, fault: str | None) -> dict[str, Any]:
     if fault == "null":
         text = None
-    end = "length" if fault == "length" else "stop"
+    end: str | None = "length" if fault == "length" else "stop"
+    if fault and fault.startswith("end:"):
+        end = None if fault == "end:null" else fault.removeprefix("end:")
     usage = {"prompt_tokens": 9, "completion_tokens": 3, "total_tokens": 12}
     if path.endswith("/chat/completions"):
         choice: dict[str, Any] = {"index": 0, "message": {"role": "assistant", "content": text}}
@@ -236,7 +248,14 @@ def _answer(path: str, text: str | None, fault: str | None) -> dict[str, Any]:
     item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
     details = {"reason": "max_output_tokens"} if fault == "length" else None
     usage = {"input_tokens": 9, "output_tokens": 3, "total_tokens": 12}
-    return {"id": "r1", "object": "response", "output": [item], "incomplete_details": details, "usage": usage}
+    return {
+        "id": "r1",
+        "object": "response",
+        "status": "incomplete" if details else "completed",
+        "output": [item],
+        "incomplete_details": details,
+        "usage": usage,
+    }
 
 
 def main() -> None:

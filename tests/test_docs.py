@@ -26,6 +26,7 @@ from nemo_gym.rollouts import catalog, dataset
 from nemo_gym.rollouts.config import RunConfig, load_run_config
 from nemo_gym.types import Episode, Task, Verifier
 from nemo_gym.verifiers.registry import VERIFIERS, load_verifier
+from nemo_gym.verifiers.whole import WholeAnswers
 from nemo_helix_plugin import errors as nemo_errors
 from nemo_helix_plugin.cli.main import nemo
 from nemo_slurm import states
@@ -241,6 +242,20 @@ def test_the_verifier_of_the_how_to_page_keeps_the_protocol():
     part = {"type": "message", "content": [{"type": "output_text", "text": "short"}]}
     verdict = asyncio.run(verifier.verify(Task(0, 0, {}), Episode({"output": [part]})))
     assert (verdict.reward, verdict.extracted_answer) == (1.0, "short")
+
+
+def test_the_verifier_of_the_how_to_page_that_grades_refusals_sees_them():
+    blocks = code_blocks(ROOT / "docs" / "how-to" / "add-a-verifier.md", "python")
+    space = {}
+    exec(blocks[0] + blocks[2], space)
+    verifier = WholeAnswers(space["RefusalVerifier"](space["LengthOptions"](), {}))
+    for part, reward in (
+        ({"type": "refusal", "refusal": "No."}, 1.0),
+        ({"type": "output_text", "text": "4"}, 0.0),
+    ):
+        episode = Episode({"output": [{"type": "message", "content": [part]}]})
+        verdict = asyncio.run(verifier.verify(Task(0, 0, {}), episode))
+        assert (verdict.reward, verdict.extracted_answer) == (reward, episode.refusal or episode.text)
 
 
 def test_the_agent_of_the_how_to_page_asks_twice():

@@ -27,11 +27,12 @@ GENERATION_KEYS: Final = (
     "num_repeats_add_seed",
     "policy_api",
     "policy_model_name",
+    "policy_system_role",
     "responses_create_params",
 )
 """Keys that affect answers, besides the digest of the data set and the model that answers."""
 
-SCORING_KEYS: Final = ("benchmark.verifier",)
+SCORING_KEYS: Final = ("benchmark.grade_reasoning", "benchmark.graded_ends", "benchmark.verifier")
 """Keys that affect grades."""
 
 NEITHER_KEYS: Final = (

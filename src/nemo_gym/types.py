@@ -11,12 +11,24 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, get_args, runtime_checkable
 
 from pydantic import BaseModel
 
 Row = dict[str, Any]
 """One JSON object of a dataset, of the materialized inputs or of the results."""
+
+AnswerEnd = Literal[
+    "completed", "max_output_tokens", "content_filter", "refusal", "tool_calls", "unstated", "other"
+]
+"""How an answer ended. ``completed``: the server says that it is whole. ``max_output_tokens``: cut at the
+token limit. ``content_filter``: withheld or cut by the server. ``refusal``: the model declined.
+``tool_calls``: it waits for the results of tools. ``unstated``: the server gave no reason. ``other``: a
+reason that is not known here; ``response.incomplete_details.reason`` has the server's word."""
+
+ANSWER_ENDS: tuple[AnswerEnd, ...] = get_args(AnswerEnd)
+_TOKEN_DIGITS = 15
+_TOOL_CALLS = frozenset({"function_call", "custom_tool_call"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,21 @@ class Episode:
     def truncated(self) -> bool:
         """Whether the last answer stopped at the token limit."""
         return is_truncated(self.response)
+
+    @property
+    def end(self) -> AnswerEnd:
+        """How the last answer ended."""
+        return answer_end(self.response)
+
+    @property
+    def reasoning(self) -> str:
+        """The thoughts that came with the last answer, joined; they are no part of ``text``."""
+        return reasoning_text(self.response)
+
+    @property
+    def refusal(self) -> str:
+        """What the model said when it declined; empty when it did not."""
+        return _joined(self.response, "message", "refusal", "refusal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +124,10 @@ class Verifier(Protocol):
 
     ``models`` maps a name to a `Policy`; it is empty unless the config names judge models. A class that needs
     a live environment says ``grades_stored_answers = False``; `gym eval reverify` then refuses it.
+
+    Only answers that ended well are put to a verifier; others get reward 0 and their end as the reason. A
+    class that can grade more names those ends: ``graded_ends = frozenset({"refusal"})``, say. So can a
+    benchmark, by its key ``graded_ends``.
     """
 
     Options: ClassVar[type[BaseModel]]
@@ -123,19 +154,62 @@ class RolloutFailedError(Exception):
 
 def output_text(response: Mapping[str, Any]) -> str:
     """The text of all ``output_text`` parts of a Responses object, in order, joined."""
+    return _joined(response, "message", "output_text", "text")
+
+
+def reasoning_text(response: Mapping[str, Any]) -> str:
+    """The text of all reasoning items of a Responses object, in order: thoughts, else their summary."""
+    found: list[str] = []
+    for item in response.get("output") or ():
+        if item.get("type") == "reasoning":
+            parts = item.get("content") or item.get("summary") or ()
+            found += [part.get("text") or "" for part in parts if isinstance(part, dict)]
+    return "".join(found)
+
+
+def answer_end(response: Mapping[str, Any]) -> AnswerEnd:
+    """How an answer ended, from ``status``, ``incomplete_details`` and ``output`` of a Responses object.
+
+    An object without a status, as agents may make one, counts as completed.
+    """
+    details = response.get("incomplete_details")
+    if isinstance(details, dict):
+        reason = details.get("reason")
+        if reason is None:
+            return "unstated"
+        return reason if reason in ANSWER_ENDS and reason != "completed" else "other"
+    status = response.get("status")
+    if status is not None and status != "completed":
+        return "unstated" if status == "incomplete" else "other"
+    output = response.get("output")
+    for item in output if isinstance(output, list) else ():
+        kind = item.get("type") if isinstance(item, dict) else None
+        if kind in _TOOL_CALLS:
+            return "tool_calls"
+        parts = item.get("content") if kind == "message" else None
+        if isinstance(parts, list) and any(
+            isinstance(part, dict) and part.get("type") == "refusal" for part in parts
+        ):
+            return "refusal"
+    return "completed"
+
+
+def _joined(response: Mapping[str, Any], item_type: str, part_type: str, key: str) -> str:
     parts = [
-        part.get("text") or ""
+        part.get(key) or ""
         for item in response.get("output") or ()
-        if item.get("type") == "message"
+        if item.get("type") == item_type
         for part in item.get("content") or ()
-        if part.get("type") == "output_text"
+        if part.get("type") == part_type
     ]
     return parts[0] if len(parts) == 1 else "".join(parts)
 
 
 def token_count(value: object) -> int:
-    """A number of tokens as a server says it; what is no number counts 0."""
+    """A number of tokens as a server says it, digits in a text included; anything else counts 0."""
     if isinstance(value, int | float) and math.isfinite(value) and value > 0:
+        return int(value)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _TOKEN_DIGITS:
         return int(value)
     return 0
 

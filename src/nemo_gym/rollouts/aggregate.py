@@ -46,7 +46,7 @@ def aggregate(
         coverage=_coverage(columns, repeats),
         score=clustered_interval(repeats.clusters),
         key_metrics=key,
-        tokens=_tokens(of_perf or {}),
+        tokens=_tokens(columns, of_perf or {}),
         latency_ms=_latency(of_perf or {}),
         run={"agent": entry["agent_ref"]["name"], **run},
         notes=_notes(columns),
@@ -104,6 +104,8 @@ def _coverage(columns: Columns, repeats: RepeatMetrics) -> Coverage:
         no_answer_truncated=_both(columns, cols.MEASURED | cols.TRUNCATED | cols.NO_ANSWER),
         tasks=columns.num_tasks,
         measured_tasks=repeats.clusters.clusters,
+        not_graded=columns.count(cols.NOT_GRADED),
+        ends=dict(sorted(columns.ends.items(), key=lambda end: (-end[1], end[0]))),
         attempts=columns.rows + columns.failure_rows,
         failure_classes=dict(columns.failure_classes.most_common()),
         damaged=columns.damaged,
@@ -117,11 +119,14 @@ def _both(columns: Columns, flags: int) -> int:
     return columns.state.translate(table).count(1)
 
 
-def _tokens(perf: Mapping[str, float]) -> dict[str, float]:
+def _tokens(columns: Columns, perf: Mapping[str, float]) -> dict[str, float]:
     names = {"input": "total/prompt_tokens", "output": "total/completion_tokens"}
     found = {short: perf[name] for short, name in names.items() if name in perf}
     if "mean/completion_tokens" in perf:
         found["output_mean"] = perf["mean/completion_tokens"]
+    if columns.thoughts["answers"]:
+        found["reasoning_answers"] = columns.thoughts["answers"]
+        found |= {name: columns.thoughts[name] for name in cols.THOUGHTS}
     return found
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,7 @@ from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.manifest import Manifest, load_manifest
 from nemo_gym.rollouts.rows import CHECKSUM, check_line
+from nemo_gym.rollouts.verdicts import END_FIELD, NOT_GRADED_FIELD
 
 LONGEST_ROW: Final = 256 << 20
 """Bytes above which a row counts as damaged without being held."""
@@ -27,6 +30,8 @@ MOST_ROLLOUTS: Final = 1 << 32
 _BLOCK: Final = 1 << 18
 _NAMED: Final = 5
 _SUM: Final = f'"{CHECKSUM}":"'.encode()
+_END: Final = re.compile(f',"{END_FIELD}":"([a-z_]{{1,40}})"'.encode()).search
+_NOT_GRADED: Final = f',"{NOT_GRADED_FIELD}":"'.encode()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,10 @@ class Certificate:
     """Bytes behind the last newline."""
     unsummed: int = 0
     """Whole rows without a checksum, as other collectors write them."""
+    ends: dict[str, int] = field(default_factory=dict)
+    """Expected rollouts whose answer did not end well, by its end (`nemo_gym.types.AnswerEnd`)."""
+    not_graded: int = 0
+    """Those of them that no verifier has seen and that have reward 0."""
     digests: dict[str, str] = field(default_factory=dict)
     """SHA-256 of ``rows``, ``materialized_inputs``, ``generation`` and ``scoring``."""
     problems: list[str] = field(default_factory=list)
@@ -92,6 +101,8 @@ def certify(paths: RolloutPaths) -> Certificate:
         strays=count.strays.total,
         torn_bytes=found.torn if found else 0,
         unsummed=count.unsummed,
+        ends=count.sorted_ends(),
+        not_graded=count.not_graded,
         digests=digests,
         problems=problems,
         notes=_notes(manifest, count),
@@ -150,6 +161,12 @@ def _notes(manifest: Manifest, count: _Count) -> list[str]:
         )
     if count.unsummed:
         notes.append(f"{count.unsummed:,} rows carry no checksum: they are whole JSON, nothing more is known")
+    if count.ends:
+        ends = ", ".join(f"{end} {number:,}" for end, number in count.sorted_ends().items())
+        notes.append(
+            f"{count.ends.total():,} answers did not end well ({ends}); "
+            f"{count.not_graded:,} of them were not graded and have reward 0"
+        )
     return notes
 
 
@@ -240,7 +257,8 @@ class _Count:
     def __init__(self, num_tasks: int, num_repeats: int) -> None:
         self.num_tasks = num_tasks
         self.num_repeats = num_repeats
-        self.present = self.unsummed = self._line = 0
+        self.present = self.unsummed = self.not_graded = self._line = 0
+        self.ends: Counter[str] = Counter()
         self.damaged, self.duplicates, self.strays = _Some(), _Some(), _Some()
         self._done = bytearray(num_tasks * num_repeats)
 
@@ -260,6 +278,13 @@ class _Count:
         else:
             self._done[at] = 1
             self.present += 1
+            if (found_end := _END(line)) is not None:
+                self.ends[found_end[1].decode()] += 1
+                self.not_graded += _NOT_GRADED in line
+
+    def sorted_ends(self) -> dict[str, int]:
+        """How often each end was met, the most frequent first."""
+        return dict(sorted(self.ends.items(), key=lambda end: (-end[1], end[0])))
 
     def first_missing(self) -> list[tuple[int, int]]:
         found: list[tuple[int, int]] = []

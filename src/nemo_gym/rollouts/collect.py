@@ -9,16 +9,28 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from nemo_gym.rollouts.drain import POLL_SECONDS, Drain, StopReason
+from nemo_gym.rollouts.drain import POLL_SECONDS, SERVER_STOPS, Drain, StopReason
 from nemo_gym.rollouts.failures import Failure, Stage, checked_reward, describe
 from nemo_gym.rollouts.policy_errors import REJECTED
 from nemo_gym.rollouts.progress import Snapshot
+from nemo_gym.rollouts.refusals import Refusals
 from nemo_gym.rollouts.room import Room
-from nemo_gym.rollouts.verdicts import graded
-from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verdict, Verifier, token_count
+from nemo_gym.rollouts.verdicts import END_FIELD, NOT_GRADED_FIELD, graded
+from nemo_gym.types import (
+    Agent,
+    Episode,
+    Policy,
+    Row,
+    Task,
+    Verdict,
+    Verifier,
+    answer_end,
+    reasoning_text,
+    token_count,
+)
 from nemo_runs.errors import DiskFullError
 
 STORE_TICK_SECONDS = 1.0
@@ -88,6 +100,8 @@ class Tally:
     """Failures because the endpoint refused the credentials."""
     rejection: str = ""
     """What it said then."""
+    refusals: Refusals = field(default_factory=Refusals)
+    """Client errors, as long as no request has been answered."""
     reward_sum: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -125,11 +139,12 @@ class Collector:
         self._monotonic = monotonic
         self._now = now
         self._breaker = max(bounds.concurrency, BREAKER_AT_LEAST)
-        self._streak = 0
+        self._streak = self._refused = 0
         self._started = self._store_ticked = monotonic()
         self._stop_seen: float | None = None
         self._margin = bounds.drain_margin
         self._hurried = False
+        self._told_ends: set[str] = set()
         self.tally = Tally()
 
     async def collect(self) -> Tally:
@@ -144,13 +159,16 @@ class Collector:
         """Run all of ``tasks``; whether trying the failed ones again makes sense.
 
         It does not after a pass in which the endpoint alone failed and nothing succeeded: waiting helps, and
-        that is the caller's to decide.
+        that is the caller's to decide. Nor where every request was refused with the same client error.
         """
         new, failed, of_endpoint = self.tally.new, self.tally.failed, self.tally.endpoint_failures
+        refused = self._refused
         self._tick()
         if self._drain.reason is None:
             await self._run_workers(tasks)
         failures = self.tally.failed - failed
+        if failures and not self.tally.new and self._refused - refused == failures:
+            self._stop_refused(self.tally.refusals.conclude())
         hopeless = self.tally.new == new and self.tally.endpoint_failures - of_endpoint == failures
         return failures > 0 and not hopeless
 
@@ -197,13 +215,23 @@ class Collector:
             await self._failed(task, Failure("persistence_failed", type(error).__name__, message), latency)
             return
         self._streak = 0
+        self._tell_not_graded(fields.get(NOT_GRADED_FIELD))
         self.tally.new += 1
         self.tally.reward_sum += reward
         self.tally.input_tokens += fields["ng_perf"]["prompt_tokens"]
         self.tally.output_tokens += fields["ng_perf"]["completion_tokens"]
 
+    def _tell_not_graded(self, end: str | None) -> None:
+        """Say once of each end that such answers are not graded."""
+        if end is not None and end not in self._told_ends:
+            self._told_ends.add(end)
+            self._say(
+                f"an answer did not end well ({end}): it is kept with reward 0, as others like it will be; "
+                f"benchmark.graded_ends=[{end}] has them graded."
+            )
+
     async def _failed(self, task: Task, failure: Failure, latency_ms: float) -> None:
-        stopped = self._drain.reason not in {None, StopReason.ENDPOINT}
+        stopped = self._drain.reason not in {None, *SERVER_STOPS}
         ours = stopped or (self._own_service and failure.unreachable)
         ended_at = self._now()
         await self._room.stored(
@@ -228,12 +256,25 @@ class Collector:
         if failure.http_status in REJECTED:
             self.tally.rejections += 1
             self.tally.rejection = failure.message
+        self._watch_refusals(task, failure)
         self._streak = self._streak + 1 if failure.of_endpoint else 0
         if self._streak >= self._breaker and self._drain.reason is None:
             self._drain.ask(StopReason.ENDPOINT, failure.failure_type)
             self._say(
                 f"{self._streak:,} rollouts in a row failed at the endpoint: no further ones are started."
             )
+
+    def _watch_refusals(self, task: Task, failure: Failure) -> None:
+        """Stop when several rows get the same client error before a single request was answered."""
+        if failure.refusal is None or self.tally.new:
+            return
+        self._refused += 1
+        self._stop_refused(self.tally.refusals.note(task.task_index, failure.refusal))
+
+    def _stop_refused(self, verdict: str | None) -> None:
+        if verdict is not None and self._drain.reason is None:
+            self._drain.ask(StopReason.REFUSED, "the same client error")
+            self._say(verdict)
 
     def _tick(self) -> None:
         now = self._monotonic()
@@ -256,7 +297,7 @@ class Collector:
         SIGTERM shortens the time that a stop ahead of the time limit had given.
         """
         reason, hurried = self._drain.reason, self._drain.hurried
-        if reason is None or reason is StopReason.ENDPOINT:
+        if reason is None or reason in SERVER_STOPS:
             return
         if self._stop_seen is not None and (self._hurried or not hurried):
             return
@@ -293,12 +334,26 @@ def result_fields(
     fields.update(episode.fields)
     fields = graded(fields, verdict, reward)
     fields["response"] = response
+    if (end := answer_end(response)) != "completed":
+        fields[END_FIELD] = end
     fields["ng_perf"] = {
         "num_turns": episode.turns,
         "num_tool_calls": episode.tool_calls,
         "prompt_tokens": token_count(usage.get("input_tokens")),
         "completion_tokens": token_count(usage.get("output_tokens")),
+        **_reasoning(response, usage),
         "total_latency_ms": round(latency_ms, 3),
         "ended_at": round(ended_at, 3),
     }
     return fields
+
+
+def _reasoning(response: Row, usage: Row) -> dict[str, int]:
+    """How much of an answer were thoughts, if any: tokens as the server counts them, and characters."""
+    found = {}
+    details = usage.get("output_tokens_details")
+    if isinstance(details, dict) and (tokens := token_count(details.get("reasoning_tokens"))):
+        found["reasoning_tokens"] = tokens
+    if characters := len(reasoning_text(response)):
+        found["reasoning_chars"] = characters
+    return found

@@ -14,7 +14,8 @@ import orjson
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts import rows
-from nemo_gym.types import is_truncated
+from nemo_gym.rollouts.verdicts import NOT_GRADED_FIELD
+from nemo_gym.types import answer_end, is_truncated, token_count
 from nemo_runs import files
 
 MEASURED = 1
@@ -23,10 +24,13 @@ UNSCORED = 4
 TRUNCATED = 8
 NO_ANSWER = 16
 FAILED = 32
+NOT_GRADED = 64
 _RECORDED = MEASURED | MASKED | UNSCORED
 
 USAGE = ("input_tokens", "output_tokens", "total_tokens")
 PERF = ("prompt_tokens", "completion_tokens", "num_turns", "num_tool_calls", "total_latency_ms")
+THOUGHTS = ("reasoning_tokens", "reasoning_chars")
+"""Of ``ng_perf`` too, but only where a model thought."""
 MAX_EXTRA_FIELDS = 16
 """Numeric fields of a verifier's or agent's own that are summarised; further ones are only named."""
 _NOT_MEASURES = {"reward", "mask_sample", rows.TASK_INDEX, rows.ROLLOUT_INDEX, "_ng_attempt_index"}
@@ -55,6 +59,10 @@ class Columns:
     answers_seen: bool = False
     """Whether any row has an ``extracted_answer`` at all, null or not."""
     left_out: set[str] = field(default_factory=set)
+    ends: Counter[str] = field(default_factory=Counter)
+    """Measured rollouts by how their answer ended, good ends left out."""
+    thoughts: dict[str, int] = field(default_factory=lambda: {"answers": 0, **dict.fromkeys(THOUGHTS, 0)})
+    """Answers with thoughts, and how much of them there is in all."""
     rows: int = 0
     damaged: int = 0
     duplicates: int = 0
@@ -149,16 +157,32 @@ def _take_row(columns: Columns, line: bytes) -> None:
     columns.rows += 1
     columns.head = columns.head or {key: row.get(key) for key in ("agent_ref", "task_source")}
     columns.state[at] = _score(columns, row, at)
-    if is_truncated(response):
-        columns.state[at] |= TRUNCATED
+    _take_end(columns, row, response, at)
+    perf = row.get("ng_perf")
     _fill(columns.usage, response.get("usage"), at)
-    _fill(columns.perf, row.get("ng_perf"), at)
+    _fill(columns.perf, perf, at)
+    if isinstance(perf, dict) and not perf.keys().isdisjoint(THOUGHTS):
+        columns.thoughts["answers"] += 1
+        for name in THOUGHTS:
+            columns.thoughts[name] += token_count(perf.get(name))
     for name, value in row.items():
         if type(value) in _NUMBERS and name not in _NOT_MEASURES and name not in columns.source:
             _extra(columns, name, value, at)
 
 
 _NUMBERS = frozenset({int, float, bool})
+
+
+def _take_end(columns: Columns, row: Mapping[str, Any], response: Mapping[str, Any], at: int) -> None:
+    end = answer_end(response)
+    if end == "completed" and NOT_GRADED_FIELD not in row:
+        return
+    if is_truncated(response):
+        columns.state[at] |= TRUNCATED
+    if columns.state[at] & MEASURED:
+        columns.ends[end] += 1
+        if row.get(NOT_GRADED_FIELD):
+            columns.state[at] |= NOT_GRADED
 
 
 def _score(columns: Columns, row: Mapping[str, Any], at: int) -> int:

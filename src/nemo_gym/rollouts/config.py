@@ -10,14 +10,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym import errors
 from nemo_gym.composition import KnownKeys, Override, check_model, compose, drop_scratch, merge
 from nemo_gym.rollouts import catalog, includes
+from nemo_gym.rollouts.policy_apis import Api, CannotBeSentError, request_body
 from nemo_gym.rollouts.prompts import check_template
+from nemo_gym.rollouts.roles import SystemRole
 from nemo_gym.rollouts.row_params import of_the_run_in_extra_body
-from nemo_gym.rollouts.values import Count, Index, Number, Seconds, is_address
+from nemo_gym.rollouts.values import Count, Index, Number, Seconds, base_address
+from nemo_gym.types import AnswerEnd
 
 Split = Literal["benchmark", "validation", "train"]
 
@@ -61,6 +64,10 @@ class BenchmarkConfig(Strict):
     """Absent when the rows hold their own ``responses_create_params.input``."""
     agent: dict[str, Any] = Field(default_factory=lambda: {"type": "single_turn"})
     verifier: dict[str, Any]
+    graded_ends: list[AnswerEnd] | None = None
+    """Ends besides ``completed`` whose answers are put to the verifier; others get reward 0 unseen."""
+    grade_reasoning: bool | None = None
+    """Put thoughts that stood within the text back into it before it is graded."""
     num_repeats: Count = 1
 
     @field_validator("agent", "verifier")
@@ -69,6 +76,11 @@ class BenchmarkConfig(Strict):
         if not isinstance(value.get("type"), str):
             raise ValueError("needs a type, the name of an agent or verifier")  # noqa: TRY004 - pydantic's protocol
         return value
+
+    @field_validator("graded_ends", "grade_reasoning")
+    @classmethod
+    def _nothing_means_null(cls, value: Any) -> Any:
+        return value or None
 
 
 class SamplingConfig(Strict):
@@ -116,10 +128,13 @@ class RunConfig(Strict):
     benchmark: BenchmarkConfig
     prepare_script_args: dict[str, Any] = {}
     policy_model_name: Annotated[str, Field(min_length=1)] | None = None
+    policy_api: Api = "chat"
     policy_base_url: str | None = None
+    """Up to and including ``/v1``; the route of the API may follow and is cut off."""
     policy_api_key: str = "dummy"
     """``dummy``, or ``host:VAR``: the value of the environment variable VAR when the run starts."""
-    policy_api: Literal["chat", "completions", "responses"] = "chat"
+    policy_system_role: SystemRole | None = None
+    """How the server wants instructions (messages of the roles system and developer); null: as they are."""
     policy_service_name: str | None = None
     """Set when the policy model is a service that this job started itself."""
     check_model: bool = True
@@ -169,14 +184,16 @@ class RunConfig(Strict):
 
     @field_validator("policy_base_url")
     @classmethod
-    def _is_url(cls, value: str | None) -> str | None:
-        if value is not None and not re.fullmatch(r"https?://[^\s/?#]+[^\s?#]*", value):
-            raise ValueError("must look like http://HOST:PORT/v1")
-        if value is not None and not is_address(value):
-            raise ValueError("must look like http://HOST:PORT/v1, with a port from 1 to 65535 if with any")
-        if value is not None and "@" in value.split("/")[2]:
-            raise ValueError("must not hold a password; use policy_api_key: host:VAR")
-        return value.rstrip("/") if value is not None else None
+    def _is_base_address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return None if value is None else base_address(value, info.data.get("policy_api", "chat"))
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> RunConfig:
+        try:
+            request_body(self.policy_api, "", {"input": "", **self.responses_create_params.given()})
+        except CannotBeSentError as error:
+            raise ValueError(f"responses_create_params: {error}") from None
+        return self
 
     @model_validator(mode="after")
     def _input_is_not_output(self) -> RunConfig:

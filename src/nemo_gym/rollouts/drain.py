@@ -42,6 +42,12 @@ class StopReason(StrEnum):
     """``dispatch_budget_s`` is spent."""
     ENDPOINT = "endpoint"
     """The endpoint failed again and again without one success."""
+    REFUSED = "refused"
+    """The endpoint refused different requests with the same client error, and answered none."""
+
+
+SERVER_STOPS = frozenset({StopReason.ENDPOINT, StopReason.REFUSED})
+"""Stops that nobody wished for."""
 
 
 class StoppedEarly(BaseException):
@@ -110,7 +116,7 @@ class Drain:
         return not self.hurried and file is not None and file.exists() and _text(file) == AHEAD_OF_LIMIT
 
     def _may_be_asked(self) -> bool:
-        return self.reason is None or self.reason is StopReason.ENDPOINT
+        return self.reason is None or self.reason in SERVER_STOPS
 
     async def pause(self, seconds: float) -> bool:
         """Sleep, or return ``True`` early because a stop was asked for."""

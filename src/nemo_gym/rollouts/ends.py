@@ -7,6 +7,11 @@ from dataclasses import dataclass
 from nemo_gym import errors
 from nemo_gym.rollouts.drain import StopReason
 
+_WHY: dict[StopReason | None, str] = {
+    StopReason.ENDPOINT: "the endpoint kept failing",
+    StopReason.REFUSED: "the endpoint refused every request with the same client error",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Counts:
@@ -65,7 +70,7 @@ def _incomplete(counts: Counts, stop: StopReason | None, have: str) -> End:
     if counts.left == 0:
         gone = f"exhausted: {have}, {counts.exhausted:,} failed for good and are not tried again"
         return End(errors.EXIT_EXHAUSTED, "exhausted", f"{gone}; the failures file says why.")
-    why = "the endpoint kept failing" if stop is StopReason.ENDPOINT else f"{counts.left:,} failed"
+    why = _WHY.get(stop, f"{counts.left:,} failed")
     remedy = "--resume tries the others again"
     if counts.new:
         return End(errors.EXIT_INCOMPLETE, "incomplete", f"incomplete ({why}): {have}; {remedy}.")

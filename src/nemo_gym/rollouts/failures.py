@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nemo_gym.rollouts.policy_errors import PolicyError
+from nemo_gym.rollouts.refusals import Refusal, refusal_of
 from nemo_gym.types import RolloutFailedError
 
 Stage = Literal["agent", "verifier"]
@@ -29,6 +30,8 @@ class Failure:
     """Whether others would have failed there too."""
     unreachable: bool = False
     """Whether no connection could be made at all."""
+    refusal: Refusal | None = None
+    """The client error, where the server refused the request as such."""
 
 
 def describe(error: Exception, stage: Stage) -> Failure:
@@ -42,6 +45,7 @@ def describe(error: Exception, stage: Stage) -> Failure:
             response_body=error.body,
             of_endpoint=error.of_endpoint and stage == "agent",
             unreachable=error.kind == "transport_unreachable" and stage == "agent",
+            refusal=refusal_of(error) if stage == "agent" else None,
         )
     message = str(error)[:MESSAGE_LIMIT]
     if isinstance(error, RolloutFailedError):

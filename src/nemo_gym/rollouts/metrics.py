@@ -215,6 +215,8 @@ def _rollout_info(columns: Columns, at: int, number: int) -> dict[str, Any]:
         info["truncated"] = True
     if state & cols.NO_ANSWER:
         info["no_answer"] = True
+    if state & cols.NOT_GRADED:
+        info["not_graded"] = True
     return info
 
 

@@ -1,4 +1,4 @@
-"""What is said once and then only counted: retries of requests."""
+"""What is said once and then only counted: retries of requests, and how they were adapted to the server."""
 
 from __future__ import annotations
 
@@ -13,6 +13,10 @@ class Retries:
         self._say = say
         self.counts: Counter[str] = Counter()
         """Retried requests by failure kind."""
+
+    def tell(self, message: str) -> None:
+        """Say something about all requests to come."""
+        self._say(message)
 
     def note(self, kind: str, message: str, delay: float) -> None:
         """Note one retry that follows after ``delay`` seconds."""

@@ -12,7 +12,7 @@ import random
 import time
 import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import aiohttp
@@ -20,10 +20,11 @@ import orjson
 import yarl
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.rollouts import http_body, policy_apis, policy_errors
+from nemo_gym.rollouts import event_stream, http_body, policy_apis, policy_errors, provider_errors, refusals
 from nemo_gym.rollouts.backoff import RequestLimits, delay_before_retry
 from nemo_gym.rollouts.notices import Retries
 from nemo_gym.rollouts.policy_errors import PolicyError
+from nemo_gym.rollouts.roles import SystemRole
 from nemo_gym.rollouts.values import is_address
 from nemo_gym.types import Row
 from nemo_runs.secret_refs import SecretText, redact
@@ -33,6 +34,9 @@ __all__ = ["Endpoint", "HttpPolicy", "PolicyError", "open_session", "proxy_for"]
 _THIS_MACHINE = frozenset({"", "localhost", "::1"})
 _CONNECT_TIMEOUT = 30.0
 _INTEGER_DIGITS = 18
+_BODY_READ = 8000
+"""Bytes of a malformed answer that are looked at for the failures file."""
+_NEWER_LIMIT = "max_completion_tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +48,8 @@ class Endpoint:
     model: str
     api: policy_apis.Api = "chat"
     api_key: SecretText | None = field(default=None, repr=False)
+    system_role: SystemRole | None = None
+    """How the server wants instructions; ``None``: as the request has them."""
 
     def url(self, path: str) -> yarl.URL:
         """The address of ``path`` below the base URL."""
@@ -115,16 +121,22 @@ class HttpPolicy:
         self._uniform = uniform
         self._url = endpoint.url(policy_apis.PATHS[endpoint.api])
         self._where = endpoint.shown.rstrip("/") + policy_apis.PATHS[endpoint.api]
+        self._limit_name = "max_tokens"
 
     async def respond(self, params: Mapping[str, Any]) -> Row:
         """Answer one request; see `nemo_gym.types.Policy`. Raises `PolicyError`."""
-        body = orjson.dumps(policy_apis.request_body(self._endpoint.api, self._endpoint.model, params))
+        limit_name = self._limit_name
+        body = self._body(params)
         attempt = timeouts = drops = 0
         while True:
             attempt += 1
             try:
                 return await self._send(body)
             except PolicyError as error:
+                if limit_name != _NEWER_LIMIT and self._takes_newer_limit(error, params):
+                    limit_name, body = _NEWER_LIMIT, self._body(params)
+                    attempt -= 1
+                    continue
                 timeouts += error.kind == "transport_timeout"
                 drops += error.kind == "transport_peer_drop"
                 if drops == 1 and error.kind == "transport_peer_drop":
@@ -140,11 +152,35 @@ class HttpPolicy:
                 if await self._pause(delay):
                     raise
 
+    def _body(self, params: Mapping[str, Any]) -> bytes:
+        endpoint = self._endpoint
+        body = policy_apis.request_body(
+            endpoint.api,
+            endpoint.model,
+            params,
+            system_role=endpoint.system_role,
+            limit_name=self._limit_name,
+        )
+        return orjson.dumps(body)
+
+    def _takes_newer_limit(self, error: PolicyError, params: Mapping[str, Any]) -> bool:
+        """Whether the server asks for the newer name of the token limit; from then on all requests use it."""
+        limited = self._endpoint.api == "chat" and params.get("max_output_tokens") is not None
+        if not limited or not refusals.wants_newer_limit(error):
+            return False
+        if self._limit_name != _NEWER_LIMIT:
+            self._limit_name = _NEWER_LIMIT
+            self._retries.tell(
+                f"{self._where} does not take max_tokens: max_output_tokens is sent as {_NEWER_LIMIT}."
+            )
+        return True
+
     async def _send(self, body: bytes) -> Row:
         try:
             async with self._session.post(self._url, data=body, allow_redirects=False) as answer:
                 if answer.status != 200:
-                    raise self._refused(answer, await http_body.read_start(answer, http_body.LONGEST_ERROR))
+                    start = await http_body.read_start(answer, http_body.LONGEST_ERROR)
+                    return self._refused(answer, start)
                 content = await http_body.read_body(answer, http_body.LONGEST_ANSWER)
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise policy_errors.of_exception(self._where, error, timeout=self._limits.timeout) from error
@@ -153,21 +189,55 @@ class HttpPolicy:
             raise PolicyError("agent_request_failed", f"{self._where} sent an answer of more than {longest}.")
         return self._parsed(content)
 
-    def _refused(self, answer: aiohttp.ClientResponse, content: bytes) -> PolicyError:
-        text = self._endpoint.without_key(content.decode(errors="replace"))
+    def _refused(self, answer: aiohttp.ClientResponse, content: bytes) -> Row:
+        """The answer of a content filter that has a status of its own; raises `PolicyError` for any other."""
+        text = self._without_key(content)
         retry_after = answer.headers.get("retry-after")
-        return policy_errors.of_status(self._where, answer.status, text, retry_after, now=time.time())
+        error = policy_errors.of_status(self._where, answer.status, text, retry_after, now=time.time())
+        if error.said is not None and error.said.withheld:
+            return policy_apis.withheld(error.said.words)
+        raise error
 
     def _parsed(self, content: bytes) -> Row:
         try:
-            return policy_apis.to_response(self._endpoint.api, parsed_json(content))
-        except (ValueError, policy_apis.MalformedAnswerError) as error:
-            reason = "no JSON" if isinstance(error, ValueError) else str(error)
-            body = self._endpoint.without_key(content[:8000].decode(errors="replace"))
-            message = f"{self._where} sent a malformed answer: {reason}."
-            raise PolicyError(
-                "agent_request_failed", message, http_status=200, body=body[: policy_errors.BODY_LIMIT]
-            ) from error
+            found = parsed_json(content)
+        except ValueError as error:
+            found = self._read_stream(content, error)
+        said = provider_errors.inside(found)
+        if said is not None:
+            said = replace(said, message=self._endpoint.without_key(said.message))
+            if said.withheld:
+                return policy_apis.withheld(said.words)
+            raise policy_errors.of_inner_error(self._where, said, self._without_key(content[:_BODY_READ]))
+        try:
+            return policy_apis.to_response(self._endpoint.api, found)
+        except policy_apis.MalformedAnswerError as error:
+            raise self._malformed(str(error), content) from error
+
+    def _read_stream(self, content: bytes, error: ValueError) -> Any:
+        """What an answer holds that is no JSON; raises `PolicyError` where nobody can tell."""
+        text = content.decode(errors="replace")
+        if event_stream.looks_like_stream(text):
+            try:
+                return event_stream.answer_of(text)
+            except event_stream.NotAStreamError as problem:
+                raise self._malformed(str(problem), content) from problem
+        title = provider_errors.page_title(text)
+        if title is not None:
+            reason = (
+                f"an HTML page ({title or 'without a title'}), no JSON; is policy_base_url the API's address"
+            )
+        else:
+            reason = "no JSON" if content.strip() else "nothing at all"
+        raise self._malformed(reason, content) from error
+
+    def _malformed(self, reason: str, content: bytes) -> PolicyError:
+        message = f"{self._where} sent a malformed answer: {reason}."
+        body = self._without_key(content[:_BODY_READ])[: policy_errors.BODY_LIMIT]
+        return PolicyError("agent_request_failed", message, http_status=200, body=body)
+
+    def _without_key(self, content: bytes) -> str:
+        return self._endpoint.without_key(content.decode(errors="replace"))
 
 
 def parsed_json(content: bytes) -> Any:

@@ -1,16 +1,31 @@
 """Three OpenAI-compatible APIs seen as one: Responses parameters in, a Responses object out. Pure.
 
 A request is described by parameters of the Responses API. `request_body` turns them into what the server's
-API takes, `to_response` turns that API's answer into a Responses object. Whatever a server sends that is
-none, `MalformedAnswerError` says so.
+API takes, `to_response` turns that API's answer into a Responses object. What an API has no place for is
+refused (`CannotBeSentError`), whatever a server sends that is no answer is named (`MalformedAnswerError`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
+from nemo_gym.rollouts.answers import MalformedAnswerError, of_choice
+from nemo_gym.rollouts.chat_messages import CannotBeSentError, messages_of
+from nemo_gym.rollouts.reasoning import without_thoughts
+from nemo_gym.rollouts.response_items import items_of
+from nemo_gym.rollouts.roles import SystemRole, with_system_role
 from nemo_gym.types import Row, token_count
+
+__all__ = [
+    "PATHS",
+    "Api",
+    "CannotBeSentError",
+    "MalformedAnswerError",
+    "messages_of",
+    "request_body",
+    "to_response",
+]
 
 Api = Literal["chat", "completions", "responses"]
 
@@ -21,37 +36,48 @@ PATHS: dict[str, str] = {
 }
 """Where each API is, below the base URL."""
 
-_SAME_NAME = (
-    "temperature",
-    "top_p",
-    "seed",
-    "stop",
-    "frequency_penalty",
-    "presence_penalty",
-    "parallel_tool_calls",
-    "metadata",
+_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+_TRANSLATED = frozenset(
+    {"input", "instructions", "tools", "tool_choice", "max_output_tokens", "reasoning", "text", "extra_body"}
 )
+_OF_THE_RUN = frozenset({"model", "messages", "prompt"})
+"""What the run and the question say, not a parameter."""
 _ONE_WHOLE_ANSWER = frozenset({"stream", "stream_options", "n", "best_of"})
 """Keys that would make a server send several answers or pieces of one; their defaults do neither."""
-_COUNTS = ("input_tokens", "output_tokens", "total_tokens")
+_RESPONSES_ONLY = {
+    "previous_response_id": None,
+    "conversation": None,
+    "include": None,
+    "background": False,
+    "truncation": "disabled",
+    "max_tool_calls": None,
+}
+"""Parameters that the older APIs have no place for, with the value that may be left out unheard."""
+_CHAT_ONLY = ("tools", "tool_choice", "text", "response_format")
 
 
-class MalformedAnswerError(Exception):
-    """The server answered with something that is no answer of its API."""
-
-
-def request_body(api: Api, model: str, params: Mapping[str, Any]) -> Row:
+def request_body(
+    api: Api,
+    model: str,
+    params: Mapping[str, Any],
+    *,
+    system_role: SystemRole | None = None,
+    limit_name: str = "max_tokens",
+) -> Row:
     """The body to post, from Responses parameters.
 
     ``extra_body`` is laid over the body last: it reaches parameters that only one server knows. Parameters
-    that are ``None`` are left out, so that the server's own defaults hold. Whatever the parameters say,
-    ``model`` is asked for one whole answer.
+    that are ``None`` are left out, so that the server's own defaults hold; those that the API has no other
+    name for are passed on as they are. Whatever the parameters say, ``model`` is asked for one whole answer.
+    ``system_role`` is how the server wants instructions,
+    ``limit_name`` what it calls the token limit. Raises `CannotBeSentError`.
     """
     if api == "responses":
-        body = {"model": model}
-        body.update((k, v) for k, v in params.items() if v is not None and k != "extra_body")
+        body = _responses_body(model, params, system_role)
+    elif api == "chat":
+        body = _chat_body(model, params, system_role, limit_name)
     else:
-        body = _older_body(api, model, params)
+        body = _completions_body(model, params)
     extra = params.get("extra_body")
     if extra:
         body.update(extra)
@@ -62,7 +88,10 @@ def request_body(api: Api, model: str, params: Mapping[str, Any]) -> Row:
 
 
 def to_response(api: Api, answer: Any) -> Row:
-    """A Responses object from the server's parsed answer; raises `MalformedAnswerError`."""
+    """A Responses object from the server's parsed answer; raises `MalformedAnswerError`.
+
+    Thoughts within the text are cut out of it; see `nemo_gym.rollouts.reasoning`.
+    """
     if not isinstance(answer, dict):
         raise MalformedAnswerError(f"the answer is a JSON {type(answer).__name__}, not an object")
     if api == "responses":
@@ -70,102 +99,124 @@ def to_response(api: Api, answer: Any) -> Row:
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise MalformedAnswerError("the answer has no 'choices'")
-    return _response_of_choice(answer, choices[0])
+    return of_choice(answer, choices[0])
 
 
-def messages_of(params: Mapping[str, Any]) -> list[Row]:
-    """Chat messages from ``instructions`` and ``input``, tool calls and their results included."""
-    messages: list[Row] = []
-    if params.get("instructions"):
-        messages.append({"role": "system", "content": params["instructions"]})
-    given = params.get("input")
-    if isinstance(given, str):
-        messages.append({"role": "user", "content": given})
-        return messages
-    for item in given or ():
-        kind = item.get("type", "message")
-        if kind == "message":
-            messages.append({"role": item.get("role", "user"), "content": _chat_content(item.get("content"))})
-        elif kind == "function_call":
-            _add_tool_call(messages, item)
-        elif kind == "function_call_output":
-            output = {"role": "tool", "tool_call_id": item.get("call_id"), "content": item.get("output")}
-            messages.append(output)
-    return messages
+def withheld(words: str) -> Row:
+    """The answer of a server whose content filter refused the question itself."""
+    details = {"reason": "content_filter", "message": words}
+    return {
+        "object": "response",
+        "status": "incomplete",
+        "incomplete_details": details,
+        "output": [],
+        "usage": None,
+    }
 
 
-def _older_body(api: Api, model: str, params: Mapping[str, Any]) -> Row:
-    messages = messages_of(params)
+def _responses_body(model: str, params: Mapping[str, Any], system_role: SystemRole | None) -> Row:
     body: Row = {"model": model}
-    if api == "chat":
-        body["messages"] = messages
-        _add_tools(body, params)
-    else:
-        body["prompt"] = "\n\n".join(_plain_text(message["content"]) for message in messages)
-    for name in _SAME_NAME:
-        value = params.get(name)
-        if value is not None:
-            body[name] = value
-    limit = params.get("max_output_tokens")
-    if limit is not None:
-        body["max_tokens"] = limit
-    reasoning = params.get("reasoning")
-    if reasoning and reasoning.get("effort") is not None:
-        body["reasoning_effort"] = reasoning["effort"]
+    body.update((k, v) for k, v in params.items() if v is not None and k != "extra_body")
+    if "input" in body:
+        body["input"] = with_system_role(items_of(body["input"]), system_role)
+    if "tools" in body:
+        body["tools"] = [_flat_tool(tool) for tool in _tools(body["tools"])]
+    if isinstance(choice := body.get("tool_choice"), dict) and isinstance(choice.get("function"), dict):
+        body["tool_choice"] = {"type": "function", **choice["function"]}
+    form = body.pop("response_format", None)
+    if form is not None:
+        schema = form.get("json_schema") if isinstance(form, dict) else None
+        form = {"type": form["type"], **schema} if isinstance(schema, dict) else form
+        body["text"] = {**body.get("text", {}), "format": form}
     return body
 
 
-def _add_tools(body: Row, params: Mapping[str, Any]) -> None:
-    tools = params.get("tools")
-    if not tools:
-        return
-    body["tools"] = [
-        {"type": "function", "function": {k: v for k, v in tool.items() if k not in {"type", "strict"}}}
-        if tool.get("type") == "function"
-        else tool
-        for tool in tools
-    ]
-    choice = params.get("tool_choice")
-    if isinstance(choice, dict) and "name" in choice:
-        choice = {"type": "function", "function": {"name": choice["name"]}}
-    if choice is not None:
-        body["tool_choice"] = choice
+def _chat_body(model: str, params: Mapping[str, Any], system_role: SystemRole | None, limit_name: str) -> Row:
+    body: Row = {"model": model, "messages": with_system_role(messages_of(params), system_role)}
+    if params.get("tools"):
+        body["tools"] = [_nested_tool(tool) for tool in _tools(params["tools"])]
+        choice = params.get("tool_choice")
+        if isinstance(choice, dict) and "name" in choice:
+            choice = {"type": "function", "function": {"name": choice["name"]}}
+        if choice is not None:
+            body["tool_choice"] = choice
+    if params.get("text"):
+        _add_text_format(body, params["text"])
+    _add_common(body, params, limit_name)
+    return body
 
 
-def _add_tool_call(messages: list[Row], item: Mapping[str, Any]) -> None:
-    call = {
-        "id": item.get("call_id"),
-        "type": "function",
-        "function": {"name": item.get("name"), "arguments": item.get("arguments", "")},
-    }
-    if messages and messages[-1]["role"] == "assistant":
-        messages[-1].setdefault("tool_calls", []).append(call)
-    else:
-        messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+def _completions_body(model: str, params: Mapping[str, Any]) -> Row:
+    """The texts of all messages, a blank line between them: this API has no roles and no parts."""
+    for name in _CHAT_ONLY:
+        if params.get(name):
+            raise CannotBeSentError(f"{name!r} has no place in the completions API")
+    texts = []
+    for number, message in enumerate(messages_of(params)):
+        if message.keys() - {"role", "content"} or not isinstance(message["content"], str):
+            raise CannotBeSentError(
+                f"message {number} holds more than text, and the completions API takes no more"
+            )
+        texts.append(message["content"])
+    body: Row = {"model": model, "prompt": "\n\n".join(texts)}
+    _add_common(body, params, "max_tokens")
+    return body
 
 
-def _chat_content(content: Any) -> Any:
-    """Content parts of the Responses API in the chat API's words; text alone becomes one string."""
-    if not isinstance(content, list):
-        return content
-    if all(part.get("type") in {"input_text", "output_text", "text"} for part in content):
-        return "".join(part.get("text", "") for part in content)
-    return [_chat_part(part) for part in content]
+def _add_common(body: Row, params: Mapping[str, Any], limit_name: str) -> None:
+    """Everything besides messages and tools."""
+    for name, value in params.items():
+        if value is None or name in _TRANSLATED or name in _OF_THE_RUN:
+            continue
+        if name in _RESPONSES_ONLY:
+            if value and value != _RESPONSES_ONLY[name]:
+                raise CannotBeSentError(f"{name!r} is for the Responses API alone (policy_api: responses)")
+            continue
+        body[name] = value
+    limit = params.get("max_output_tokens")
+    if limit is not None:
+        body[limit_name] = limit
+    reasoning = params.get("reasoning")
+    if reasoning:
+        others = sorted(key for key, value in reasoning.items() if key != "effort" and value is not None)
+        if others:
+            raise CannotBeSentError(
+                f"reasoning.{others[0]} is for the Responses API alone; "
+                "what this server calls it goes into extra_body"
+            )
+        if reasoning.get("effort") is not None:
+            body["reasoning_effort"] = reasoning["effort"]
 
 
-def _chat_part(part: Mapping[str, Any]) -> Row:
-    if part.get("type") == "input_image":
-        return {"type": "image_url", "image_url": {"url": part.get("image_url")}}
-    if part.get("type") in {"input_text", "output_text"}:
-        return {"type": "text", "text": part.get("text", "")}
-    return dict(part)
+def _add_text_format(body: Row, text: Mapping[str, Any]) -> None:
+    """``text.format`` and ``text.verbosity`` under the chat API's names."""
+    form = text.get("format")
+    if isinstance(form, dict):
+        if form.get("type") == "json_schema" and "json_schema" not in form:
+            schema = {key: value for key, value in form.items() if key != "type"}
+            form = {"type": "json_schema", "json_schema": schema}
+        body["response_format"] = form
+    if text.get("verbosity") is not None:
+        body["verbosity"] = text["verbosity"]
 
 
-def _plain_text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    parts: Iterable[Mapping[str, Any]] = content or ()
-    return "".join(part.get("text", "") for part in parts)
+def _tools(tools: Any) -> list[Row]:
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise CannotBeSentError("tools must be a list of objects")
+    return tools
+
+
+def _nested_tool(tool: Row) -> Row:
+    """A function tool with its description below ``function``, however the row writes it."""
+    if tool.get("type", "function") != "function" or "function" in tool:
+        return tool
+    return {"type": "function", "function": {k: v for k, v in tool.items() if k != "type"}}
+
+
+def _flat_tool(tool: Row) -> Row:
+    if isinstance(tool.get("function"), dict):
+        return {"type": "function", **tool["function"]}
+    return tool
 
 
 def _checked_response(answer: Row) -> Row:
@@ -180,7 +231,12 @@ def _checked_response(answer: Row) -> Row:
         usage = {**usage, **{name: token_count(usage[name]) for name in _COUNTS if name in usage}}
     else:
         usage = None
-    return {**answer, "usage": usage, "incomplete_details": details if isinstance(details, dict) else None}
+    found = {**answer, "output": without_thoughts(output), "usage": usage}
+    found["incomplete_details"] = details if isinstance(details, dict) and details else None
+    if not isinstance(answer.get("status"), str):
+        found["status"] = "incomplete"
+        found["incomplete_details"] = found["incomplete_details"] or {"reason": "unstated"}
+    return found
 
 
 def _is_item(item: Any) -> bool:
@@ -191,76 +247,3 @@ def _is_item(item: Any) -> bool:
     return isinstance(parts, list) and all(
         isinstance(part, dict) and isinstance(part.get("text"), str | None) for part in parts
     )
-
-
-def _detail(usage: Row, where: str, name: str) -> int:
-    found = usage.get(where)
-    return token_count(found.get(name)) if isinstance(found, dict) else 0
-
-
-def _response_of_choice(answer: Row, choice: Row) -> Row:
-    message = choice.get("message")
-    if message is None:
-        message = {"content": choice["text"]} if "text" in choice else {}
-    if not isinstance(message, dict):
-        raise MalformedAnswerError("the first choice holds no message")
-    output = _output_items(answer.get("id"), message)
-    if not output:
-        raise MalformedAnswerError("the first choice holds neither text nor tool calls")
-    truncated = choice.get("finish_reason") == "length"
-    return {
-        "id": answer.get("id"),
-        "object": "response",
-        "created_at": answer.get("created"),
-        "model": answer.get("model"),
-        "status": "incomplete" if truncated else "completed",
-        "incomplete_details": {"reason": "max_output_tokens"} if truncated else None,
-        "output": output,
-        "usage": _usage(answer.get("usage")),
-    }
-
-
-def _output_items(answer_id: Any, message: Row) -> list[Row]:
-    items: list[Row] = []
-    reasoning = message.get("reasoning_content") or message.get("reasoning")
-    if isinstance(reasoning, str):
-        summary = [{"type": "summary_text", "text": reasoning}]
-        items.append({"type": "reasoning", "id": f"rs_{answer_id}", "summary": summary})
-    text = message.get("content")
-    calls = message.get("tool_calls") or ()
-    if text is not None and not isinstance(text, str):
-        raise MalformedAnswerError(f"the text of the first choice is a JSON {type(text).__name__}")
-    if text is None and not calls and {"content", "refusal"} & message.keys():
-        text = message.get("refusal") or ""  # a null answer is an empty one
-    if text is not None:
-        content: list[Row] = [{"type": "output_text", "text": text, "annotations": []}]
-        items.append({"type": "message", "role": "assistant", "status": "completed", "content": content})
-    items.extend(_function_call(call) for call in calls)
-    return items
-
-
-def _function_call(call: Any) -> Row:
-    function = call.get("function") if isinstance(call, dict) else None
-    if not isinstance(function, dict):
-        raise MalformedAnswerError("a tool call of the first choice names no function")
-    return {
-        "type": "function_call",
-        "call_id": call.get("id"),
-        "name": function.get("name"),
-        "arguments": function.get("arguments", ""),
-    }
-
-
-def _usage(usage: Any) -> Row | None:
-    if not isinstance(usage, dict):
-        return None
-    prompt, completion = token_count(usage.get("prompt_tokens")), token_count(usage.get("completion_tokens"))
-    cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
-    reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
-    return {
-        "input_tokens": prompt,
-        "input_tokens_details": {"cached_tokens": cached},
-        "output_tokens": completion,
-        "output_tokens_details": {"reasoning_tokens": reasoning},
-        "total_tokens": prompt + completion,
-    }

@@ -8,6 +8,8 @@ from typing import Literal
 
 import aiohttp
 
+from nemo_gym.rollouts.provider_errors import ProviderError, of_body, page_title
+
 Kind = Literal[
     "transport_unreachable",
     "transport_peer_drop",
@@ -44,14 +46,18 @@ class PolicyError(Exception):
         http_status: int | None = None,
         body: str | None = None,
         retry_after: float | None = None,
+        said: ProviderError | None = None,
     ) -> None:
         super().__init__(message)
         self.kind: Kind = kind
         self.http_status = http_status
+        """Of the answer; for an error inside an answer with status 200 what its code stands for."""
         self.body = body
         """The beginning of the server's answer, without the API key."""
         self.retry_after = retry_after
         """Seconds that the server asked to wait."""
+        self.said = said
+        """The server's own words, where they could be made out."""
 
     @property
     def of_endpoint(self) -> bool:
@@ -75,14 +81,31 @@ class PolicyError(Exception):
 
 def of_status(where: str, status: int, body: str, retry_after: str | None, *, now: float) -> PolicyError:
     """The error for an answer whose status is not 200; ``now`` (UTC seconds) reads a Retry-After date."""
-    kind: Kind = "agent_run_error"
-    if status == 429:
-        kind = "provider_quota_exhausted"
-    elif status >= 500 or status in _TRY_AGAIN:
-        kind = "provider_unavailable"
-    message = f"{where} answered {status}: {_one_line(body) or 'no text'}"
+    said = of_body(body)
+    words = _one_line(body) or "no text"
+    if said is None and (title := page_title(body)) is not None:
+        words = f"an HTML page ({_one_line(title) or 'without a title'})"
+    message = f"{where} answered {status}: {words}"
     wait = parse_retry_after(retry_after, now=now)
-    return PolicyError(kind, message, http_status=status, body=body[:BODY_LIMIT], retry_after=wait)
+    return PolicyError(
+        _kind_of(status), message, http_status=status, body=body[:BODY_LIMIT], retry_after=wait, said=said
+    )
+
+
+def of_inner_error(where: str, said: ProviderError, body: str) -> PolicyError:
+    """The error for an answer with status 200 that holds an error; its code decides what kind it is."""
+    status = said.status
+    kind: Kind = "agent_request_failed" if status is None else _kind_of(status)
+    message = f"{where} answered 200 with an error inside: {_one_line(said.words)}"
+    return PolicyError(kind, message, http_status=status or 200, body=body[:BODY_LIMIT], said=said)
+
+
+def _kind_of(status: int) -> Kind:
+    if status == 429:
+        return "provider_quota_exhausted"
+    if status >= 500 or status in _TRY_AGAIN:
+        return "provider_unavailable"
+    return "agent_run_error"
 
 
 def of_exception(where: str, error: Exception, *, timeout: float) -> PolicyError:

@@ -17,7 +17,7 @@ from nemo_gym.rollouts.manifest import Manifest, load_manifest
 from nemo_gym.rollouts.policy import Endpoint
 from nemo_gym.rollouts.prepare import data_path, ensure_data
 from nemo_gym.types import Agent, Verifier
-from nemo_gym.verifiers.registry import load_verifier
+from nemo_gym.verifiers.whole import load_grader
 from nemo_runs.secret_refs import SecretText, parse_reference, resolve_host
 
 _OTHER_FILES = 64
@@ -48,9 +48,11 @@ def check(config: RunConfig, *, environ: Mapping[str, str], say: Say) -> Prepare
     base_url, model = require_policy(config)
     _allow_connections(config.num_samples_in_parallel)
     paths = RolloutPaths(_output(config))
-    endpoint = Endpoint(base_url, model, config.policy_api, _api_key(config, environ))
+    endpoint = Endpoint(
+        base_url, model, config.policy_api, _api_key(config, environ), config.policy_system_role
+    )
     agent = load_agent(config.benchmark.agent)
-    verifier = load_verifier(config.benchmark.verifier, {})
+    verifier = load_grader(config.benchmark)
     dataset = _dataset(config, paths, verifier, say)
     if dataset.num_tasks * config.repeats > _MOST_ROLLOUTS:
         raise ConfigError(

@@ -28,7 +28,8 @@ from nemo_gym.rollouts.failures import checked_reward
 from nemo_gym.rollouts.summary import Summary
 from nemo_gym.rollouts.verdicts import graded, ungraded
 from nemo_gym.types import Episode, RolloutFailedError, Row, Task, Verifier
-from nemo_gym.verifiers.registry import grades_stored_answers, load_verifier
+from nemo_gym.verifiers.registry import grades_stored_answers
+from nemo_gym.verifiers.whole import load_grader
 from nemo_runs import disk, files
 
 _UNFINISHED = {"unfinished": "gym eval reverify"}
@@ -99,7 +100,7 @@ def reverify(
     if not paths.output.is_file():  # opening a pipe would wait for ever
         raise DataError(f"{paths.output}: there is no such file, or it is none.")
     scoring = _scoring(known, config)
-    verifier = load_verifier(config.benchmark.verifier)
+    verifier = load_grader(config.benchmark)
     if not grades_stored_answers(verifier):
         kind = config.benchmark.verifier["type"]
         raise ConfigError(f"benchmark.verifier.type: '{kind}' cannot grade stored answers, only live ones.")

@@ -19,7 +19,7 @@ from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.backoff import RequestLimits
 from nemo_gym.rollouts.collect import Bounds, Collector, Tally
 from nemo_gym.rollouts.config import RunConfig
-from nemo_gym.rollouts.drain import Drain, StopReason
+from nemo_gym.rollouts.drain import SERVER_STOPS, Drain
 from nemo_gym.rollouts.endpoint import EndpointError, ModelIdentity, check_endpoint
 from nemo_gym.rollouts.ends import Counts, End, decide_end, stopped_before_start
 from nemo_gym.rollouts.notices import Retries
@@ -49,11 +49,11 @@ class Collected:
 
     @property
     def rejected(self) -> str | None:
-        """What the endpoint said when it refused the credentials of every single request, else ``None``."""
+        """Why further requests would all be refused, for their credentials or as such; else ``None``."""
         tally = self.tally
-        return (
-            tally.rejection if tally.failed and tally.rejections == tally.failed and not tally.new else None
-        )
+        if tally.failed and tally.rejections == tally.failed and not tally.new:
+            return tally.rejection
+        return tally.refusals.verdict if tally.refusals.lasting and not self.counts.recorded else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +105,7 @@ class Run:
         if collected is None:
             return RunResult(stopped_before_start(self._drain.reason, self._drain.asked_by), None, output)
         end = self._end(collected.counts)
-        asked = self._drain.reason not in {None, StopReason.ENDPOINT} and end.status != 0
+        asked = self._drain.reason not in {None, *SERVER_STOPS} and end.status != 0
         if self._config.disable_aggregation or (asked and not self._quick(collected.counts)):
             return RunResult(end, None, output, collected)
         return RunResult(end, self._add_up(prepared, collected), output, collected)

@@ -12,6 +12,14 @@ from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.statistics import LEVEL, Interval
 
 SCHEMA_VERSION = 1
+_ENDS = {
+    "max_output_tokens": "cut at the token limit",
+    "content_filter": "withheld by a content filter",
+    "refusal": "refused by the model",
+    "tool_calls": "waiting for tools",
+    "unstated": "without a stated end",
+    "other": "ended for another reason",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +48,10 @@ class Coverage:
     """Tasks with at least one measured rollout."""
     attempts: int
     """Result rows and failure rows."""
+    not_graded: int = 0
+    """Measured, but with reward 0 and unseen by the verifier, since the answer did not end well."""
+    ends: Mapping[str, int] = field(default_factory=dict)
+    """Measured rollouts whose answer did not end well, by its end (`nemo_gym.types.AnswerEnd`)."""
     failure_classes: Mapping[str, int] = field(default_factory=dict)
     """Failed attempts by class, those made good later included."""
     damaged: int = 0
@@ -73,7 +85,8 @@ class Summary:
     """Mean reward over the measured rollouts, clustered by task; ``None`` when nothing was measured."""
     key_metrics: Mapping[str, float]
     tokens: Mapping[str, float]
-    """``input`` and ``output`` totals, and ``output_mean`` a rollout, where the server counted them."""
+    """``input`` and ``output`` totals, and ``output_mean`` a rollout, where the server counted them; where
+    there were thoughts, ``reasoning_answers`` with any, ``reasoning_tokens`` and ``reasoning_chars``."""
     latency_ms: Mapping[str, float]
     """``p50``, ``p90``, ``p99``, ``mean`` of a rollout."""
     run: Mapping[str, Any] = field(default_factory=dict)
@@ -143,6 +156,7 @@ class Summary:
         return [
             ("more", ", ".join(more)),
             ("answers", apart),
+            ("not whole", self._not_whole()),
             ("rollouts", self._rollouts()),
             (
                 "failures",
@@ -151,6 +165,19 @@ class Summary:
             ("tokens", self._tokens()),
             ("time", self._time()),
         ]
+
+    def _not_whole(self) -> str:
+        """How answers ended that did not end well, and what became of them."""
+        coverage = self.coverage
+        if not coverage.ends:
+            return ""
+        ends = ", ".join(f"{_ENDS.get(end, end)} {count:,}" for end, count in coverage.ends.items())
+        total = sum(coverage.ends.values())
+        if coverage.not_graded == total:
+            return f"{ends}: not graded, reward 0"
+        if not coverage.not_graded:
+            return f"{ends}: graded all the same"
+        return f"{ends}: {coverage.not_graded:,} of {total:,} not graded, reward 0"
 
     def _rollouts(self) -> str:
         parts = [
@@ -161,10 +188,15 @@ class Summary:
     def _tokens(self) -> str:
         if not self.tokens:
             return ""
-        return (
+        words = (
             f"{self.tokens.get('input', 0):,.0f} in, {self.tokens.get('output', 0):,.0f} out "
             f"({self.tokens.get('output_mean', 0):,.1f} out a rollout)"
         )
+        if answers := self.tokens.get("reasoning_answers"):
+            tokens, chars = self.tokens.get("reasoning_tokens", 0), self.tokens.get("reasoning_chars", 0)
+            counted = f"{tokens:,.0f} tokens, " if tokens else ""
+            words += f"; thoughts in {answers:,.0f} answers: {counted}{chars:,.0f} characters"
+        return words
 
     def _time(self) -> str:
         seconds = self.run.get("seconds")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
@@ -29,3 +30,49 @@ def is_address(url: str) -> bool:
         return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+
+
+_ROUTES = {
+    "/chat/completions": "chat",
+    "/completions": "completions",
+    "/responses": "responses",
+    "/models": None,
+    "/embeddings": None,
+}
+"""What people copy at the end of an address, and the API that it belongs to."""
+
+
+def base_address(url: str, api: str) -> str:
+    """The address below which a server's APIs are: what a route of ``api`` adds to it is cut off.
+
+    Raises ``ValueError`` with a phrase, and the right address where it can be made out.
+    """
+    url = url.strip()
+    if re.fullmatch(r"(localhost|[\w-]+\.[\w.-]+|[\w.-]+:\d+)(:\d+)?(/[^\s?#]*)?", url):
+        near = _without_route(url)[0]
+        raise ValueError(
+            f"must look like http://HOST:PORT/v1; write http://{near if '/' in near else near + '/v1'}"
+        )
+    if not re.fullmatch(r"https?://[^\s/?#]+[^\s]*", url):
+        raise ValueError("must look like http://HOST:PORT/v1")
+    if not is_address(url):
+        raise ValueError("must look like http://HOST:PORT/v1, with a port from 1 to 65535 if with any")
+    if "@" in url.split("/")[2]:
+        raise ValueError("must not hold a password; use policy_api_key: host:VAR")
+    address, found = _without_route(re.split(r"[?#]", url)[0])
+    if "?" in url or "#" in url:
+        raise ValueError(f"must not hold a query or a fragment; write {address}")
+    if found is not None and found != api:
+        raise ValueError(
+            f"is the address of the API {found!r}, but policy_api is {api!r}; "
+            f"write {address}, with policy_api={found} if that is meant"
+        )
+    return address
+
+
+def _without_route(url: str) -> tuple[str, str | None]:
+    url = url.rstrip("/")
+    for route, api in _ROUTES.items():
+        if url.lower().endswith(route):
+            return url[: -len(route)].rstrip("/"), api
+    return url, None

@@ -13,6 +13,12 @@ A field of the task that a verifier writes over is not among them: it would be l
 """
 
 
+END_FIELD: Final = "_ng_end"
+"""Field of a row whose answer did not end well; it says how it ended (`nemo_gym.types.AnswerEnd`)."""
+NOT_GRADED_FIELD: Final = "_ng_not_graded"
+"""Field of such a row that got reward 0 without being graded; it belongs to the verdict."""
+
+
 def graded(row: Row, verdict: Verdict, reward: float) -> Row:
     """The row with a verdict; the fields of an earlier one are gone, those of task and agent stay."""
     fields = ungraded(row)

@@ -8,6 +8,8 @@ import pytest
 from tests.mock_server import MockServer
 
 from nemo_gym.cli.main import _status
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.certificate import certify
 
 
 @pytest.fixture(autouse=True)
@@ -361,3 +363,138 @@ def test_more_in_flight_than_files_may_be_open_is_refused_or_made_possible(run, 
     assert asked == [(1064, 4096)]
     assert status == 1
     assert "5000 needs 5064 open files, 4096 are allowed" in err
+
+
+# Answers that are no whole ones
+
+CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+NOT_WHOLE = {
+    "What is 0 + 1": "length",
+    "What is 1 + 1": "end:content_filter",
+    "What is 2 + 1": "json:"
+    + json.dumps({"choices": [{"message": {"refusal": "No."}, "finish_reason": "stop"}]}),
+    "What is 3 + 1": "json:"
+    + json.dumps({"choices": [{"message": {"tool_calls": [CALL]}, "finish_reason": "tool_calls"}]}),
+    "What is 4 + 1": "end:null",
+    "What is 5 + 1": "end:tired",
+    "What is 6 + 1": "end:error",
+}
+ENDS = ["max_output_tokens", "content_filter", "refusal", "tool_calls", "unstated", "other", None, None]
+
+
+def test_answers_that_did_not_end_well_are_kept_scored_0_with_their_reason_and_not_asked_again(run, tmp_path):
+    with MockServer(faults_for={text: [fault] for text, fault in NOT_WHOLE.items()}) as server:
+        status, out, err = run(server, "benchmark.graded_ends=[]")
+        assert server.requests == 9  # one more: an error is worth another try
+        status_again, document, _ = run(server, "benchmark.graded_ends=[]", "--resume", "--json")
+        assert server.requests == 9
+    rows = sorted(results(tmp_path), key=lambda row: row["_ng_task_index"])
+    assert (status, status_again) == (0, 0)
+    assert [row.get("_ng_end") for row in rows] == ENDS
+    assert [row.get("_ng_not_graded") for row in rows] == ENDS
+    assert [row["reward"] for row in rows] == [0.0] * 6 + [1.0] * 2
+    assert [row["extracted_answer"] for row in rows] == [None] * 6 + ["7", "8"]
+    assert "answers    1 truncated" in out
+    assert (
+        "not whole  withheld by a content filter 1, cut at the token limit 1, ended for another reason 1, "
+        "refused by the model 1, waiting for tools 1, without a stated end 1: not graded, reward 0" in out
+    )
+    assert "an answer did not end well (content_filter): it is kept with reward 0" in err
+    found = json.loads(document)
+    assert (found["measured"], found["not_graded"], found["score"]["mean"]) == (8, 6, 0.25)
+    assert found["ends"] == dict.fromkeys(ENDS[:6], 1)
+    certificate = certify(RolloutPaths(tmp_path / "out" / "rollouts.jsonl"))
+    assert (certificate.valid, certificate.not_graded) == (True, 6)
+    assert certificate.ends == dict.fromkeys(ENDS[:6], 1)
+    assert any("6 answers did not end well" in note for note in certificate.notes)
+
+
+def test_a_benchmark_has_such_answers_graded_also_afterwards_and_without_a_question(
+    run, rows, tmp_path, capsys
+):
+    output = str(tmp_path / "out" / "rollouts.jsonl")
+    with MockServer(faults=["length*"]) as server:
+        run(server, "benchmark.graded_ends=[]")
+        assert {row["reward"] for row in results(tmp_path)} == {0.0}
+    flags = ["--rollouts", output, "--benchmark", "arithmetic", f"input_jsonl_fpath={rows}"]
+    assert _status(["eval", "reverify", *flags, "benchmark.graded_ends=[max_output_tokens]"]) == 0
+    assert {row["reward"] for row in results(tmp_path)} == {1.0}
+    assert {row.get("_ng_not_graded") for row in results(tmp_path)} == {None}
+    assert {row["_ng_end"] for row in results(tmp_path)} == {"max_output_tokens"}
+    assert "cut at the token limit 8: graded all the same" in capsys.readouterr().out
+    assert certify(RolloutPaths(tmp_path / "out" / "rollouts.jsonl")).not_graded == 0
+
+
+def test_an_unknown_end_in_a_benchmark_is_refused_with_those_that_are_known(run):
+    status, _, err = run(None, "benchmark.graded_ends=[length]", "policy_base_url=http://h/v1")
+    assert status == 1
+    assert "benchmark.graded_ends" in err
+    assert "max_output_tokens" in err
+
+
+def test_thoughts_are_not_graded_and_counted_and_a_benchmark_may_say_otherwise(run, rows, tmp_path, capsys):
+    with MockServer(answer="<think>It is 1.</think>\n\nIt is 99.") as server:
+        _, out, _ = run(server)
+    found = results(tmp_path)
+    assert {row["extracted_answer"] for row in found} == {"99"}
+    assert {row["ng_perf"]["reasoning_chars"] for row in found} == {len("It is 1.")}
+    assert "thoughts in 8 answers: 64 characters" in out
+    flags = ["--rollouts", str(tmp_path / "out" / "rollouts.jsonl"), "--benchmark", "arithmetic"]
+    keys = ["benchmark.grade_reasoning=true", "benchmark.verifier.which=first"]
+    assert _status(["eval", "reverify", *flags, f"input_jsonl_fpath={rows}", *keys]) == 0
+    capsys.readouterr()
+    assert {row["extracted_answer"] for row in results(tmp_path)} == {"1"}
+
+
+def test_a_run_whose_requests_are_all_refused_alike_stops_early_and_names_the_way_out(run, tmp_path):
+    error = {
+        "message": "Unsupported value: 'temperature' does not support 0 with this model.",
+        "param": "temperature",
+    }
+    with MockServer(faults=["400=" + json.dumps({"error": error}) + "*"]) as server:
+        status, _, err = run(server, flags={"--concurrency": "1"})
+        assert server.requests == 5
+    assert status == 1
+    assert "5 different rows were refused with the same client error and no request was answered" in err
+    assert "responses_create_params.temperature=null" in err
+    assert "the endpoint refused every request with the same client error" in err
+    with MockServer() as server:
+        status, _, _ = run(
+            server, "responses_create_params.temperature=null", flags={"--output": "other/r.jsonl"}
+        )
+        assert status == 0
+        assert "temperature" not in server.bodies[0]
+
+
+def test_what_an_api_cannot_carry_is_refused_by_file_and_line_before_the_first_request(run, rows):
+    own = {"input": [{"role": "user", "content": "hi"}, {"type": "web_search_call", "id": "w"}]}
+    row = {"question": "x", "expected_answer": "1", "responses_create_params": own}
+    rows.write_text(rows.read_text() + json.dumps(row) + "\n")
+    with MockServer() as server:
+        status, _, err = run(server, "benchmark.prompt=null")
+        assert server.requests == 0
+    assert status == 1
+    assert f"{rows}:1: lacks responses_create_params.input" in err
+    rows.write_text(json.dumps(row) + "\n")
+    with MockServer() as server:
+        status, _, err = run(server, "benchmark.prompt=null")
+        assert server.requests == 0
+    assert f"{rows}:1: its responses_create_params make no request: input[1] is a 'web_search_call'" in err
+
+
+def test_a_whole_address_of_the_api_is_understood(run):
+    with MockServer() as server:
+        status, _, _ = run(server, flags={"--model-url": f"{server.base_url}/chat/completions"})
+        assert (status, server.requests) == (0, 8)
+        flags = {"--model-url": f"{server.base_url}/responses", "--output": "other/r.jsonl"}
+        status, _, err = run(server, flags=flags)
+        assert server.requests == 8
+    assert status == 1
+    assert f"write {server.base_url}, with policy_api=responses if that is meant" in err
+
+
+def test_instructions_go_in_the_role_that_the_run_names(run):
+    with MockServer() as server:
+        tokens = ["+benchmark.prompt.system='Be brief.'", "policy_system_role=developer", "--limit", "1"]
+        assert run(server, *tokens)[0] == 0
+        assert server.bodies[0]["messages"][0] == {"role": "developer", "content": "Be brief."}

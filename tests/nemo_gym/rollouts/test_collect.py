@@ -205,7 +205,7 @@ def test_what_goes_wrong_after_the_answer_is_told_apart(verdict, failure_class):
     assert not store.rows
 
 
-@pytest.mark.parametrize("usage", [[1], {"input_tokens": "9", "output_tokens": {}}, "x"])
+@pytest.mark.parametrize("usage", [[1], {"input_tokens": "nine", "output_tokens": {}}, "x"])
 def test_a_plug_in_that_counts_tokens_oddly_does_not_end_the_run(usage):
     class Odd(Scripted):
         async def run(self, task, policy):
@@ -240,12 +240,66 @@ def test_one_success_closes_the_breaker_again():
     assert (tally.new, tally.failed) == (40, 360)
 
 
-def test_bad_requests_are_no_reason_to_give_the_endpoint_up():
+def bad_request(words, status=400, **more):
+    return PolicyError(
+        "agent_run_error", f"it answered {status}: {words}", http_status=status, body=words, **more
+    )
+
+
+def test_bad_requests_beside_answered_ones_end_nothing():
     store = MemoryStore(100, max_attempts=1)
-    bad = PolicyError("agent_run_error", "too long", http_status=400)
-    tally, drain = collect(store, Scripted(lambda *_: bad))
+    bad = bad_request("too strange")
+    tally, drain = collect(store, Scripted(lambda index, _: bad if index else None))
     assert drain.reason is None
-    assert tally.failed == 100
+    assert (tally.new, tally.failed) == (1, 99)
+
+
+def test_different_rows_with_the_same_client_error_and_no_answer_end_the_run():
+    store, said = MemoryStore(400), []
+    script = lambda index, _: bad_request(f"req_{index}f{index}: 'temperature' is not supported here")  # noqa: E731
+    tally, drain = collect(store, Scripted(script), said=said, concurrency=4)
+    assert drain.reason is StopReason.REFUSED
+    assert tally.failed < 5 + 4
+    assert tally.refusals.lasting
+    assert "5 different rows were refused with the same client error" in said[-1]
+    assert "'temperature' is not supported here" in said[-1]
+    assert "responses_create_params.temperature=null" in said[-1]
+
+
+def test_one_row_that_is_refused_again_and_again_is_no_sign_of_others():
+    store = MemoryStore(40, max_attempts=9)
+    down = PolicyError("agent_request_failed", "a broken answer", http_status=200)
+    scripted = Scripted(lambda index, _: bad_request("too strange") if index == 0 else down)
+    _, drain = collect(store, scripted, concurrency=1)
+    assert drain.reason is None
+    assert scripted.tries[0] == 9
+
+
+def test_rows_that_are_refused_for_their_own_reasons_end_nothing():
+    store = MemoryStore(40, max_attempts=1)
+    words = ["a b", "c d", "e f", "g h", "i j", "k l", "m n", "o p", "q r", "s t"]
+    _, drain = collect(store, Scripted(lambda index, _: bad_request(words[index // 4])))
+    assert drain.reason is None
+
+
+def test_long_rows_at_the_beginning_end_nothing():
+    """A data set may be sorted by length."""
+    words = "This model's maximum context length is 4096 tokens, you asked for 5000"
+    store = MemoryStore(100, max_attempts=1)
+    tally, drain = collect(
+        store, Scripted(lambda index, _: bad_request(words) if index < 60 else None), concurrency=2
+    )
+    assert drain.reason is None
+    assert (tally.failed, tally.new) == (60, 40)
+
+
+def test_a_run_of_few_rows_that_are_all_refused_alike_does_not_ask_again():
+    store, said = MemoryStore(2), []
+    scripted = Scripted(lambda *_: bad_request("'seed' is not supported"))
+    _, drain = collect(store, scripted, said=said)
+    assert drain.reason is StopReason.REFUSED
+    assert set(scripted.tries.values()) == {1}
+    assert "seed=null" in said[-1]
 
 
 def test_a_pass_in_which_only_the_endpoint_failed_is_not_repeated():

@@ -187,7 +187,10 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         ("num_repeats=0", "num_repeats (input should be greater"),
         ("responses_create_params.temperature=.nan", "temperature (input should be a finite number"),
         ("responses_create_params.top_p=0", "top_p (input should be greater than 0)"),
-        ("policy_base_url=localhost:8000", "policy_base_url (must look like http://HOST:PORT/v1)"),
+        (
+            "policy_base_url=localhost:8000",
+            "policy_base_url (must look like http://HOST:PORT/v1; write http://localhost:8000/v1)",
+        ),
         ("policy_base_url=http://127.0.0.1:99999/v1", "policy_base_url (must look like http://HOST:PORT/v1"),
         ("policy_base_url=http://h:80:80/v1", "policy_base_url (must look like http://HOST:PORT/v1"),
         ("policy_base_url=http://[::1/v1", "policy_base_url (must look like http://HOST:PORT/v1"),

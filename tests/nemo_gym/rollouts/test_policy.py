@@ -1,4 +1,5 @@
 import asyncio
+import json
 import socket
 
 import pytest
@@ -8,7 +9,7 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.backoff import RequestLimits
 from nemo_gym.rollouts.notices import Retries
 from nemo_gym.rollouts.policy import Endpoint, HttpPolicy, PolicyError, open_session, parsed_json, proxy_for
-from nemo_gym.types import is_truncated, output_text
+from nemo_gym.types import answer_end, is_truncated, output_text, reasoning_text
 from nemo_runs.secret_refs import SecretText
 
 ASK = {"input": [{"role": "user", "content": "What is 7 + 5?"}]}
@@ -206,3 +207,122 @@ def test_of_an_endless_error_only_the_beginning_is_read():
     with MockServer(faults=["flood:500"]) as server:
         error = refused(server, attempts=1, timeout=60.0)
     assert (error.http_status, len(error.body)) == (500, 2000)
+
+
+# Answers that are none, and errors that come as answers
+
+
+@pytest.mark.parametrize("api", ["chat", "completions"])
+def test_half_an_answer_with_an_error_is_asked_again(api):
+    with MockServer(faults=["end:error"]) as server:
+        answers, retries, _ = ask(server, api=api)
+    assert output_text(answers[0]) == "7 + 5 = 12"
+    assert retries.total == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "status", "requests"),
+    [
+        ({"code": 502, "message": "Provider lost"}, "provider_unavailable", 502, 3),
+        ({"code": "429", "message": "Provider lost"}, "provider_quota_exhausted", 429, 3),
+        ({"code": "server_error", "message": "Provider lost"}, "provider_unavailable", 502, 3),
+        ({"message": "Provider lost"}, "agent_request_failed", 200, 3),
+        ("Provider lost", "agent_request_failed", 200, 3),
+        ({"code": 400, "message": "Provider lost"}, "agent_run_error", 400, 1),
+        ({"code": "insufficient_quota", "message": "Provider lost"}, "provider_quota_exhausted", 429, 1),
+    ],
+)
+def test_an_error_inside_a_200_is_a_failed_try_in_the_providers_words(error, kind, status, requests):
+    body = "json:" + json.dumps({"id": None, "choices": None, "error": error}) + "*"
+    with MockServer(faults=[body]) as server:
+        found = refused(server)
+        assert server.requests == requests
+    assert (found.kind, found.http_status) == (kind, status)
+    assert "Provider lost" in str(found)
+    assert str(error["code"] if isinstance(error, dict) and "code" in error else "") in str(found)
+
+
+def test_an_error_inside_a_200_does_not_repeat_the_key():
+    key = SecretText("canary-4711-secret")
+    body = 'json:{"error": {"message": "bad key canary-4711-secret", "code": 401}}*'
+    with MockServer(faults=[body]) as server:
+        found = refused(server, key=key)
+    assert "canary" not in f"{found} {found.body} {found.said}"
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        '400={"error": {"code": "content_filter", "message": "The prompt was filtered", "status": 400}}',
+        '403={"error": {"code": 403, "message": "filtered", "metadata": {"flagged_input": "x"}}}',
+        'json:{"error": {"code": "content_filter", "message": "filtered"}}',
+    ],
+)
+def test_a_question_that_a_content_filter_refuses_is_answered_by_the_filter(fault):
+    with MockServer(faults=[fault]) as server:
+        answers, _, _ = ask(server)
+        assert server.requests == 1
+    assert (answer_end(answers[0]), output_text(answers[0])) == ("content_filter", "")
+    assert "filtered" in answers[0]["incomplete_details"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("text:<!doctype html><title>Sign in</title>", r"an HTML page \(Sign in\), no JSON"),
+        ("text:", "nothing at all"),
+        ("text:data: [DONE]\n\n", "an event stream without an answer in it"),
+        ('json:{"detail": "no such deployment"}', "error inside: no such deployment"),
+        ("text:hello", "malformed answer: no JSON"),
+    ],
+)
+def test_an_odd_body_is_named(body, words):
+    with MockServer(faults=[f"{body}*"]) as server, pytest.raises(PolicyError, match=words):
+        ask(server)
+
+
+def test_an_error_page_is_named_by_its_title():
+    with MockServer(faults=["502=<html><title>Bad gateway</title>" + "x" * 5000 + "*"]) as server:
+        assert "502: an HTML page (Bad gateway)" in str(refused(server))
+
+
+def test_event_streams_are_understood():
+    answer = '{"choices": [{"message": {"content": "12"}, "finish_reason": "stop"}]}'
+    chunk = '{"choices": [{"delta": {"content": "12"}, "finish_reason": "stop"}]}'
+    faults = [f"text:{answer}\n\ndata: [DONE]\n\n", f"text:: hi\n\ndata: {chunk}\n\ndata: [DONE]\n\n"]
+    with MockServer(faults=faults) as server:
+        answers, retries, _ = ask(server, times=2)
+    assert [output_text(answer) for answer in answers] == ["12", "12"]
+    assert retries.total == 0
+
+
+@pytest.mark.parametrize("api", ["chat", "completions", "responses"])
+def test_thoughts_are_kept_apart_in_every_api(api):
+    with MockServer(answer="<think>13? No.</think>\n\n12") as server:
+        answers, _, _ = ask(server, api=api)
+    assert (output_text(answers[0]), reasoning_text(answers[0])) == ("12", "13? No.")
+
+
+# What one server takes and another does not
+
+
+def test_the_newer_name_of_the_token_limit_is_used_once_a_server_asks_for_it_and_that_is_said():
+    said = []
+    with MockServer(faults=["no-max_tokens*"]) as server:
+        answers, retries, delays = ask(
+            server, times=3, attempts=1, said=said, params=ASK | {"max_output_tokens": 64}
+        )
+        limits = [{k: v for k, v in body.items() if k.startswith("max_")} for body in server.bodies]
+    assert [output_text(answer) for answer in answers] == ["7 + 5 = 12"] * 3
+    assert limits == [{"max_tokens": 64}, *[{"max_completion_tokens": 64}] * 3]
+    assert (retries.total, delays) == (0, [])
+    assert len(said) == 1
+    assert "max_output_tokens is sent as max_completion_tokens" in said[0]
+
+
+def test_a_limit_that_is_too_large_is_no_request_for_another_name():
+    words = "'max_tokens' or 'max_completion_tokens' is too large: 9999. The maximum context length is 4096."
+    body = "400=" + json.dumps({"error": {"message": words, "code": 400}}) + "*"
+    with MockServer(faults=[body]) as server:
+        refused(server, params=ASK | {"max_output_tokens": 9999})
+        assert server.requests == 1
