@@ -86,6 +86,8 @@ class Spent:
     """Seconds, of runs that have ended."""
     links_without_progress: int
     """Runs in a row that recorded nothing new."""
+    rows: int = 0
+    """Rows that are recorded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +98,8 @@ class Budget:
     max_walltime: int | None = None
     """Seconds."""
     max_links_without_progress: int | None = None
+    resumes: bool = True
+    """Whether a job goes on with what is recorded (``resume_from_cache``); else it refuses it."""
 
 
 class Action(StrEnum):
@@ -208,6 +212,9 @@ def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Bud
     """Hold a decision to go on against the budgets."""
     if ended.action is not Action.GO_ON:
         return ended
+    if not budget.resumes and spent.rows:
+        reason = "no retry can help: resume_from_cache is false, and rollouts are recorded"
+        return _fail(f"{ended.reason}, and {reason}")
     cap = budget.max_walltime
     if cap is not None and spent.walltime >= cap and _ran_out_of_time(predecessor):
         used = format_duration(spent.walltime)

@@ -265,7 +265,10 @@ def test_a_submission_is_followed_to_the_end_of_its_chain_and_its_record_names_t
     assert dot(job, ".gym_job_chain") == ["local-1", "local-2"]
     assert "resume_from_cache: true" in (job.job_dir / "run.yaml").read_text()
     script = JobPaths(job.job_dir).script.read_text()
-    assert "GYM_MAX_RETRIES='5'\nGYM_MAX_WALLTIME='172800'\nGYM_MAX_LINKS_WITHOUT_PROGRESS='5'\n" in script
+    assert (
+        "GYM_MAX_RETRIES='5'\nGYM_MAX_WALLTIME='172800'\nGYM_MAX_LINKS_WITHOUT_PROGRESS=''\nGYM_RESUMES='yes'\n"
+        in script
+    )
 
 
 def run_of(workplace, tmp_path, tasks, **changes):

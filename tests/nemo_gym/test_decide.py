@@ -258,3 +258,64 @@ def test_the_walltime_cap_is_looked_at_after_a_full_disk() -> None:
     marker = Marker(complete=False, exit_status=1, asked=Asked.NOBODY, full_disks=1)
     spent = Spent(retries=0, walltime=60, links_without_progress=0)
     assert after("FAILED", marker, spent=spent, budget=Budget(max_walltime=60)).chain is ChainState.STOPPED
+
+
+@pytest.mark.parametrize("failures", range(8))
+def test_max_retries_grants_exactly_what_it_says_and_nothing_else_ends_a_chain(failures: int) -> None:
+    """Every job fails at once and records nothing: the first job and ``max_retries`` more run."""
+    budget, ran = Budget(max_retries=failures), 1
+    while True:
+        spent = Spent(retries=ran - 1, walltime=0, links_without_progress=ran)
+        decision = after("FAILED", spent=spent, budget=budget)
+        if decision.action is not Action.GO_ON:
+            break
+        ran += 1
+    assert ran == failures + 1
+    assert f"max_retries ({failures}) are used up" in decision.reason
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "TIMEOUT", "NODE_FAIL", "RUNNING", ""])
+@pytest.mark.parametrize("marker", [None, DRAINED])
+def test_ends_by_the_scheduler_never_end_a_chain_by_themselves(state: str, marker: Marker | None) -> None:
+    spent = Spent(retries=3, walltime=10**9, links_without_progress=10**6)
+    assert short(after(state, marker, spent=spent)) == ("go_on", "running", False, 0)
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "FAILED", ""])
+def test_a_chain_whose_jobs_refuse_what_is_recorded_ends_at_once_with_that_cause(state: str) -> None:
+    def met(rows: int, *, resumes: bool = False) -> Decision:
+        spent = Spent(retries=0, walltime=0, links_without_progress=0, rows=rows)
+        return after(state, spent=spent, budget=Budget(resumes=resumes))
+
+    assert met(0).action is Action.GO_ON
+    assert met(1, resumes=True).action is Action.GO_ON
+    assert short(met(1)) == ("fail", "failed", False, 1)
+    assert "resume_from_cache is false, and rollouts are recorded" in met(1).reason
+
+
+@pytest.mark.parametrize("state", ["OUT_OF_MEMORY", "TIMEOUT", "HIBERNATED", ""])
+def test_at_every_cap_the_cause_of_the_last_end_is_told_too(state: str) -> None:
+    spent = Spent(retries=3, walltime=7200, links_without_progress=5, rows=1)
+    cause = after(state).reason
+    caps = [
+        Budget(max_retries=3, max_walltime=7200),
+        Budget(max_links_without_progress=5, max_retries=9),
+        Budget(resumes=False),
+    ]
+    ended = [after(state, spent=spent, budget=cap) for cap in caps]
+    for decision in ended[1:] if state == "" else ended:
+        assert decision.action is not Action.GO_ON
+        assert decision.reason.startswith(f"{cause}, and ")
+
+
+def test_another_than_the_owner_who_cancelled_is_named_as_such_and_the_chain_stops_all_the_same() -> None:
+    def said(author: int, owner: int | None = 1000) -> str:
+        decision = after(f"CANCELLED by {author}", owner=owner)
+        assert short(decision) == ("stop", "cancelled", False, 0)
+        return decision.reason.removeprefix("the job before was cancelled by ")
+
+    assert said(1000) == "user 1000"
+    assert said(0) == "user 0 (an administrator, or Slurm itself)"
+    assert said(7) == "user 7 (not its owner, user 1000)"
+    assert said(7, None) == "user 7"
+    assert said(0, 0) == "user 0"

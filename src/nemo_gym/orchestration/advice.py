@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nemo_gym.orchestration.barren import barren
 from nemo_gym.orchestration.endings import BenchmarkState, Cause, Verdict
 from nemo_gym.orchestration.evidence import Evidence
 from nemo_gym.orchestration.standing import ended_at
@@ -36,6 +37,10 @@ def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
                 f"STUCK: it still waits for job {last.job_id}, which ended {ago} ago; "
                 f"gym job cancel {it}, then gym job resubmit {it}"
             )
+    idle = barren(known, running=verdict.state is BenchmarkState.RUNNING)
+    missing = verdict.state is not BenchmarkState.SUCCEEDED
+    if idle is not None and missing and (idle.links > 1 or idle.out_of_time):
+        yield idle.sentence
     leftover = [job for job in known.alive() if verdict.state.final]
     if leftover:
         yield f"still in the queue: {', '.join(leftover)}; gym job cancel {it}"

@@ -69,7 +69,7 @@ class Verdict:
 
 
 _OF_THE_CLUSTER = frozenset({"BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"})
-_EARLY = ("early", "walltime")
+EARLY = ("early", "walltime")
 """Our own signal ahead of the time limit, as a drain file names it."""
 _CHAIN = {
     "succeeded": BenchmarkState.SUCCEEDED,
@@ -179,7 +179,7 @@ def _last_word(last: Link) -> Verdict | None:
         own = last.end.reason if last.end is not None else ""
         reason = own or "its disk stayed full, or a quota used up"
         return Verdict(BenchmarkState.FAILED, f"{reason}{NOTHING_FOLLOWS}", Cause.INFRASTRUCTURE, "job")
-    if last.end is not None and last.end.status == errors.EXIT_INCOMPLETE and last.end.asked in _EARLY:
+    if last.end is not None and last.end.status == errors.EXIT_INCOMPLETE and last.end.asked in EARLY:
         reason = f"it drained ahead of its time limit with work left{NOTHING_FOLLOWS}"
         return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
     return None

@@ -85,6 +85,8 @@ def _lines(description: Description) -> Iterable[str]:
     if known.walltime is not None or known.retries is not None:
         used = format_duration(known.walltime or 0)
         yield f"  used by ended jobs: {used} of walltime, {known.retries or 0} retries"
+    if status.links_without_progress:
+        yield f"  jobs in a row without a new rollout: {status.links_without_progress}"
     if known.cancelled:
         yield f"  cancelled: {known.cancelled}"
     for again in known.resubmissions:

@@ -108,8 +108,8 @@ def _check_version(payload: Mapping[str, Any]) -> None:
     version = payload.get("schema_version")
     if version is None:
         raise DataError("this is no job record that can be read: its schema_version is missing.")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise DataError(f"a job record's schema_version is a whole number from 1 on; {version!r} was found.")
+    if not isinstance(version, int) or isinstance(version, bool):
+        raise DataError(f"a job record's schema_version is a whole number; {version!r} was found.")
     if version > SCHEMA_VERSION:
         message = (
             f"this job record has schema_version {version} and was written by a newer Gym; "

@@ -12,9 +12,9 @@ from nemo_gym.decide import Budget
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration import gym_install
 from nemo_gym.orchestration.config import (
+    BenchmarkJob,
     CommandService,
     OtelConfig,
-    Resumable,
     SlurmCompute,
     SubmitConfig,
     VllmService,
@@ -77,7 +77,7 @@ def plan_again(
         command=None,
         gym=Path(config.driver.gym or "gym"),
         walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
-        budget=_budget(config.driver.benchmarks[benchmark].chain, benchmark),
+        budget=_budget(config.driver.benchmarks[benchmark], benchmark),
         resubmission=resubmission,
         otel=_otel(config, benchmark, job_dir, [], user),
         slurm=_slurm(config, benchmark, job_dir),
@@ -117,7 +117,7 @@ def _job(
         gym=around.gym or Path("gym"),
         install=None if around.gym else gym_install.planned(config, run_dir),
         walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
-        budget=_budget(config.driver.benchmarks[benchmark].chain, benchmark),
+        budget=_budget(config.driver.benchmarks[benchmark], benchmark),
         otel=_otel(config, benchmark, paths.job_dir, services, around.user),
         config_files=list(run.files),
         inputs=dict(run.inputs),
@@ -151,7 +151,8 @@ def names_container(config: SubmitConfig) -> bool:
     return any(image is not None for image in named)
 
 
-def _budget(chain: Resumable | None, benchmark: str) -> Budget | None:
+def _budget(job: BenchmarkJob, benchmark: str) -> Budget | None:
+    chain = job.chain
     if chain is None:
         return None
     where = f"driver.benchmarks.{benchmark}.resumable.max_walltime"
@@ -160,6 +161,7 @@ def _budget(chain: Resumable | None, benchmark: str) -> Budget | None:
         max_retries=chain.max_retries,
         max_walltime=None if cap is None else parse_duration(cap, where=where),
         max_links_without_progress=chain.max_links_without_progress,
+        resumes=job.run.get("resume_from_cache") is not False,
     )
 
 

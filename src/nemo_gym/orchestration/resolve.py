@@ -78,8 +78,16 @@ def resolve(
         SubmitConfig, anchored, where=str(source), files=[source], keep_spelling=True
     )
     rules.check(config)
+    _resume_chains(config)
     plain = escaped(remembered(anchored, config.model_dump(mode="json")))
     return ResolvedConfig(config, plain, digest_of(plain), source)
+
+
+def _resume_chains(config: SubmitConfig) -> None:
+    """Let each job of a chain go on with what is recorded, unless the user said otherwise."""
+    for job in config.driver.benchmarks.values():
+        if job.chain is not None:
+            job.run.setdefault("resume_from_cache", True)
 
 
 def _narrowed(config: dict[str, Any], narrowing: Narrowing) -> dict[str, Any]:

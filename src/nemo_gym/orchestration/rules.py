@@ -85,7 +85,29 @@ def warnings(config: SubmitConfig) -> list[str]:
     if gpus is not None and 0 < needed * _at_once(config) < gpus:
         idle = gpus - needed * _at_once(config)
         found.append(f"{_gpus_path(config)}: {idle} of {gpus} GPUs stay idle.")
-    return [*found, *slurm_rules.warnings(config)]
+    return [*found, *_chain_warnings(config), *slurm_rules.warnings(config)]
+
+
+def _chain_warnings(config: SubmitConfig) -> Iterator[str]:
+    chains = {name: job.chain for name, job in config.driver.benchmarks.items() if job.chain is not None}
+    for name in chains:
+        path = f"driver.benchmarks.{name}"
+        if config.driver.benchmarks[name].run.get("resume_from_cache") is False:
+            yield (
+                f"{path}.resumable is set, and {path}.run.resume_from_cache is false: the chain's second job "
+                "can only refuse the rollouts of the first, and ends the chain; leave out one of the two."
+            )
+    endless = [
+        name
+        for name, chain in chains.items()
+        if chain.max_walltime is None and chain.max_links_without_progress is None
+    ]
+    if endless:
+        yield (
+            f"driver.benchmarks.{', '.join(endless)}: resumable sets neither max_walltime nor "
+            "max_links_without_progress, so a chain that the scheduler ends again and again may resume for "
+            "ever."
+        )
 
 
 def _typed_secrets(config: SubmitConfig) -> Iterator[str]:

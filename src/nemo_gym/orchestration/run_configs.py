@@ -56,7 +56,7 @@ def _load(
     if job.command is not None:
         return _command(job, reader, where)
     base = {
-        **_defaults(job, resolved.config),
+        **_defaults(resolved.config),
         **_with_prepare_args(job, where),
         **_wired(resolved.config, model_name),
     }
@@ -110,10 +110,8 @@ def _plain(config: RunConfig) -> dict[str, Any]:
     return plain
 
 
-def _defaults(job: BenchmarkJob, config: SubmitConfig) -> dict[str, Any]:
+def _defaults(config: SubmitConfig) -> dict[str, Any]:
     defaults: dict[str, Any] = {"require_complete": True}
-    if job.chain is not None:
-        defaults["resume_from_cache"] = True
     lead = _lead(config.machine)
     if lead:
         # the rest is for leaving: the services' end, the last rows, the successor

@@ -118,6 +118,7 @@ def _chain_lines(budget: Budget | None) -> Iterator[str]:
     yield _assign("GYM_MAX_RETRIES", str(limits.max_retries))
     yield _assign("GYM_MAX_WALLTIME", _limit(limits.max_walltime))
     yield _assign("GYM_MAX_LINKS_WITHOUT_PROGRESS", _limit(limits.max_links_without_progress))
+    yield _assign("GYM_RESUMES", "yes" if limits.resumes else "")
 
 
 def _limit(value: int | None) -> str:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nemo_gym.orchestration import advice, standing
+from nemo_gym.orchestration.barren import barren
 from nemo_gym.orchestration.endings import BenchmarkState, Cause
 from nemo_gym.orchestration.evidence import Evidence, Seen
 
@@ -38,6 +39,8 @@ class BenchmarkStatus:
     """The job that the state is about."""
     links: int
     """How many runs have started."""
+    links_without_progress: int = 0
+    """Runs in a row, back from the last one that has ended, that recorded nothing new."""
     done: int | None = None
     expected: int | None = None
     mean_reward: float | None = None
@@ -116,6 +119,7 @@ def assess(known: Evidence) -> BenchmarkStatus:
     verdict, job_id = standing.standing(known)
     progress, last = known.progress, known.last
     live = verdict.state.live
+    idle = barren(known, running=verdict.state is BenchmarkState.RUNNING)
     age = None
     if progress is not None and progress.updated_at is not None:
         age = max(0.0, known.now - progress.updated_at)
@@ -131,6 +135,7 @@ def assess(known: Evidence) -> BenchmarkStatus:
         cause=verdict.cause,
         job_id=job_id,
         links=sum(link.started is not None for link in known.links),
+        links_without_progress=idle.links if idle is not None else 0,
         done=progress.done if progress is not None else None,
         expected=progress.expected if progress is not None else None,
         mean_reward=known.score if mean is None or (not live and known.score is not None) else mean,

@@ -17,7 +17,7 @@ from typing import Any
 import nemo_gym
 from nemo_gym import identity
 from nemo_gym.clock import Clock, utc_text
-from nemo_gym.errors import DataError, GymError, ResumeRefusedError
+from nemo_gym.errors import DataError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts import census as census_
 from nemo_gym.rollouts import inputs, lock
@@ -67,9 +67,9 @@ class Opening:
             self._repair_tails()
         recorded = _has_lines(self.paths.output) or _has_lines(self.paths.failures)
         if recorded and not self.asked.resume:
-            raise GymError(
-                f"{self.paths.output}: it holds rollouts already; add --resume to go on with them, "
-                "or choose another --output."
+            raise ResumeRefusedError(
+                f"{self.paths.output}: it holds rollouts already; add --resume (resume_from_cache: true) to "
+                "go on with them, or choose another --output."
             )
         self.known = self._load_known(recorded)
         if recorded:

@@ -256,6 +256,8 @@ gym_damaged() {
 # What a resubmission has raised.
 gym_raise_limits() {
   local file
+  # queued again in place, a job goes on with what is recorded
+  [[ ! -e $GYM_JOB_DIR/resubmits ]] || GYM_RESUMES=yes
   for file in "$GYM_JOB_DIR"/resubmits/*/max_*; do
     gym_one "$file"
     [[ $gym_value =~ $gym_number ]] || continue

@@ -8,7 +8,8 @@
 # many jobs in a row, that one the last, ended because their disk stayed full, and gym_p_owner: number of the user who
 # owns the jobs, empty when it is not known. What the chain has used
 # stands in gym_spent_retries, gym_spent_walltime (seconds) and gym_spent_idle; its limits in GYM_MAX_RETRIES,
-# GYM_MAX_WALLTIME (seconds) and GYM_MAX_LINKS_WITHOUT_PROGRESS, empty for none.
+# GYM_MAX_WALLTIME (seconds) and GYM_MAX_LINKS_WITHOUT_PROGRESS, empty for none; gym_rows are recorded, and GYM_RESUMES is
+# empty where a job refuses to go on with them (resume_from_cache is false).
 
 # How often a state that is not visible yet is looked up: with ten seconds in between, for about a minute.
 gym_looks_allowed=6
@@ -126,7 +127,10 @@ gym_decide_by_scheduler() {
 # The walltime cap applies after a time limit or a drain before it, a preemption, a lost node or a full disk.
 gym_hold_against_budgets() {
   local cap=$GYM_MAX_WALLTIME limit=$GYM_MAX_LINKS_WITHOUT_PROGRESS used
-  if [[ -n $cap ]] && ((gym_spent_walltime >= cap)) && gym_ran_out_of_time; then
+  if [[ -z $GYM_RESUMES ]] && ((gym_rows > 0)); then
+    gym_counts=''
+    gym_rule fail failed "$gym_why, and no retry can help: resume_from_cache is false, and rollouts are recorded"
+  elif [[ -n $cap ]] && ((gym_spent_walltime >= cap)) && gym_ran_out_of_time; then
     gym_counts=''
     gym_format_duration "$gym_spent_walltime"
     used=$gym_duration

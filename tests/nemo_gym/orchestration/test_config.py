@@ -322,3 +322,23 @@ def test_validation_changes_neither_its_input_nor_the_config():
     assert before == BASE
     assert found.model_dump(mode="json") == dumped
     assert check_model(SubmitConfig, dumped, where="again") == found
+
+
+def test_a_chain_without_a_limit_on_what_the_scheduler_ends_is_warned_of_once():
+    on = {"driver/benchmarks/sums/resumable": True, "driver/benchmarks/more": {"command": "true"}}
+    also = {"driver/benchmarks/other": {"run": {"config_paths": ["x"]}, "resumable": {"max_retries": 9}}}
+    (warning,) = rules.warnings(config({**on, **also}))
+    assert warning.startswith("driver.benchmarks.sums, other: ")
+    for name in ("max_walltime", "max_links_without_progress", "for ever"):
+        assert name in warning
+    for limit in ({"max_walltime": "48:00:00"}, {"max_links_without_progress": 5}):
+        assert rules.warnings(config({"driver/benchmarks/sums/resumable": limit})) == []
+
+
+def test_a_chain_that_may_not_go_on_with_its_own_rollouts_is_warned_of_by_both_names():
+    limited = {"driver/benchmarks/sums/resumable": {"max_walltime": "48:00:00"}}
+    key = "driver/benchmarks/sums/run/resume_from_cache"
+    assert rules.warnings(config({**limited, key: True})) == []
+    (warning,) = rules.warnings(config({**limited, key: False}))
+    assert "driver.benchmarks.sums.resumable" in warning
+    assert "driver.benchmarks.sums.run.resume_from_cache is false" in warning

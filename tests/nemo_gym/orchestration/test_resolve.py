@@ -253,3 +253,18 @@ def test_sections_of_the_wrong_shape_are_config_errors_whatever_the_flags(
     with pytest.raises(ConfigError) as caught:
         resolved(tmp_path, broken, limit=3, walltime="10")
     assert "dictionary" not in str(caught.value)
+
+
+def test_what_a_chain_goes_on_with_stands_in_the_config_as_submitted(tmp_path: Path):
+    on = {"driver/benchmarks/sums/resumable": True}
+    first = resolved(tmp_path / "a", on)
+    assert first.plain["driver"]["benchmarks"]["sums"]["run"]["resume_from_cache"] is True
+    assert "resume_from_cache: true" in first.to_yaml()
+    assert json.loads(first.to_json())["driver"]["benchmarks"]["sums"]["run"]["resume_from_cache"] is True
+    assert again(first, tmp_path / "b").digest == first.digest
+    off = resolved(tmp_path / "c", {**on, "driver/benchmarks/sums/run/resume_from_cache": False})
+    assert off.plain["driver"]["benchmarks"]["sums"]["run"]["resume_from_cache"] is False
+    token = resolved(tmp_path / "d", on, "driver.benchmarks.sums.run.resume_from_cache=false")
+    assert token.plain["driver"]["benchmarks"]["sums"]["run"]["resume_from_cache"] is False
+    single = resolved(tmp_path / "e")
+    assert "resume_from_cache" not in single.plain["driver"]["benchmarks"]["sums"]["run"]

@@ -139,7 +139,10 @@ def test_existing_results_without_resume_are_refused_and_left_alone(
     with open_store(resume=False) as store:
         record(store, (0, 0))
     before = paths.output.read_bytes()
-    with pytest.raises(GymError, match="add --resume to go on with them, or choose another --output"):
+    with pytest.raises(
+        GymError,
+        match=r"add --resume \(resume_from_cache: true\) to go on with them, or choose another --output",
+    ):
         open_store(resume=False)
     assert paths.output.read_bytes() == before
     assert open_store().recorded == 1  # the refused opener let its claim go

@@ -89,7 +89,8 @@ def test_both_read_every_state_known_cut_and_invented_alike(ask):
 FACTS = "first marker complete status asked hopeless cancelled same full_disks owner"
 NAMES = [f"gym_p_{name}" for name in FACTS.split()] + [
     *("gym_spent_retries", "gym_spent_walltime", "gym_spent_idle"),
-    *("GYM_MAX_RETRIES", "GYM_MAX_WALLTIME", "GYM_MAX_LINKS_WITHOUT_PROGRESS", "looks", "text"),
+    *("GYM_MAX_RETRIES", "GYM_MAX_WALLTIME", "GYM_MAX_LINKS_WITHOUT_PROGRESS", "GYM_RESUMES", "gym_rows"),
+    *("looks", "text"),
 ]
 MARKERS = [None] + [
     Marker(complete=complete, exit_status=status, asked=asked, hopeless=hopeless)
@@ -126,6 +127,8 @@ def cases():
         SAMPLE, FEW, spent, [*budgets, Budget(max_walltime=90061)]
     ):
         yield state, marker, False, False, used, budget, 6
+    for state, marker, same, rows in itertools.product(SAMPLE, FEW, (False, True), (0, 7)):
+        yield state, marker, False, same, replace(FRESH, rows=rows), Budget(resumes=False), 0
     for author, marker, owner in itertools.product((0, 7, 1000), FEW, (None, 0, 1000)):
         yield f"CANCELLED by {author}", marker, False, False, FRESH, Budget(), 0, owner
 
@@ -152,6 +155,8 @@ def record(state, marker, ours, same, spent, budget, looks, owner=1000):
         "" if owner is None else str(owner),
         *map(str, numbers),
         *("" if limit is None else str(limit) for limit in limits),
+        flag(budget.resumes),
+        str(spent.rows),
         str(looks),
         state,
     ]
@@ -182,7 +187,28 @@ def test_both_decide_every_case_alike_with_the_same_words(ask):
 
 
 def test_both_start_the_first_job_of_a_chain(ask):
-    first = ["yes", "", "", "1", "nobody", "", "", "", "0", "1000", "0", "0", "0", "3", "", "5", "0", ""]
+    first = [
+        "yes",
+        "",
+        "",
+        "1",
+        "nobody",
+        "",
+        "",
+        "",
+        "0",
+        "1000",
+        "0",
+        "0",
+        "0",
+        "3",
+        "",
+        "5",
+        "yes",
+        "0",
+        "0",
+        "",
+    ]
     said = ask(
         NAMES, [first], 'gym_read_state ""; gym_decide; echo "$gym_action|$gym_fate|$gym_counts|$gym_why"'
     )
