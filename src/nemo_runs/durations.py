@@ -6,7 +6,7 @@ import re
 
 from nemo_runs.errors import DurationError
 
-__all__ = ["DurationError", "format_duration", "parse_duration"]
+__all__ = ["DurationError", "duration_in_words", "format_duration", "parse_duration"]
 
 _FORMS = "MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
 _CLOCK = re.compile(r"(?:(?:([0-9]{1,9}):)?([0-9]{1,9}):)?([0-9]{1,9})")
@@ -39,6 +39,31 @@ def format_duration(seconds: int) -> str:
     days, rest = divmod(seconds, 86_400)
     clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
     return f"{days}-{clock}" if days else clock
+
+
+_UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def duration_in_words(seconds: float, *, tenths: bool = False) -> str:
+    """Seconds with the two largest units that they fill: ``3 d 4 h``, ``1 h 2 min``, ``2 min``, ``59 s``.
+
+    Rounded first, so that no part of it ever reaches the next unit. ``tenths``: with one decimal below a
+    minute, ``4.2 s``.
+    """
+    if tenths and round(seconds, 1) < 60:
+        return f"{seconds:.1f} s"
+    left = round(seconds)
+    parts: list[str] = []
+    for at, (unit, size) in enumerate(_UNITS):
+        count, rest = divmod(left, size)
+        if count:
+            parts.append(f"{count} {unit}")
+        if parts and (len(parts) == 2 or at == len(_UNITS) - 1 or not rest):
+            break
+        if parts and not count:
+            break
+        left = rest
+    return " ".join(parts) or "0 s"
 
 
 def _from_integer(value: int, where: str) -> int:

@@ -78,7 +78,7 @@ def test_kill_9_loses_what_is_in_flight_and_nothing_else(start, tmp_path):
     assert_complete(tmp_path)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_a_signal_drains_and_the_next_run_goes_on(start, tmp_path, number):
     with MockServer(latency=0.05) as server:
         process = start(server.base_url, tasks=200)
@@ -118,7 +118,22 @@ def test_a_second_interrupt_waits_for_nothing(start, tmp_path):
         process.send_signal(signal.SIGINT)
         status, _, err = end(process)
     assert status == 130, err
+    assert (
+        "rollouts in flight are dropped; everything recorded is kept, and --resume goes on from there" in err
+    )
     assert len(rows(tmp_path)) == 4
+
+
+def test_a_terminal_that_is_closed_harms_nothing_under_nohup(start, tmp_path):
+    with MockServer(latency=0.02) as server:
+        process = start(
+            server.base_url, tasks=40, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        )
+        wait_until(lambda: server.requests >= 8)
+        process.send_signal(signal.SIGHUP)
+        status, _, err = end(process)
+    assert status == 0, err
+    assert_complete(tmp_path, 40)
 
 
 def test_a_hanging_server_holds_a_drain_up_only_for_the_margin(start, tmp_path):

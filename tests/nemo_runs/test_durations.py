@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nemo_runs.durations import DurationError, format_duration, parse_duration
+from nemo_runs.durations import DurationError, duration_in_words, format_duration, parse_duration
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,33 @@ def test_what_is_written_is_read_back() -> None:
 def test_a_negative_duration_is_not_written() -> None:
     with pytest.raises(DurationError, match="negative"):
         format_duration(-1)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.7, "1 min"),
+        (119.7, "2 min"),
+        (125, "2 min 5 s"),
+        (3_599.8, "1 h"),
+        (3_661, "1 h 1 min"),
+        (3_605, "1 h"),
+        (120, "2 min"),
+        (2_592_000, "30 d"),
+        (90_000, "1 d 1 h"),
+    ],
+)
+def test_a_duration_in_words_never_shows_sixty_of_a_unit(seconds, words):
+    assert duration_in_words(seconds) == words
+
+
+def test_short_durations_may_have_tenths():
+    assert [duration_in_words(each, tenths=True) for each in (4.24, 59.94, 59.96, 61)] == [
+        "4.2 s",
+        "59.9 s",
+        "1 min",
+        "1 min 1 s",
+    ]

@@ -87,7 +87,7 @@ def _measures(report: Mapping[str, Any], *, running: bool) -> list[str]:
         return []
     parts = [f"{done}/{expected}"]
     if report.get("mean_reward") is not None:
-        parts.append(f"mean reward {report['mean_reward']:.3f}")
+        parts.append(f"mean reward {report['mean_reward']:.1%}")
     if report.get("failed"):
         parts.append(f"{report['failed']} failed attempts")
     if running and report.get("eta_s") is not None:

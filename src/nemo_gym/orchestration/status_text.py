@@ -31,7 +31,7 @@ def row(status: BenchmarkStatus) -> list[str]:
         status.benchmark,
         status.state + _aged(status.state_age_s),
         f"{status.done:,}/{status.expected:,}{_aged(status.progress_age_s)}" if has_progress else "-",
-        "-" if status.mean_reward is None else f"{status.mean_reward:.3f}",
+        "-" if status.mean_reward is None else f"{status.mean_reward:.1%}",
         "-" if status.eta_s is None else format_duration(round(status.eta_s)),
         _job(status),
     ]

@@ -142,6 +142,7 @@ class Collector:
         self._streak = self._refused = 0
         self._started = self._store_ticked = monotonic()
         self._stop_seen: float | None = None
+        self._dropped = False
         self._margin = bounds.drain_margin
         self._hurried = False
         self._told_ends: set[str] = set()
@@ -304,10 +305,16 @@ class Collector:
         self._stop_seen, self._hurried, self._margin = now, hurried, self._bounds.drain_margin
         if self._bounds.walltime_margin is not None and self._drain.ahead_of_limit():
             self._margin = self._bounds.walltime_margin
-        self._say(f"stopping ({reason}): rollouts in flight get {self._margin:g} s.")
+        self._say(_stopping(reason, self._drain.asked_by, self._margin))
 
     def _overdue(self) -> bool:
         """Whether rollouts in flight have had their time after a stop."""
+        if self._drain.at_once and not self._dropped:
+            self._dropped = True
+            self._say(
+                "stopping at once: rollouts in flight are dropped; everything recorded is kept, and --resume "
+                "goes on from there."
+            )
         if self._drain.at_once or self._stop_seen is None:
             return self._drain.at_once
         return self._monotonic() - self._stop_seen >= self._margin
@@ -318,6 +325,15 @@ class Collector:
         state = "running" if self._drain.reason is None else "draining"
         done = recorded_before + tally.new
         return Snapshot(expected, done, tally.new, tally.failed, tally.reward_sum, state, reward_before)
+
+
+def _stopping(reason: StopReason, asked_by: str, margin: float) -> str:
+    """What a stop means for the rollouts in flight, in one sentence."""
+    who = asked_by if reason is StopReason.SIGNAL and asked_by else str(reason)
+    sentence = f"stopping ({who}): no rollout is started any more, those in flight get {margin:g} s."
+    if reason is StopReason.INTERRUPT:
+        sentence += " A second Ctrl-C drops them and keeps what is recorded."
+    return sentence
 
 
 def result_fields(

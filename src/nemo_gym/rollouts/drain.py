@@ -1,9 +1,10 @@
 """Who asked this collector to stop, and how far that has gone.
 
 A *drain file* is the truth and a signal only a nudge: the job that runs the collector writes the file (its
-text says who asked) and then signals. SIGTERM and SIGUSR1 drain; the first SIGINT drains, the second drops
-what is in flight, the third leaves at once. Before there is anything to drain, SIGINT is an interrupt and
-the others raise `StoppedEarly`. Light imports only: `Drain.install` is called before heavy ones.
+text says who asked) and then signals. SIGTERM, SIGUSR1 and SIGHUP (a terminal that is closed; ignored where
+it was ignored before, as under nohup) drain; the first SIGINT drains, the second drops what is in flight, the
+third leaves at once. Before there is anything to drain, SIGINT is an interrupt and the others raise
+`StoppedEarly`. Light imports only: `Drain.install` is called before heavy ones.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ AHEAD_OF_LIMIT = "walltime"
 POLL_SECONDS = 0.5
 """How often the drain file is looked for."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP)
 
 
 class StopReason(StrEnum):
@@ -36,7 +37,7 @@ class StopReason(StrEnum):
     INTERRUPT = "interrupt"
     """Ctrl-C."""
     SIGNAL = "signal"
-    """SIGTERM or SIGUSR1."""
+    """SIGTERM, SIGUSR1 or SIGHUP."""
     FILE = "drain file"
     BUDGET = "dispatch budget"
     """``dispatch_budget_s`` is spent."""
@@ -51,7 +52,7 @@ SERVER_STOPS = frozenset({StopReason.ENDPOINT, StopReason.REFUSED})
 
 
 class StoppedEarly(BaseException):
-    """SIGTERM, SIGUSR1 or the drain file came before there was anything to drain."""
+    """SIGTERM, SIGUSR1, SIGHUP or the drain file came before there was anything to drain."""
 
 
 class Drain:
@@ -76,6 +77,8 @@ class Drain:
         """Take over the signals (main thread only; elsewhere only the drain file counts)."""
         if threading.current_thread() is threading.main_thread():
             for number in _SIGNALS:
+                if number == signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
+                    continue
                 self._previous[number] = signal.signal(number, self._on_signal)
 
     def restore(self) -> None:

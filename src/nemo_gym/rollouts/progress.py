@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
+from nemo_runs.durations import duration_in_words
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress
@@ -218,20 +220,12 @@ def progress_line(snapshot: Snapshot, rate: float, eta: float | None) -> str:
 
 
 def _talk(snapshot: Snapshot, rate: float, eta: float | None) -> str:
-    parts = [] if snapshot.mean_reward is None else [f"mean reward {snapshot.mean_reward:.3f}"]
+    parts = [] if snapshot.mean_reward is None else [f"mean reward {snapshot.mean_reward:.1%}"]
     parts.append(f"{rate:.1f}/s" if rate < 100 else f"{rate:,.0f}/s")
     if snapshot.failed:
         parts.append(f"{snapshot.failed:,} failed attempts")
     if snapshot.state != "running":
         parts.append(snapshot.state)
     elif eta is not None and snapshot.done < snapshot.expected:
-        parts.append(f"{_duration(eta)} left")
+        parts.append(f"{duration_in_words(eta)} left")
     return ", ".join(parts)
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -10,6 +10,7 @@ from typing import IO, Any
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.statistics import LEVEL, Interval
+from nemo_runs.durations import duration_in_words
 
 SCHEMA_VERSION = 1
 _ENDS = {
@@ -146,7 +147,7 @@ class Summary:
         more = [
             f"{name} {value:.1f}%"
             for name, value in self.key_metrics.items()
-            if "@" in name and "no_answer" not in name and not name.startswith("pass@1")
+            if "@" in name and "no_answer" not in name and not name.startswith(("pass@1", "majority@1/"))
         ]
         coverage = self.coverage
         classes = ", ".join(f"{name} {count:,}" for name, count in coverage.failure_classes.items())
@@ -200,7 +201,7 @@ class Summary:
 
     def _time(self) -> str:
         seconds = self.run.get("seconds")
-        parts = [] if seconds is None else [f"{_duration(seconds)}"]
+        parts = [] if seconds is None else [duration_in_words(seconds, tenths=True)]
         if self.latency_ms:
             parts.append(
                 f"a rollout {self.latency_ms['p50']:,.0f} ms (median), {self.latency_ms['p99']:,.0f} ms (p99)"
@@ -236,11 +237,3 @@ def load_summary(paths: RolloutPaths) -> Summary | None:
 def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
     names = {item.name for item in fields(cls)}
     return {key: value for key, value in values.items() if key in names}
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    if minutes < 1:
-        return f"{rest:.1f} s"
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min {rest:02.0f} s"

@@ -12,6 +12,7 @@ from nemo_helix_server import clock as clocks
 from nemo_helix_server.clock import SECOND, Clock
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs.ports import Limits
+from nemo_runs.durations import duration_in_words
 
 
 def window_seconds(
@@ -70,5 +71,5 @@ def check_control(*, pause_ttl_seconds: int | None, failed_ttl_seconds: int | No
         if value is not None and value > maximum:
             raise InvalidError(
                 f"{name} is {value}, and the platform keeps storage for {maximum} seconds at most"
-                f" ({maximum / 86400:g} days); choose {maximum} or less"
+                f" ({duration_in_words(maximum)}); choose {maximum} or less"
             )

@@ -48,7 +48,7 @@ def test_a_running_benchmark_shows_progress_over_all_runs_and_the_time_left_now(
     assert (status.done, status.expected, status.mean_reward) == (6, 10, 0.25)
     assert status.eta_s == pytest.approx(40.0)
     assert status.progress_age_s == pytest.approx(20.0)
-    assert "6/10 (00:00:20 ago)  0.250        00:00:40  2 (run 2)" in status_text(of_submissions([evidence]))
+    assert "6/10 (00:00:20 ago)  25.0%        00:00:40  2 (run 2)" in status_text(of_submissions([evidence]))
     assert status.next_command == f"gym job logs {ID} gpqa -f"
 
 

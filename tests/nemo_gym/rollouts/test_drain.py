@@ -29,7 +29,7 @@ def drained(*numbers, leave=never, environ=None):
     return asyncio.run(run())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP])
 def test_sigterm_and_sigusr1_drain_however_often_they_come(number):
     drain = drained(number, number, number)
     assert (drain.reason, drain.asked_by, drain.at_once) == (StopReason.SIGNAL, number.name, False)
