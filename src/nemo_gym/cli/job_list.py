@@ -17,7 +17,8 @@ from nemo_gym.cli.options import json_option
 def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
     """List submissions, newest first.
 
-    Only the local index is read: no scheduler and no run directory is asked, so it works offline.
+    Only the local index is read, and of a benchmark that could not be queued its folder, if that is on this
+    machine: no scheduler is asked, so it works offline.
     """
     from nemo_gym.cli.submissions import terminal_width
     from nemo_gym.orchestration import operations, record_files

@@ -23,25 +23,26 @@ _HERE, _ELSEWHERE = 0.5, 5.0
 
 @click.command(short_help="A log over all jobs of a benchmark; -f follows it.")
 @click.argument("name", metavar="ID")
-@click.argument("benchmark")
-@click.argument("source", required=False, default="driver")
+@click.argument("benchmark", required=False)
+@click.argument("source", required=False)
 @click.option("--follow", "-f", is_flag=True, help="Go on as it grows, into the next jobs, until the end.")
 @click.option("--tail", type=click.IntRange(min=0), metavar="N", help="Only the last N lines.")
 @json_option
-def logs(name: str, benchmark: str, source: str, follow: bool, tail: int | None, as_json: bool) -> int:
+def logs(
+    name: str, benchmark: str | None, source: str | None, follow: bool, tail: int | None, as_json: bool
+) -> int:
     """Print a log of a benchmark: `driver` (unless given), `prepare`, a service's name, `otel_collector`, or
-    `job` for what the job script itself said.
+    `job` for what the job script itself said. BENCHMARK can be left out where the submission has only one.
 
     The logs of several jobs come in their order, each after a line `==> … <==`. A source that there is not is
     answered with those that there are.
     """
     if follow and as_json:
         raise UsageError("--json prints one document, so it cannot follow; leave out -f or --json.")
-    from nemo_gym.cli.submissions import one
     from nemo_gym.orchestration import logs as reading
     from nemo_gym.orchestration.sites import Sites
 
-    record = one(name, benchmark)
+    record, benchmark, source = _named(name, benchmark, source)
     with Sites() as sites:
         known, _ = _look(record, benchmark, sites)
         files = sites.of(record).files
@@ -57,6 +58,19 @@ def logs(name: str, benchmark: str, source: str, follow: bool, tail: int | None,
             for data in reading.whole(found, files):
                 _write(data)
     return EXIT_DONE
+
+
+def _named(name: str, benchmark: str | None, source: str | None) -> tuple[SubmissionRecord, str, str]:
+    """Submission, benchmark and source; with one benchmark alone, a lone word is a source."""
+    from nemo_gym.cli.submissions import one, only_benchmark
+
+    record = one(name)
+    names = [entry.benchmark for entry in record.benchmarks]
+    if source is None and len(names) == 1 and benchmark not in (None, *names):
+        benchmark, source = None, benchmark
+    if benchmark is not None:
+        one(name, benchmark)
+    return record, only_benchmark(record, benchmark), source or "driver"
 
 
 def _look(record: SubmissionRecord, benchmark: str, sites: Sites) -> tuple[Evidence, bool]:

@@ -13,7 +13,7 @@ from nemo_gym.errors import EXIT_DONE
 
 @click.command(short_help="Queue a benchmark again in place.")
 @click.argument("name", metavar="ID")
-@click.argument("benchmark")
+@click.argument("benchmark", required=False)
 @click.option(
     "--max-retries", type=click.IntRange(min=0), metavar="N", help="Raise the retries of the chain to N."
 )
@@ -27,7 +27,7 @@ from nemo_gym.errors import EXIT_DONE
 @json_option
 def resubmit(
     name: str,
-    benchmark: str,
+    benchmark: str | None,
     max_retries: int | None,
     max_walltime: str | None,
     reason: str,
@@ -35,10 +35,12 @@ def resubmit(
 ) -> int:
     """Queue a benchmark again, in its folder and on top of its results.
 
+    BENCHMARK can be left out where the submission has only one.
+
     Refused (status 5) while anything of it is alive or may be, when it has succeeded, and when its walltime
     is used up and not raised. Both budgets count everything since the first job, and can only be raised.
     """
-    from nemo_gym.cli.submissions import one
+    from nemo_gym.cli.submissions import one, only_benchmark
     from nemo_gym.orchestration import resubmit as resubmitting
     from nemo_gym.orchestration.machine import username
     from nemo_gym.orchestration.sites import Sites
@@ -46,7 +48,7 @@ def resubmit(
     record = one(name, benchmark)
     wish = resubmitting.Wish(
         record=record,
-        benchmark=benchmark,
+        benchmark=only_benchmark(record, benchmark),
         by=username(),
         environ=os.environ,
         reason=reason,

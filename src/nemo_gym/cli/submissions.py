@@ -34,6 +34,16 @@ def one(name: str, benchmark: str | None = None) -> SubmissionRecord:
     return record
 
 
+def only_benchmark(record: SubmissionRecord, benchmark: str | None) -> str:
+    """The benchmark that is named, or the only one of a submission; `UsageError` when there are several."""
+    if benchmark is not None:
+        return benchmark
+    names = [entry.benchmark for entry in record.benchmarks]
+    if len(names) != 1:
+        raise UsageError(f"{record.gym_job_id} has {len(names)} benchmarks; name one: {', '.join(names)}.")
+    return names[0]
+
+
 def several(
     ids: Sequence[str], labels: Mapping[str, str], *, limit: int | None = None
 ) -> list[SubmissionRecord]:

@@ -113,6 +113,8 @@ class LinkBill:
     """Waiting before it, unallocated."""
     owners: dict[str, int]
     """Owner -> milliseconds; together exactly what is billed."""
+    has_services: bool = True
+    """Whether it started services of its own."""
 
     @property
     def allocated(self) -> int:
@@ -179,6 +181,7 @@ def bill_links(
                 ended=link.ended,
                 queue=queue,
                 owners=_charge(owners, link.charged),
+                has_services=link.loading is not None,
             )
         )
         free_since = max(link.end, link.end if free_since is None else free_since)
@@ -265,8 +268,16 @@ def _charge(owners: dict[str, int], charged: int | None) -> dict[str, int]:
 
 
 def savings(bills: Sequence[Bill]) -> list[Saving]:
-    """What would have saved allocated time, most first; nothing that took none."""
+    """What would have saved allocated time, most first; nothing that took none.
+
+    Where no rollout was kept, nothing else is advised than to mend what ended it.
+    """
     total = {owner: sum(bill.owners[owner] for bill in bills) for owner in OWNERS}
+    if not total["useful"]:
+        everything = sum(total.values())
+        mend = "mend what ended it before anything else: `gym job status` says what that was"
+        return [Saving("nothing_kept", everything, mend)] if everything else []
+    services = any(link.has_services for bill in bills for link in bill.links)
     again = sum(bill.started_again for bill in bills)
     first = total["install"] + total["load"] - again
     more = sum(max(0, len(bill.links) - 1) for bill in bills)
@@ -276,9 +287,23 @@ def savings(bills: Sequence[Bill]) -> list[Saving]:
             total["repeated"],
             "less work that is done again: let jobs drain well before their end, and look at what fails",
         ),
-        Saving("started_again", again, f"fewer, longer jobs: {more} of them started services once more"),
-        Saving("start", first, "a quicker start: install and prepare beforehand, keep models near the nodes"),
+        Saving(
+            "started_again",
+            again,
+            f"fewer, longer jobs: {more} of them started {'services ' if services else ''}once more",
+        ),
+        Saving(
+            "start",
+            first,
+            "a quicker start: install and prepare beforehand"
+            + (", keep models near the nodes" if services else ""),
+        ),
         Saving("drained_tail", total["drained_tail"], "a later drain: its lead is long for these rollouts"),
-        Saving("idle", total["idle"], "no idle allocation: services stop slowly or the driver waits"),
+        Saving(
+            "idle",
+            total["idle"],
+            "no idle allocation: "
+            + ("services stop slowly or the driver waits" if services else "the driver waits"),
+        ),
     ]
     return sorted((s for s in found if s.milliseconds > 0), key=lambda s: -s.milliseconds)

@@ -19,6 +19,7 @@ _NAMES = {
     "start": "the first start",
     "drained_tail": "draining",
     "idle": "idling",
+    "nothing_kept": "jobs of which no rollout was kept",
 }
 _HOUR = 3_600_000
 

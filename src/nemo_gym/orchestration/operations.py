@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -169,11 +170,22 @@ def _model(model: Mapping[str, Any] | None, generation: Mapping[str, Any]) -> st
 def list_row(record: SubmissionRecord) -> list[str]:
     """One line of ``gym job list``."""
     benchmarks = ",".join(
-        entry.benchmark if entry.job_id is not None else f"{entry.benchmark}(not queued)"
+        entry.benchmark if _was_queued(entry) else f"{entry.benchmark}(not queued)"
         for entry in record.benchmarks
     )
     labels = ",".join(f"{key}={value}" for key, value in record.labels.items())
     return [record.gym_job_id, record.submitted_at, record.cluster, record.executor, benchmarks, labels]
+
+
+def _was_queued(entry: BenchmarkEntry) -> bool:
+    """Whether a benchmark has a job: of its submission, or of a later one, which only its folder knows."""
+    if entry.job_id is not None:
+        return True
+    paths = JobPaths(Path(entry.job_dir))
+    numbers = itertools.takewhile(
+        lambda number: paths.resubmission(number).folder.is_dir(), itertools.count(1)
+    )
+    return any(paths.resubmission(number).queued.is_file() for number in numbers)
 
 
 def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> str:

@@ -1,6 +1,7 @@
 """Every allocated millisecond has one owner: rules by example, sums by many random links."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -164,6 +165,20 @@ def test_what_would_have_saved_most_comes_first_and_useful_time_never():
     again = billed(owners(load=900, useful=5000), owners(load=950, useful=10, idle=50))
     found = [(saving.cause, saving.milliseconds) for saving in savings([again])]
     assert found == [("started_again", 950), ("start", 900), ("idle", 50)]
-    killed = billed(owners(load=1, repeated=700), owners(load=30))
+    killed = billed(owners(load=1, repeated=700, useful=1), owners(load=30))
     assert savings([killed])[0].cause == "repeated"
     assert savings([billed(owners(useful=5))]) == []
+
+
+def test_where_no_rollout_was_kept_nothing_but_its_cause_is_to_be_mended():
+    (only,) = savings([billed(owners(install=900, load=100))])
+    assert (only.cause, only.milliseconds) == ("nothing_kept", 1000)
+    assert "gym job status" in only.advice
+    assert savings([billed(owners())]) == []
+
+
+def test_services_are_advised_about_only_where_there_are_some():
+    made = billed(owners(install=50, load=100, useful=10, idle=20), owners(load=40, useful=10))
+    without = replace(made, links=[replace(link, has_services=False) for link in made.links])
+    assert any("services" in saving.advice for saving in savings([made]))
+    assert not any("services" in saving.advice or "models" in saving.advice for saving in savings([without]))

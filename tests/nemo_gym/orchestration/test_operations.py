@@ -229,3 +229,13 @@ def test_a_table_that_is_wider_than_the_terminal_has_its_first_column_on_lines_o
     assert operations.table(columns, rows, 39).splitlines() == [
         "  WHAT  N", "a" * 30, "  x     1", "  yy    22", "b\\n", "  z     3",
     ]  # fmt: skip
+
+
+def test_a_benchmark_that_was_queued_by_a_later_resubmit_is_listed_as_queued(tmp_path):
+    known = record(tmp_path, entry(tmp_path / "a", job_id=None))
+    assert operations.list_row(known)[4] == "sums(not queued)"
+    for number, name in ((1, "queue_error"), (2, "queued")):
+        folder = JobPaths(tmp_path / "a").resubmission(number).folder
+        folder.mkdir(parents=True)
+        (folder / name).write_text("12\n")
+    assert operations.list_row(known)[4] == "sums"
