@@ -27,6 +27,11 @@ class RolloutPaths:
         return self._beside("_failures.jsonl")
 
     @property
+    def answers(self) -> Path:
+        """Answers that have no grade yet, one row each; absent when every answer has its grade."""
+        return self._beside("_answers.jsonl")
+
+    @property
     def aggregate_metrics(self) -> Path:
         """Metrics over all rows of the output: a JSON list with one entry a benchmark."""
         return self._beside("_aggregate_metrics.json")

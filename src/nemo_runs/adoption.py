@@ -5,11 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_runs import disk, rows
+
+Sort = Callable[[bytes], tuple[Sequence[bytes], bytes]]
+"""Says of one line which rows in it are to be kept, and what of it is to be set aside (``b""``: nothing)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,32 +22,35 @@ class Adopted:
     kept: int
     """Rows in the new file."""
     damaged: list[tuple[int, bytes]]
-    """Line number (from 1) and bytes of each row that was set aside."""
+    """Line number (from 1) and bytes of what was set aside."""
+    torn: int
+    """Bytes without a newline at the file's end of which something was set aside."""
     superseded: Path | None
-    """The old file, or `None` when there was none."""
+    """The old file, or `None` when there was none or it was not kept."""
 
 
-def adopt_rows(path: Path, valid: Callable[[bytes], bool], *, label: str) -> Adopted:
-    """Take the rows of ``path`` over into a new inode; whoever still writes to the old one is fenced off.
+def adopt_rows(path: Path, sort: Sort, *, label: str, keep_old: bool = True) -> Adopted:
+    """Take the rows of ``path`` over into a new inode; who still writes to the old one is fenced off.
 
-    Rows for which ``valid`` is false, and a torn tail, go to ``<name>.damaged-<label>``; the old file stays
-    as ``<name>.superseded-<label>`` (``…-2``, ``…-3`` when a name is taken). ``valid`` is asked once a row,
-    in order. A crash at any moment leaves ``path`` whole, old or new; nothing is ever deleted.
+    What ``sort`` sets aside goes to ``<name>.damaged-<label>``; the old file stays as
+    ``<name>.superseded-<label>`` (``…-2``, ``…-3`` when a name is taken) unless ``keep_old`` is false.
+    ``sort`` is asked once a line, in order, and for a tail without a newline. A crash at any moment leaves
+    ``path`` whole, old or new.
     """
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
-        return Adopted(0, [], None)
+        return Adopted(0, [], 0, None)
     with disk.temporary_beside(path) as temporary:
-        kept, damaged = _copy_valid(path, valid, temporary, mode)
+        kept, damaged, torn = _copy_sorted(path, sort, temporary, mode)
         if damaged:
             aside = next(name for name in _names(path, f"damaged-{label}") if disk.claim(name))
             disk.write_new(aside, b"".join(row + b"\n" for _, row in damaged), mode)
-        superseded = _keep_old(path, label)
+        superseded = _keep_old(path, label) if keep_old else None
         disk.sync_folder(path.parent)
         temporary.replace(path)
     disk.sync_folder(path.parent)
-    return Adopted(kept, damaged, superseded)
+    return Adopted(kept, damaged, torn, superseded)
 
 
 def _names(path: Path, suffix: str) -> Iterator[Path]:
@@ -53,23 +59,23 @@ def _names(path: Path, suffix: str) -> Iterator[Path]:
     yield from (path.with_name(f"{path.name}.{suffix}-{count}") for count in itertools.count(2))
 
 
-def _copy_valid(
-    path: Path, valid: Callable[[bytes], bool], target: Path, mode: int
-) -> tuple[int, list[tuple[int, bytes]]]:
-    """Copy the valid rows of ``path`` to ``target``, durably; return their number and the other rows."""
-    kept = 0
+def _copy_sorted(path: Path, sort: Sort, target: Path, mode: int) -> tuple[int, list[tuple[int, bytes]], int]:
+    """Copy the rows to keep to ``target``, durably; their number, the other pieces, and how much was torn."""
+    kept = torn = 0
     damaged: list[tuple[int, bytes]] = []
     with disk.full_disk_named(path), target.open("xb", buffering=disk.CHUNK) as file:
-        for number, (row, whole) in enumerate(rows.read_pieces(path), start=1):
-            if whole and valid(row):
+        for number, (line, whole) in enumerate(rows.read_pieces(path), start=1):
+            wanted, rest = sort(line)
+            for row in wanted:
                 file.write(row + b"\n")
-                kept += 1
-            else:
-                damaged.append((number, row))
+            kept += len(wanted)
+            if rest:
+                damaged.append((number, rest))
+                torn = 0 if whole else len(rest)
         file.flush()
         os.fchmod(file.fileno(), mode)
         os.fsync(file.fileno())
-    return kept, damaged
+    return kept, damaged, torn
 
 
 def _keep_old(path: Path, label: str) -> Path:

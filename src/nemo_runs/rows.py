@@ -55,10 +55,11 @@ def read_pieces(path: Path, *, chunk: int = disk.CHUNK) -> Iterator[tuple[bytes,
             yield tail, False
 
 
-def repair_tail(path: Path) -> TornTail | None:
+def repair_tail(path: Path, *, whole: Callable[[bytes], bool] = lambda _tail: False) -> TornTail | None:
     """Move what follows the last newline to ``<name>.torn-<n>`` and cut it off; `None` when nothing does.
 
-    The copy is durable before the file is cut. A missing file has no tail. Nobody else may be writing.
+    The copy is durable before the file is cut. A tail that is ``whole``, a row that merely lacks its newline,
+    gets that instead. A missing file has no tail. Nobody else may be writing.
     """
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
@@ -69,6 +70,11 @@ def repair_tail(path: Path) -> TornTail | None:
         offset = _after_last_newline(descriptor, size)
         if offset == size:
             return None
+        if whole(_read_range(descriptor, offset, size)):
+            with disk.full_disk_named(path):
+                os.pwrite(descriptor, b"\n", size)
+            os.fsync(descriptor)
+            return None
         names = (path.with_name(f"{path.name}.torn-{count}") for count in itertools.count(1))
         aside = next(name for name in names if disk.claim(name))
         disk.copy_range(descriptor, offset, size, aside)
@@ -78,6 +84,15 @@ def repair_tail(path: Path) -> TornTail | None:
     finally:
         os.close(descriptor)
     return TornTail(path, offset, size - offset, aside)
+
+
+def _read_range(descriptor: int, start: int, end: int) -> bytes:
+    """The bytes from ``start`` to ``end``, or as far as there are any."""
+    pieces: list[bytes] = []
+    while start < end and (piece := os.pread(descriptor, end - start, start)):
+        pieces.append(piece)
+        start += len(piece)
+    return b"".join(pieces)
 
 
 def _after_last_newline(descriptor: int, size: int) -> int:
@@ -159,6 +174,13 @@ class RowAppender:
             self._durable = self.offset
             self._unsynced.clear()
         self._synced_at = self._clock()
+
+    def empty(self) -> None:
+        """Remove every row, those of earlier writers included; what they were for must be safe elsewhere."""
+        os.ftruncate(self._descriptor, 0)
+        self.offset = self._durable = self._torn = 0
+        self._unsynced.clear()
+        self._doubtful = False
 
     def close(self) -> None:
         """Make every row durable and let go of the file; may be called again."""

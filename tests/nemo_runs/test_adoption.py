@@ -18,23 +18,24 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "rollouts.jsonl"
 
 
-def good(row: bytes) -> bool:
-    return row.startswith(b"ok")
+def good(row: bytes) -> tuple[list[bytes], bytes]:
+    return ([row], b"") if row.startswith(b"ok") else ([], row)
 
 
 def test_valid_rows_move_to_a_new_inode_and_the_others_aside(path: Path) -> None:
-    path.write_bytes(b"ok1\nbad\nok2\n\nok3")
+    path.write_bytes(b"ok1\nbad\nok2\n\nno3")
     path.chmod(0o640)
     old = path.stat().st_ino
     adopted = adopt_rows(path, good, label="7.0")
-    assert (adopted.kept, adopted.damaged) == (2, [(2, b"bad"), (4, b""), (5, b"ok3")])
+    assert (adopted.kept, adopted.damaged) == (2, [(2, b"bad"), (5, b"no3")])
+    assert adopted.torn == 3
     assert path.read_bytes() == b"ok1\nok2\n"
     assert path.stat().st_ino != old
     assert path.stat().st_mode & 0o777 == 0o640
     assert adopted.superseded == path.with_name("rollouts.jsonl.superseded-7.0")
     assert adopted.superseded.stat().st_ino == old
-    assert adopted.superseded.read_bytes() == b"ok1\nbad\nok2\n\nok3"
-    assert path.with_name("rollouts.jsonl.damaged-7.0").read_bytes() == b"bad\n\nok3\n"
+    assert adopted.superseded.read_bytes() == b"ok1\nbad\nok2\n\nno3"
+    assert path.with_name("rollouts.jsonl.damaged-7.0").read_bytes() == b"bad\nno3\n"
 
 
 def test_a_zombie_writes_into_the_old_file_and_can_tell(path: Path) -> None:
@@ -74,9 +75,9 @@ def test_each_row_is_judged_once_and_in_order_so_that_duplicates_can_be_told(pat
     path.write_bytes(b"ok1\nok2\nok1\n")
     seen: list[bytes] = []
 
-    def first(row: bytes) -> bool:
+    def first(row: bytes) -> tuple[list[bytes], bytes]:
         seen.append(row)
-        return seen.count(row) == 1
+        return ([row], b"") if seen.count(row) == 1 else ([], row)
 
     assert adopt_rows(path, first, label="1").damaged == [(3, b"ok1")]
     assert seen == [b"ok1", b"ok2", b"ok1"]
@@ -127,7 +128,8 @@ def dying(name):
     setattr(os, name, wrapped)
 for name in ("fsync", "link", "replace", "rename", "open", "close", "unlink"): dying(name)
 from nemo_runs.files import adopt_rows
-adopt_rows(pathlib.Path(sys.argv[1]), lambda row: row.startswith(b"ok"), label="1")
+def good(row): return ([row], b"") if row.startswith(b"ok") else ([], row)
+adopt_rows(pathlib.Path(sys.argv[1]), good, label="1")
 """
 
 
@@ -152,3 +154,22 @@ def test_kill_9_at_every_step_leaves_a_whole_file_and_loses_no_row(tmp_path: Pat
 
 def _source() -> dict[str, str]:
     return {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+
+
+def test_a_line_may_hold_several_rows_and_a_row_may_lack_its_newline(path: Path) -> None:
+    path.write_bytes(b"ok1|ok2|junk\nok3")
+
+    def split(line: bytes) -> tuple[list[bytes], bytes]:
+        pieces = line.split(b"|")
+        return [piece for piece in pieces if piece.startswith(b"ok")], b"".join(pieces[2:])
+
+    adopted = adopt_rows(path, split, label="1")
+    assert (adopted.kept, adopted.damaged, adopted.torn) == (3, [(1, b"junk")], 0)
+    assert path.read_bytes() == b"ok1\nok2\nok3\n"
+
+
+def test_an_old_file_that_nobody_writes_to_need_not_be_kept(path: Path) -> None:
+    path.write_bytes(b"ok1\nok2\n")
+    adopted = adopt_rows(path, lambda row: ([row][: row == b"ok2"], b""), label="1", keep_old=False)
+    assert (adopted.kept, adopted.superseded, path.read_bytes()) == (1, None, b"ok2\n")
+    assert os.listdir(path.parent) == [path.name]

@@ -18,9 +18,10 @@ from typing import Any, Final
 
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.framing import is_whole, whole_rows
 from nemo_gym.rollouts.manifest import Manifest, load_manifest
-from nemo_gym.rollouts.rows import CHECKSUM, check_line
-from nemo_gym.rollouts.verdicts import END_FIELD, NOT_GRADED_FIELD
+from nemo_gym.rollouts.result_rows import END_FIELD, NOT_GRADED_FIELD
+from nemo_gym.rollouts.rows import CHECKSUM
 
 LONGEST_ROW: Final = 256 << 20
 """Bytes above which a row counts as damaged without being held."""
@@ -159,6 +160,11 @@ def _notes(manifest: Manifest, count: _Count) -> list[str]:
             f"resumed with +allow_unsafe_resume=true at {resume.get('at')}, when {resume.get('recorded')} "
             f"rows were there, although something differed: {changed}"
         )
+    if count.reframed.total:
+        notes.append(
+            f"{count.reframed.total:,} lines hold rows in another framing (line ends of another system, a "
+            "byte-order mark, padding, or rows joined); the rows are whole, and `--resume` writes them anew"
+        )
     if count.unsummed:
         notes.append(f"{count.unsummed:,} rows carry no checksum: they are whole JSON, nothing more is known")
     if count.ends:
@@ -209,6 +215,9 @@ def _read(path: Path, take: Any) -> _Found | None:
                 take(line)
             unfinished, length = [rest[-1]], len(rest[-1])
         after = os.fstat(file.fileno())
+    if length <= LONGEST_ROW and is_whole(tail := b"".join(unfinished)):  # it merely lacks its line feed
+        take(tail)
+        length = 0
     return _Found(summed.hexdigest(), size, length, _changed(path, before, after))
 
 
@@ -259,18 +268,22 @@ class _Count:
         self.num_repeats = num_repeats
         self.present = self.unsummed = self.not_graded = self._line = 0
         self.ends: Counter[str] = Counter()
-        self.damaged, self.duplicates, self.strays = _Some(), _Some(), _Some()
+        self.damaged, self.duplicates, self.strays, self.reframed = _Some(), _Some(), _Some(), _Some()
         self._done = bytearray(num_tasks * num_repeats)
 
     def take(self, line: bytes | None) -> None:
         self._line += 1
-        found = None if line is None else check_line(line)
-        if line is None or found is None:
+        whole, rest = ([], b"?") if line is None else whole_rows(line)
+        if rest:
             self.damaged.add(self._line)
-            return
-        if _SUM not in line[-len(_SUM) - 16 :]:
+        elif [row for row, _ in whole] != [line]:
+            self.reframed.add(self._line)
+        for row, identity in whole:
+            self._take_row(row, *identity)
+
+    def _take_row(self, row: bytes, task: int, repeat: int) -> None:
+        if _SUM not in row[-len(_SUM) - 16 :]:
             self.unsummed += 1
-        task, repeat = found
         if task >= self.num_tasks or repeat >= self.num_repeats:
             self.strays.add(self._line)
         elif self._done[at := task * self.num_repeats + repeat]:
@@ -278,9 +291,9 @@ class _Count:
         else:
             self._done[at] = 1
             self.present += 1
-            if (found_end := _END(line)) is not None:
+            if (found_end := _END(row)) is not None:
                 self.ends[found_end[1].decode()] += 1
-                self.not_graded += _NOT_GRADED in line
+                self.not_graded += _NOT_GRADED in row
 
     def sorted_ends(self) -> dict[str, int]:
         """How often each end was met, the most frequent first."""

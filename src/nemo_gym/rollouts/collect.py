@@ -1,7 +1,8 @@
 """The collector: N workers that pull planned rollouts from one iterator, and a tick about twice a second.
 
 There is no task object a rollout and no queue: memory does not grow with the number of rollouts. One failing
-rollout never ends a run. After the main pass come retry passes over what failed and may be tried again.
+rollout never ends a run. An answer is stored before it is graded; if grading it fails, it is graded again and
+not asked for again. After the main pass come retry passes over what failed and may be tried again.
 """
 
 from __future__ import annotations
@@ -10,44 +11,43 @@ import asyncio
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, Protocol
 
 from nemo_gym.rollouts.drain import POLL_SECONDS, SERVER_STOPS, Drain, StopReason
-from nemo_gym.rollouts.failures import Failure, Stage, checked_reward, describe
+from nemo_gym.rollouts.failures import Failure, checked_reward, describe, no_json
 from nemo_gym.rollouts.policy_errors import REJECTED
 from nemo_gym.rollouts.progress import Snapshot
 from nemo_gym.rollouts.refusals import Refusals
+from nemo_gym.rollouts.result_rows import NOT_GRADED_FIELD, Answer
 from nemo_gym.rollouts.room import Room
-from nemo_gym.rollouts.verdicts import END_FIELD, NOT_GRADED_FIELD, graded
-from nemo_gym.types import (
-    Agent,
-    Episode,
-    Policy,
-    Row,
-    Task,
-    Verdict,
-    Verifier,
-    answer_end,
-    reasoning_text,
-    token_count,
-)
+from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verifier
 from nemo_runs.errors import DiskFullError
 
 STORE_TICK_SECONDS = 1.0
 BREAKER_AT_LEAST = 16
 """The breaker never opens before this many failures in a row, however low the concurrency."""
-_IDENTITY = frozenset({"_ng_task_index", "_ng_rollout_index"})
+_Work = Task | tuple[Task, Answer, Episode]
+"""What to ask, or what was answered and waits for its grade."""
 
 
 class RolloutStore(Protocol):
     """What the collector needs of `nemo_gym.rollouts.store.Store`."""
 
     def pending(self) -> Iterator[Task]:
-        """What has neither a result nor used up its attempts, in order."""
+        """What is to be asked: it has no answer and has not used up its attempts. In order."""
         ...
 
     def retryable(self) -> Iterator[Task]:
-        """What failed and may be tried again."""
+        """What of that failed before."""
+        ...
+
+    def answered(self) -> Iterator[tuple[int, int, Row]]:
+        """Stored answers that wait for their grade: task index, rollout index, fields."""
+        ...
+
+    def answer(self, task: Task, fields: Mapping[str, Any]) -> None:
+        """Store an answer before it is graded. Raises ``TypeError`` as `record` does."""
         ...
 
     def record(self, task: Task, fields: Mapping[str, Any]) -> None:
@@ -94,6 +94,8 @@ class Tally:
     """What this run did so far."""
 
     new: int = 0
+    answered: int = 0
+    """Answers of the model, graded or not."""
     failed: int = 0
     endpoint_failures: int = 0
     rejections: int = 0
@@ -146,18 +148,25 @@ class Collector:
         self._margin = bounds.drain_margin
         self._hurried = False
         self._told_ends: set[str] = set()
+        self._said: set[bool] = set()
         self.tally = Tally()
 
     async def collect(self) -> Tally:
         """Main pass, then retry passes. Raises what the store raises; rollouts in flight are then dropped."""
         self._started = self._store_ticked = self._monotonic()
-        again = await self._pass(self._store.pending())
+        again = await self._pass(chain(self._answered(), self._store.pending()))
         while again and self._drain.reason is None:
-            again = await self._pass(self._store.retryable())
+            again = await self._pass(chain(self._answered(), self._store.retryable()))
         return self.tally
 
-    async def _pass(self, tasks: Iterator[Task]) -> bool:
-        """Run all of ``tasks``; whether trying the failed ones again makes sense.
+    def _answered(self) -> Iterator[_Work]:
+        """Stored answers, ready to be graded."""
+        for task_index, rollout_index, row in self._store.answered():
+            answer = Answer.of_row(row)
+            yield answer.to_task(task_index, rollout_index), answer, answer.to_episode()
+
+    async def _pass(self, tasks: Iterator[_Work]) -> bool:
+        """Do all of ``tasks``; whether trying the failed ones again makes sense.
 
         It does not after a pass in which the endpoint alone failed and nothing succeeded: waiting helps, and
         that is the caller's to decide. Nor where every request was refused with the same client error.
@@ -168,12 +177,12 @@ class Collector:
         if self._drain.reason is None:
             await self._run_workers(tasks)
         failures = self.tally.failed - failed
-        if failures and not self.tally.new and self._refused - refused == failures:
+        if failures and not self.tally.answered and self._refused - refused == failures:
             self._stop_refused(self.tally.refusals.conclude())
         hopeless = self.tally.new == new and self.tally.endpoint_failures - of_endpoint == failures
         return failures > 0 and not hopeless
 
-    async def _run_workers(self, tasks: Iterator[Task]) -> None:
+    async def _run_workers(self, tasks: Iterator[_Work]) -> None:
         workers = [asyncio.create_task(self._work(tasks)) for _ in range(self._bounds.concurrency)]
         everyone = asyncio.gather(*workers)
         try:
@@ -187,40 +196,56 @@ class Collector:
                 worker.cancel()
             await asyncio.gather(*workers, everyone, return_exceptions=True)
 
-    async def _work(self, tasks: Iterator[Task]) -> None:
+    async def _work(self, tasks: Iterator[_Work]) -> None:
         for task in tasks:
-            await self._roll(task)
+            if isinstance(task, Task):
+                await self._roll(task)
+            else:
+                await self._grade(*task)
             if self._drain.reason is not None:
                 return
 
     async def _roll(self, task: Task) -> None:
-        stage: Stage = "agent"
+        """Have one task answered, store the answer and have it graded."""
         started = time.perf_counter()
         try:
             episode = await self._agent.run(task, self._policy)
-            stage = "verifier"
+            latency = 1000 * (time.perf_counter() - started)
+            answer = Answer.of(task, episode, latency_ms=latency, ended_at=self._now())
+        except Exception as error:  # noqa: BLE001 - the edge of one rollout: no plug-in's error ends the run
+            failure = describe(error, "agent", self._agent)
+            await self._failed(task, failure, 1000 * (time.perf_counter() - started))
+            return
+        try:
+            await self._room.stored(lambda: self._store.answer(task, answer.ungraded()))
+        except TypeError as error:
+            await self._failed(task, no_json("the answer", error), latency)
+            return
+        self.tally.answered += 1
+        self.tally.input_tokens += answer.perf["prompt_tokens"]
+        self.tally.output_tokens += answer.perf["completion_tokens"]
+        await self._grade(task, answer, episode)
+
+    async def _grade(self, task: Task, answer: Answer, episode: Episode) -> None:
+        """Grade one stored answer; when that fails the answer stays, to be graded again."""
+        started = time.perf_counter()
+        try:
             verdict = await self._verifier.verify(task, episode)
             reward = checked_reward(verdict.reward)
-            latency = 1000 * (time.perf_counter() - started)
-            ended_at = self._now()
-            fields = result_fields(
-                task, episode, verdict, reward=reward, latency_ms=latency, ended_at=ended_at
-            )
-        except Exception as error:  # noqa: BLE001 - the edge of one rollout: no plug-in's error ends the run
-            await self._failed(task, describe(error, stage), 1000 * (time.perf_counter() - started))
+            fields = answer.graded(verdict, reward)
+        except Exception as error:  # noqa: BLE001 - as above
+            failure = describe(error, "verifier", self._verifier)
+            await self._failed(task, failure, 1000 * (time.perf_counter() - started))
             return
         try:
             await self._room.stored(lambda: self._store.record(task, fields))
         except TypeError as error:
-            message = f"the result is no JSON: {error}"
-            await self._failed(task, Failure("persistence_failed", type(error).__name__, message), latency)
+            await self._failed(task, no_json("the grade", error), 1000 * (time.perf_counter() - started))
             return
         self._streak = 0
         self._tell_not_graded(fields.get(NOT_GRADED_FIELD))
         self.tally.new += 1
         self.tally.reward_sum += reward
-        self.tally.input_tokens += fields["ng_perf"]["prompt_tokens"]
-        self.tally.output_tokens += fields["ng_perf"]["completion_tokens"]
 
     def _tell_not_graded(self, end: str | None) -> None:
         """Say once of each end that such answers are not graded."""
@@ -250,9 +275,7 @@ class Collector:
             )
         )
         self.tally.failed += 1
-        if self.tally.failed == 1:
-            what = f"a rollout failed ({failure.failure_type}): {failure.message.rstrip('.')}"
-            self._say(f"{what}. Others are counted.")
+        self._say_first(failure)
         self.tally.endpoint_failures += failure.of_endpoint
         if failure.http_status in REJECTED:
             self.tally.rejections += 1
@@ -267,7 +290,7 @@ class Collector:
 
     def _watch_refusals(self, task: Task, failure: Failure) -> None:
         """Stop when several rows get the same client error before a single request was answered."""
-        if failure.refusal is None or self.tally.new:
+        if failure.refusal is None or self.tally.answered:
             return
         self._refused += 1
         self._stop_refused(self.tally.refusals.note(task.task_index, failure.refusal))
@@ -276,6 +299,17 @@ class Collector:
         if verdict is not None and self._drain.reason is None:
             self._drain.ask(StopReason.REFUSED, "the same client error")
             self._say(verdict)
+
+    def _say_first(self, failure: Failure) -> None:
+        """Tell the first failure of each stage; the others are counted."""
+        if failure.grading in self._said:
+            return
+        self._said.add(failure.grading)
+        message = f"({failure.failure_type}): {failure.message.rstrip('.')}"
+        if failure.grading:
+            self._say(f"grading an answer failed {message}. The answer is kept. Others are counted.")
+        else:
+            self._say(f"a rollout failed {message}. Others are counted.")
 
     def _tick(self) -> None:
         now = self._monotonic()
@@ -334,42 +368,3 @@ def _stopping(reason: StopReason, asked_by: str, margin: float) -> str:
     if reason is StopReason.INTERRUPT:
         sentence += " A second Ctrl-C drops them and keeps what is recorded."
     return sentence
-
-
-def result_fields(
-    task: Task, episode: Episode, verdict: Verdict, *, reward: float, latency_ms: float, ended_at: float
-) -> Row:
-    """The result row: the materialized row, then what the agent and the verifier added. Own names win.
-
-    ``ended_at`` is in UTC seconds; with the latency it says when the rollout was in flight.
-    """
-    response = episode.response
-    usage = response.get("usage")
-    usage = usage if isinstance(usage, dict) else {}
-    fields = {key: value for key, value in task.row.items() if key not in _IDENTITY}
-    fields.update(episode.fields)
-    fields = graded(fields, verdict, reward)
-    fields["response"] = response
-    if (end := answer_end(response)) != "completed":
-        fields[END_FIELD] = end
-    fields["ng_perf"] = {
-        "num_turns": episode.turns,
-        "num_tool_calls": episode.tool_calls,
-        "prompt_tokens": token_count(usage.get("input_tokens")),
-        "completion_tokens": token_count(usage.get("output_tokens")),
-        **_reasoning(response, usage),
-        "total_latency_ms": round(latency_ms, 3),
-        "ended_at": round(ended_at, 3),
-    }
-    return fields
-
-
-def _reasoning(response: Row, usage: Row) -> dict[str, int]:
-    """How much of an answer were thoughts, if any: tokens as the server counts them, and characters."""
-    found = {}
-    details = usage.get("output_tokens_details")
-    if isinstance(details, dict) and (tokens := token_count(details.get("reasoning_tokens"))):
-        found["reasoning_tokens"] = tokens
-    if characters := len(reasoning_text(response)):
-        found["reasoning_chars"] = characters
-    return found

@@ -8,13 +8,14 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import compress
+from pathlib import Path
 from typing import Any
 
 import orjson
 
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts import rows
-from nemo_gym.rollouts.verdicts import NOT_GRADED_FIELD
+from nemo_gym.rollouts import framing, rows
+from nemo_gym.rollouts.result_rows import NOT_GRADED_FIELD
 from nemo_gym.types import answer_end, is_truncated, token_count
 from nemo_runs import files
 
@@ -105,10 +106,10 @@ def read_columns(paths: RolloutPaths, *, num_tasks: int, num_repeats: int) -> Co
         {name: array("f", [math.nan]) * expected for name in PERF},
         source=source_keys(paths),
     )
-    for line in _lines(paths.output):
-        _take_row(columns, line)
-    for line in _lines(paths.failures):
-        _take_failure(columns, line)
+    for line, identity in _rows(paths.output):
+        _take_row(columns, line, identity)
+    for line, identity in _rows(paths.failures):
+        _take_failure(columns, line, identity)
     return columns
 
 
@@ -116,9 +117,17 @@ def _with(flag: int) -> bytes:
     return bytes(value & flag for value in range(256))
 
 
-def _lines(path: Any) -> Iterator[bytes]:
+def _lines(path: Path) -> Iterator[bytes]:
     try:
         yield from files.read_lines(path)
+    except FileNotFoundError:
+        return
+
+
+def _rows(path: Path) -> Iterator[tuple[bytes, tuple[int, int] | None]]:
+    try:
+        for _, line, identity in framing.read_rows(path):
+            yield line, identity
     except FileNotFoundError:
         return
 
@@ -131,9 +140,8 @@ def source_keys(paths: RolloutPaths) -> frozenset[str]:
     return frozenset()
 
 
-def _place(columns: Columns, line: bytes) -> int | None:
-    """Where the row of a line belongs, or ``None`` (counted) when it belongs nowhere."""
-    identity = rows.check_line(line)
+def _place(columns: Columns, identity: tuple[int, int] | None) -> int | None:
+    """Where a row belongs, or ``None`` (counted) when it belongs nowhere."""
     if identity is None:
         columns.damaged += 1
         return None
@@ -144,8 +152,8 @@ def _place(columns: Columns, line: bytes) -> int | None:
     return task_index * columns.num_repeats + rollout_index
 
 
-def _take_row(columns: Columns, line: bytes) -> None:
-    at = _place(columns, line)
+def _take_row(columns: Columns, line: bytes, identity: tuple[int, int] | None) -> None:
+    at = _place(columns, identity)
     if at is None:
         return
     if columns.state[at] & _RECORDED:
@@ -222,8 +230,8 @@ def _extra(columns: Columns, name: str, value: float, at: int) -> None:
     column[at] = value
 
 
-def _take_failure(columns: Columns, line: bytes) -> None:
-    at = _place(columns, line)
+def _take_failure(columns: Columns, line: bytes, identity: tuple[int, int] | None) -> None:
+    at = _place(columns, identity)
     if at is None:
         return
     columns.failure_rows += 1

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from dataclasses import dataclass
+import traceback
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from nemo_gym.rollouts.policy_errors import PolicyError
@@ -32,10 +34,46 @@ class Failure:
     """Whether no connection could be made at all."""
     refusal: Refusal | None = None
     """The client error, where the server refused the request as such."""
+    grading: bool = False
+    """Whether there is an answer, and only its grading failed."""
 
 
-def describe(error: Exception, stage: Stage) -> Failure:
-    """Sort an exception of an agent or a verifier into its class."""
+def describe(error: Exception, stage: Stage, plugin: object) -> Failure:
+    """Sort an exception of an agent or a verifier into its class.
+
+    One that it did not mean to raise is told with file and line in its own code.
+    """
+    return replace(_describe(error, stage, plugin), grading=stage == "verifier")
+
+
+def no_json(what: str, error: TypeError) -> Failure:
+    """An answer or a grade that no row can hold."""
+    message = f"{what} is no JSON: {error}"
+    return Failure("persistence_failed", type(error).__name__, message, grading=what == "the grade")
+
+
+def place(error: BaseException, plugin: object) -> str:
+    """Where in a plug-in's own code an exception came from, as ``file:line, in function``.
+
+    The innermost place where nothing of its own is on the stack; empty where there is no stack.
+    """
+    plugin = getattr(plugin, "inner", plugin)
+    own = inspect.getsourcefile(type(plugin)) if _has_source(type(plugin)) else None
+    frames = traceback.extract_tb(error.__traceback__)
+    found = next((frame for frame in reversed(frames) if frame.filename == own), None)
+    if found is None and frames:
+        found = frames[-1]
+    return "" if found is None else f"{found.filename}:{found.lineno}, in {found.name}"
+
+
+def _has_source(kind: type) -> bool:
+    try:
+        return inspect.getsourcefile(kind) is not None
+    except TypeError:
+        return False
+
+
+def _describe(error: Exception, stage: Stage, plugin: object) -> Failure:
     if isinstance(error, PolicyError):
         return Failure(
             error.failure_class if stage == "agent" else "judge_failed",
@@ -51,7 +89,11 @@ def describe(error: Exception, stage: Stage) -> Failure:
     if isinstance(error, RolloutFailedError):
         terminal = error.terminal or error.failure_class == "skipped"
         return Failure(error.failure_class, type(error).__name__, message, terminal=terminal)
-    return Failure(_CLASS_OF_STAGE[stage], type(error).__name__, message or f"a bare {type(error).__name__}")
+    where = place(error, plugin)
+    message = message or f"a bare {type(error).__name__}"
+    if where:
+        message = f"{message} ({where})"
+    return Failure(_CLASS_OF_STAGE[stage], type(error).__name__, message)
 
 
 def checked_reward(value: object) -> float:

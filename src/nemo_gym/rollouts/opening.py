@@ -8,8 +8,9 @@ resumed.
 
 from __future__ import annotations
 
+import os
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +20,8 @@ from nemo_gym import identity
 from nemo_gym.clock import Clock, utc_text
 from nemo_gym.errors import DataError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts import census as census_
-from nemo_gym.rollouts import inputs, lock
+from nemo_gym.rollouts import framing, inputs, lock, survey
+from nemo_gym.rollouts.census import Census
 from nemo_gym.rollouts.manifest import Manifest, load_manifest
 from nemo_runs import files
 
@@ -51,7 +52,7 @@ class Opening:
     asked: Asked
     claim: lock.Ownership
     clock: Clock
-    census: census_.Census = field(init=False)
+    census: Census = field(init=False)
     said: list[str] = field(default_factory=list)
     """Sentences for stderr about what was repaired."""
     known: Manifest | None = None
@@ -62,10 +63,10 @@ class Opening:
     def run(self) -> None:
         """Make the output ready to be added to, or raise and leave what was recorded as it was."""
         self._refuse_if_lost()
-        self.census = census_.Census(self.asked.num_tasks, self.asked.num_repeats)
+        self.census = Census(self.asked.num_tasks, self.asked.num_repeats)
         if self.claim.proven:
             self._repair_tails()
-        recorded = _has_lines(self.paths.output) or _has_lines(self.paths.failures)
+        recorded = any(map(_has_lines, (self.paths.output, self.paths.failures, self.paths.answers)))
         if recorded and not self.asked.resume:
             raise ResumeRefusedError(
                 f"{self.paths.output}: it holds rollouts already; add --resume (resume_from_cache: true) to "
@@ -74,8 +75,9 @@ class Opening:
         self.known = self._load_known(recorded)
         if recorded:
             self._compare()
-        self._take(self.paths.output, census_.take_results, results=True)
-        self._take(self.paths.failures, census_.take_failures, results=False)
+        self._take(self.paths.output, survey.Results, self.census.forget_results)
+        self._take(self.paths.failures, survey.Failures, self.census.forget_failures)
+        self._take(self.paths.answers, survey.Answers, self.census.forget_answers)
         self._write_inputs_and_manifest(recorded)
         self.claim.fence()
 
@@ -92,8 +94,8 @@ class Opening:
             raise lock.superseded(self.paths.output)
 
     def _repair_tails(self) -> None:
-        for path in (self.paths.output, self.paths.failures):
-            tail = files.repair_tail(path)
+        for path in (self.paths.output, self.paths.failures, self.paths.answers):
+            tail = files.repair_tail(path, whole=framing.is_whole)
             if tail:
                 self._say_torn(path, tail.size, tail.aside)
 
@@ -121,43 +123,62 @@ class Opening:
                 f"\n  {listed}\n{remedy}"
             )
 
-    def _take(self, path: Path, judge: Callable[..., Callable[[bytes], bool]], *, results: bool) -> None:
+    def _take(self, path: Path, kind: type[survey.Taker], forget: Callable[[], None]) -> None:
         """Read one file; copy it anew if somebody may still write to it or a line of it is not wanted."""
         label = f"{self.claim.number:06d}"
+        keep_old = True
         if self.claim.proven or self._changes:
-            tally = census_.Tally()
-            census_.survey(path, judge(self.census, tally), self.beat)
-            if results and tally.strays and not tally.kept:
-                raise ResumeRefusedError(
-                    f"{path}: none of its {tally.lines} rows is of a rollout that is planned now, so nothing "
-                    "could be reused; choose another --output."
-                )
+            taker = kind(self.census)
+            survey.survey(path, taker, self.beat)
+            tally = taker.tally
             if self.claim.proven and tally.clean:
                 return
-            self.census.reset(results=results)
-        tally = census_.Tally()
-        adopted = files.adopt_rows(path, self._beating(judge(self.census, tally)), label=label)
+            self._refuse_if_nothing_counts(path, tally)
+            if tally.only_spare:  # what these answers became is to be on the disk before they go
+                _sync(self.paths.output)
+                keep_old = not self.claim.proven
+            forget()
+        taker = kind(self.census)
+        adopted = files.adopt_rows(path, self._beating(taker.take), label=label, keep_old=keep_old)
         aside = path.with_name(f"{path.name}.damaged-{label}")
-        self.said += tally.sentences(path, aside)
-        if len(adopted.damaged) > tally.lines - tally.kept:
-            self._say_torn(path, len(adopted.damaged[-1][1]), aside)
-        if adopted.superseded and not self.claim.proven:
+        if adopted.torn:
+            taker.tally.forget_last()
+        self.said += taker.tally.sentences(path, aside)
+        if adopted.torn:
+            self._say_torn(path, adopted.torn, aside)
+        if adopted.kept and adopted.superseded and not self.claim.proven:
             self.said.append(
                 f"{path}: its last writer cannot be seen from here, so its {adopted.kept} rows were copied "
                 f"to a new file; the old one is kept as {adopted.superseded.name}."
             )
 
-    def _beating(self, wanted: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
+    def _refuse_if_nothing_counts(self, path: Path, tally: survey.Tally) -> None:
+        """A file of results of which nothing could be reused is more likely the wrong one than worthless."""
+        if path != self.paths.output or tally.kept:
+            return
+        if tally.strays:
+            raise ResumeRefusedError(
+                f"{path}: none of its {tally.lines} rows is of a rollout that is planned now, so nothing "
+                "could be reused; choose another --output."
+            )
+        if len(tally.damaged) > 1 and not self.asked.allow_unsafe:
+            raise ResumeRefusedError(
+                f"{path}: none of its {tally.lines} lines can be read as a row, so nothing could be reused "
+                "(was it compressed, or saved in another encoding?); bring it back as it was, choose another "
+                "--output, or add +allow_unsafe_resume=true to set it aside and collect everything again."
+            )
+
+    def _beating(self, take: survey.Take) -> survey.Take:
         lines = 0
 
-        def judged(line: bytes) -> bool:
+        def taken(line: bytes) -> tuple[Sequence[bytes], bytes]:
             nonlocal lines
             lines += 1
-            if not lines % census_.BEAT_EVERY:
+            if not lines % survey.BEAT_EVERY:
                 self.beat()
-            return wanted(line)
+            return take(line)
 
-        return judged
+        return taken
 
     def _write_inputs_and_manifest(self, recorded: bool) -> None:
         """Keep inputs that are sound and belong to what is asked, else make them again."""
@@ -242,6 +263,18 @@ def _with_model(wanted: dict[str, Any], before: dict[str, Any]) -> dict[str, Any
 
 def _has_lines(path: Path) -> bool:
     try:
-        return next(files.read_lines(path), None) is not None
+        return next(framing.read_rows(path), None) is not None
     except FileNotFoundError:
         return False
+
+
+def _sync(path: Path) -> None:
+    """Make a file durable that another process wrote; a missing one holds nothing."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,8 +1,8 @@
 """Grading stored answers again, after a verifier changed: no model is asked anything.
 
 The rows hold everything that grading needs (task and answer), so neither data set nor endpoint is touched.
-The new rows are written whole before anything is replaced; replaced rows stay beside as
-``<name>.superseded-reverify``.
+Answers that have no grade yet, because grading them failed, get theirs. The new rows are written whole before
+anything is replaced; replaced rows stay beside as ``<name>.superseded-reverify``.
 """
 
 from __future__ import annotations
@@ -22,18 +22,17 @@ from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import ConfigError, DataError, GymError, ResumeRefusedError
 from nemo_gym.identity import differences, identity_of
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts import aggregate, columns, lock, manifest, rows
+from nemo_gym.rollouts import aggregate, lock, manifest, rows
 from nemo_gym.rollouts.config import RunConfig
-from nemo_gym.rollouts.failures import checked_reward
+from nemo_gym.rollouts.failures import checked_reward, describe
+from nemo_gym.rollouts.stored_answers import Stored, StoredAnswers
 from nemo_gym.rollouts.summary import Summary
-from nemo_gym.rollouts.verdicts import graded, ungraded
-from nemo_gym.types import Episode, RolloutFailedError, Row, Task, Verifier
+from nemo_gym.types import RolloutFailedError, Row, Verifier
 from nemo_gym.verifiers.registry import grades_stored_answers
 from nemo_gym.verifiers.whole import load_grader
-from nemo_runs import disk, files
+from nemo_runs import disk
 
 _UNFINISHED = {"unfinished": "gym eval reverify"}
-_NOT_OF_EPISODE = {"response", "reward", "extracted_answer", "ng_perf"}
 
 
 @dataclass(slots=True)
@@ -43,14 +42,20 @@ class Grades:
     rows: int = 0
     changed: int = 0
     """Rows whose reward or understood answer is another one now."""
+    first: int = 0
+    """Rows that had no grade before; none of them counts as changed."""
     before: float = 0.0
     """Sum of the old rewards; an unscored row counts 0."""
     after: float = 0.0
 
-    def take(self, old: Row, new: Row) -> None:
-        """Count one row."""
+    def take(self, old: Row, new: Row, *, graded: bool) -> None:
+        """Count one row; ``graded`` says whether the old one had a grade."""
         before = old.get("reward")
         self.rows += 1
+        if not graded:
+            self.first += 1
+            self.after += new["reward"]
+            return
         self.before += float(before) if isinstance(before, int | float) else 0.0
         self.after += new["reward"]
         self.changed += (before, old.get("extracted_answer")) != (new["reward"], new["extracted_answer"])
@@ -69,12 +74,14 @@ class Reverified:
     def to_json(self) -> dict[str, Any]:
         """One document for ``--json``."""
         count = max(1, self.grades.rows)
+        before = max(1, self.grades.rows - self.grades.first)
         return {
             "output": str(self.output),
             "superseded": None if self.superseded is None else str(self.superseded),
             "rows": self.grades.rows,
             "changed": self.grades.changed,
-            "mean_reward_before": self.grades.before / count,
+            "first_graded": self.grades.first,
+            "mean_reward_before": self.grades.before / before,
             "mean_reward_after": self.grades.after / count,
             "summary": self.summary.to_json(),
         }
@@ -107,7 +114,8 @@ def reverify(
     target = paths if output is None else _new_output(paths, output)
     with _owned(paths):
         pending = None if target is not paths else replace(known, scoring={**scoring, **_UNFINISHED})
-        grades, superseded = _replace_rows(paths, target, verifier, pending)
+        answers = StoredAnswers(paths, known.num_repeats)
+        grades, superseded = _replace_rows(paths, target, _graded(answers, verifier), pending)
         link = _link(clock or SystemClock(), grades, known.scoring)
         changed = replace(known, scoring=scoring, links=[*known.links, link])
         changed.save(target.manifest)
@@ -133,7 +141,10 @@ def _scoring(known: manifest.Manifest, config: RunConfig) -> dict[str, Any]:
 
 
 def _replace_rows(
-    paths: RolloutPaths, target: RolloutPaths, verifier: Verifier, pending: manifest.Manifest | None
+    paths: RolloutPaths,
+    target: RolloutPaths,
+    graded: AsyncIterator[tuple[Stored, Row]],
+    pending: manifest.Manifest | None,
 ) -> tuple[Grades, Path | None]:
     """Write graded rows and put them in place; ``pending`` is the manifest while old ones are replaced.
 
@@ -141,10 +152,9 @@ def _replace_rows(
     points here, and grading once more heals it.
     """
     grades = Grades()
-    source = columns.source_keys(paths)
     with disk.temporary_beside(target.output) as temporary:
         with disk.full_disk_named(target.output), temporary.open("xb", buffering=disk.CHUNK) as file:
-            asyncio.run(_write(_graded(paths, verifier, source, grades), file.write))
+            asyncio.run(_write(graded, grades, file.write))
             file.flush()
             os.fsync(file.fileno())
         temporary.chmod(paths.output.stat().st_mode & 0o777)
@@ -154,47 +164,32 @@ def _replace_rows(
             pending.save(target.manifest)
         temporary.replace(target.output)
     disk.sync_folder(target.output.parent)
+    if target is paths:
+        paths.answers.unlink(missing_ok=True)  # each of them is a result now
     return grades, superseded
 
 
-async def _write(lines: AsyncIterator[bytes], write: Callable[[bytes], object]) -> None:
-    async for line in lines:
-        write(line + b"\n")
+async def _write(
+    graded: AsyncIterator[tuple[Stored, Row]], grades: Grades, write: Callable[[bytes], object]
+) -> None:
+    async for stored, row in graded:
+        grades.take(stored.row, row, graded=stored.graded)
+        write(rows.encode_row(*stored.identity, row) + b"\n")
 
 
-async def _graded(
-    paths: RolloutPaths, verifier: Verifier, source: frozenset[str], grades: Grades
-) -> AsyncIterator[bytes]:
-    for number, line in enumerate(files.read_lines(paths.output), start=1):
-        where = f"{paths.output}:{number}"
-        identity = rows.check_line(line)
-        if identity is None:
+async def _graded(answers: StoredAnswers, verifier: Verifier) -> AsyncIterator[tuple[Stored, Row]]:
+    for stored in answers.read():
+        answer = stored.answer
+        try:
+            verdict = await verifier.verify(answer.to_task(*stored.identity), answer.to_episode())
+            yield stored, answer.graded(verdict, checked_reward(verdict.reward))
+        except (GymError, RolloutFailedError) as error:
+            raise DataError(f"{stored.where}: {error}") from error
+        except Exception as error:  # foreign code: a verifier may raise anything
+            told = describe(error, "verifier", verifier)
             raise DataError(
-                f"{where}: a damaged row; `gym eval run --resume` puts it aside and collects it again."
-            )
-        row = rows.decode_row(line)
-        new = await _grade(row, Task(*identity, row), verifier, source, where)
-        grades.take(row, new)
-        yield rows.encode_row(*identity, new)
-
-
-async def _grade(row: Row, task: Task, verifier: Verifier, source: frozenset[str], where: str) -> Row:
-    perf, response = row.get("ng_perf") or {}, row.get("response")
-    if not isinstance(response, dict):
-        raise DataError(f"{where}: the row has no response, so there is no answer to grade.")
-    before = ungraded(row)
-    added = {
-        key: before[key] for key in before.keys() - source - _NOT_OF_EPISODE if not key.startswith("_ng_")
-    }
-    episode = Episode(response, perf.get("num_turns", 1), perf.get("num_tool_calls", 0), added)
-    try:
-        verdict = await verifier.verify(task, episode)
-        reward = checked_reward(verdict.reward)
-    except (GymError, RolloutFailedError) as error:
-        raise DataError(f"{where}: {error}") from error
-    except Exception as error:  # foreign code: a verifier may raise anything
-        raise DataError(f"{where}: the verifier failed: {type(error).__name__}: {error}") from error
-    return graded(row, verdict, reward)
+                f"{stored.where}: the verifier failed: {told.failure_type}: {told.message}"
+            ) from error
 
 
 @contextlib.contextmanager
@@ -210,7 +205,7 @@ def _owned(paths: RolloutPaths) -> Iterator[None]:
 def _new_output(paths: RolloutPaths, output: Path) -> RolloutPaths:
     """Another output that stands on its own: with the same inputs and failures beside it."""
     target = RolloutPaths(output)
-    for path in (target.output, target.manifest, target.materialized_inputs, target.failures):
+    for path in (target.output, target.manifest, target.materialized_inputs, target.failures, target.answers):
         if path.exists():
             raise ConfigError(
                 f"--output: {path} is there already; nothing is overwritten, choose another name."
@@ -252,6 +247,7 @@ def _link(clock: Clock, grades: Grades, old: dict[str, Any]) -> dict[str, Any]:
         "gym_version": nemo_gym.__version__,
         "rows": grades.rows,
         "changed": grades.changed,
+        "first_graded": grades.first,
         "scoring_before": old,
     }
 

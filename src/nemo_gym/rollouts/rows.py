@@ -27,11 +27,15 @@ ROLLOUT_INDEX: Final = "_ng_rollout_index"
 CHECKSUM: Final = "_ng_crc32"
 
 _BEFORE_SUM: Final = b',"_ng_crc32":"'
-_END: Final = _BEFORE_SUM + b'%08x"}'
-_SUFFIX: Final = len(_BEFORE_SUM) + 8 + len(b'"}')
-_SUM_AT: Final = _SUFFIX - len(_BEFORE_SUM)
-_IDENTITY: Final = re.compile(rb'\{"_ng_task_index":(\d{1,15}),"_ng_rollout_index":(\d{1,15})[,}]').match
-_REWARD: Final = b',"reward":'
+SUMMED: Final = _BEFORE_SUM + b'%08x"}'
+"""How a row ends, to be filled with the checksum of what stands before."""
+SUFFIX: Final = len(_BEFORE_SUM) + 8 + len(b'"}')
+"""Bytes of that end."""
+_SUM_AT: Final = SUFFIX - len(_BEFORE_SUM)
+IDENTITY: Final = re.compile(rb'\{"_ng_task_index":(\d{1,15}),"_ng_rollout_index":(\d{1,15})[,}]').match
+"""How a row begins: task index, rollout index."""
+REWARD: Final = b',"reward":'
+"""What stands before the grade; its last occurrence in a row of ours is the grade's own."""
 _BLOCK: Final = 1 << 18
 _LARGEST: Final = 2**64 - 1
 _SMALLEST: Final = -(2**63)
@@ -53,17 +57,17 @@ def encode_row(task_index: int, rollout_index: int, fields: Mapping[str, Any]) -
         body = orjson.dumps(row)[:-1]
     except TypeError:
         body = _encode_oddity(row)[:-1]
-    return body + _END % crc32(body)
+    return body + SUMMED % crc32(body)
 
 
 def check_line(line: bytes) -> tuple[int, int] | None:
     """Say whose row a line is, as (task index, rollout index), or ``None`` if the line is damaged."""
-    match = _IDENTITY(line)
+    match = IDENTITY(line)
     if match is not None:
-        if line.endswith(_END % crc32(line[:-_SUFFIX])):
+        if line.endswith(SUMMED % crc32(line[:-SUFFIX])):
             task_index, rollout_index = match.groups()
             return int(task_index), int(rollout_index)
-        if line[-_SUFFIX:-_SUM_AT] == _BEFORE_SUM:
+        if line[-SUFFIX:-_SUM_AT] == _BEFORE_SUM:
             return None
     return _check_foreign(line)
 
@@ -73,10 +77,10 @@ def reward_of(line: bytes) -> float:
 
     Our own rows hold it behind everything that a data set or a model can put in; others are parsed.
     """
-    at = line.rfind(_REWARD)
+    at = line.rfind(REWARD)
     if at >= 0:
         try:
-            return float(line[at + len(_REWARD) : line.find(b",", at + 1)])
+            return float(line[at + len(REWARD) : line.find(b",", at + 1)])
         except ValueError:  # null, or a row that nobody of us wrote
             pass
     reward = orjson.loads(line).get("reward")
@@ -98,8 +102,9 @@ def decode_row(line: bytes) -> Row:
     return row
 
 
-def read_blocks(path: Path) -> Iterator[bytes]:
-    """Yield a file in blocks of whole lines, each block without its last newline; a torn tail is left out.
+def read_blocks(path: Path, *, tail: bool = False) -> Iterator[bytes]:
+    """Yield a file in blocks of whole lines, each block without its last newline; what follows the last
+    newline is left out unless ``tail`` asks for it.
 
     For who counts lines or skips most of them; memory stays near one block plus the longest line.
     """
@@ -112,6 +117,8 @@ def read_blocks(path: Path) -> Iterator[bytes]:
                 continue
             yield b"".join((*unfinished, block[:end])) if unfinished else block[:end]
             unfinished = [block[end + 1 :]] if end + 1 < len(block) else []
+        if tail and unfinished:
+            yield b"".join(unfinished)
 
 
 def _check_foreign(line: bytes) -> tuple[int, int] | None:

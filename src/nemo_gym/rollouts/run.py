@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import aiohttp
-import orjson
 
 from nemo_gym.clock import Clock
 from nemo_gym.identity import identity_of
@@ -29,6 +28,7 @@ from nemo_gym.rollouts.progress import ProgressReport, Snapshot
 from nemo_gym.rollouts.room import Room
 from nemo_gym.rollouts.store import Store
 from nemo_gym.rollouts.summary import Summary
+from nemo_gym.rollouts.survey import nothing_to_ask
 from nemo_gym.rollouts.talk import Talk
 
 QUICK_ROLLOUTS = 50_000
@@ -125,16 +125,23 @@ class Run:
                 policy = HttpPolicy(
                     session, prepared.endpoint, limits, retries=self._retries, pause=self._drain.pause
                 )
-                for ask in (False, True) if _said_complete(prepared) else (True,):
+                for ask in (False, True) if self._has_all(prepared) else (True,):
                     model = await self._model(session, prepared) if ask else None
                     if self._drain.reason is not None:
                         return None
                     with self._open(prepared, model, await link) as store:
-                        if ask or not store.remaining:
+                        if ask or not store.to_ask:
                             return await self._collect_into(store, prepared, policy)
             return None
         finally:
             self._drain.detach()
+
+    def _has_all(self, prepared: Prepared) -> bool:
+        """Whether the recorded rows leave nothing to ask: then the server need not even be there."""
+        config = self._config
+        return config.resume_from_cache and nothing_to_ask(
+            prepared.paths, prepared.dataset.num_tasks, config.repeats, config.max_rollout_attempts
+        )
 
     async def _model(self, session: aiohttp.ClientSession, prepared: Prepared) -> ModelIdentity | None:
         """Which model answers; ``None`` if it was not asked, or a stop came while it was waited for."""
@@ -184,8 +191,10 @@ class Run:
         if not store.opened.fresh:
             self._talk.say(
                 f"resuming: {resumed:,} of {store.expected:,} rollouts have a result, "
-                f"{store.remaining:,} are to be run, {store.exhausted:,} failed for good."
+                f"{store.to_ask:,} are to be run, {store.exhausted:,} failed for good."
             )
+        if store.ungraded:
+            self._talk.say(f"{store.ungraded:,} answers are stored without a grade; they are graded first.")
         report = ProgressReport(
             prepared.paths.progress,
             self._talk.show_progress(store.expected),
@@ -215,7 +224,7 @@ class Run:
         gc.freeze()  # what was imported and loaded so far is no garbage: never look at it again
         try:
             await collector.collect()
-            counts = Counts(store.expected, store.recorded, store.new, store.exhausted)
+            counts = _counts(store)
             state = self._end(counts).state
         finally:
             gc.unfreeze()
@@ -229,6 +238,7 @@ class Run:
         return decide_end(
             counts,
             self._drain.reason,
+            max_attempts=self._config.max_rollout_attempts,
             asked_by=self._drain.asked_by,
             require_complete=self._config.require_complete,
         )
@@ -249,18 +259,19 @@ class Run:
         )
 
 
+def _counts(store: Store) -> Counts:
+    return Counts(
+        store.expected,
+        store.recorded,
+        store.new,
+        store.exhausted,
+        final=store.final,
+        ungraded=store.ungradable,
+    )
+
+
 def _with_state(snapshot: Snapshot, state: str) -> Snapshot:
     return replace(snapshot, state=state)
-
-
-def _said_complete(prepared: Prepared) -> bool:
-    """Whether an earlier run left nothing to do, as it says: then the server need not even be there."""
-    if not prepared.config.resume_from_cache:
-        return False
-    try:
-        return bool(orjson.loads(prepared.paths.progress.read_bytes())["state"] == "complete")
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
 
 
 def _provenance() -> dict[str, Any]:

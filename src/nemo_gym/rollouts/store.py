@@ -1,9 +1,10 @@
-"""The durable files of one output: planned rollouts come out, results and failures go in, one whole row each.
+"""The durable files of one output: planned rollouts come out; answers, results, failures go in, a row each.
 
-A result that `Store.record` returned from survives the end of this process in any way, and the end of the
-machine once `Store.tick` has returned after it. There is one writer at a time: an output is claimed when it
-is opened, and whoever was taken over from learns it at its next `Store.tick`, while its late rows land in a
-file that nobody reads (see `nemo_gym.rollouts.lock`).
+An answer is stored before it is graded, and leaves its file once its result is on the disk. What
+`Store.answer`, `Store.record` and `Store.fail` returned from survives the end of this process in any way, and
+the end of the machine once `Store.tick` has returned after it. There is one writer at a time: an output is
+claimed when it is opened, and a process that was taken over from learns it at its next `Store.tick`, while
+its late rows land in a file that nobody reads (see `nemo_gym.rollouts.lock`).
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from nemo_gym.clock import Clock
 from nemo_gym.errors import ConfigError
 from nemo_gym.identity import Identity
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts import inputs, lock
+from nemo_gym.rollouts import framing, inputs, lock
 from nemo_gym.rollouts.census import TERMINAL, Census
 from nemo_gym.rollouts.lock import SupersededError
 from nemo_gym.rollouts.manifest import Manifest
 from nemo_gym.rollouts.opening import Asked, Opening
-from nemo_gym.rollouts.rows import encode_row
-from nemo_gym.types import Task
+from nemo_gym.rollouts.rows import decode_row, encode_row
+from nemo_gym.types import Row, Task
 from nemo_runs.files import RowAppender
 
 __all__ = ["Opened", "Store", "SupersededError"]
@@ -34,6 +35,8 @@ BODY_KEPT: Final = 2000
 """Characters of a failed response's body that go into its failure row."""
 
 _BEAT: Final = 1.0
+_WORTH_EMPTYING: Final = 1 << 22
+"""Bytes of graded answers that are let lie."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +81,13 @@ class Store:
         self._clock = clock
         self._beaten_at = clock.monotonic()
         self._closed = False
+        self._gradings: dict[int, int] = {}
+        """Failed gradings of this process by rollout."""
+        self._stored = self._census.stored()
+        self._ungraded = self._census.ungraded().count(1)
         self._results = RowAppender(paths.output, clock=clock.monotonic)
         self._failures = RowAppender(paths.failures, clock=clock.monotonic)
+        self._answers = RowAppender(paths.answers, clock=clock.monotonic)
         self.opened = Opened(
             manifest=self.manifest,
             pending=self.remaining,
@@ -158,13 +166,58 @@ class Store:
         """Rollouts without a result that may still be tried."""
         return self.expected - self.recorded - self.exhausted
 
+    @property
+    def to_ask(self) -> int:
+        """Rollouts that need an answer of the model."""
+        return self._census.wanted(self._max_attempts, failed_only=False).count(1)
+
+    @property
+    def ungraded(self) -> int:
+        """Stored answers that wait for their grade."""
+        return self._ungraded
+
+    @property
+    def ungradable(self) -> int:
+        """Those of them on which the verifier failed as often as it may in one process."""
+        return sum(failed >= self._max_attempts for failed in self._gradings.values())
+
+    @property
+    def final(self) -> int:
+        """Rollouts whose failure no other attempt could mend."""
+        return self._census.final()
+
     def pending(self) -> Iterator[Task]:
-        """Stream the rollouts to run, in order: all that have no result and are not exhausted."""
+        """Stream the rollouts to ask, in order: all that have neither result nor answer nor are exhausted."""
         return self._stream(failed_only=False)
 
     def retryable(self) -> Iterator[Task]:
-        """Stream, in order, the rollouts that failed, have no result and may be tried again."""
+        """Stream, in order, those of them that failed."""
         return self._stream(failed_only=True)
+
+    def answered(self) -> Iterator[tuple[int, int, Row]]:
+        """Stream the stored answers that wait for their grade: task index, rollout index, fields.
+
+        Only those of now: what is stored while the stream is read is not part of it.
+        """
+        wanted = bytearray(self._census.ungraded())
+        for index, failed in self._gradings.items():
+            if failed >= self._max_attempts:
+                wanted[index] = 0
+        return self._read_answers(wanted)
+
+    def answer(self, task: Task, fields: Mapping[str, Any]) -> None:
+        """Store an answer that is about to be graded; raises as `record` does."""
+        index = self._index(task)
+        census = self._census
+        if census.done[index] or census.answered[index]:
+            return
+        self._answers.append(encode_row(task.task_index, task.rollout_index, fields))
+        was_open = census.open(index, self._max_attempts)
+        census.answered[index] = 1
+        self._stored += 1
+        is_open = census.open(index, self._max_attempts)
+        self._ungraded += is_open
+        self.exhausted -= is_open and not was_open
 
     def record(self, task: Task, fields: Mapping[str, Any]) -> None:
         """Record a result. A second one for the same rollout is dropped: the first wins.
@@ -181,10 +234,15 @@ class Store:
         if attempts:
             fields = {"_ng_attempt_index": attempts, **fields}
         self._results.append(encode_row(task.task_index, task.rollout_index, fields))
+        was_open = census.open(index, self._max_attempts)
+        if census.answered[index]:
+            self._stored -= 1
+            self._ungraded -= was_open
         census.done[index] = 1
         census.recorded += 1
         self.new += 1
-        if attempts >= self._max_attempts:
+        self._gradings.pop(index, None)
+        if not was_open:
             self.exhausted -= 1
 
     def fail(
@@ -202,12 +260,16 @@ class Store:
         latency_ms: float | None = None,
     ) -> None:
         """Record a failed attempt. One that is ``terminal`` is the last; one not ``counted`` costs no
-        attempt. ``ended_at`` (UTC seconds) and ``latency_ms`` say when it was in flight.
+        attempt, and neither does a failed grading of a stored answer, which is kept for the next one.
+        ``ended_at`` (UTC seconds) and ``latency_ms`` say when it was in flight.
 
         Raises `nemo_runs.errors.DiskFullError` when the row does not fit; the file then ends with a whole
         row.
         """
         index = self._index(task)
+        census = self._census
+        grading = bool(census.answered[index]) and not census.done[index]
+        counted = counted and not grading
         fields: dict[str, Any] = {
             "_ng_failure_class": failure_class,
             "_ng_failure_type": failure_type,
@@ -223,10 +285,15 @@ class Store:
             fields["_ng_failure_at"] = round(ended_at, 3)
             fields["_ng_failure_latency_ms"] = round(latency_ms, 3)
         self._failures.append(encode_row(task.task_index, task.rollout_index, fields))
-        was_open = self._census.open(index, self._max_attempts)
-        self._census.add_failure(index, terminal=terminal, counted=counted)
+        was_open = census.open(index, self._max_attempts)
+        census.add_failure(index, terminal=terminal, counted=counted)
         self.failed += 1
-        if was_open and not self._census.open(index, self._max_attempts):
+        if grading and was_open:
+            self._gradings[index] = self._gradings.get(index, 0) + 1
+            if terminal:
+                self._ungraded -= 1
+                del self._gradings[index]
+        if was_open and not census.open(index, self._max_attempts):
             self.exhausted += 1
 
     def tick(self) -> None:
@@ -237,7 +304,10 @@ class Store:
         """
         self._results.sync()
         self._failures.sync()
+        self._answers.sync()
         self.refuse_if_superseded()
+        if self._all_graded() and self._answers.offset >= _WORTH_EMPTYING:
+            self._answers.empty()
         now = self._clock.monotonic()
         if now - self._beaten_at >= _BEAT:
             self._beaten_at = now
@@ -245,7 +315,8 @@ class Store:
 
     def refuse_if_superseded(self) -> None:
         """Raise `SupersededError` if another collector owns the output now."""
-        if self._claim.lost() or self._results.superseded() or self._failures.superseded():
+        mine = (self._results, self._failures, self._answers)
+        if self._claim.lost() or any(appender.superseded() for appender in mine):
             raise lock.superseded(self.paths.output)
 
     def close(self) -> None:
@@ -253,13 +324,24 @@ class Store:
         if self._closed:
             return
         self._closed = True
-        try:
+        with contextlib.ExitStack() as closing:
+            closing.callback(self._claim.try_to_release)
+            closing.callback(self._answers.close)
+            closing.callback(self._failures.close)
             self._results.close()
-        finally:
-            try:
-                self._failures.close()
-            finally:
-                self._claim.try_to_release()
+            if self._all_graded() and not self._claim.lost() and not self._answers.superseded():
+                self.paths.answers.unlink(missing_ok=True)
+
+    def _all_graded(self) -> bool:
+        """Whether each stored answer has its result; those are on the disk once they were synced."""
+        return not self._stored
+
+    def _read_answers(self, wanted: bytearray) -> Iterator[tuple[int, int, Row]]:
+        for _, line, identity in framing.read_rows(self.paths.answers) if any(wanted) else ():
+            index = None if identity is None else self._census.index(*identity)
+            if identity is not None and index is not None and wanted[index]:
+                wanted[index] = 0
+                yield (*identity, decode_row(line))
 
     def _stream(self, *, failed_only: bool) -> Iterator[Task]:
         wanted = self._census.wanted(self._max_attempts, failed_only=failed_only)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel
 
 from nemo_gym.rollouts.reasoning import with_thoughts
-from nemo_gym.rollouts.verdicts import NOT_GRADED_FIELD
+from nemo_gym.rollouts.result_rows import NOT_GRADED_FIELD
 from nemo_gym.types import Episode, Row, Task, Verdict, Verifier
 from nemo_gym.verifiers.registry import grades_stored_answers, load_verifier
 
@@ -29,13 +29,13 @@ class WholeAnswers:
 
     def __init__(self, verifier: Verifier, also: Iterable[str] = (), *, reasoning: bool = False) -> None:
         self.grades_stored_answers = grades_stored_answers(verifier)
-        self._verifier = verifier
+        self.inner = verifier
         self._graded = frozenset({"completed", *also, *getattr(verifier, "graded_ends", ())})
         self._reasoning = reasoning
 
     def check_row(self, row: Row) -> str | None:
         """Ask the verifier."""
-        return self._verifier.check_row(row)
+        return self.inner.check_row(row)
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Grade an answer that ended well; reward 0 and the reason for any other."""
@@ -45,7 +45,7 @@ class WholeAnswers:
         if self._reasoning:
             output = with_thoughts(episode.response.get("output") or ())
             episode = replace(episode, response={**episode.response, "output": output})
-        return await self._verifier.verify(task, episode)
+        return await self.inner.verify(task, episode)
 
 
 def load_grader(benchmark: BenchmarkConfig) -> Verifier:

@@ -64,6 +64,14 @@ def stranger(paths: RolloutPaths) -> None:
     paths.output.write_bytes(paths.output.read_bytes() + line)
 
 
+def torn(paths: RolloutPaths) -> None:
+    paths.output.write_bytes(paths.output.read_bytes()[:-9])
+
+
+def reframe(paths: RolloutPaths, old: bytes, new: bytes) -> None:
+    paths.output.write_bytes(paths.output.read_bytes().replace(old, new))
+
+
 def zeros(paths: RolloutPaths) -> None:
     paths.output.write_bytes(paths.output.read_bytes() + bytes(4096) + b"\n")
 
@@ -83,10 +91,9 @@ def manifest_changed(paths: RolloutPaths) -> None:
     [
         (first_row_gone, "1 of 15 rollouts have no result: task 0 repeat 0", {"missing": 1}),
         (row_doubled, "1 of rollouts that have a result already in line 16", {"duplicates": 1, "missing": 0}),
-        (newline_lost, "behind its last newline", {"missing": 1, "present": 14}),
+        (torn, "behind its last newline", {"missing": 1, "present": 14}),
         (one_bit, "1 damaged in line 1", {"damaged": 1, "missing": 1}),
         (stranger, "1 of rollouts that nobody planned in line 16", {"strays": 1, "missing": 0}),
-        (zeros, "1 damaged in line 16", {"damaged": 1, "missing": 0}),
         (input_changed, "its sha256 is", {"missing": 0}),
         (manifest_changed, "its generation_digest is", {"missing": 0}),
         (lambda paths: paths.output.unlink(), "is not there: no rollout has a result", {"missing": 15}),
@@ -104,6 +111,16 @@ def test_each_kind_of_damage_is_named_and_counted(
     assert not found.valid
     assert any(said in problem for problem in found.problems), found.problems
     assert {key: getattr(found, key) for key in count} == count
+
+
+@pytest.mark.parametrize("framing", [newline_lost, zeros, lambda paths: reframe(paths, b"\n", b"\r\n")])
+def test_framing_is_no_damage_and_is_noted(tmp_path: Path, framing: Callable[[RolloutPaths], None]):
+    paths = output(tmp_path)
+    framing(paths)
+    found = certify(paths)
+    assert found.valid
+    assert found.present == 15
+    assert ("in another framing" in " ".join(found.notes)) == (framing is not newline_lost)
 
 
 def test_a_manifest_that_plans_more_than_can_be_is_not_believed(tmp_path: Path):

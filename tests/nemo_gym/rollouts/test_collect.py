@@ -1,4 +1,5 @@
 import asyncio
+import json
 import time
 
 import pytest
@@ -19,10 +20,11 @@ class MemoryStore:
     def __init__(self, expected, max_attempts=3):
         self.expected, self.max_attempts = expected, max_attempts
         self.rows, self.failures, self.ticks = {}, [], 0
+        self.answers, self.gradings = {}, {}
 
     def _tasks(self, wanted):
         for index in range(self.expected):
-            if index not in self.rows and wanted(self.attempts(index)):
+            if index not in self.rows and index not in self.answers and wanted(self.attempts(index)):
                 yield Task(
                     index, 0, {"_ng_task_index": index, "_ng_rollout_index": 0, "question": f"q{index}"}
                 )
@@ -37,13 +39,25 @@ class MemoryStore:
         failed = {at for at, _ in self.failures}
         return (task for task in self.pending() if task.task_index in failed)
 
+    def answered(self):
+        for index, fields in list(self.answers.items()):
+            if index not in self.rows and self.gradings.get(index, 0) < self.max_attempts:
+                yield index, 0, json.loads(json.dumps(fields))
+
+    def answer(self, task, fields):
+        assert task.task_index not in self.answers
+        self.answers[task.task_index] = fields
+
     def record(self, task, fields):
         if isinstance(fields.get("odd"), object) and "odd" in fields:
             raise TypeError("Type is not JSON serializable: object")
         assert task.task_index not in self.rows
+        assert task.task_index in self.answers
         self.rows[task.task_index] = fields
 
     def fail(self, task, **failure):
+        if task.task_index in self.answers:
+            self.gradings[task.task_index] = self.gradings.get(task.task_index, 0) + 1
         self.failures.append((task.task_index, {"terminal": False, "counted": True} | failure))
 
     def tick(self):
@@ -146,6 +160,8 @@ def test_a_result_row_holds_the_source_the_answer_the_grade_and_the_cost():
         "trace": 1,
         "grade": "good",
         "_ng_verdict_fields": ["grade"],
+        "_ng_agent_fields": ["trace"],
+        "_ng_covered": {"agent": {"reward": 9}},
         "response": {"output": [], "usage": {"input_tokens": 5, "output_tokens": 2}},
         "reward": 1.0,
         "extracted_answer": "7",
@@ -182,7 +198,9 @@ def test_a_rollout_that_always_fails_is_given_up_at_the_cap():
     assert len(store.rows) == 9
     assert scripted.tries[3] == 3
     assert {failure["failure_type"] for _, failure in store.failures} == {"ValueError"}
-    assert said == ["a rollout failed (ValueError): bad plug-in. Others are counted."]
+    (sentence,) = said
+    assert sentence.startswith(f"a rollout failed (ValueError): bad plug-in ({__file__}:")
+    assert sentence.endswith(", in run). Others are counted.")
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def test_rows_get_their_new_grades_and_keep_everything_else_and_their_order(outp
         (1, "0"),
     ]
     for old, new in zip(before, after, strict=True):
+        assert new.pop("_ng_agent_fields") == ["note"]
         for row in (old, new):
             del row["reward"], row["extracted_answer"]
         assert old == new

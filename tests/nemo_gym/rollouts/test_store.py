@@ -236,7 +236,7 @@ def test_a_torn_tail_is_put_aside_at_every_byte_of_the_last_row(
         record(store, (0, 0), (0, 1))
     whole = paths.output.read_bytes()
     first, _ = lines(paths.output)
-    for cut in range(len(first) + 2, len(whole), 7):
+    for cut in {*range(len(first) + 2, len(whole) - 1, 7), len(whole) - 2}:
         paths.output.write_bytes(whole[:cut])
         with open_store() as store:
             assert (0, 1) in identities(store.pending())

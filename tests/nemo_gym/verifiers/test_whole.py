@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from nemo_gym.rollouts.policy_apis import to_response
-from nemo_gym.rollouts.verdicts import NOT_GRADED_FIELD
+from nemo_gym.rollouts.result_rows import NOT_GRADED_FIELD
 from nemo_gym.types import ANSWER_ENDS, Episode, Task, Verdict
 from nemo_gym.verifiers.registry import grades_stored_answers
 from nemo_gym.verifiers.whole import WholeAnswers
