@@ -5,6 +5,7 @@ A row ends with ``\\n`` alone; other line separators are data.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import time
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_runs import disk
-from nemo_runs.errors import RunsError
+from nemo_runs.errors import DiskFullError, RunsError
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +142,8 @@ class RowAppender:
         """Append one row, given without its newline.
 
         Raises `DiskFullError` when it does not fit (the file then ends with the last whole row) and
-        `RunsError` when half a row could not be taken back because somebody else appended meanwhile.
+        `RunsError` when half a row could not be taken back because somebody else appended meanwhile. A row
+        that was appended raises nothing: that it cannot be made durable is said by the next call.
         """
         if b"\n" in line:
             raise RunsError(f"{self.path}: a row must not hold a newline")
@@ -160,7 +162,8 @@ class RowAppender:
         self.rows += 1
         self._unsynced.append(row)
         if self._clock() - self._synced_at >= self._sync_every:
-            self.sync()
+            with contextlib.suppress(DiskFullError):  # else the caller would append the row again
+                self.sync()
 
     def sync(self) -> None:
         """Make every row so far durable; what could not be is written once more by the next call."""

@@ -32,10 +32,7 @@ _JSON: Final = json.JSONDecoder()
 
 def whole_rows(line: bytes) -> tuple[list[Whole], bytes]:
     """The whole rows in what stands between two line feeds, and what else stands there (``b""``: framing)."""
-    identity = check_line(line)
-    if identity is not None:
-        return [(line, identity)], b""
-    text = _bare(line)
+    text = line if line[:1] == b"{" and line[-1:] == b"}" else _bare(line)
     if not text:
         return [], b""
     identity = check_line(text)

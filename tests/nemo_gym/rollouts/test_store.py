@@ -574,3 +574,180 @@ def test_what_an_earlier_start_learnt_about_the_model_is_kept(open_store: Open) 
         assert store.manifest.model == known
     with pytest.raises(ResumeRefusedError, match=r'model\.fingerprint: "f" → "g"'):
         open_store(identity=Identity({"model": {"name": "m", "fingerprint": "g"}}, {}, None))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        lambda data: data.replace(b"\n", b"\r\n"),
+        lambda data: b"\xef\xbb\xbf" + data,
+        lambda data: data.replace(b"\n", b"", 1),
+        lambda data: data[:-1],
+        lambda data: data.replace(b"\n", b""),
+        lambda data: data + bytes(512),
+        lambda data: data.replace(b"\n", b"\n" + bytes(512) + b"\n"),
+    ],
+)
+def test_rows_are_kept_whatever_their_framing_and_written_as_they_should_be(
+    open_store: Open, paths: RolloutPaths, frame: Callable[[bytes], bytes]
+) -> None:
+    with open_store(resume=False) as store:
+        record(store, (0, 0), (0, 1), (2, 0))
+        fail(store, 1, 0)
+        fail(store, 1, 0)
+        store.answer(Task(3, 1, {}), {"response": {}})
+        store.answer(Task(3, 0, {}), {"response": {}})
+    files = (paths.output, paths.failures, paths.answers)
+    before = [path.read_bytes() for path in files]
+    for path in files:
+        path.write_bytes(frame(path.read_bytes()))
+    with open_store() as store:
+        assert (store.recorded, store.opened.attempts[2], store.ungraded) == (3, 2, 2)
+        assert not any(
+            "collected again" in said for said in store.opened.repaired if "whole row;" not in said
+        )
+        assert [path.read_bytes() for path in files] == before
+        record(store, (1, 1))
+    assert recorded(paths) == [(0, 0), (0, 1), (2, 0), (1, 1)]
+
+
+def test_a_row_glued_to_a_torn_one_is_kept_and_the_torn_one_put_aside(
+    open_store: Open, paths: RolloutPaths
+) -> None:
+    with open_store(resume=False) as store:
+        record(store, (0, 0), (0, 1), (2, 0))
+    first, second, third = lines(paths.output)
+    paths.output.write_bytes(first + b"\n" + second[:30] + third + b"\n")
+    with open_store() as store:
+        assert recorded(paths) == [(0, 0), (2, 0)]
+        assert (0, 1) in identities(store.pending())
+    aside = paths.output.with_name("rollouts.jsonl.damaged-000002")
+    assert aside.read_bytes() == second[:30] + b"\n"
+
+
+@pytest.mark.parametrize(
+    "encode", [lambda data: data.decode().encode("utf-16"), lambda data: bytes(b ^ 7 for b in data)]
+)
+def test_a_file_of_which_nothing_can_be_read_is_not_asked_again_without_a_word(
+    open_store: Open, paths: RolloutPaths, encode: Callable[[bytes], bytes]
+) -> None:
+    with open_store(resume=False) as store:
+        record(store, (0, 0), (0, 1), (2, 0))
+    data = paths.output.read_bytes()
+    paths.output.write_bytes(encode(data).replace(b"\r", b"\n") + b"\nx\n")
+    before = paths.output.read_bytes()
+    with pytest.raises(ResumeRefusedError, match="can be read as a row, so nothing could be reused"):
+        open_store()
+    assert paths.output.read_bytes() == before
+    paths.output.write_bytes(data)
+    assert open_store().recorded == 3
+
+
+def answer(store: Store, *identities: tuple[int, int]) -> None:
+    for task_index, rollout_index in identities:
+        store.answer(Task(task_index, rollout_index, {}), {"response": {"n": task_index}})
+
+
+def answered(store: Store) -> list[tuple[int, int]]:
+    return [(task, rollout) for task, rollout, _ in store.answered()]
+
+
+def test_a_stored_answer_is_not_asked_for_again_and_waits_for_its_grade(
+    open_store: Open, paths: RolloutPaths
+) -> None:
+    with open_store(resume=False) as store:
+        answer(store, (0, 0), (1, 1), (3, 0))
+        record(store, (1, 1))
+        assert (store.ungraded, store.to_ask, store.remaining) == (2, 5, 7)
+    with open_store() as store:  # as after kill -9: nothing was said about a grade
+        assert (store.ungraded, store.to_ask, store.remaining, store.recorded) == (2, 5, 7, 1)
+        assert [(*identity, row["response"]) for *identity, row in store.answered()] == [
+            (0, 0, {"n": 0}),
+            (3, 0, {"n": 3}),
+        ]
+        assert not {(0, 0), (3, 0), (1, 1)} & set(identities(store.pending()))
+        assert [check_line(line) for line in lines(paths.answers)] == [(0, 0), (3, 0)]
+        record(store, (0, 0), (3, 0))
+        assert answered(store) == []
+    assert not paths.answers.exists()
+    assert sorted(path.name for path in paths.output.parent.glob("*answers*")) == []
+    assert open_store().recorded == 3
+
+
+def test_a_failed_grading_keeps_the_answer_and_uses_up_no_attempt(
+    open_store: Open, paths: RolloutPaths
+) -> None:
+    with open_store(resume=False, max_attempts=2) as store:
+        answer(store, (0, 0), (0, 1))
+        for _ in range(2):
+            assert answered(store) == [(0, 0), (0, 1)]
+            fail(store, 0, 0, failure_class="verifier_error")
+        assert answered(store) == [(0, 1)]  # as often as one run may
+        assert (store.ungradable, store.exhausted, store.opened.attempts[0]) == (1, 0, 0)
+    assert [decode_row(line)["_ng_failure_counted"] for line in lines(paths.failures)] == [False, False]
+    with open_store(max_attempts=2) as store:  # with a verifier that was mended, perhaps
+        assert answered(store) == [(0, 0), (0, 1)]
+        record(store, (0, 0))
+        assert (store.ungraded, store.exhausted, store.failed) == (1, 0, 0)
+
+
+def test_an_answer_that_can_never_be_graded_is_kept_and_counts_as_final(
+    open_store: Open, paths: RolloutPaths
+) -> None:
+    with open_store(resume=False) as store:
+        answer(store, (0, 0))
+        fail(store, 0, 0, failure_class="skipped", terminal=True)
+        assert (store.ungraded, store.exhausted, store.final) == (0, 1, 1)
+        assert answered(store) == []
+    with open_store() as store:
+        assert (store.ungraded, store.exhausted, store.final) == (0, 1, 1)
+        assert (0, 0) not in identities(store.pending())
+    assert [check_line(line) for line in lines(paths.answers)] == [(0, 0)]
+
+
+def test_answers_of_an_owner_that_was_taken_over_are_graded_by_its_successor(
+    open_store: Open, paths: RolloutPaths
+) -> None:
+    zombie = open_store(resume=False)
+    answer(zombie, (0, 0), (0, 1))
+    record(zombie, (0, 0))
+    zombie.tick()
+    pretend_owner_elsewhere(paths)
+    successor = open_store()
+    answer(zombie, (1, 0))
+    record(zombie, (0, 1), (1, 0))
+    assert answered(successor) == [(0, 1)]
+    with pytest.raises(SupersededError):
+        zombie.tick()
+    zombie.close()
+    assert answered(successor) == [(0, 1)]
+    record(successor, (0, 1))
+    successor.close()
+    assert recorded(paths) == [(0, 0), (0, 1)]
+
+
+def test_graded_answers_go_once_their_results_are_on_the_disk(
+    open_store: Open, paths: RolloutPaths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nemo_gym.rollouts.store._WORTH_EMPTYING", 1)
+    store = open_store(resume=False)
+    answer(store, (0, 0), (0, 1))
+    record(store, (0, 0))
+    store.tick()
+    assert len(lines(paths.answers)) == 2
+    record(store, (0, 1))
+    store.tick()
+    assert paths.answers.read_bytes() == b""
+    answer(store, (1, 0))
+    assert answered(store) == [(1, 0)]
+    assert [check_line(line) for line in lines(paths.answers)] == [(1, 0)]
+
+
+def test_answers_alone_are_something_to_resume(open_store: Open) -> None:
+    with open_store(resume=False) as store:
+        answer(store, (0, 0))
+    with pytest.raises(GymError, match="add --resume"):
+        open_store(resume=False)
+    changed = dataclasses.replace(IDENTITY, generation={"temperature": 0.7})
+    with pytest.raises(ResumeRefusedError, match="temperature"):
+        open_store(identity=changed)
