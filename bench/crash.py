@@ -2,8 +2,9 @@
 
     python bench/crash.py --kills 10000
 
-A child process opens an output with ``resume=True`` and records results and failures as fast as it can; every
-one that the store has taken is acknowledged in a log. The parent kills it after a random time with SIGKILL,
+A child process opens an output with ``resume=True`` and records answers, results and failures as fast as it
+can; every one that the store has taken is acknowledged in a log. Some answers are left without a grade for the
+next child, and an answer that is neither stored nor has its result is lost. The parent kills it after a random time with SIGKILL,
 reads the files as they are, and starts the next child. Between two children it now and then leaves half a row
 at the end of a file, as a machine that lost power would, or makes the dead owner look like one of another
 host, so that rows are taken over by copying. One JSON document on stdout; exit status 1 if anything was lost,
@@ -31,6 +32,7 @@ from nemo_gym.identity import Identity
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.rows import check_line
 from nemo_gym.rollouts.store import Store
+from nemo_gym.types import Task
 from nemo_runs.files import read_lines
 
 TASKS, REPEATS, MAX_ATTEMPTS = 1500, 2, 3
@@ -90,6 +92,9 @@ def work(folder: Path, seed: int) -> None:
     chance = random.Random(seed)
     log = os.open(folder / "acknowledged", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     with open_store(folder) as store:
+        for task_index, rollout_index, row in store.answered():
+            store.record(Task(task_index, rollout_index, row), {"reward": 1.0, "answer": row["answer"]})
+            os.write(log, ACK.pack(b"r", task_index * REPEATS + rollout_index))
         for number, task in enumerate(store.pending()):
             index = task.task_index * REPEATS + task.rollout_index
             if chance.random() < 0.1 and store.opened.attempts[index] < MAX_ATTEMPTS - 1:
@@ -97,6 +102,10 @@ def work(folder: Path, seed: int) -> None:
                 os.write(log, ACK.pack(b"f", index))
                 continue
             answer = "x\u2028" * (chance.choice((10, 100, 500)) if chance.random() < 0.98 else 20_000)
+            store.answer(task, {"answer": answer})
+            os.write(log, ACK.pack(b"a", index))
+            if chance.random() < 0.05:
+                continue  # its grading failed
             store.record(task, {"reward": 1.0, "answer": answer})
             os.write(log, ACK.pack(b"r", index))
             if number % 64 == 63:
@@ -143,7 +152,7 @@ def audit(folder: Path, found: Found) -> int:
     """Compare files and acknowledgements; return the number of rollouts that have a result."""
     paths = RolloutPaths(folder / "rollouts.jsonl")
     seen: dict[bytes, Counter[int]] = {}
-    for kind, path in ((b"r", paths.output), (b"f", paths.failures)):
+    for kind, path in ((b"r", paths.output), (b"f", paths.failures), (b"a", paths.answers)):
         rows = seen[kind] = Counter()
         for line in read_lines(path) if path.exists() else ():
             identity = check_line(line)
@@ -152,7 +161,8 @@ def audit(folder: Path, found: Found) -> int:
                 found.notes.append(f"torn: {path} {line[:80]!r}")
             else:
                 rows[identity[0] * REPEATS + identity[1]] += 1
-        missing = acknowledged(folder, kind) - rows
+        graded = seen[b"r"] if kind == b"a" else Counter[int]()
+        missing = acknowledged(folder, kind) - rows - graded
         found.lost += missing.total()
         found.notes += [f"lost: {path} {index}" for index in missing]
     found.doubled += sum(count - 1 for count in seen[b"r"].values())
@@ -163,7 +173,7 @@ def disturb(folder: Path, chance: random.Random, found: Found) -> None:
     """Between two children: a torn tail, or a dead owner that seems to be on another host."""
     paths = RolloutPaths(folder / "rollouts.jsonl")
     if chance.random() < 0.2 and paths.output.exists():
-        with chance.choice((paths.output, paths.failures)).open("ab") as file:
+        with chance.choice((paths.output, paths.failures, paths.answers)).open("ab") as file:
             file.write(b'{"_ng_task_index":7,"_ng_rollout'[: chance.randrange(1, 30)])
         found.torn_tails += 1
     claims = sorted(paths.lock.glob("*.json")) if paths.lock.exists() else []

@@ -307,3 +307,41 @@ def test_a_disk_that_stays_full_is_told_to_the_job_in_the_room_that_it_has(start
     assert status == 1, err
     assert "free some space and start again" in err.splitlines()[-1]
     assert (link / "full_disk").read_text() == f"{'told':<63}\n"
+
+
+DEADLY = """
+import os, signal
+from pathlib import Path
+from pydantic import BaseModel
+from nemo_gym.types import Verdict
+
+class Deadly:
+    class Options(BaseModel, extra="allow"):
+        pass
+    def __init__(self, options, models): pass
+    def check_row(self, row): return None
+    async def verify(self, task, episode):
+        if task.task_index == 3 and not Path("died").exists():
+            Path("died").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Verdict(1.0, episode.text)
+"""
+
+
+def test_kill_9_between_an_answer_and_its_grade_loses_nothing(start, tmp_path):
+    info = tmp_path / "site" / "deadly-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: deadly\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[nemo_gym.verifiers]\ndeadly = deadly_grader:Deadly\n")
+    (tmp_path / "site" / "deadly_grader.py").write_text(DEADLY)
+    (tmp_path / "deadly.yaml").write_text("benchmark: {verifier: {type: deadly}}\n")
+    own = ["-c", str(tmp_path / "deadly.yaml")]
+    env = {"PYTHONPATH": str(tmp_path / "site")}
+    with MockServer() as server:
+        status, _, err = end(start(server.base_url, *own, tasks=8, concurrency=1, env=env))
+        assert (status, server.requests) == (-signal.SIGKILL, 4), err
+        assert len(rows(tmp_path)) == 3
+        status, _, err = end(start(server.base_url, *own, "--resume", tasks=8, concurrency=1, env=env))
+        assert (status, server.requests) == (0, 8), err
+    assert "1 answer is stored without a grade" in err
+    assert_complete(tmp_path, 8)

@@ -169,15 +169,6 @@ def test_a_hundred_kills_at_random_moments_lose_double_and_tear_nothing() -> Non
     assert min(found["while_recording"], found["torn_tails"], found["takeovers"]) > 5
 
 
-def test_resuming_holds_no_rows_in_memory_and_parses_none() -> None:
-    """A small run of the measurement; its aim, half the time of parsing, is meant for a quiet machine."""
-    program = [sys.executable, str(ROOT / "bench" / "store_resume.py"), "--rows", "60000"]
-    done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=False)
-    found = json.loads(done.stdout)
-    assert found["ratio"] < 0.8
-    assert found["peak_mib"] < 70  # the rows alone are 67 MiB, an interpreter with the imports is 34
-
-
 def test_a_full_disk_ends_in_one_clear_sentence_and_whole_rows(start: Start, tmp_path: Path) -> None:
     child = start(FULL, tmp_path)
     said = line_of(child)

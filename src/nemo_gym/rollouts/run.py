@@ -194,7 +194,8 @@ class Run:
                 f"{store.to_ask:,} are to be run, {store.exhausted:,} failed for good."
             )
         if store.ungraded:
-            self._talk.say(f"{store.ungraded:,} answers are stored without a grade; they are graded first.")
+            some = "1 answer is" if store.ungraded == 1 else f"{store.ungraded:,} answers are"
+            self._talk.say(f"{some} stored without a grade; that is made up for first, without a request.")
         report = ProgressReport(
             prepared.paths.progress,
             self._talk.show_progress(store.expected),

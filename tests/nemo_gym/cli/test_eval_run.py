@@ -3,6 +3,7 @@ import json
 import os
 import resource
 import socket
+import sys
 
 import pytest
 from tests.mock_server import MockServer
@@ -498,3 +499,151 @@ def test_instructions_go_in_the_role_that_the_run_names(run):
         tokens = ["+benchmark.prompt.system='Be brief.'", "policy_system_role=developer", "--limit", "1"]
         assert run(server, *tokens)[0] == 0
         assert server.bodies[0]["messages"][0] == {"role": "developer", "content": "Be brief."}
+
+
+@pytest.mark.parametrize("progress", [None, {"state": "running"}, {"state": "drained"}, "{"])
+def test_a_run_whose_rows_are_all_there_needs_no_server_whatever_its_progress_says(run, tmp_path, progress):
+    with MockServer() as server:
+        run(server)
+        dead = server.base_url
+    out = tmp_path / "out"
+    for name in ("rollouts_aggregate_metrics.json", "rollouts_coverage.json", "progress.json"):
+        (out / name).unlink()
+    if progress is not None:
+        text = progress if isinstance(progress, str) else json.dumps(progress)
+        (out / "progress.json").write_text(text)
+    before = (out / "rollouts.jsonl").read_bytes()
+    status, text, err = run(None, "--resume", flags={"--model-url": dead})
+    assert status == 0, err
+    assert "100.0%" in text
+    assert "complete: all 8 rollouts have a result." in err
+    assert (out / "rollouts.jsonl").read_bytes() == before
+    assert json.loads((out / "rollouts_coverage.json").read_bytes())["measured"] == 8
+    assert (out / "rollouts_aggregate_metrics.json").exists()
+
+
+@pytest.mark.parametrize("frame", [lambda data: data.replace(b"\n", b"\r\n"), lambda data: data[:-1]])
+def test_neither_does_one_whose_rows_only_stand_in_another_framing(run, tmp_path, frame):
+    with MockServer() as server:
+        run(server)
+        dead = server.base_url
+    path = tmp_path / "out" / "rollouts.jsonl"
+    before = path.read_bytes()
+    path.write_bytes(frame(before))
+    assert run(None, "--resume", flags={"--model-url": dead})[0] == 0
+    assert path.read_bytes() == before
+
+
+def test_one_row_too_few_asks_the_server(run, tmp_path):
+    with MockServer() as server:
+        run(server)
+    path = tmp_path / "out" / "rollouts.jsonl"
+    path.write_bytes(path.read_bytes().partition(b"\n")[2])
+    with MockServer() as server:
+        assert run(server, "--resume")[0] == 0
+        assert server.requests == 1
+
+
+def own_benchmark(tmp_path, name, verifier, data="rows.jsonl", prompt="{question}"):
+    path = tmp_path / name
+    path.write_text(
+        "benchmark:\n  name: own\n"
+        f"  datasets: {{benchmark: {{jsonl_fpath: {data}}}}}\n"
+        f"  prompt: {{user: '{prompt}'}}\n"
+        f"  verifier: {verifier}\n"
+    )
+    return {"--benchmark": None, "--input": None, "-c": str(path)}
+
+
+GRADER = """
+import os
+from pathlib import Path
+from pydantic import BaseModel
+from nemo_gym.types import Verdict
+
+class Grader:
+    class Options(BaseModel):
+        pass
+    def __init__(self, options, models): pass
+    def check_row(self, row): return None
+    async def verify(self, task, episode):
+        if Path("broken").exists():
+            raise KeyError("no such option")
+        return Verdict(1.0, episode.text)
+"""
+
+
+@pytest.fixture
+def grader(tmp_path, monkeypatch):
+    """A benchmark's config with a grader of an outsider, which raises as long as a file `broken` is there."""
+    info = tmp_path / "site" / "odd-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: odd\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[nemo_gym.verifiers]\nodd = odd_grader:Grader\n")
+    (tmp_path / "site" / "odd_grader.py").write_text(GRADER)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    yield own_benchmark(tmp_path, "odd.yaml", "{type: odd}")
+    sys.modules.pop("odd_grader", None)
+
+
+def test_a_grader_that_raises_costs_no_answer_and_is_told_by_file_and_line(run, tmp_path, grader):
+    (tmp_path / "broken").touch()
+    with MockServer() as server:
+        status, _, err = run(server, flags=grader)
+        assert server.requests == 8
+        dead = server.base_url
+    assert status == 76
+    where = f"{tmp_path / 'site' / 'odd_grader.py'}:14, in verify"
+    assert f"grading an answer failed (KeyError): 'no such option' ({where}). The answer is kept." in err
+    assert "8 have an answer, but grading it failed" in err
+    failures = (tmp_path / "out" / "rollouts_failures.jsonl").read_text().splitlines()
+    assert where in json.loads(failures[0])["_ng_failure_message"]
+    (tmp_path / "broken").unlink()
+    status, out, err = run(None, "--resume", flags={**grader, "--model-url": dead})
+    assert status == 0, err
+    assert "8 answers are stored without a grade; that is made up for first, without a request." in err
+    assert "100.0%" in out
+    assert sorted(identities(tmp_path)) == [(n, 0) for n in range(8)]
+    assert not (tmp_path / "out" / "rollouts_answers.jsonl").exists()
+
+
+def test_reverify_grades_what_the_run_could_not(run, tmp_path, grader, capsys):
+    (tmp_path / "broken").touch()
+    with MockServer() as server:
+        run(server, flags=grader)
+    command = ["eval", "reverify", "--rollouts", str(tmp_path / "out" / "rollouts.jsonl"), "-c"]
+    assert _status([*command, grader["-c"]]) == 1
+    assert "odd_grader.py:14, in verify" in capsys.readouterr().err
+    mended = own_benchmark(tmp_path, "mended.yaml", "{type: match, mode: numeric}")
+    assert _status([*command, mended["-c"]]) == 0
+    assert "100.0%" in capsys.readouterr().out
+    assert sorted(identities(tmp_path)) == [(n, 0) for n in range(8)]
+
+
+@pytest.mark.parametrize("name", ["response", "reward", "extracted_answer", "ng_perf", "mask_sample"])
+def test_data_with_a_name_of_ours_is_graded_right_and_again_the_same(run, tmp_path, capsys, name):
+    data = tmp_path / "own.jsonl"
+    rows = [{"q": f"What is {n} + 1?", name: str(n + 1 + (n == 2)), "level": 1.5} for n in range(3)]
+    data.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    verifier = f"{{type: match, mode: numeric, answer_field: {name}}}"
+    with MockServer() as server:
+        status, out, err = run(server, flags=own_benchmark(tmp_path, "c.yaml", verifier, "own.jsonl", "{q}"))
+    assert status == 0, err
+    assert "66.7%" in out
+    assert "3 measured of 3" in out
+    for _ in range(2):
+        rollouts = str(tmp_path / "out" / "rollouts.jsonl")
+        assert _status(["eval", "reverify", "--rollouts", rollouts, "-c", str(tmp_path / "c.yaml")]) == 0
+        said = capsys.readouterr()
+        assert "0 of 3 grades changed" in said.err
+        assert "66.7%" in said.out
+
+
+def test_failures_that_are_exhausted_name_the_setting_that_limits_them(run):
+    with MockServer(faults_for={"What is 3": ["400*"]}) as server:
+        status, _, err = run(server, "max_rollout_attempts=2")
+    assert status == 76
+    assert "1 failed as often as max_rollout_attempts (2) allows" in err
+    with MockServer() as server:
+        assert run(server, "--resume", "max_rollout_attempts=3")[0] == 0
+        assert server.requests == 1

@@ -473,3 +473,64 @@ def test_a_signal_after_the_breaker_limits_what_is_still_in_flight():
     assert drain.reason is StopReason.SIGNAL
     assert 16 <= len(store.failures) < 16 + 4
     assert scripted.running == 0
+
+
+def test_an_answer_is_stored_before_it_is_graded_and_asked_for_once():
+    store = MemoryStore(3, max_attempts=2)
+    scripted = Scripted(verdict=ValueError("no such option"))
+    said = []
+    tally, _ = collect(store, scripted, said=said)
+    assert scripted.tries == {0: 1, 1: 1, 2: 1}
+    assert sorted(store.answers) == [0, 1, 2]
+    assert not store.rows
+    assert [failure["failure_class"] for _, failure in store.failures] == ["verifier_error"] * 6
+    assert (tally.new, tally.failed, tally.output_tokens) == (0, 6, 6)
+    (sentence,) = said
+    assert sentence.startswith(f"grading an answer failed (ValueError): no such option ({__file__}:")
+    assert sentence.endswith(", in verify). The answer is kept. Others are counted.")
+
+
+def test_stored_answers_are_graded_without_a_request_with_what_the_first_grading_had():
+    first = MemoryStore(3, max_attempts=1)
+    collect(first, Scripted(verdict=ValueError("broken"), fields={"trace": 1, "reward": 9}))
+    seen = []
+
+    class Mended(Scripted):
+        async def verify(self, task, episode):
+            seen.append((task, episode.fields, episode.response["usage"]["output_tokens"]))
+            return Verdict(1.0)
+
+    store = MemoryStore(4)
+    store.answers = first.answers
+    scripted = Mended(fields={"trace": 2})
+    collect(store, scripted, concurrency=1)
+    assert scripted.tries == {3: 1}
+    assert len(store.rows) == 4
+    expected = {"_ng_task_index": 1, "_ng_rollout_index": 0, "question": "q1"}
+    assert seen[1] == (Task(1, 0, expected), {"trace": 1, "reward": 9}, 2)
+
+
+def test_a_grader_that_fails_now_and_then_is_asked_again_in_the_same_run():
+    class Moody(Scripted):
+        async def verify(self, task, episode):
+            if task.task_index not in seen:
+                seen.add(task.task_index)
+                raise OSError("judge away")
+            return Verdict(1.0)
+
+    seen = set()
+    store = MemoryStore(4)
+    scripted = Moody()
+    collect(store, scripted, concurrency=1)
+    assert len(store.rows) == 4
+    assert set(scripted.tries.values()) == {1}
+
+
+def test_an_answer_that_no_row_can_hold_is_a_failure_of_the_rollout():
+    class Unstorable(MemoryStore):
+        def answer(self, task, fields):
+            raise TypeError("nested too deeply for JSON")
+
+    store = Unstorable(1, max_attempts=1)
+    collect(store, Scripted())
+    assert [failure["failure_class"] for _, failure in store.failures] == ["persistence_failed"]

@@ -4,9 +4,17 @@ import json
 import os
 import sys
 
+import orjson
 import pytest
 from click.testing import CliRunner
-from tests.result_rows import benchmark_config, result, run_config, write_manifest, write_output
+from tests.result_rows import (
+    benchmark_config,
+    result,
+    run_config,
+    source,
+    write_manifest,
+    write_output,
+)
 
 from nemo_gym.cli.main import gym
 from nemo_gym.clock import MovableClock
@@ -17,8 +25,10 @@ from nemo_gym.rollouts import lock
 from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.compare import compare
 from nemo_gym.rollouts.manifest import load_manifest
+from nemo_gym.rollouts.result_rows import Answer
 from nemo_gym.rollouts.reverify import reverify
-from nemo_gym.rollouts.rows import check_line, decode_row
+from nemo_gym.rollouts.rows import check_line, decode_row, encode_row
+from nemo_gym.types import Episode, Task, Verdict
 from nemo_runs.processes import identify
 
 TEXTS = {0: "it is 0", 1: "1.001", 2: "5", 3: ""}
@@ -191,7 +201,11 @@ def outsider(tmp_path, monkeypatch):
 def test_a_verifier_that_fails_on_one_row_replaces_nothing(output, tmp_path, outsider):
     before = output.output.read_bytes()
     config = run_config(benchmark_config(tmp_path / "f", verifier="{type: fails}"))
-    with pytest.raises(DataError, match=r"rollouts\.jsonl:3: the verifier failed: OSError: judge away"):
+    with pytest.raises(
+        DataError,
+        match=r"rollouts\.jsonl:3: the verifier failed: OSError: judge away \(/"
+        r".*failing_verifier\.py:12, in verify\)",
+    ):
         reverify(output, config)
     assert output.output.read_bytes() == before
     assert load_manifest(output.manifest).scoring["benchmark"]["verifier"]["type"] == "match"
@@ -215,3 +229,74 @@ def test_the_command_grades_in_place_and_takes_options_of_the_verifier(output, t
     assert "25.0%" in ran.stdout
     assert "1 of 4 grades changed" in ran.stderr
     assert "superseded-reverify" in ran.stderr
+
+
+OWN_NAMES = {"response": "3", "reward": 0.93, "extracted_answer": "z", "ng_perf": 1, "mask_sample": True}
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["this version", "an earlier version"])
+def test_data_with_names_of_ours_is_graded_the_same_every_time(tmp_path, ours):
+    """The right answer stands in the data's own field `response`; a later row has one field more."""
+    tasks = [{**source(task), **OWN_NAMES, "response": str(task)} for task in range(3)]
+    tasks[2]["extra"] = 7
+    lines = []
+    for index, task in enumerate(tasks):
+        episode = Episode(result(str(min(index, 1)))["response"])
+        graded = Answer.of(Task(index, 0, task), episode, latency_ms=1.0, ended_at=1.0).graded(
+            Verdict(float(index < 2), str(min(index, 1))), float(index < 2)
+        )
+        if not ours:
+            graded.pop("_ng_agent_fields")
+            assert graded.pop("_ng_covered").keys() == {"task"}
+        lines.append(encode_row(index, 0, graded))
+    paths = write_output(tmp_path / "out", {}, tasks=3, repeats=1)
+    inputs = [
+        orjson.dumps({"_ng_task_index": n, "_ng_rollout_index": 0, **task}) for n, task in enumerate(tasks)
+    ]
+    paths.materialized_inputs.write_bytes(b"".join(line + b"\n" for line in inputs))
+    paths.output.write_bytes(b"".join(line + b"\n" for line in reversed(lines)))
+    verifier = "{type: match, mode: exact, answer_field: response}"
+    config = run_config(benchmark_config(tmp_path / "b", verifier=verifier), "policy_model_name=m")
+    write_manifest(paths, config, tasks=3, repeats=1)
+    for _ in range(2):
+        done = reverify(paths, config)
+        assert (done.grades.rows, done.grades.changed, done.grades.after) == (3, 0, 2.0)
+        assert done.summary.coverage.measured == 3
+
+
+def test_rows_in_another_framing_are_graded_and_written_as_they_should_be(output, config):
+    data = output.output.read_bytes()
+    output.output.write_bytes(b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n", 2).rstrip(b"\n"))
+    assert reverify(output, config).grades.rows == 4
+    assert len(stored(output)) == 4
+
+
+def test_answers_that_could_not_be_graded_get_their_grade(output, config):
+    waiting = Answer.of(
+        Task(4, 0, source(4)), Episode(result("it is 4")["response"]), latency_ms=1.0, ended_at=1.0
+    )
+    again = Answer.of_row(stored(output)[0])  # whose result was recorded before its collector was killed
+    lines = [encode_row(4, 0, waiting.ungraded()), encode_row(3, 0, again.ungraded())]
+    output.answers.write_bytes(b"".join(line + b"\n" for line in lines))
+    done = reverify(output, config)
+    assert (done.grades.rows, done.grades.first, done.grades.changed) == (5, 1, 3)
+    assert [row["reward"] for row in stored(output)] == [0, 0, 0, 1, 1]
+    assert not output.answers.exists()
+    assert done.to_json()["first_graded"] == 1
+    assert done.summary.coverage.measured == 5
+
+
+def test_a_first_grading_that_fails_again_keeps_the_answer(output, tmp_path, outsider):
+    waiting = Answer.of(
+        Task(1, 0, source(1)),
+        Episode(result("1")["response"], fields={"note": "kept"}),
+        latency_ms=1,
+        ended_at=1,
+    )
+    output.output.write_bytes(b"")
+    output.answers.write_bytes(encode_row(1, 0, waiting.ungraded()) + b"\n")
+    before = output.answers.read_bytes()
+    config = run_config(benchmark_config(tmp_path / "f", verifier="{type: fails}"))
+    with pytest.raises(DataError, match=r"rollouts_answers\.jsonl:1: the verifier failed: OSError"):
+        reverify(output, config)
+    assert output.answers.read_bytes() == before
