@@ -3,12 +3,12 @@
     python bench/crash.py --kills 10000
 
 A child process opens an output with ``resume=True`` and records answers, results and failures as fast as it
-can; every one that the store has taken is acknowledged in a log. Some answers are left without a grade for the
-next child, and an answer that is neither stored nor has its result is lost. The parent kills it after a random time with SIGKILL,
-reads the files as they are, and starts the next child. Between two children it now and then leaves half a row
-at the end of a file, as a machine that lost power would, or makes the dead owner look like one of another
-host, so that rows are taken over by copying. One JSON document on stdout; exit status 1 if anything was lost,
-doubled, torn or refused.
+can; every one that the store has taken is acknowledged in a log. Some answers are left without a grade for
+the next child, and an answer that is neither stored nor has its result is lost. The parent kills it after a
+random time with SIGKILL, reads the files as they are, and starts the next child. Between two children it
+now and then leaves half a row at the end of a file, as a machine that lost power would, or makes the dead
+owner look like one of another host, so that rows are taken over by copying. One JSON document on stdout;
+exit status 1 if anything was lost, doubled, torn or refused.
 """
 
 from __future__ import annotations
