@@ -87,12 +87,25 @@ def read_scalar(text: str) -> Any:
         loader.dispose()
 
 
+_ROWS = {".jsonl", ".ndjson", ".csv", ".tsv", ".parquet", ".gz", ".zst", ".txt"}
+
+
+def holds_rows(path: Path) -> bool:
+    """Whether a file is one of rows by its name; ``.json`` may be a configuration, which is YAML too."""
+    return path.suffix.lower() in _ROWS
+
+
 def load_yaml(path: Path) -> dict[str, Any]:
     """Read one configuration file; an empty one is an empty mapping.
 
     `ConfigError` with file and line for whatever is wrong: a missing file, a folder, an encoding other than
     UTF-8, bad YAML, several documents, anything but a mapping, duplicate keys, unquoted durations.
     """
+    if holds_rows(path) and path.is_file():
+        raise ConfigError(
+            f"{path}: this is a file of rows, and a configuration is needed here; rows are given with "
+            "--input (input_jsonl_fpath), beside --benchmark NAME."
+        )
     try:
         text = path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:

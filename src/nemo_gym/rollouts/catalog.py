@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nemo_gym import errors
 from nemo_gym.composition import nearest
+from nemo_gym.yaml_files import holds_rows
 
 EXTRA_ROOTS = "NEMO_GYM_EXTRA_ROOTS"
 """Environment variable: further search folders, separated like PATH."""
@@ -90,12 +91,25 @@ def find_benchmark(name: str, *, cwd: Path, search_dirs: Sequence[Path] = ()) ->
             for path in (folder / "config.yaml", folder.with_name(f"{folder.name}.yaml")):
                 if path.is_file():
                     return Path(os.path.abspath(path))
-    if (cwd / name).is_file():
-        raise errors.ConfigError(f"--benchmark: {name} is a file; include it with --config {name}.")
+    _refuse_a_path(name, cwd / name)
     known = benchmark_names(search_dirs, cwd)
     guess = nearest(name, known)
     hint = f"did you mean {guess}" if guess else f"known: {', '.join(known)}"
     raise errors.ConfigError(f"--benchmark: there is no benchmark {name}; {hint}.")
+
+
+def _refuse_a_path(name: str, path: Path) -> None:
+    """Say what becomes of a file or a folder that stands in the place of a benchmark's name."""
+    if holds_rows(path) and path.is_file():
+        raise errors.ConfigError(
+            f"--benchmark: {name} is a file of rows; give them with --input {name}, beside the name of a "
+            "benchmark that says how they are asked and graded (`gym list benchmarks`)."
+        )
+    config = path / "config.yaml" if path.is_dir() else path
+    if config.is_file():
+        shown = Path(name, "config.yaml") if path.is_dir() else name
+        what = "a folder" if path.is_dir() else "a file"
+        raise errors.ConfigError(f"--benchmark: {name} is {what}; include it with --config {shown}.")
 
 
 def _benchmark_files(search_dirs: Sequence[Path], cwd: Path) -> dict[str, Path]:

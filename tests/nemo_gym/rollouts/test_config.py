@@ -284,7 +284,7 @@ def test_an_unknown_benchmark_or_config_names_the_nearest(folder: Path) -> None:
         find_config("benchmarks/gqpa/config.yaml", cwd=folder)
     with pytest.raises(ConfigError, match="benchmarks/toy is a folder; give the YAML file in it"):
         find_config("benchmarks/toy", cwd=folder)
-    with pytest.raises(ConfigError, match="there is no benchmark"):
+    with pytest.raises(ConfigError, match=r"is a folder; include it with --config \.\./toy/config\.yaml"):
         find_benchmark("../toy", cwd=folder / "benchmarks/toy")
 
 
@@ -303,3 +303,20 @@ def test_a_key_that_its_reader_checks_needs_no_plus(
     for name in section.split("."):
         node = node[name]
     assert node[key] == value
+
+
+@pytest.mark.parametrize("name", ["q.jsonl", "q.csv", "q.jsonl.gz"])
+def test_a_file_of_rows_in_the_place_of_a_benchmark_or_a_config_is_sent_to_input(
+    folder: Path, name: str
+) -> None:
+    (folder / name).write_text('{"a": 1}\n')
+    with pytest.raises(ConfigError, match=rf"{name} is a file of rows; give them with --input {name}"):
+        load(folder, name=name)
+    with pytest.raises(ConfigError, match=rf"{name}: this is a file of rows.* given with --input"):
+        load(folder, name=None, configs=(name,))
+
+
+def test_the_folder_of_a_benchmark_in_the_place_of_its_name_is_sent_to_config(folder: Path) -> None:
+    home = folder / "benchmarks/toy"
+    with pytest.raises(ConfigError, match=rf"is a folder; include it with --config {home}/config\.yaml"):
+        load(folder, name=str(home))
