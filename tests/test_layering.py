@@ -18,11 +18,13 @@ MAY_IMPORT = {
     "nemo_slurm": {"nemo_runs"},
     "nemo_trainer": {"nemo_runs"},
     "nemo_gym": {"nemo_runs", "nemo_slurm"},
-    "nemo_helix_plugin": set(),
+    "nemo_helix_plugin": {"nemo_runs"},
     "nemo_helix_server": {"nemo_runs", "nemo_slurm", "nemo_trainer", "nemo_helix_plugin"},
     "nemo_engines": {"nemo_runs", "nemo_trainer", "nemo_gym"},
 }
 ONLY_PARTS = {
+    # how a program treats its streams, and the proxies and folders of its environment
+    ("nemo_helix_plugin", "nemo_runs"): ("nemo_runs.streams", "nemo_runs.proxies", "nemo_runs.homes"),
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
     ("nemo_engines", "nemo_gym"): (
         "nemo_gym.verifiers",

@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from nemo_runs import homes
+
 
 @dataclass(frozen=True, slots=True)
 class RolloutPaths:
@@ -295,22 +297,16 @@ class RunPaths:
         return JobPaths(self.run_dir / benchmark)
 
 
-def _xdg(variable: str, fallback: str) -> Path:
-    """A base folder of the XDG specification; a relative value is invalid there and counts as unset."""
-    value = os.environ.get(variable, "")
-    return Path(value) if value.startswith("/") else Path.home() / fallback
-
-
 def job_index() -> Path:
     """The folder of this user's submissions from this machine: a cache; records stay in run directories."""
-    return _xdg("XDG_CACHE_HOME", ".cache") / "nemo-gym" / "jobs"
+    return homes.base("XDG_CACHE_HOME", ".cache", os.environ) / "nemo-gym" / "jobs"
 
 
 def prepared_data(benchmark: str) -> Path:
     """Where prepared data goes when the benchmark's own folder cannot be written."""
-    return _xdg("XDG_DATA_HOME", ".local/share") / "nemo-gym" / benchmark
+    return homes.base("XDG_DATA_HOME", ".local/share", os.environ) / "nemo-gym" / benchmark
 
 
 def local_jobs() -> Path:
     """The folder in which job ids of the `local` executor are claimed, one folder a job."""
-    return _xdg("XDG_STATE_HOME", ".local/state") / "nemo-gym" / "local-jobs"
+    return homes.base("XDG_STATE_HOME", ".local/state", os.environ) / "nemo-gym" / "local-jobs"

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from nemo_helix_server import setting_paths
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.filesystems import is_network
-from nemo_runs import yaml_scalars
+from nemo_runs import homes, yaml_scalars
 
 PREFIX = "NHX_"
 _DAY = 24 * 3600
@@ -280,9 +280,7 @@ def variables(
 
 def default_data_dir(environ: Mapping[str, str]) -> Path:
     """``$XDG_DATA_HOME/nhx``; on a network file system, where nothing is there yet, a folder of this node."""
-    home = Path(environ.get("HOME") or Path.home())
-    given = environ.get("XDG_DATA_HOME")
-    usual = (Path(given) if given and Path(given).is_absolute() else home / ".local" / "share") / "nhx"
+    usual = homes.base("XDG_DATA_HOME", ".local/share", environ) / "nhx"
     if not usual.exists() and is_network(usual):
         return Path("/var/tmp") / f"nhx-{os.getuid()}"  # noqa: S108 - made owner-only, and refused if it is not ours
     return usual

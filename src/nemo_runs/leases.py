@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from nemo_runs import lease_book, processes
+from nemo_runs import homes, lease_book, processes
 from nemo_runs.devices import found_devices, named_devices
 from nemo_runs.errors import LeaseError
 from nemo_runs.lease_queue import Granted, Holder, Request, Waiting, decide, require_possible, ticket
@@ -124,8 +124,7 @@ def default_folder(environ: Mapping[str, str]) -> Path:
     """
     if named := environ.get(FOLDER):
         return Path(named)
-    state = environ.get("XDG_STATE_HOME")
-    return (Path(state) if state else Path.home() / ".local" / "state") / "nemo-runs" / "leases"
+    return homes.base("XDG_STATE_HOME", ".local/state", environ) / "nemo-runs" / "leases"
 
 
 def environment(name: str, granted: Granted) -> dict[str, str]:

@@ -16,9 +16,11 @@ from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, UsageError
 from nemo_gym.job_paths import RunPaths
 
 if TYPE_CHECKING:
+    from nemo_gym.orchestration.config import SubmitConfig
     from nemo_gym.orchestration.jobs import SubmissionRecord
     from nemo_gym.orchestration.resolve import ResolvedConfig
     from nemo_gym.orchestration.submit import Desk, Order
+    from nemo_slurm.hosts import Host
 
 _RULE = "=" * 60
 
@@ -90,7 +92,6 @@ def _say(sentence: str) -> None:
 
 def _desk(resolved: ResolvedConfig) -> Desk:
     from nemo_gym.orchestration.destination import destination_of
-    from nemo_gym.orchestration.examine import refuse_cheaply
     from nemo_gym.orchestration.executors.registry import executor_for
     from nemo_gym.orchestration.provenance import provenance
     from nemo_gym.orchestration.submit import Desk
@@ -107,8 +108,16 @@ def _desk(resolved: ResolvedConfig) -> Desk:
         cwd=Path.cwd(),
         say=_say,
         destination=destination,
-        preflight=lambda config: refuse_cheaply(config, host),
+        preflight=lambda config: _preflight(config, host),
     )
+
+
+def _preflight(config: SubmitConfig, host: Host) -> None:
+    from nemo_gym.orchestration.examine import refuse_cheaply
+    from nemo_gym.orchestration.executors.registry import refuse_unusable
+
+    refuse_cheaply(config, host)
+    refuse_unusable(config.machine.type)
 
 
 def _dry_run(order: Order, desk: Desk) -> int:

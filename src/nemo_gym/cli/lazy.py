@@ -7,6 +7,16 @@ from typing import Any
 
 import click
 
+from nemo_runs import streams
+
+_PRINT = frozenset(
+    {
+        *("list", "status", "watch", "info", "logs", "results", "bill", "verify"),
+        *("check", "compare", "benchmarks"),
+    }
+)
+"""Commands whose output is all that they are for; every other one has done something when it prints."""
+
 
 class LazyGroup(click.Group):
     """A group that knows its commands by name, one-line help and ``module:attribute``."""
@@ -33,7 +43,7 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As click does it, but lazy commands too are suggested for a name that is none."""
         try:
-            return super().resolve_command(ctx, args)
+            name, command, rest = super().resolve_command(ctx, args)
         except click.UsageError as error:
             from difflib import get_close_matches
 
@@ -41,6 +51,9 @@ class LazyGroup(click.Group):
             near = get_close_matches(args[0], shown, n=1)
             hint = f" Did you mean '{near[0]}'?" if near else ""
             raise click.UsageError(f"{error.message}{hint}", ctx) from None
+        if name not in _PRINT and not isinstance(command, click.Group):
+            streams.only_tell()
+        return name, command, rest
 
     def _is_hidden(self, name: str) -> bool:
         return name in self.commands and self.commands[name].hidden

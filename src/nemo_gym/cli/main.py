@@ -12,6 +12,7 @@ import click
 from nemo_gym import __version__, errors
 from nemo_gym.cli.lazy import LazyGroup
 from nemo_gym.cli.options import let_stdout_go
+from nemo_runs import homes, streams
 
 _EVAL = {
     "run": ("nemo_gym.cli.eval_run:run", "Collect rollouts of one benchmark on this machine."),
@@ -71,24 +72,17 @@ gym.add_command(LazyGroup("step", lazy=_STEP, hidden=True, help="Steps that job 
 
 def main() -> NoReturn:
     """Run `gym` and leave with its documented exit status; no traceback reaches the user."""
-    _open_streams()
-    sys.exit(_status(sys.argv[1:]))
-
-
-def _open_streams() -> None:
-    """Point standard streams that are closed at the null device, so that no other file gets their number."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+    streams.prepare()
+    status = _status(sys.argv[1:])
+    streams.only_tell()  # the last flush
+    sys.exit(status)
 
 
 def _status(args: list[str]) -> int:
     try:
         status = gym.main(args=args, prog_name="gym", standalone_mode=False)
+        if lost := streams.finish():
+            _say(f"standard output could not be written ({lost}); what was asked for is done.", 0)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
         return errors.EXIT_USAGE
@@ -124,10 +118,14 @@ def _say_error(error: Exception) -> int:
         return _say(str(error), error.exit_status)
     if isinstance(error, RunsError | SlurmError):
         return _say(str(error), errors.EXIT_ERROR)
+    if isinstance(error, OSError) and (sentence := homes.lost_folder(error)):
+        return _say(sentence, errors.EXIT_ERROR)
     if isinstance(error, OSError) and error.strerror:
         name = error.filename2 or error.filename  # of two the second is where something was to go
         where = f" ({name})" if name else ""
         return _say(f"{error.strerror}{where}.", errors.EXIT_ERROR)
+    if isinstance(error, UnicodeEncodeError):
+        return _say(streams.unwritable(error), errors.EXIT_ERROR)
     name = type(error).__name__
     return _say(f"unexpected {name}: {error}. Set NEMO_GYM_DEBUG=1 to see where.", errors.EXIT_ERROR)
 

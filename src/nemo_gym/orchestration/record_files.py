@@ -76,7 +76,8 @@ def _write_index(record: SubmissionRecord, say: Say) -> None:
         create_file(folder / f"{record.gym_job_id}.json", record.dumps(), mode=SHARED)
     except (OSError, RunsError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        say(f"the local index {folder} could not be written ({reason}); the submission is not affected.")
+        what = f"the local index {folder} could not be written ({reason})"
+        say(f"{what}; the submission is not affected. XDG_CACHE_HOME moves it.")
 
 
 def is_indexed(gym_job_id: str) -> bool:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 import time
-import urllib.request
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,13 +25,12 @@ from nemo_gym.rollouts.backoff import RequestLimits, delay_before_retry
 from nemo_gym.rollouts.notices import Retries
 from nemo_gym.rollouts.policy_errors import PolicyError
 from nemo_gym.rollouts.roles import SystemRole
-from nemo_gym.rollouts.values import is_address
 from nemo_gym.types import Row
+from nemo_runs import proxies
 from nemo_runs.secret_refs import SecretText, redact
 
 __all__ = ["Endpoint", "HttpPolicy", "PolicyError", "open_session", "proxy_for"]
 
-_THIS_MACHINE = frozenset({"", "localhost", "::1"})
 _CONNECT_TIMEOUT = 30.0
 _INTEGER_DIGITS = 18
 _BODY_READ = 8000
@@ -86,14 +85,11 @@ def proxy_for(url: str) -> str | None:
 
     Raises `ConfigError` when it cannot be one.
     """
-    parsed = yarl.URL(url)
-    host = parsed.host or ""
-    if host in _THIS_MACHINE or host.startswith("127.") or urllib.request.proxy_bypass(host):
-        return None
-    proxy = urllib.request.getproxies().get(parsed.scheme)
-    if proxy is not None and not is_address(proxy):  # its text may hold a password
-        raise ConfigError(f"{parsed.scheme}_proxy: this variable holds no address such as http://HOST:PORT.")
-    return proxy
+    try:
+        found = proxies.chosen(url, os.environ)
+    except proxies.ProxyError as error:
+        raise ConfigError(f"{error}.") from None
+    return found.url if found else None
 
 
 class HttpPolicy:

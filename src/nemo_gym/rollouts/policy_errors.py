@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import email.utils
+import os
 import re
 from typing import Literal
 
 import aiohttp
 
 from nemo_gym.rollouts.provider_errors import ProviderError, of_body, page_title
+from nemo_runs import proxies
 
 Kind = Literal[
     "transport_unreachable",
@@ -138,7 +140,9 @@ def _unreachable(where: str, error: aiohttp.ClientConnectorError) -> str:
         return f"no secure connection to {where}: {_one_line(str(error))}"
     reason = _plain((error.os_error.strerror or str(error.os_error)).lower())
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return f"the proxy that the environment names for {where} cannot be reached ({reason})."
+        proxy = proxies.chosen(where, os.environ)
+        named = f"of {proxy.variable}" if proxy else "that the environment names"
+        return f"the proxy {named} for {where} cannot be reached ({reason})."
     return f"{where} cannot be reached ({reason})."
 
 

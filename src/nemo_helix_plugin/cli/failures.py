@@ -25,5 +25,7 @@ def explained(context: Resolved) -> Iterator[None]:
     except errors.InternalServerError as error:
         error.add_note(f"asked: {error.request}; the service's log says more.")
         raise
+    except UnicodeEncodeError:
+        raise
     except ValueError as error:  # of the client, for a name that cannot stand in an address
         raise click.UsageError(f"{error}.") from None

@@ -8,6 +8,16 @@ from typing import Any, NamedTuple
 
 import click
 
+from nemo_runs import streams
+
+_PRINT = frozenset(
+    (
+        *("get", "list", "watch", "tail", "transitions", "view", "current-context", "explain", "preview"),
+        *("doctor", "status", "unit", "download"),
+    )
+)
+"""Commands whose output is all that they are for, besides `get-…` and `list-…`."""
+
 
 class Lazy(NamedTuple):
     """A command that is not imported yet."""
@@ -25,6 +35,12 @@ def suggestion(typed: str, known: Iterable[str]) -> str:
 
     near = get_close_matches(typed, list(known), n=1, cutoff=0.6)
     return f" Did you mean '{near[0]}'?" if near else ""
+
+
+def _prints(ctx: click.Context, name: str) -> bool:
+    """Whether a command's output is all that it is for: every other one has done something when it prints."""
+    shown_once = ctx.info_name == "token" and name == "create"
+    return shown_once or name in _PRINT or name.startswith(("get-", "list-"))
 
 
 class LazyGroup(click.Group):
@@ -52,10 +68,13 @@ class LazyGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that was typed; for a name that is none, suggest one."""
         try:
-            return super().resolve_command(ctx, args)
+            name, command, rest = super().resolve_command(ctx, args)
         except click.UsageError:
             hint = self.suggested(ctx, args[0])
             raise click.UsageError(f"There is no command '{args[0]}'.{hint}", ctx) from None
+        if not isinstance(command, click.Group) and not _prints(ctx, name or ""):
+            streams.only_tell()
+        return name, command, rest
 
     def suggested(self, ctx: click.Context, typed: str) -> str:
         """What may have been meant by a name that is none."""

@@ -13,6 +13,7 @@ from nemo_helix_plugin import __version__, errors
 from nemo_helix_plugin.cli import commands
 from nemo_helix_plugin.cli.global_options import global_options
 from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
+from nemo_runs import homes, streams
 
 _OWN = {
     "jobs": Lazy("nemo_helix_plugin.cli.jobs.group:jobs", "Create, follow, pause, resume and rerun jobs."),
@@ -88,19 +89,10 @@ def nemo() -> None:
 
 def main() -> NoReturn:
     """Run `nemo` and leave with its documented exit status; no traceback reaches the user."""
-    _open_streams()
-    sys.exit(_status(sys.argv[1:]))
-
-
-def _open_streams() -> None:
-    """Point standard streams that are closed at the null device, so that no other file gets their number."""
-    for number, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            opened = os.open(os.devnull, os.O_RDWR)
-            if opened != number:
-                os.dup2(opened, number)
-                os.close(opened)
-            setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
+    streams.prepare()
+    status = _status(sys.argv[1:])
+    streams.only_tell()  # the last flush
+    sys.exit(status)
 
 
 _WORDING = (
@@ -116,7 +108,8 @@ _WORDING = (
 def _status(args: list[str]) -> int:
     try:
         status = nemo.main(args=args, prog_name="nemo", standalone_mode=False)
-        sys.stdout.flush()
+        if lost := streams.finish():
+            _say(f"standard output could not be written ({lost}); what was asked for is done.", 0)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
         return errors.EXIT_USAGE
@@ -147,9 +140,14 @@ def _say_error(error: Exception) -> int:
         for note in getattr(error, "__notes__", ()):
             _say(note, error.exit_status)
         return error.exit_status
+    if isinstance(error, OSError) and (sentence := homes.lost_folder(error)):
+        return _say(sentence, errors.EXIT_LOCAL)
     if isinstance(error, OSError) and error.strerror:
-        where = f" ({error.filename})" if error.filename else ""
+        name = error.filename2 or error.filename  # of two the second is where something was to go
+        where = f" ({name})" if name else ""
         return _say(f"{error.strerror}{where}.", errors.EXIT_LOCAL)
+    if isinstance(error, UnicodeEncodeError):
+        return _say(streams.unwritable(error), errors.EXIT_LOCAL)
     message = f"unexpected {type(error).__name__}: {error}. Set NEMO_DEBUG=1 to see where."
     return _say(message, errors.EXIT_LOCAL)
 

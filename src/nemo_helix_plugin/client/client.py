@@ -61,7 +61,9 @@ class NemoClient(BaseClient[httpx.Client, httpx.BaseTransport]):
     def to_async(self, *, transport: httpx.AsyncBaseTransport | None = None) -> AsyncNemoClient:
         """An asynchronous client with the same options and a connection of its own."""
         derived = AsyncNemoClient.__new__(AsyncNemoClient)
-        http = httpx.AsyncClient(transport=transport, **session.connection(self._options))
+        http = httpx.AsyncClient(
+            transport=transport, **session.connection(self._options, direct=transport is not None)
+        )
         derived._adopt(http, self._options, owns=True)  # noqa: SLF001 - the clients are one family
         return derived
 
@@ -79,7 +81,7 @@ class NemoClient(BaseClient[httpx.Client, httpx.BaseTransport]):
         self.close()
 
     def _connected(self, transport: httpx.BaseTransport | None, options: ClientOptions) -> httpx.Client:
-        return httpx.Client(transport=transport, **session.connection(options))
+        return httpx.Client(transport=transport, **session.connection(options, direct=transport is not None))
 
     def _adopt(self, http: httpx.Client, adopted: ClientOptions, *, owns: bool) -> None:
         self._http, self._options, self._owns = http, adopted, owns
@@ -142,7 +144,9 @@ class AsyncNemoClient(BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     def _connected(
         self, transport: httpx.AsyncBaseTransport | None, options: ClientOptions
     ) -> httpx.AsyncClient:
-        return httpx.AsyncClient(transport=transport, **session.connection(options))
+        return httpx.AsyncClient(
+            transport=transport, **session.connection(options, direct=transport is not None)
+        )
 
     def _adopt(self, http: httpx.AsyncClient, adopted: ClientOptions, *, owns: bool) -> None:
         self._http, self._options, self._owns = http, adopted, owns

@@ -59,8 +59,10 @@ _ROWS: tuple[tuple[tuple[type[Exception], ...], type[errors.NemoTransportError],
 """Most specific first: classes, ours, whether the service may have seen the request, the sentence."""
 
 
-def from_transport(error: Exception, where: str, timeout: float | None) -> errors.NemoTransportError:
-    """The error for a request that got no answer."""
+def from_transport(
+    error: Exception, where: str, timeout: float | None, *, via: str = ""
+) -> errors.NemoTransportError:
+    """The error for a request that got no answer; ``via`` is the variable that names the proxy on the way."""
     tls = next((cause for cause in _causes(error) if isinstance(cause, ssl.SSLError)), None)
     if tls is not None:
         return errors.CertificateError(_tls_message(tls, where), error, sent=False)
@@ -71,6 +73,8 @@ def from_transport(error: Exception, where: str, timeout: float | None) -> error
             kind, sent = row_kind, row_sent
             values = {"where": where, "seconds": _seconds(timeout), "reason": _reason(error)}
             text = sentence.format(**values)
+            if via and isinstance(error, httpx.ConnectError | httpx.ConnectTimeout | httpx.ProxyError):
+                text = f"the proxy of {via} for {where} cannot be used ({_reason(error)})"
             break
     return kind(text, error, sent=sent)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from typing import Any
@@ -19,6 +20,7 @@ from nemo_helix_plugin.client import errors, failures, uploads
 from nemo_helix_plugin.client.calls import Request
 from nemo_helix_plugin.client.options import ClientOptions
 from nemo_helix_plugin.errors import ConfigError
+from nemo_runs import proxies
 
 HTTP_FAILURES = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 
@@ -85,25 +87,54 @@ def _refuse_cleartext(url: str, headers: Mapping[str, str], where: str) -> None:
         )
 
 
-def tls_context(options: ClientOptions) -> ssl.SSLContext | bool:
+def tls_context(options: ClientOptions) -> ssl.SSLContext:
     """Whom to trust. Raises `CertificateError` when the authority's file cannot be used."""
     if not options.certificate_authority:
-        return True
+        return _environments_context(options)
     try:
         return ssl.create_default_context(cafile=options.certificate_authority)
     except (OSError, ssl.SSLError) as error:
         message = (
             f"the certificate authority {options.certificate_authority} of {options.where} cannot be read"
         )
-        reason = getattr(error, "strerror", None) or "it holds no certificate"
-        raise errors.CertificateError(f"{message} ({reason})", error, sent=False) from error
+        raise errors.CertificateError(f"{message} ({_reason(error)})", error, sent=False) from error
 
 
-def connection(options: ClientOptions) -> dict[str, Any]:
-    """Arguments of httpx's clients that every connection of ours has."""
-    # A proxy named in the environment is for the world outside, never for this machine's own service.
-    own = is_loopback(urlsplit(options.base_url).hostname)
-    return {"verify": tls_context(options), "trust_env": not own, "follow_redirects": False}
+def _environments_context(options: ClientOptions) -> ssl.SSLContext:
+    """Everybody whom this machine trusts, or SSL_CERT_FILE and SSL_CERT_DIR say."""
+    try:
+        return httpx.create_ssl_context(trust_env=not is_loopback(urlsplit(options.base_url).hostname))
+    except (OSError, ssl.SSLError) as error:
+        message = f"SSL_CERT_FILE or SSL_CERT_DIR of this shell cannot be used ({_reason(error)})"
+        raise errors.CertificateError(message, error, sent=False) from error
+
+
+def _reason(error: Exception) -> str:
+    return getattr(error, "strerror", None) or "it holds no certificate"
+
+
+def connection(options: ClientOptions, *, direct: bool = False) -> dict[str, Any]:
+    """Arguments of httpx's clients that every connection of ours has.
+
+    ``direct`` asks no proxy, as a transport of the caller's needs it. Raises `ConfigError` for a variable
+    that names a proxy which cannot be used.
+    """
+    proxy = None if direct else chosen_proxy(options)
+    # what the environment says was read already: httpx would raise its own errors for it
+    return {
+        "verify": tls_context(options),
+        "trust_env": False,
+        "proxy": proxy.url if proxy else None,
+        "follow_redirects": False,
+    }
+
+
+def chosen_proxy(options: ClientOptions) -> proxies.Proxy | None:
+    """The proxy for the service; none for one of this machine, whatever the environment says."""
+    try:
+        return proxies.chosen(options.base_url, os.environ)
+    except proxies.ProxyError as error:
+        raise ConfigError(str(error)) from None
 
 
 class Session:
@@ -183,4 +214,6 @@ def _our_errors(options: ClientOptions) -> Iterator[None]:
     try:
         yield
     except HTTP_FAILURES as error:
-        raise failures.from_transport(error, options.where, options.timeout) from error
+        proxy = chosen_proxy(options)
+        via = proxy.variable if proxy else ""
+        raise failures.from_transport(error, options.where, options.timeout, via=via) from error

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_plugin.errors import ConfigError
+from nemo_runs import homes
 
 FOLDER = "nhx"
 NAME = "config.yaml"
@@ -21,8 +22,7 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
     named = environ.get("NHX_CONFIG_FILE")
     if named:
         return Path(named).expanduser()
-    home = environ.get("XDG_CONFIG_HOME")
-    base = Path(home) if home and Path(home).is_absolute() else Path("~/.config").expanduser()
+    base = homes.base("XDG_CONFIG_HOME", ".config", environ)
     return base / FOLDER / NAME
 
 

@@ -48,7 +48,9 @@ def prepare(folder: Path) -> Path:
         if status.st_mode & 0o077:
             folder.chmod(0o700)
     except OSError as error:
-        raise DataDirectoryError(f"the data directory {folder} cannot be used: {error.strerror}") from error
+        raise DataDirectoryError(
+            f"the data directory {folder} cannot be used: {error.strerror}; --data-dir names another"
+        ) from error
     return folder
 
 

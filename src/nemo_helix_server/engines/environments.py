@@ -25,6 +25,7 @@ from pathlib import Path
 from nemo_helix_server.engines import catalogue
 from nemo_helix_server.engines.catalogue import Device, EngineRecipe
 from nemo_helix_server.errors import ServerError, UnavailableError
+from nemo_runs import homes
 from nemo_runs.files import replace_file
 
 COMPLETE = "complete.json"
@@ -52,8 +53,7 @@ class Environment:
 
 def cache_folder(environ: Mapping[str, str] = os.environ) -> Path:
     """Where environments are kept: ``$XDG_CACHE_HOME/nhx`` or ``~/.cache/nhx``."""
-    base = environ.get("XDG_CACHE_HOME", "")
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "nhx"
+    return homes.base("XDG_CACHE_HOME", ".cache", environ) / "nhx"
 
 
 def home_of(recipe: EngineRecipe, device: Device, cache: Path) -> Path:

@@ -149,7 +149,14 @@ def test_a_proxy_is_looked_up_once_and_not_for_addresses_that_bypass_it(monkeypa
 
 
 @pytest.mark.parametrize(
-    "proxy", ["garbage", "me:canary@h", "http://me:canary@[::1", "http://me:canary@h:99999"]
+    "proxy",
+    [
+        "me:can ary@h",
+        "http://",
+        "socks5://me:canary@h:1",
+        "http://me:canary@[::1",
+        "http://me:canary@h:99999",
+    ],
 )
 def test_a_proxy_that_is_no_address_is_refused_without_repeating_it(monkeypatch, proxy):
     monkeypatch.setenv("http_proxy", proxy)
@@ -173,7 +180,7 @@ def test_the_password_of_a_proxy_is_in_no_message(monkeypatch, scheme, status):
 def test_a_proxy_that_is_not_there_is_told_apart_from_the_server(monkeypatch):
     monkeypatch.setenv("http_proxy", "http://me:canary@127.0.0.1:1")
     error = refused(None, base_url="http://models.invalid/v1", attempts=1)
-    assert "the proxy that the environment names for http://models.invalid/v1" in str(error)
+    assert "the proxy of http_proxy for http://models.invalid/v1" in str(error)
     assert "canary" not in str(error)
 
 

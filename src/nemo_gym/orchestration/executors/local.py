@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import select
@@ -86,6 +87,8 @@ class LocalExecutor:
             return Queued(
                 plan.benchmark, None, f"its supervisor could not be started: {caught.strerror}{where}"
             )
+        except GymError as caught:
+            return Queued(plan.benchmark, None, str(caught).rstrip("."))
         if error is not None:
             return Queued(plan.benchmark, None, error)
         return Queued(plan.benchmark, f"local-{number}")
@@ -147,10 +150,24 @@ def _says_ready(reader: int) -> bool:
     return bool(readable) and os.read(reader, 64).startswith(b"ready")
 
 
+def usable_claims() -> Path:
+    """The folder in which numbers are claimed. Raises `GymError` when it cannot be written."""
+    folder = job_paths.local_jobs()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise GymError(
+            f"{folder}, where the numbers of local jobs are claimed, cannot be written ({error.strerror}); "
+            "set XDG_STATE_HOME to a folder that can be."
+        ) from error
+    return folder
+
+
 def _claim_number(plan: JobPlan) -> int:
     """The next number that this user has not used; a folder that says what it stands for claims it."""
-    folder = job_paths.local_jobs()
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = usable_claims()
     number = max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=0) + 1
     while True:
         try:

@@ -30,3 +30,11 @@ def executor_for(type_name: str, host: Host | None = None) -> Executor:
 
         return SlurmExecutor(Cluster(host or LocalHost()))
     raise ConfigError(f"compute: there is no executor {type_name!r}; known are {', '.join(TYPES)}")
+
+
+def refuse_unusable(kind: str) -> None:
+    """Raise `nemo_gym.errors.GymError` when what an executor needs of this machine cannot be used."""
+    if kind == "local":
+        from nemo_gym.orchestration.executors.local import usable_claims
+
+        usable_claims()
