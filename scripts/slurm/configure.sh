@@ -250,10 +250,13 @@ Host lab
 CONF
 }
 
-# As root the default place too, so that commands over ssh and jobs with an empty environment find it.
+# As root the default place too, so that commands over ssh and jobs with an empty environment find it, unless another
+# lab that is still there has it.
 link_configuration() {
-  local file
+  local file taken
   mkdir -p /etc/slurm
+  taken=$(readlink /etc/slurm/slurm.conf) || taken=''
+  if [ -n "$taken" ] && [ "$taken" != "$etc/slurm.conf" ] && [ -e "$taken" ]; then return 0; fi
   for file in $lab_linked; do
     if [ -e "/etc/slurm/$file" ] && [ ! -L "/etc/slurm/$file" ] && [ ! -e "/etc/slurm/$file.before-lab" ]; then
       mv "/etc/slurm/$file" "/etc/slurm/$file.before-lab"

@@ -93,6 +93,11 @@ def is_uncertain(text: str) -> bool:
     return not text.strip() or bool(_UNCERTAIN.search(text))
 
 
+def is_about_dependency(text: str) -> bool:
+    """Whether a submission was refused for the job that it was to wait for."""
+    return "dependency problem" in text.lower()
+
+
 def refusal(status: int, text: str, where: str) -> RefusedError:
     """The error for a call that the scheduler turned down."""
     kind = SubmitLimitError if _LIMIT.search(text) else RefusedError
@@ -143,8 +148,8 @@ def show_job(job: Job) -> list[str]:
 
 
 def show_partitions() -> list[str]:
-    """Ask for all partitions."""
-    return ["scontrol", "-o", "show", "partition"]
+    """Ask for all partitions, hidden ones too: a user may submit to one that is not listed."""
+    return ["scontrol", "-a", "-o", "show", "partition"]
 
 
 def associations(user: str) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from nemo_runs.durations import parse_duration
+from nemo_runs.errors import DurationError
 from nemo_slurm.errors import UnusableValueError
 from nemo_slurm.states import State, read_state
 
@@ -116,10 +118,11 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition, its limits `None` where there are none."""
+    """One partition, its limits `None` where there are none or where they cannot be read."""
 
     name: str
-    up: bool
+    up: bool | None
+    """`None`: a state that nobody has heard of."""
     default: bool
     max_seconds: int | None
     default_seconds: int | None
@@ -127,6 +130,8 @@ class Partition:
     nodes: int
     accounts: tuple[str, ...] | None
     """Accounts that may use it; `None` for all."""
+    unread: tuple[str, ...] = ()
+    """``key=value`` of limits that are none that can be read, so that nothing is known of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +150,7 @@ def read_queue(text: str) -> list[QueueRow]:
     for line in text.splitlines():
         fields = [field.rstrip() for field in line.split(BREAK)]
         state = read_state(fields[1]) if len(fields) == len(QUEUE_FIELDS) + 1 else None
-        if state is None or not fields[0].strip().isdigit():
+        if state is None or _number(fields[0]) is None:
             continue
         status = _number(fields[2]) or 0
         found.append(
@@ -175,7 +180,7 @@ def read_accounting(text: str) -> list[Run]:
     found = []
     for line in text.splitlines():
         fields = line.split(BREAK)
-        if len(fields) != len(ACCOUNTING_FIELDS.split(",")) or not fields[0].isdigit():
+        if len(fields) != len(ACCOUNTING_FIELDS.split(",")) or _number(fields[0]) is None:
             continue
         state = read_state(fields[1])
         if state is None:
@@ -216,20 +221,26 @@ def read_show(line: str) -> dict[str, str]:
 
 def read_partitions(text: str) -> list[Partition]:
     """Rows of `show_partitions`."""
-    rows = [read_show(line) for line in text.splitlines() if line.startswith("PartitionName=")]
-    return [
-        Partition(
-            name=row["PartitionName"],
-            up=row.get("State") == "UP",
-            default=row.get("Default") == "YES",
-            max_seconds=_limit(row.get("MaxTime", "UNLIMITED")),
-            default_seconds=_limit(row.get("DefaultTime", "NONE")),
-            max_nodes=_number(row.get("MaxNodes", "")),
-            nodes=_number(row.get("TotalNodes", "")) or 0,
-            accounts=_accounts(row.get("AllowAccounts", "ALL")),
-        )
-        for row in rows
-    ]
+    return [_partition(read_show(line)) for line in text.splitlines() if line.startswith("PartitionName=")]
+
+
+def _partition(row: Mapping[str, str]) -> Partition:
+    limits = {
+        "MaxTime": _limit(row.get("MaxTime", "")),
+        "DefaultTime": _limit(row.get("DefaultTime", "")),
+        "MaxNodes": _count(row.get("MaxNodes", "")),
+    }
+    return Partition(
+        name=row["PartitionName"],
+        up=_UP.get(row.get("State", "").upper()),
+        default=row.get("Default") == "YES",
+        max_seconds=_known(limits["MaxTime"]),
+        default_seconds=_known(limits["DefaultTime"]),
+        max_nodes=_known(limits["MaxNodes"]),
+        nodes=_number(row.get("TotalNodes", "")) or 0,
+        accounts=_accounts(row.get("AllowAccounts", "ALL")),
+        unread=tuple(f"{key}={row[key]}" for key, limit in limits.items() if limit is _ODD),
+    )
 
 
 def read_associations(text: str) -> list[Association]:
@@ -257,11 +268,35 @@ def _text(field: str) -> str:
     return "" if field == "(null)" else field
 
 
-def _limit(text: str) -> int | None:
-    if text.upper() in {"UNLIMITED", "INFINITE", "NONE", "NOT_SET", "N/A", ""}:
+class _Odd:
+    """A limit that cannot be read."""
+
+
+_ODD = _Odd()
+_NO_LIMIT = frozenset({"UNLIMITED", "INFINITE", "NONE", "NOT_SET", "N/A", "(NULL)", ""})
+_UP = {"UP": True, "DOWN": False, "DRAIN": False, "INACTIVE": False}
+
+
+def _limit(text: str) -> int | _Odd | None:
+    """Seconds. What the scheduler prints is not the user's: what cannot be read raises nothing."""
+    if text.upper() in _NO_LIMIT:
         return None
-    return parse_duration(text, where="scontrol show partition")
+    try:
+        return parse_duration(text, where="a limit of the scheduler")
+    except DurationError:
+        return _ODD
+
+
+def _count(text: str) -> int | _Odd | None:
+    if text.upper() in _NO_LIMIT:
+        return None
+    number = _number(text)
+    return _ODD if number is None else number
+
+
+def _known(limit: int | _Odd | None) -> int | None:
+    return None if isinstance(limit, _Odd) else limit
 
 
 def _accounts(text: str) -> tuple[str, ...] | None:
-    return None if text == "ALL" else tuple(text.split(","))
+    return None if text.upper() in {"ALL", "(NULL)", "N/A", ""} else tuple(text.split(","))

@@ -100,3 +100,46 @@ def test_the_text_of_a_job_is_read_back() -> None:
     for text in ("", "x", "12;", "0"):
         with pytest.raises(UnusableValueError):
             Job.parse(text)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        "MaxTime=Partition_Limit",
+        "MaxTime=-0:00:16",
+        "MaxTime=00:99:00",
+        "DefaultTime=?",
+        "MaxNodes=-1",
+        "MaxNodes=many",
+    ],
+)
+def test_a_limit_that_cannot_be_read_is_not_known_and_stops_nothing(odd: str) -> None:
+    key, _, value = odd.partition("=")
+    limits = {"MaxTime": "48:00:00", "DefaultTime": "NOT_SET", "MaxNodes": "(null)", key: value}
+    text = "PartitionName=a " + " ".join(f"{k}={v}" for k, v in limits.items()) + " State=UP"
+    (found,) = records.read_partitions(f"{text}\n")
+    assert found.unread == (odd,)
+    assert found.max_seconds in (None, 48 * 3600)
+    assert (found.default_seconds, found.max_nodes, found.up) == (None, None, True)
+
+
+@pytest.mark.parametrize(("state", "up"), [("UP", True), ("INACTIVE", False), ("", None), ("SHINY", None)])
+def test_a_partition_is_up_down_or_nobody_knows(state: str, up: bool | None) -> None:
+    (found,) = records.read_partitions(f"PartitionName=a MaxTime=INFINITE AllowAccounts= State={state}\n")
+    assert (found.up, found.accounts, found.max_seconds) == (up, None, None)
+
+
+@pytest.mark.parametrize(
+    ("field", "text"),
+    [
+        ("StartTime", "Unknown"), ("EndTime", "N/A"), ("SubmitTime", "2026-11-30T05:00:00"),
+        ("RestartCnt", "INVALID"), ("exit_code", "-1"), ("UserID", "4294967294x"), ("RestartCnt", "\u00b2"),
+    ],
+)  # fmt: skip
+def test_an_odd_field_of_a_row_is_left_out_and_the_row_is_kept(field: str, text: str) -> None:
+    (row,) = records.read_queue(queue_line(**{field: text}) + "\n")
+    assert (row.id, row.state.name) == ("1000", "FAILED")
+
+
+def test_a_number_in_digits_of_another_script_is_no_job() -> None:
+    assert records.read_queue(queue_line(JobID="\u00b2\u00b3") + "\n") == []

@@ -12,6 +12,7 @@ from nemo_gym.orchestration.waiting import foremost
 from nemo_gym.orchestration.waiting import next_command as waiting_command
 from nemo_gym.orchestration.waiting import notes as waiting_notes
 from nemo_runs.durations import format_duration
+from nemo_slurm.refusals import read_refusal
 
 STUCK = 900.0
 """Seconds after a job's end at which its successor should no longer wait for it."""
@@ -24,6 +25,10 @@ def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
     waiting = foremost(known) if verdict.state is BenchmarkState.QUEUED else None
     if waiting is not None:
         yield from waiting_notes(waiting)
+    if not known.job_ids and (helps := read_refusal(verdict.reason).help):
+        yield f"what helps: {helps}"
+    if verdict.cause is Cause.CONFIGURATION:
+        yield "queued again as it is, it is refused again: change the config and submit it"
     if verdict.state is BenchmarkState.RUNNING and last is not None and last.queue_error:
         yield (
             f"AT RISK: its successor is not queued ({last.queue_error}); if this job ends early, "
@@ -54,6 +59,8 @@ def next_command(known: Evidence, verdict: Verdict) -> str:
         return helps
     if verdict.state is BenchmarkState.FAILED and verdict.cause is Cause.YOUR_CODE:
         return f"gym job logs {it} {verdict.look_at or 'driver'} --tail 50"
+    if verdict.cause is Cause.CONFIGURATION:
+        return f"gym job info {it} --config"
     read = "fetch" if known.elsewhere else "results"
     return {
         BenchmarkState.RUNNING: f"gym job logs {it} -f",

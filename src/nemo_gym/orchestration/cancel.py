@@ -23,7 +23,7 @@ from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.sites import Site
 from nemo_gym.orchestration.status import assess
 from nemo_runs.errors import RunsError
-from nemo_slurm.errors import SlurmError
+from nemo_slurm.errors import NotReachableError, SlurmError
 
 SCHEMA_VERSION = 1
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
@@ -146,20 +146,27 @@ class _Sweep:
         waiting = [job for known in left for job in _refs(known, known.alive(JobState.QUEUED))]
         running = [job for known in left for job in _refs(known, known.alive(JobState.RUNNING))]
         unseen = [job for known in left for job in _refs(known, may_be_alive(known))]
+        # a scheduler that was silent a moment ago is looked at again before it is asked for anything
+        if left and all(known.silent for known in left):
+            return
         for jobs in (waiting, running, unseen):
-            self._ask(jobs)
+            if not self._ask(jobs):
+                return
 
-    def _ask(self, jobs: Sequence[JobRef]) -> None:
+    def _ask(self, jobs: Sequence[JobRef]) -> bool:
+        """Whether the executor heard it."""
         now = self._clock.monotonic()
         due = [job for job in jobs if now - self._asked.get(job, -_ASK_AGAIN) >= _ASK_AGAIN]
         if not due:
-            return
+            return True
         self._asked |= dict.fromkeys(due, now)
         try:
             self._site.executor.cancel(due)
         except (GymError, RunsError, SlurmError, OSError) as error:
             if str(error) not in self.troubles:
                 self.troubles.append(str(error))
+            return not isinstance(error.__cause__ or error, NotReachableError)
+        return True
 
     def outcome(self, known: Evidence) -> Outcome:
         """What became of one benchmark."""

@@ -108,22 +108,40 @@ def _partition(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts)
         return
     if found is None:
         if name is None:
-            yield problem(
-                "partition", f"{where}.node_pools: there is no default partition; name one of {there}."
+            yield unknown(
+                "partition",
+                f"there is no default partition among {there}; unless the site chooses one, sbatch refuses "
+                f"the job: name one in {where}.node_pools",
             )
         else:
             path = f"{where}.node_pools.{next(iter(compute.node_pools))}.partition"
             yield problem("partition", f"{path}: there is no partition {name}; there is {there}.")
         return
-    if not found.up:
+    if found.up is None:
+        yield unknown("partition", f"the state of {found.name} cannot be read; sbatch will say more")
+    elif not found.up:
         yield problem("partition", f"{found.name} is not up and takes no jobs; choose another of {there}.")
-    if found.accounts is not None and compute.account not in found.accounts:
+    if found.accounts is not None and not _is_one_of(compute.account, found.accounts):
         allowed = ", ".join(found.accounts)
         yield problem("partition", f"{where}.account: {found.name} is open to {allowed} only.")
     if found.max_nodes is not None and compute.nodes > found.max_nodes:
         most = f"{found.name} gives a job at most {found.max_nodes} nodes"
         yield problem("nodes", f"{where}.node_pools: {compute.nodes} nodes are asked for, but {most}.")
+    if found.unread:
+        said = ", ".join(found.unread)
+        yield unknown("limits", f"{found.name} has {said}, which cannot be read: it is not compared")
     yield _walltime(where, compute, found)
+
+
+def _is_one_of(account: str, accounts: Iterable[str]) -> bool:
+    """Slurm keeps names of accounts in small letters."""
+    return account.lower() in {name.lower() for name in accounts}
+
+
+def _enforced(facts: ClusterFacts) -> set[str] | None:
+    """What the cluster holds jobs to; `None`: it did not say."""
+    found = facts.config.get("AccountingStorageEnforce")
+    return None if found is None else {word.strip().lower() for word in found.split(",")}
 
 
 def _walltime(where: str, compute: SlurmCompute, partition: Partition) -> Finding:
@@ -148,27 +166,37 @@ def _account(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -
         yield unknown("account", f"accounting does not say which accounts {facts.user} may use")
         return
     accounts = list(dict.fromkeys(row.account for row in facts.associations))
-    if compute.account in accounts:
+    if _is_one_of(compute.account, accounts):
         yield ok("account", f"{facts.user} may use {compute.account}")
+        return
+    text = f"{facts.user} may not use {compute.account}; there is {', '.join(accounts)}"
+    enforced = _enforced(facts)
+    if enforced is not None and "associations" in enforced:
+        yield problem("account", f"compute.{config.cluster}.account: {text}.")
     else:
-        path = f"compute.{config.cluster}.account"
-        yield problem(
-            "account", f"{path}: {facts.user} may not use {compute.account}; there is {', '.join(accounts)}."
-        )
+        yield unknown("account", f"accounting says that {text}, but nothing says that jobs are held to it")
 
 
 def _limits(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> Iterator[Finding]:
     jobs = config.driver.benchmarks.values()
     needed = len(jobs) + sum(job.chain is not None for job in jobs)
-    rows = [row for row in facts.associations or () if row.account == compute.account]
+    partition = next((pool.partition for pool in compute.node_pools.values()), None)
+    rows = [
+        row
+        for row in facts.associations or ()
+        if _is_one_of(compute.account, [row.account]) and row.partition in ("", partition)
+    ]
     most = min((row.max_submitted for row in rows if row.max_submitted is not None), default=None)
     if most is None:
         return
-    queued = facts.queued or 0
+    queued = sum(n for name, n in (facts.queued or {}).items() if _is_one_of(compute.account, [name]))
     text = (
         f"{needed} jobs are needed at once and {queued} are queued, of at most {most} for {compute.account}"
     )
-    if queued + needed > most:
+    enforced = _enforced(facts)
+    if enforced is not None and "limits" not in enforced:
+        yield unknown("submit limit", f"{text}; nothing says that jobs are held to it")
+    elif queued + needed > most:
         yield problem("submit limit", f"{text}; submit fewer benchmarks at a time (--only NAME).")
     else:
         yield ok("submit limit", text)

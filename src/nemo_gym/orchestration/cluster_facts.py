@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nemo_slurm import commands, records
 from nemo_slurm.calls import HostCalls
-from nemo_slurm.errors import CommandMissingError
+from nemo_slurm.errors import CommandMissingError, NotReachableError
 from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.records import Association, Partition
 
@@ -29,8 +30,8 @@ class ClusterFacts:
     """The user's accounts; `None` where accounting does not answer, empty where it keeps none."""
     config: dict[str, str] = field(default_factory=dict)
     """``scontrol show config``."""
-    queued: int | None
-    """How many jobs of the user wait or run."""
+    queued: Mapping[str, int] | None
+    """Account -> how many jobs of the user wait or run there."""
     accounting: str | None
     """Why ``sacct`` cannot be used; `None` when it can."""
     containers: bool | None = None
@@ -38,40 +39,53 @@ class ClusterFacts:
 
 
 def gather(host: Host) -> ClusterFacts:
-    """Ask the cluster. Raises `SlurmError` when the host, or one of the needed commands, cannot be had."""
+    """Ask the cluster. Raises `SlurmError` when the host, or one of the needed commands, cannot be had.
+
+    Raises `NotReachableError` when the controller does not answer the first question; it is asked no other.
+    """
     user = host.run("id -un").stdout.strip() or "root"
     calls = HostCalls(host)
+    (first,) = calls.call([commands.show_partitions()])
+    said = " ".join((first.stderr or first.stdout).split())
+    if first.status != 0 and commands.is_uncertain(said):
+        raise NotReachableError(f"the scheduler on {host.label} did not answer: {said or 'it said nothing'}")
+    partitions = first.stdout if first.status == 0 else None
     answers = calls.call(
         [
-            commands.show_partitions(),
             ["scontrol", "show", "config"],
-            ["squeue", "-h", "--me", "-o", "%i"],
+            ["squeue", "-h", "-r", "--me", "-o", "job|%a"],
             ["sbatch", "--version"],
             ["scancel", "--version"],
         ]
     )
-    partitions = answers[0].stdout if answers[0].status == 0 else None
+    accounting = _accounting(calls)
     return ClusterFacts(
         user=user,
         partitions=None if partitions is None else records.read_partitions(partitions),
         alloc_nodes=_alloc_nodes(partitions or ""),
-        associations=_associations(calls, user),
-        config=dict(_CONFIG.findall(answers[1].stdout)),
-        queued=len(answers[2].stdout.split()) if answers[2].status == 0 else None,
-        accounting=_accounting(calls),
+        associations=_associations(calls, user) if accounting is None else None,
+        config=dict(_CONFIG.findall(answers[0].stdout)),
+        queued=_queued(answers[1].stdout) if answers[1].status == 0 else None,
+        accounting=accounting,
         containers=_containers(calls),
     )
 
 
+def _queued(text: str) -> dict[str, int]:
+    rows = (line.partition("|") for line in text.splitlines())
+    return dict(Counter(account.strip() for mark, _, account in rows if mark == "job"))
+
+
 def _alloc_nodes(text: str) -> dict[str, str]:
     rows = [records.read_show(line) for line in text.splitlines() if line.startswith("PartitionName=")]
-    return {row["PartitionName"]: row.get("AllocNodes", "ALL") for row in rows}
+    found = {row["PartitionName"]: row.get("AllocNodes", "ALL") for row in rows}
+    return {name: "ALL" if nodes in ("", "(null)", "N/A") else nodes for name, nodes in found.items()}
 
 
 def _associations(calls: HostCalls, user: str) -> list[Association] | None:
     try:
         answer = _one(calls, commands.associations(user))
-    except CommandMissingError:
+    except (CommandMissingError, NotReachableError):
         return None
     return records.read_associations(answer.stdout) if answer.status == 0 else None
 
@@ -79,7 +93,7 @@ def _associations(calls: HostCalls, user: str) -> list[Association] | None:
 def _accounting(calls: HostCalls) -> str | None:
     try:
         answer = _one(calls, ["sacct", "-n", "-X", "-S", "now-1minutes"])
-    except CommandMissingError as error:
+    except (CommandMissingError, NotReachableError) as error:
         return str(error)
     text = " ".join((answer.stderr or answer.stdout).split())
     if answer.status != 0 or "accounting storage is disabled" in text.lower():

@@ -48,6 +48,8 @@ class Cause(StrEnum):
     """The scheduler or the machine ended it."""
     YOUR_CODE = "your code"
     """The program, the service or the configuration that was submitted ended it."""
+    CONFIGURATION = "your configuration"
+    """The cluster did not take the job: what was submitted asks for what there is not."""
     PERSON = "a person"
     """Its owner cancelled it."""
     LIMIT = "a limit you set"

@@ -40,14 +40,14 @@ def examine(
 def refuse_cheaply(config: SubmitConfig, host: Host) -> None:
     """Raise `ConfigError` for what one look at the cluster shows to be impossible.
 
-    A cluster that does not answer is left to ``sbatch``, which says more.
+    Raises `NotReachableError` when the scheduler does not answer: then nothing can be queued now.
     """
     compute = config.machine
     if isinstance(compute, SlurmCompute):
         try:
             facts = cluster_facts.gather(host)
-        except NotReachableError:
-            return
+        except NotReachableError as error:
+            raise NotReachableError(f"{error}; nothing was submitted, try again when it answers") from error
         except SlurmError as error:
             raise ConfigError(str(error)) from error
         check.refuse(check.judge(config, compute, facts))

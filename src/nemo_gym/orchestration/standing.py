@@ -11,6 +11,7 @@ from nemo_gym.orchestration.evidence import Evidence, Link
 from nemo_gym.orchestration.executors.base import JobState, Observation
 from nemo_gym.orchestration.waiting import Waiting, foremost
 from nemo_runs.durations import format_duration
+from nemo_slurm.refusals import Whose, read_refusal
 
 BEATING = 180.0
 """Seconds within which a collector's word proves that it runs, whatever the scheduler does not say."""
@@ -42,7 +43,8 @@ def standing(known: Evidence) -> tuple[Verdict, str | None]:
 def _not_queued(known: Evidence) -> Verdict:
     error = next((again.error for again in reversed(known.resubmissions) if again.error), known.submit_error)
     reason = f"could not be queued: {error or 'the executor gave no reason'}"
-    return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE)
+    yours = read_refusal(error or "").whose is Whose.CONFIG
+    return Verdict(BenchmarkState.FAILED, reason, Cause.CONFIGURATION if yours else Cause.INFRASTRUCTURE)
 
 
 def _runs(known: Evidence, job_id: str) -> bool:

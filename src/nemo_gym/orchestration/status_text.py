@@ -58,6 +58,7 @@ def details(status: BenchmarkStatus) -> Iterable[str]:
     whose = {
         "infrastructure": " [infrastructure ended it]",
         "your code": " [your code ended it]",
+        "your configuration": " [your configuration]",
         "a person": "",
         "a limit you set": " [a limit you set]",
         None: "",

@@ -78,8 +78,9 @@ gym_is_continued() {
 # Writes the decision down: the retry first, since one that was counted by an earlier run of this job is not counted again.
 gym_settle() {
   local evidence
-  gym_status=0
-  [[ $gym_action != fail ]] || gym_status=1
+  # one that goes on has not succeeded at anything yet
+  gym_status=1
+  [[ $gym_action != stop ]] || gym_status=0
   if [[ -n $gym_counts ]]; then
     gym_retry_counted || gym_put "$gym_link/retry" "$gym_why"
     ((++gym_spent_retries))

@@ -99,6 +99,7 @@ def _queue_line(job: FakeJob, options: Mapping[str, str]) -> str:
         "k": "comment",
         "E": "dependency",
         "u": "username",
+        "a": "account",
         "V": "submittime",
     }
     layout = options.get("o", options.get("output", options.get("format", "%i %T %j %r")))
@@ -124,6 +125,7 @@ def queue_values(job: FakeJob) -> dict[str, str]:
         "partition": job.options["partition"],
         "name": job.name,
         "username": job.user,
+        "account": job.options.get("account", "lab"),
         "userid": str(job.uid),
         "comment": job.comment or "(null)",
         "workdir": job.folder,

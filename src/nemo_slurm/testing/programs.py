@@ -91,6 +91,8 @@ def _job(model: Model, call: Call, options: Mapping[str, str], words: Sequence[s
         kept["limit"] = str(parse_duration(options["time"], where="--time"))
     if "kill-on-invalid-dep" in options:
         kept["kill_invalid"] = options["kill-on-invalid-dep"]
+    if "account" in options:
+        kept["account"] = options["account"]
     kept["requeue"] = "1" if "requeue" in options else "0"
     if "output" in options:
         kept["output"] = options["output"]

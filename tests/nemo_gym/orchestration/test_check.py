@@ -1,5 +1,6 @@
 """What `gym eval check` makes of a cluster's own words."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -32,8 +33,9 @@ def judged(changes: dict[str, Any] | None = None, **facts: Any) -> list[Finding]
         "user": "ada",
         "partitions": [BATCH],
         "associations": [Association("physics", "", None, 10)],
-        "queued": 2,
+        "queued": {"physics": 2, "biology": 400},
         "accounting": None,
+        "config": {"AccountingStorageEnforce": "associations,limits,qos"},
     }
     compute = config.machine
     assert isinstance(compute, SlurmCompute)
@@ -79,13 +81,16 @@ def test_a_config_that_fits_is_said_to_fit():
             {"associations": [Association("biology", "", None, None)]},
             "ada may not use physics; there is biology",
         ),
-        ({}, {"queued": 10}, "1 jobs are needed at once and 10 are queued, of at most 10 for physics"),
+        (
+            {},
+            {"queued": {"physics": 10}},
+            "1 jobs are needed at once and 10 are queued, of at most 10 for physics",
+        ),
         (
             {"driver/benchmarks/sums/resumable": True},
             {"alloc_nodes": {"batch": "login[1-2]"}},
             "compute.alps.queue_from: jobs may be submitted from login[1-2] only; set it to login",
         ),
-        ({"compute/alps/node_pools": {}}, {"partitions": []}, "there is no default partition"),
     ],
 )
 def test_what_would_fail_is_said_with_what_to_change(changes, facts, sentence):
@@ -129,7 +134,10 @@ def test_what_cannot_be_seen_is_no_problem():
 
 def test_a_chain_without_accounting_and_readable_job_scripts_are_warned_of():
     changes = {"driver/benchmarks/sums/resumable": True, "driver/env": {"HF_TOKEN": "host:HF_TOKEN"}}
-    flags = {"AccountingStoreFlags": "job_comment,job_script"}
+    flags = {
+        "AccountingStorageEnforce": "associations,limits",
+        "AccountingStoreFlags": "job_comment,job_script",
+    }
     found = judged(changes, accounting="Slurm accounting storage is disabled", config=flags)
     warned = [finding.text for finding in found if finding.verdict is Verdict.WARNING]
     assert len(warned) == 2
@@ -146,3 +154,35 @@ def test_space_that_is_not_there_is_told():
     assert check.judge_space("/a/b", "/a", writable=False, free=1).verdict is Verdict.PROBLEM
     assert check.judge_space("/a/b", "/a", writable=True, free=1000).verdict is Verdict.WARNING
     assert check.judge_space("/a/b", "/a", writable=True, free=9 << 20).text == "9.0 GiB are free at /a"
+
+
+def odd(**values: Any) -> Partition:
+    return replace(BATCH, **values)
+
+
+@pytest.mark.parametrize(
+    ("changes", "facts"),
+    [
+        # limits and states that cannot be read
+        ({}, {"partitions": [odd(max_seconds=None, unread=("MaxTime=Partition_Limit",))]}),
+        ({}, {"partitions": [odd(max_seconds=None, unread=("MaxTime=-0:00:16",))]}),
+        ({}, {"partitions": [odd(up=None)]}),
+        # a site's own program may choose the partition
+        ({"compute/alps/node_pools": {}}, {"partitions": [odd(default=False)]}),
+        # what accounting keeps, and nobody holds jobs to
+        ({"compute/alps/account": "chemistry"}, {"config": {"AccountingStorageEnforce": "none"}}),
+        ({"compute/alps/account": "chemistry"}, {"config": {}}),
+        ({}, {"queued": {"physics": 10}, "config": {"AccountingStorageEnforce": "associations"}}),
+    ],
+)
+def test_what_is_odd_about_a_cluster_is_unknown_and_never_the_users_error(changes, facts):
+    found = judged(changes, **facts)
+    assert problems(found) == []
+    assert Verdict.UNKNOWN in {finding.verdict for finding in found}
+
+
+def test_what_is_another_accounts_or_another_partitions_is_not_compared():
+    rows = [Association("physics", "", None, 10), Association("physics", "debug", None, 1)]
+    other = odd(name="debug", default=False, max_seconds=60, unread=("MaxTime=Partition_Limit",))
+    found = judged({"compute/alps/account": "Physics"}, associations=rows, partitions=[other, BATCH])
+    assert {finding.verdict for finding in found} == {Verdict.OK}

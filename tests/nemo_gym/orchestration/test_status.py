@@ -573,3 +573,31 @@ def test_at_a_cap_the_cause_of_the_last_end_is_told_with_the_cap(line, cause):
     status = assess(evidence)
     assert status.cause == cause
     assert status.reason == f"{line[2]}; {why}"
+
+
+# What could not be queued
+
+
+def test_a_refused_configuration_is_the_users_and_is_not_said_to_be_worth_resubmitting():
+    said = "sbatch on lab ended with status 1: sbatch: error: Batch job submission failed: Invalid account"
+    evidence = known(first=None, submit_error=said)
+    status = assess(evidence)
+    assert told(status) == ("failed", "your configuration")
+    assert status.next_command == f"gym job info {ID} gpqa --config"
+    assert status.notes[0].startswith("what helps: compute.NAME.account")
+    assert "refused again" in status.notes[1]
+    assert f"could not be queued: {said} [your configuration]" in status_text(of_submissions([evidence]))
+
+
+@pytest.mark.parametrize(
+    ("said", "helps"),
+    [
+        ("Unable to contact slurm controller (connect failure)", "answer again"),
+        ("AssocMaxSubmitJobLimit", "free some of your queue"),
+    ],
+)
+def test_a_scheduler_that_is_away_and_a_limit_are_worth_resubmitting(said, helps):
+    status = assess(known(first=None, submit_error=said))
+    assert told(status) == ("failed", "infrastructure")
+    assert status.next_command == f"gym job resubmit {ID} gpqa"
+    assert helps in status.notes[0]

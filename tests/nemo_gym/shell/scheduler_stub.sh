@@ -1,7 +1,7 @@
 # shellcheck shell=bash disable=SC2034
 # A scheduler in files of the folder $CLUSTER: state-ID (one line a look, the last one stays), elapsed-ID, queue (what
 # waits, one id a line), next (the number of the last job), refuse (its text: sbatch says no), blind (squeue says nothing),
-# cancel-after-queueing (the user cancels the run in that moment).
+# cancel-after-queueing (the user cancels the run in that moment), setup-fails.
 
 gym_identify() {
   gym_job_id=$STUB_ID gym_restart=${STUB_RESTART:-0}
@@ -10,7 +10,9 @@ gym_identify() {
 }
 
 gym_nodes() { echo 127.0.0.1; }
-gym_setup() { :; }
+gym_setup() {
+  [[ ! -e $CLUSTER/setup-fails ]] || { gym_setup_status=3; gym_fail "the lines of compute.setup ended with exit status 3"; }
+}
 gym_step_ran() { :; }
 gym_still_kept() { :; }
 gym_abandon() { :; }

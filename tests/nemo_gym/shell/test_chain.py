@@ -688,3 +688,14 @@ def test_a_successor_that_cannot_be_taken_back_is_named(world):
     assert "job 101 could not be taken out of the queue" in said
     assert world.link(7).queued.read_text() == "101;main\n"
     assert world.events("successor_dropped") == []
+
+
+def test_what_ends_a_job_before_its_driver_is_not_followed_by_a_word_about_the_driver(world):
+    world.set("setup-fails")
+    status, said = world.run(101)
+    assert (status, world.worked) == (1, 0)
+    assert said.splitlines()[-1] == "gym job: the lines of compute.setup ended with exit status 3"
+    assert world.link(101).end.read_text().splitlines() == [
+        "failed 1 none",
+        "the lines of compute.setup ended with exit status 3",
+    ]

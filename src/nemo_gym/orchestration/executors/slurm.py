@@ -15,9 +15,9 @@ from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
 from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.plan import JobPlan, Submission
-from nemo_slurm import scripts
+from nemo_slurm import commands, scripts
 from nemo_slurm.cluster import Cluster, Seen, Submitted
-from nemo_slurm.errors import NotReachableError, SlurmError
+from nemo_slurm.errors import NotReachableError, RefusedError, SlurmError
 from nemo_slurm.observing import has_ended
 from nemo_slurm.records import Job
 from nemo_slurm.states import Meaning, State, foreign
@@ -35,20 +35,26 @@ class SlurmExecutor:
         self._cluster = cluster
         self._environ = os.environ if environ is None else environ
         self._names: dict[str, str] = {}
+        self._away = ""
         self._identities = Identities(cluster.host)
 
     def submit(self, submission: Submission) -> list[Queued]:
         """Queue one job a benchmark; beyond ``max_parallel`` each waits for the end of one before it.
 
-        Each job is found again by its token after a lost reply, so that one benchmark never has two.
+        Each job is found again by its token after a lost reply, so that one benchmark never has two. A
+        scheduler that did not answer once is asked for no further benchmark.
         """
         try:
             missing = self._missing_scripts(submission.jobs)
         except SlurmError as error:
             return [Queued(plan.benchmark, None, str(error)) for plan in submission.jobs]
+        self._away = ""
         answers: list[Queued] = []
         ids: list[str] = []
         for plan in submission.jobs:
+            if self._away:
+                answers.append(Queued(plan.benchmark, None, f"the scheduler was not asked: {self._away}"))
+                continue
             before = ids[-submission.max_parallel] if len(ids) >= submission.max_parallel else None
             answer = self._queue(plan, before, there=plan.benchmark not in missing)
             answers.append(answer)
@@ -93,8 +99,12 @@ class SlurmExecutor:
         if not there:
             return Queued(plan.benchmark, None, f"{script} is not there")
         try:
+            self._refuse_second(plan)
             submitted = self._sbatch(plan, script, before)
-        except SlurmError as error:
+        except NotReachableError as error:
+            self._away = f"for {plan.benchmark} it gave no answer; queue this one when it answers again"
+            return Queued(plan.benchmark, None, str(error))
+        except (SlurmError, GymError) as error:
             return Queued(plan.benchmark, None, str(error))
         if submitted.job.cluster:
             self._names[submitted.job.id] = submitted.job.cluster
@@ -104,7 +114,7 @@ class SlurmExecutor:
         """Submit once; when it stays open what became of it, ask for the token, then submit again."""
         dependency = scripts.dependency("afterany", [before]) if before else None
 
-        def submit(*, again: bool) -> Submitted:
+        def submit(*, again: bool, dependency: str | None = dependency) -> Submitted:
             return self._cluster.submit(
                 script,
                 token=token(plan, 1),
@@ -118,6 +128,27 @@ class SlurmExecutor:
             return submit(again=False)
         except NotReachableError:
             return submit(again=True)
+        except RefusedError as error:
+            # newer versions refuse to wait for a job that they have forgotten; older ones take it for ended
+            if before is None or not commands.is_about_dependency(error.text) or not self._is_over(before):
+                raise
+            return submit(again=True, dependency=None)
+
+    def _is_over(self, job_id: str) -> bool:
+        """Whether the controller answers, and does not hold the job as one that waits or runs."""
+        job = Job(job_id, self._names.get(job_id))
+        look = self._cluster.observe([job])
+        state = look[job].state
+        return look.controller is None and (state is None or has_ended(state))
+
+    def _refuse_second(self, plan: JobPlan) -> None:
+        """A benchmark is not queued again beside a job of it of which nobody had heard."""
+        if not plan.resubmission:
+            return
+        rows = self._cluster.queue_of(f"{plan.gym_job_id}/{plan.benchmark}/")
+        live = [row.id for row in rows if not has_ended(row.state)]
+        if live:
+            raise GymError(f"job {', '.join(live)} of it is in the queue already")
 
     def _handed_on(self, plan: JobPlan) -> dict[str, str]:
         """What ``sbatch`` gets on top of the environment that is there: the telemetry token alone."""

@@ -1,6 +1,7 @@
 """The Slurm executor on a cluster that is not there: lost replies, refusals, pairing, observations."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from nemo_gym.orchestration.executors.base import JobRef, JobState
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor, observation
 from nemo_gym.orchestration.plan import OtelPlan, SlurmPlan
 from nemo_slurm.cluster import Seen, Source
+from nemo_slurm.hosts import Completed
 from nemo_slurm.records import Job
 from nemo_slurm.states import read_state, table
 from nemo_slurm.testing import FakeCluster
@@ -173,3 +175,67 @@ def test_nothing_known_says_why_nobody_answered():
     seen = Seen(Job("7"), Source.NOBODY, None, settled=False)
     assert observation(seen, silent="slurmdbd is down").reason == "slurmdbd is down"
     assert observation(seen, silent=None).state is JobState.UNKNOWN
+
+
+def test_a_scheduler_that_is_away_is_asked_for_one_benchmark_and_no_more(world):
+    with world.fake.faults() as faults:
+        faults.controller_down = True
+    names = [f"b{number}" for number in range(50)]
+    submission, answers = world.submit(*names)
+    assert [answer.benchmark for answer in answers] == names
+    assert [answer.job_id for answer in answers] == [None] * 50
+    assert "Unable to contact" in answers[0].error
+    for answer in answers[1:]:
+        assert answer.error == (
+            "the scheduler was not asked: for b0 it gave no answer; queue this one when it answers again"
+        )
+    assert sum(world.fake.calls().values()) <= 3
+    # the next time it is asked again
+    with world.fake.faults() as faults:
+        faults.controller_down = False
+    assert all(answer.job_id for answer in world.executor.submit(submission))
+
+
+@pytest.mark.parametrize("rule", ["refused", "satisfied"])
+def test_a_benchmark_is_not_lost_for_waiting_for_a_job_that_is_forgotten(world, rule):
+    with world.fake.faults() as faults:
+        faults.unknown_dependency, faults.remembers, faults.slots = rule, 0.0, 9
+    accept = world.fake._calls.call
+
+    def call(argvs, **options):
+        done = accept(argvs, **options)
+        if argvs[0][0] == "sbatch":
+            # each job is over and forgotten before the next one is submitted
+            with world.fake._state.open() as model:
+                for number, job in list(model.jobs.items()):
+                    if rule == "refused" and job.comment.endswith("/a/1"):
+                        del model.jobs[number]
+        return done
+
+    world.fake._calls.call = call
+    _, answers = world.submit("a", "b", max_parallel=1)
+    assert [answer.error for answer in answers] == [None, None]
+
+
+def test_a_dependency_problem_with_a_job_that_lives_stays_a_refusal(world, monkeypatch):
+    real = world.fake._calls.call
+
+    def call(argvs, **options):
+        if argvs[0][0] == "sbatch" and any(word.startswith("--dependency") for word in argvs[0]):
+            return [Completed(1, "", "sbatch: error: Batch job submission failed: Job dependency problem\n")]
+        return real(argvs, **options)
+
+    monkeypatch.setattr(world.fake._calls, "call", call)
+    _, (first, second) = world.submit("a", "b", max_parallel=1)
+    assert (first.error, second.job_id) == (None, None)
+    assert "Job dependency problem" in second.error
+
+
+def test_a_benchmark_is_not_resubmitted_beside_a_job_of_it_that_nobody_had_heard_of(world):
+    submission, (answer,) = world.submit("a")
+    again = replace(submission.jobs[0], resubmission=1)
+    (refused,) = world.executor.submit(replace(submission, jobs=[again]))
+    assert refused.error == f"job {answer.job_id} of it is in the queue already"
+    world.fake.end(answer.job_id)
+    (taken,) = world.executor.submit(replace(submission, jobs=[again]))
+    assert taken.job_id is not None

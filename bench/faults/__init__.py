@@ -1,0 +1,1 @@
+"""Random faults under chains on a real Slurm of their own."""
