@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from nemo_engines.errors import BadSpecError, EngineUnavailableError
 from nemo_engines.spec import EngineSpec, flatten
 
 if TYPE_CHECKING:
     from nemo_engines.running import Run
+    from nemo_engines.writing import Writer
 
 
 class Driver(Protocol):
@@ -27,6 +28,13 @@ class Driver(Protocol):
         Publishes every checkpoint through ``run.publish`` and reports through ``run.session``; raises
         `nemo_engines.errors.TrainerError` for what it understands. Returns when the trained model is in
         ``run.staging`` (the caller moves it to the spec's ``output``).
+        """
+        ...
+
+    def writer(self, spec: EngineSpec) -> tuple[Writer, Any]:
+        """What writes the rows of a run as tokens, and the tokenizer that it writes with, without weights.
+
+        Raises `TrainerError` for a model of which it is known that its training could not end well.
         """
         ...
 

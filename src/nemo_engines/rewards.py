@@ -10,12 +10,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nemo_engines.errors import BadSpecError, TrainerError
-from nemo_engines.rows import Row, Shape, check_messages
+from nemo_engines.messages import check_messages
+from nemo_engines.rows import Row, Shape
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.prompts import check_template, fill
 from nemo_gym.types import Episode, Task, Verifier
 from nemo_gym.verifiers.registry import load_verifier
 
+_OF_NO_EFFECT = frozenset({"input", "metadata", "user", "store"})
 ROW = "benchmark_row"
 """Column of the training data that holds the row as the benchmark has it, as JSON text."""
 
@@ -45,6 +47,7 @@ class Rewards:
             raise ValueError(f"the verifier cannot check it: {type(error).__name__}: {error}") from error
         if problem is not None:
             raise ValueError(problem)
+        _check_parameters(row.get("responses_create_params"))
         return {"prompt": self._messages(row), ROW: json.dumps(row, ensure_ascii=False)}
 
     def _messages(self, row: Row) -> list[Row]:
@@ -54,8 +57,7 @@ class Rewards:
             if isinstance(own, str) and own:
                 return [{"role": "user", "content": own}]
             if isinstance(own, list) and own:
-                check_messages(own, "responses_create_params.input")
-                return own
+                return check_messages(own, "responses_create_params.input")
             raise ValueError("lacks responses_create_params.input, and the benchmark has no prompt")
         try:
             return [{"role": role, "content": fill(parts, row)} for role, parts in self._segments]
@@ -88,6 +90,13 @@ class Rewards:
                 f"the benchmark's verifier gave the answer {answer[:80]!r} the reward {reward}"
             )
         return reward
+
+
+def _check_parameters(asked: object) -> None:
+    """What a row says about its own request cannot be honoured: all answers of a step are made alike."""
+    for name, value in asked.items() if isinstance(asked, dict) else ():
+        if name not in _OF_NO_EFFECT and value not in (None, [], {}):
+            raise ValueError(f"'responses_create_params.{name}' cannot be honoured in training; leave it out")
 
 
 def _segments(prompt: Any) -> list[tuple[str, Any]] | None:

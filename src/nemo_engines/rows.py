@@ -4,21 +4,48 @@ here."""
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nemo_engines.errors import BadSpecError, DataError
-from nemo_engines.likeness import Likeness
+from nemo_engines.messages import check_objects, check_row, conversation
+from nemo_engines.prompts import preference, prompt_completion, text
 from nemo_engines.spec import EngineSpec
+from nemo_runs import json_lines
+
+__all__ = ["Dataset", "Row", "Rows", "Shape", "preference", "prompt_completion", "read_dataset", "shape_for"]
 
 Row = dict[str, Any]
 Shape = Callable[[Row], Row]
-"""Makes of a row what the library trains on; `ValueError` with a phrase for a row that cannot be used."""
+"""Makes of a row what is trained on; `ValueError` with a phrase for a row that cannot be used."""
 
 _NAMES = {"training": ("train.jsonl", "training.jsonl"), "validation": ("validation.jsonl", "val.jsonl")}
+_LIKE_ROWS = (".json", ".gz", ".zst", ".csv", ".tsv", ".parquet", ".arrow", ".txt", ".zip", ".ndjson")
+_WITH_MESSAGES = ("tools", "chat_template_kwargs")
+_USED = {
+    "chat": frozenset({"messages", *_WITH_MESSAGES}),
+    "prompt_completion": frozenset({"prompt", "completion", *_WITH_MESSAGES}),
+    "dpo": frozenset(
+        {"prompt", "chosen", "rejected", "chosen_response", "rejected_response", *_WITH_MESSAGES}
+    ),
+}
+
+
+class Rows(list[Row]):
+    """Rows that know where they stand."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+        self.lines: list[int] = []
+        """The line of each row, counted from 1."""
+
+    def place(self, index: int) -> str:
+        """File and line of a row, as messages name it."""
+        return f"{self.file}, line {self.lines[index]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +53,10 @@ class Dataset:
     """One file that was read."""
 
     file: Path
-    rows: list[Row]
+    rows: Rows
     digest: str
+    unused: Mapping[str, int] = field(default_factory=dict)
+    """Keys of which nothing is learned, and in how many rows they are."""
 
     @property
     def identity(self) -> str:
@@ -47,119 +76,159 @@ def dataset_file(path: Path, part: str) -> Path:
     # a pipe of that name would be waited for
     found = sorted(file for file in path.glob("*.jsonl") if file.is_file())
     if len(found) != 1:
-        names = ", ".join(file.name for file in found) or "no .jsonl file"
+        others = sorted(file.name for file in path.iterdir() if file.suffix in _LIKE_ROWS)
+        beside = f" beside {', '.join(others[:5])}" if others else ""
+        names = ", ".join(file.name for file in found) or f"no .jsonl file{beside}"
         raise BadSpecError(f"the {part} data folder {path} has {names}; it must have {_NAMES[part][0]}")
     return found[0]
 
 
-def read_dataset(path: Path, part: str, shape: Shape, *, alike: bool = True) -> Dataset:
+def read_dataset(
+    path: Path, part: str, shape: Shape, *, alike: bool = True, uses: frozenset[str] | None = None
+) -> Dataset:
     """Read and shape every row; `DataError` names the file and the line of the first that is not right.
 
-    ``alike``: the library makes a table of the rows, so that each place must hold one kind of value.
+    ``alike``: whether all rows must be written one way, as texts or as messages. ``uses``: the keys that the
+    shape reads, for saying which ones are not used; ``None``: all of them may be.
     """
     file = dataset_file(path, part)
-    digest, likeness = hashlib.sha256(), Likeness()
-    rows: list[Row] = []
+    rows, unused = Rows(file), Counter[str]()
     try:
-        with file.open("rb") as stream:
-            for number, line in enumerate(stream, start=1):
-                digest.update(line)
-                if not line.strip():
-                    continue
-                rows.append(_row(line, shape, f"{file}, line {number}"))
-                if alike:
-                    _check_likeness(likeness, rows[-1], number, file)
+        for number, line in json_lines.numbered_lines(file):
+            row = json_lines.parse_row(line, number)
+            unused.update(name for name in row if uses is not None and name not in uses)
+            rows.append(shape(row))
+            rows.lines.append(number)
+            if alike:
+                _check_likeness(rows)
+        digest = _digest(file)
+    except json_lines.NotJsonLinesError as error:
+        raise DataError(f"{file}, line {error.line}: {error}") from error
+    except ValueError as error:
+        raise DataError(f"{file}, line {number}: {error}") from error
     except OSError as error:
         raise BadSpecError(f"the {part} data {file} cannot be read: {error.strerror}") from error
     if not rows:
         raise DataError(f"{file}: has no rows")
-    return Dataset(file, rows, f"sha256:{digest.hexdigest()}")
+    return Dataset(file, rows, f"sha256:{digest}", dict(unused))
 
 
-def _check_likeness(likeness: Likeness, row: Row, number: int, file: Path) -> None:
-    try:
-        likeness.check(row, number)
-    except ValueError as error:
-        raise DataError(f"{file}, line {number}: {error}") from error
+def read_for(spec: EngineSpec, path: Path, part: str, shape: Shape | None = None) -> Dataset:
+    """Read a dataset as a spec has it; ``shape`` is that of the rewards, for GRPO."""
+    first = first_row(path, part)
+    return read_dataset(
+        path,
+        part,
+        shape or shape_for(spec, first),
+        alike=spec.engine != "automodel",
+        uses=uses_of(spec, first),
+    )
 
 
-def _row(line: bytes, shape: Shape, where: str) -> Row:
-    try:
-        value = json.loads(line)
-    except RecursionError as error:
-        raise DataError(f"{where}: is not JSON that can be read: its brackets are too deep") from error
-    except ValueError as error:
-        raise DataError(f"{where}: is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise DataError(f"{where}: must be an object")
-    if b"\\u" in line and _is_no_text(value):
-        raise DataError(f"{where}: holds half of a character (an escape such as \\ud800 without the other)")
-    try:
-        return shape(value)
-    except ValueError as error:
-        raise DataError(f"{where}: {error}") from error
+def _digest(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _is_no_text(value: Row) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+def _check_likeness(rows: Rows) -> None:
+    first, last = rows[0], rows[-1]
+    for name in ("prompt", "text", "messages"):
+        if isinstance(first.get(name), list) != isinstance(last.get(name), list):
+            kinds = {True: "a list of messages", False: "a text"}
+            mine, other = (kinds[isinstance(row.get(name), list)] for row in (last, first))
+            raise ValueError(
+                f"'{name}' is {mine}, and in line {rows.lines[0]} it is {other}; write all rows alike"
+            )
 
 
 def shape_for(spec: EngineSpec, first: Row) -> Shape:
     """How the rows of SFT and DPO data are read; for ``auto`` the first row decides."""
-    if spec.method == "dpo":
-        return preference
-    if spec.data.prompt_template is not None:
+    if spec.data.prompt_template is not None and spec.method != "dpo":
         return template_shape(spec.data.prompt_template)
-    chosen = spec.data.format
-    if chosen == "auto":
-        chosen = "chat" if "messages" in first else "prompt_completion" if "prompt" in first else "text"
-    if chosen == "chat":
-        return chat
-    return prompt_completion if chosen == "prompt_completion" else text_shape(spec.data.text_field)
+    kind = _kind(spec, first)
+    if kind == "text":
+        return text_shape(spec.data.text_field)
+    made = {"dpo": preference, "chat": chat, "prompt_completion": prompt_completion}[kind]
+
+    def shape(row: Row) -> Row:
+        check_row(row)
+        found = made(row)
+        beside = _with_messages(row)
+        if beside and isinstance(found.get("prompt"), str):
+            raise ValueError(f"'{min(beside)}' needs messages: a text is learned as it is")
+        return found | beside
+
+    return shape
+
+
+def uses_of(spec: EngineSpec, first: Row) -> frozenset[str] | None:
+    """The keys of rows that are read for learning; ``None`` where the spec or a verifier chooses them."""
+    if spec.method == "grpo" or spec.data.prompt_template is not None:
+        return None
+    kind = _kind(spec, first)
+    return frozenset({spec.data.text_field}) if kind == "text" else _USED[kind]
+
+
+def _kind(spec: EngineSpec, first: Row) -> str:
+    if spec.method == "dpo":
+        return "dpo"
+    if spec.data.format != "auto":
+        return spec.data.format
+    return "chat" if "messages" in first else "prompt_completion" if "prompt" in first else "text"
 
 
 def first_row(path: Path, part: str) -> Row:
     """The first row as it stands; what is wrong with it is said by `read_dataset`."""
     try:
-        with dataset_file(path, part).open("rb") as stream:
-            value = json.loads(next((line for line in stream if line.strip()), b"{}"))
-    except (OSError, ValueError, RecursionError):
+        for number, line in json_lines.numbered_lines(dataset_file(path, part)):
+            return json_lines.parse_row(line, number)
+    except (OSError, ValueError):
         return {}
-    return value if isinstance(value, dict) else {}
+    return {}
 
 
 def chat(row: Row) -> Row:
-    """A row with ``messages`` as the OpenAI API has them; the assistant's are learned."""
-    check_messages(row.get("messages"), "messages")
-    if not any(message["role"] == "assistant" for message in row["messages"]):
+    """A row with ``messages`` as the OpenAI API has them."""
+    found = conversation(row.get("messages"), "messages")
+    answers = [index for index, message in enumerate(found.messages) if message["role"] == "assistant"]
+    if not answers:
         raise ValueError("'messages' has no message of the role assistant, so there is nothing to learn")
+    if set(answers) <= set(found.unlearned):
+        raise ValueError("no message of the assistant is to be learned; leave the row out")
+    unlearned = {"unlearned": found.unlearned} if found.unlearned else {}
+    return {"messages": found.messages, **unlearned, **_with_messages(row)}
+
+
+def _with_messages(row: Row) -> Row:
+    """What goes to the chat template beside the messages: the row's own tools, and the template's options."""
+    made: Row = {}
     if row.get("tools"):
-        _check_objects(row["tools"], "tools")
-    return {name: row[name] for name in ("messages", "tools") if row.get(name)}
+        tools = row["tools"]
+        if isinstance(tools, str):
+            tools = _json_text(tools)
+        check_objects(tools, "tools")
+        made["tools"] = tools
+    if row.get("chat_template_kwargs"):
+        if not isinstance(row["chat_template_kwargs"], dict):
+            raise ValueError("'chat_template_kwargs' must be an object")
+        made["chat_template_kwargs"] = row["chat_template_kwargs"]
+    return made
 
 
-def prompt_completion(row: Row) -> Row:
-    """A row with ``prompt`` and ``completion``, both texts or both lists of messages."""
-    return _alike(row, ("prompt", "completion"))
+def _json_text(tools: str) -> Any:
+    """Tools that are written as JSON text; the text itself where it is none."""
+    try:
+        return json_lines.parse_row(f'{{"tools": {tools}}}'.encode(), 0)["tools"]
+    except ValueError:
+        return tools
 
 
-def preference(row: Row) -> Row:
-    """A row with ``prompt``, ``chosen`` and ``rejected``, all texts or all lists of messages."""
-    renamed = {
-        {"chosen_response": "chosen", "rejected_response": "rejected"}.get(k, k): v for k, v in row.items()
-    }
-    return _alike(renamed, ("prompt", "chosen", "rejected"))
-
-
-def text_shape(field: str) -> Shape:
+def text_shape(name: str) -> Shape:
     """Rows that are one text each."""
 
     def shape(row: Row) -> Row:
-        return {"text": _text(row, field)}
+        check_row(row, frozenset({name}))
+        return {"text": text(row, name)}
 
     return shape
 
@@ -178,51 +247,13 @@ def template_shape(template: str) -> Shape:
     last = places[-1]
     literal, name = segments[last]
     head, tail = [*segments[:last], (literal, None)], [("", name), *segments[last + 1 :]]
+    uses = frozenset(name for _, name in segments if name is not None)
 
     def shape(row: Row) -> Row:
+        check_row(row, uses)
         try:
             return {"prompt": fill(head, row), "completion": fill(tail, row)}
         except KeyError as error:
             raise ValueError(f"lacks '{error.args[0]}', which data.prompt_template needs") from None
 
     return shape
-
-
-def _alike(row: Row, names: tuple[str, ...]) -> Row:
-    for name in names:
-        if isinstance(row.get(name), list):
-            check_messages(row[name], name)
-        else:
-            _text(row, name)
-    if len({isinstance(row[name], list) for name in names}) != 1:
-        raise ValueError(f"{' and '.join(map(repr, names))} must be all texts or all lists of messages")
-    return {name: row[name] for name in names}
-
-
-def _text(row: Row, name: str) -> str:
-    value = row.get(name)
-    if value is None:
-        raise ValueError(f"lacks '{name}'")
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"'{name}' must be a text that is not empty")
-    return value
-
-
-def check_messages(value: object, name: str) -> None:
-    """Messages as chat templates take them; `ValueError` with a phrase for what is none."""
-    if value is None:
-        raise ValueError(f"lacks '{name}'")
-    if not isinstance(value, list) or not value:
-        raise ValueError(f"'{name}' must be a list of messages that is not empty")
-    for index, message in enumerate(value):
-        if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-            raise ValueError(f"'{name}[{index}]' must be an object with a role")  # noqa: TRY004 - as for all rows
-        if not isinstance(message.get("content"), str) and not message.get("tool_calls"):
-            raise ValueError(f"'{name}[{index}]' must have a text as content")
-        if message.get("tool_calls"):
-            _check_objects(message["tool_calls"], f"{name}[{index}].tool_calls")
-
-
-def _check_objects(value: object, name: str) -> None:
-    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
-        raise ValueError(f"'{name}' must be a list of objects")

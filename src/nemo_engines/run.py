@@ -34,7 +34,7 @@ from nemo_trainer.contract import JobContext, read_progress, write_progress
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.session import Session
 
-_DEFAULTS = {
+DEFAULTS = {
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Train, and leave at once with the exit code of the contract."""
     EARLY.install()
     options = _options(sys.argv[1:] if argv is None else argv)
-    for name, value in _DEFAULTS.items():
+    for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
     context: JobContext | None = None
     try:
@@ -160,10 +160,11 @@ def _train(run: Run, engine: Engine) -> None:
 
 
 def _dataset(wanted: EngineSpec, place: str | None, part: str, rewards: Rewards | None) -> Dataset:
-    path = Path(place or "")
-    shape = rewards.shape if rewards else rows.shape_for(wanted, rows.first_row(path, part))
-    # Automodel reads each row by itself, and makes no table of them
-    return rows.read_dataset(path, part, shape, alike=wanted.engine != "automodel")
+    found = rows.read_for(wanted, Path(place or ""), part, rewards.shape if rewards else None)
+    if found.unused:
+        shown = ", ".join(f"{name} ({count} rows)" for name, count in found.unused.items())
+        sys.stderr.write(f"{found.file}: nothing is learned of these keys: {shown}\n")
+    return found
 
 
 def _staging(output: Path) -> Path:

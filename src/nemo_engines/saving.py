@@ -1,18 +1,20 @@
-"""What a save that failed comes to: one sentence, and its space free again."""
+"""Room for what is saved, looked for before the training; and what a save that failed comes to."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from nemo_engines.errors import NotSavedError
+from nemo_engines.errors import NotSavedError, TrainerError
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_WRITTEN = ("file write failed", "File too large")
 """What torch and safetensors say."""
 _LITTLE = 1 << 20
+_MARGIN = 64 << 20
 
 
 def not_saved(folder: Path, step: int, error: Exception) -> NotSavedError:
@@ -37,3 +39,22 @@ def _free(folder: Path) -> int:
     except OSError:
         return _LITTLE
     return found.f_bavail * found.f_frsize
+
+
+def check_room(needs: Mapping[Path, int]) -> None:
+    """`TrainerError` when the disk of a folder has less room than the bytes that it needs."""
+    by_disk: dict[int, int] = {}
+    for folder, size in needs.items():
+        disk = folder.stat().st_dev
+        by_disk[disk] = by_disk.get(disk, 0) + size
+        found = os.statvfs(folder)
+        free = found.f_bavail * found.f_frsize
+        if free < by_disk[disk] + _MARGIN:
+            raise TrainerError(
+                f"the disk of {folder} has {_shown(free)} left, and a checkpoint and the trained model need "
+                f"{_shown(by_disk[disk] + _MARGIN)}: make room, then start again"
+            )
+
+
+def _shown(size: int) -> str:
+    return f"{size / 1e9:.1f} GB"

@@ -16,8 +16,10 @@ from typing import Any
 
 import pytest
 from tests import engines
-from tests.nemo_engines.forge import Forge, Training, spec_of
+from tests.nemo_engines.forge import Forge, Training, spec_of, write_data
 
+from nemo_engines import saving
+from nemo_engines.errors import TrainerError
 from nemo_trainer.contract import read_progress
 
 DEADLINE = 180.0
@@ -133,7 +135,7 @@ def with_a_broken_template(folder: Path) -> None:
     [
         (short_of_weights, "the library refuses this run: SafetensorError: "),
         (without_tokenizer, "has no files of a tokenizer"),
-        (with_a_broken_template, "the library refuses this run: TemplateSyntaxError: "),
+        (with_a_broken_template, "the model's chat template cannot be used: TemplateSyntaxError: "),
     ],
 )
 def test_a_model_that_is_none_is_a_sentence(
@@ -173,6 +175,65 @@ def test_what_only_the_library_can_tell_is_a_sentence(
     forge: Forge, tmp_path: Path, changes: dict[str, Any], said: str
 ) -> None:
     refused(forge, tmp_path, changes, said)
+
+
+def unsavable(folder: Path) -> None:
+    values = {"do_sample": False, "temperature": 0.6, "top_p": 0.9, "eos_token_id": 2}
+    (folder / "generation_config.json").write_text(json.dumps(values))
+
+
+def quantized(folder: Path) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["sft", "dpo"])
+@pytest.mark.parametrize("changes", [{"finetuning": "full"}, {"output_method": "merged"}])
+def test_a_model_that_could_not_be_saved_is_refused_before_training(
+    forge: Forge, tmp_path: Path, method: str, changes: dict[str, Any]
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(engines.tiny_model(), model)
+    unsavable(model)
+    data = str(write_data(method, tmp_path / f"{method}.jsonl"))
+    changes = {"model": str(model), "method": method, "dataset": data, **changes}
+    said = "model: generation_config.json cannot be saved, so that the trained model would be lost at the end: the "
+    refused(forge, tmp_path, changes, f"{said}library refuses its temperature, top_p; correct that file")
+    assert not (tmp_path / "refused" / "training" / "checkpoints").exists()
+    quantized(model)
+    refused(
+        forge,
+        tmp_path,
+        changes,
+        "config.json: the model is quantized (quantization_config): it can be neither",
+    )
+
+
+@pytest.mark.slow
+def test_an_adapter_of_such_a_model_is_trained_and_saved(forge: Forge, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(engines.tiny_model(), model)
+    unsavable(model)
+    spec = spec_of("sft", "lora", tmp_path, model=str(model), schedule={"max_steps": 1})
+    training = Training(forge, tmp_path / "adapter", spec)
+    assert training.start() == 0, training.log
+    assert training.weights
+
+
+@pytest.mark.slow
+def test_a_metric_that_nothing_will_report_is_refused_before_training(forge: Forge, tmp_path: Path) -> None:
+    save = {"best_metric": "val_loss", "output": "best"}
+    refused(forge, tmp_path, {"save": save}, "save.best_metric 'val_loss' needs rows to validate with")
+
+
+def test_room_for_the_end_is_looked_for_before_training(tmp_path: Path) -> None:
+    saving.check_room({tmp_path: 1})
+    with pytest.raises(
+        TrainerError, match=r"has .* GB left, and a checkpoint and the trained model need 1152921"
+    ):
+        saving.check_room({tmp_path: 1, tmp_path.parent: 1 << 60})
 
 
 def refused(forge: Forge, folder: Path, changes: dict[str, Any], said: str) -> None:

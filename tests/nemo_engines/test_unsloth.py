@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import engines
 from tests.nemo_engines.forge import Forge, Training, assert_same, damage, spec_of
 
 from nemo_trainer.contract import list_checkpoints
 
 pytestmark = pytest.mark.slow
+TIED = Path(__file__).with_name("tied_program.py")
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +91,32 @@ def test_what_unsloth_would_leave_out_is_refused(
     training = Training(unsloth, tmp_path / "refused", spec_for(tmp_path, "lora", **changes))
     assert training.start() == 2
     assert training.log.splitlines()[-1] == message
+
+
+def test_a_trained_lm_head_of_a_tied_model_is_in_the_merged_and_in_the_exported_model(
+    unsloth: Forge, tmp_path: Path
+) -> None:
+    lora = {"rank": 4, "target_modules": ["q_proj", "v_proj"], "modules_to_save": ["lm_head"]}
+    schedule, optimizer = {"max_steps": 6}, {"learning_rate": 0.02}
+    spec = spec_for(tmp_path, "lora", lora=lora, schedule=schedule, optimizer=optimizer)
+    outputs = []
+    for method in ("default", "merged"):
+        training = Training(unsloth, tmp_path / method, {**spec, "output_method": method})
+        assert training.start() == 0, training.log
+        outputs.append(str(training.output))
+    argv = [
+        str(engines.engine_python("unsloth")),
+        str(TIED),
+        spec["model"],
+        *outputs,
+        str(tmp_path / "model.gguf"),
+    ]
+    done = subprocess.run(
+        argv, env=engines.engine_environ(), capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert found["moved"] > 1
+    assert found["merged"] < found["moved"] / 20
+    assert found["tied"] is False
+    assert found["exported"] == 0

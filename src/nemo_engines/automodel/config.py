@@ -8,13 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from nemo_engines.errors import BadSpecError
-from nemo_engines.rows import Row
 from nemo_engines.running import Run
 from nemo_engines.spec import EngineSpec
 
 RECIPE = "nemo_automodel.recipes.llm.train_ft.TrainFinetuneRecipeForNextTokenPrediction"
-_CHAT = "nemo_automodel.components.datasets.llm.chat_dataset.ChatDataset"
-_PAIRS = "nemo_engines.automodel.data.pairs"
+_ROWS = "nemo_engines.automodel.data.token_rows"
 _DTYPES = {"bf16": "bfloat16", "fp32": "float32"}
 _DECAYS = {
     "linear": "linear",
@@ -90,7 +88,7 @@ def render(run: Run, folder: Path) -> dict[str, Any]:
             "activation_checkpointing": spec.activation_checkpointing,
         },
         "loss_fn": {"_target_": "nemo_automodel.components.loss.masked_ce.MaskedCrossEntropy"},
-        "dataset": {**_dataset(run.rows, folder / "train.jsonl", spec), "tokenizer": tokenizer},
+        "dataset": {**_dataset(folder / "train.jsonl", spec), "tokenizer": tokenizer},
         "dataloader": {**loader, "shuffle": spec.data.shuffle},
         "optimizer": _optimizer(spec),
         "lr_scheduler": _schedule(spec, last),
@@ -103,7 +101,7 @@ def render(run: Run, folder: Path) -> dict[str, Any]:
         },
     }
     if run.validation_rows is not None:
-        rows = _dataset(run.validation_rows, folder / "validation.jsonl", spec)
+        rows = _dataset(folder / "validation.jsonl", spec)
         config["validation_dataset"] = {**rows, "tokenizer": tokenizer}
         config["validation_dataloader"] = {**loader, "shuffle": False}
     if spec.finetuning == "lora":
@@ -128,22 +126,8 @@ def _model(run: Run) -> dict[str, Any]:
     }
 
 
-def _dataset(rows: list[Row], file: Path, spec: EngineSpec) -> dict[str, Any]:
-    if "messages" in as_conversation(rows[0]):
-        return {
-            "_target_": _CHAT,
-            "path_or_dataset_id": str(file),
-            "seq_length": spec.max_seq_length,
-            "truncation": True,
-        }
-    return {"_target_": _PAIRS, "file": str(file), "seq_length": spec.max_seq_length}
-
-
-def as_conversation(row: Row) -> Row:
-    """A row as it is written for the recipe: prompt and completion of messages are one conversation."""
-    if isinstance(row.get("prompt"), list):
-        return {"messages": [*row["prompt"], *row["completion"]]}
-    return row
+def _dataset(file: Path, spec: EngineSpec) -> dict[str, Any]:
+    return {"_target_": _ROWS, "file": str(file), "seq_length": spec.max_seq_length}
 
 
 def _optimizer(spec: EngineSpec) -> dict[str, Any]:

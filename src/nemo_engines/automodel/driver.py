@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 import yaml
 from nemo_automodel.components.config.loader import ConfigNode
 
+from nemo_engines import learned
 from nemo_engines.automodel import config, cpu, data
 from nemo_engines.automodel.recipe import SteeredRecipe
 from nemo_engines.errors import BadSpecError, setting_up
 from nemo_engines.rows import Row
 from nemo_engines.running import Run
+from nemo_engines.spec import EngineSpec
+from nemo_engines.writing import Writer
 from nemo_trainer.contract import Checkpoint, list_checkpoints
 
 FOLDER = "automodel"
-_ = data.pairs  # the configuration names it, and the library takes only what is loaded
+_ = data.token_rows  # the configuration names it, and the library takes only what is loaded
 
 
 class AutomodelDriver:
@@ -28,11 +31,27 @@ class AutomodelDriver:
     def train(self, run: Run) -> None:
         """Train to the end, or leave the process at a pause; the trained model is then in ``run.staging``."""
         config.check(run)
+        _check_ending(run.spec)
         # of several processes only the first knows the checkpoint yet; together they find nothing left to do
         if run.world.size > 1 or not _is_final(run.checkpoint):
             _train(run)
         if run.world.leads:
             _export(run, _chosen(run))
+
+    def writer(self, spec: EngineSpec) -> tuple[Writer, Any]:
+        """What writes the rows of a run, and the tokenizer that it writes with; no weights are loaded."""
+        _check_ending(spec)
+        with setting_up():
+            tokenizer = data.tokenizer_of(spec)
+            return data.writer(tokenizer), tokenizer
+
+
+def _check_ending(spec: EngineSpec) -> None:
+    """Only merging writes the base's own files in a way that may refuse them."""
+    if spec.output_method == "merged":
+        from nemo_engines.hf import ending  # noqa: PLC0415 - only merging needs it
+
+        ending.check_files(spec)
 
 
 def _is_final(checkpoint: Checkpoint | None) -> bool:
@@ -44,9 +63,9 @@ def _train(run: Run) -> None:
     if run.world.leads:
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
-        _write_rows(folder / "train.jsonl", run.rows)
+        _write_rows(run, folder / "train.jsonl", "training", run.rows)
         if run.validation_rows is not None:
-            _write_rows(folder / "validation.jsonl", run.validation_rows)
+            _write_rows(run, folder / "validation.jsonl", "validation", run.validation_rows)
     rendered = config.render(run, folder)
     if run.world.leads:
         (folder / "config.yaml").write_text(yaml.safe_dump(rendered, sort_keys=False), encoding="utf-8")
@@ -74,9 +93,11 @@ def _require_targets(run: Run, recipe: SteeredRecipe) -> None:
                 raise BadSpecError(f"lora.{field}: the model has no module '{pattern}'")
 
 
-def _write_rows(file: Path, rows: list[Row]) -> None:
-    with file.open("w", encoding="utf-8") as stream:
-        stream.writelines(json.dumps(config.as_conversation(row)) + "\n" for row in rows)
+def _write_rows(run: Run, file: Path, part: str, rows: list[Row]) -> None:
+    with setting_up():
+        found = data.tokens_of(run.spec, rows)
+    learned.say_what_is_cut(run.spec, part, rows, learned.cut_tokens(found, run.spec.max_seq_length))
+    data.write(file, found, run.spec.max_seq_length)
 
 
 def _chosen(run: Run) -> Path:
@@ -92,7 +113,8 @@ def _chosen(run: Run) -> Path:
         if isinstance(item, Checkpoint) and metric in item.manifest.metrics
     ]
     if not found:
-        raise BadSpecError(f"save.best_metric '{metric}' was never reported, so no checkpoint is best by it")
+        sys.stderr.write(f"save.best_metric '{metric}' was never reported: the last weights are kept\n")
+        return published.folder
     return (min(found) if run.spec.save.best_is == "lowest" else max(found))[2]
 
 

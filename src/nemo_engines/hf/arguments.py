@@ -85,8 +85,6 @@ def _sft(spec: EngineSpec) -> dict[str, Any]:
     return {
         "max_length": spec.max_seq_length,
         "packing": spec.batch.packing,
-        "assistant_only_loss": spec.data.assistant_only_loss,
-        "dataset_text_field": "text",
     }
 
 

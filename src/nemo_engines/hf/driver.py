@@ -16,10 +16,12 @@ from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
 from nemo_engines.errors import BadSpecError, CheckpointUnusableError, setting_up
-from nemo_engines.hf import trainers
+from nemo_engines.hf import ending, trainers
 from nemo_engines.hf.callback import ContractCallback, clear_unfinished
 from nemo_engines.running import Run
 from nemo_engines.saving import not_saved
+from nemo_engines.spec import EngineSpec
+from nemo_engines.writing import Writer
 from nemo_trainer.contract import Checkpoint, list_checkpoints
 
 warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is deprecated")
@@ -38,8 +40,10 @@ class TrlDriver:
         """Train to the end, or leave the process at a pause; the trained model is then in ``run.staging``."""
         if run.world.leads:
             clear_unfinished(run.work)
+        ending.check_files(run.spec)
         callback = ContractCallback(run, validates=run.validation_rows is not None)
         trainer = self._trainer(run, callback)
+        ending.rehearse(run, trainer)
         checkpoint = _shared(run)
         if checkpoint is not None and _is_final(checkpoint):
             _load_weights(trainer, checkpoint)
@@ -60,11 +64,14 @@ class TrlDriver:
 
     def tokenizer(self, run: Run, _model: Any) -> Any:
         """The tokenizer that goes with the model."""
-        found = AutoTokenizer.from_pretrained(run.spec.model, trust_remote_code=run.spec.trust_remote_code)
-        if len(found) <= len(found.all_special_tokens):
-            # the library makes an empty one where the files are missing
-            raise BadSpecError(f"the model {run.spec.model} has no files of a tokenizer")
-        return found
+        return load_tokenizer(run.spec)
+
+    def writer(self, spec: EngineSpec) -> tuple[Writer, Any]:
+        """What writes the rows of a run, and the tokenizer that it writes with; no weights are loaded."""
+        ending.check_files(spec)
+        with setting_up():
+            tokenizer = load_tokenizer(spec)
+            return trainers.writer(spec, tokenizer), tokenizer
 
     def save(self, run: Run, model: Any, tokenizer: Any) -> None:
         """Write the trained model and its tokenizer into ``run.staging``."""
@@ -84,7 +91,6 @@ class TrlDriver:
                 callback=callback,
             )
         trainer.remove_callback(PrinterCallback)
-        _say_what_is_left_out(run, trainer)
         if run.spec.finetuning == "lora":
             _require_modules(run, trainer.model)
         return trainer
@@ -103,23 +109,19 @@ class TrlDriver:
             raise not_saved(folder, callback.saving, error) from error
 
 
+def load_tokenizer(spec: EngineSpec) -> Any:
+    """The tokenizer in a model's folder."""
+    found = AutoTokenizer.from_pretrained(spec.model, trust_remote_code=spec.trust_remote_code)
+    if len(found) <= len(found.all_special_tokens):
+        # the library makes an empty one where the files are missing
+        raise BadSpecError(f"the model {spec.model} has no files of a tokenizer")
+    return found
+
+
 def weights_dtype(run: Run) -> torch.dtype:
     """Weights that are trained are kept in fp32 and computed with in the run's precision; frozen ones are
     not."""
     return torch.float32 if run.spec.finetuning == "full" else _DTYPES[run.precision]
-
-
-def _say_what_is_left_out(run: Run, trainer: Any) -> None:
-    """The library drops rows of which nothing is left to learn once they are cut to the longest length."""
-    parts = [("training", run.rows, trainer.train_dataset)]
-    if run.validation_rows is not None:
-        parts.append(("validation", run.validation_rows, trainer.eval_dataset))
-    for part, given, used in parts:
-        short = f"max_seq_length {run.spec.max_seq_length} leaves nothing to learn of them"
-        if given and not len(used):
-            raise BadSpecError(f"none of the {len(given)} {part} rows can be used: {short}; raise it")
-        if len(used) < len(given) and not run.spec.batch.packing and run.world.leads:
-            sys.stderr.write(f"{len(given) - len(used)} of {len(given)} {part} rows are left out: {short}\n")
 
 
 def _require_modules(run: Run, model: Any) -> None:
@@ -180,5 +182,6 @@ def _choose_weights(run: Run, trainer: Any) -> None:
         if isinstance(item, Checkpoint) and metric in item.manifest.metrics
     ]
     if not found:
-        raise BadSpecError(f"save.best_metric '{metric}' was never reported, so no checkpoint is best by it")
+        sys.stderr.write(f"save.best_metric '{metric}' was never reported: the last weights are kept\n")
+        return
     _load_weights(trainer, (min(found) if lowest else max(found))[2])

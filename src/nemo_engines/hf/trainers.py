@@ -7,19 +7,36 @@ one from a checkpoint and silently drop what was trained.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from datasets import Dataset
 from peft import LoraConfig
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
+from nemo_engines import learned
 from nemo_engines.hf.arguments import arguments, lora_arguments
 from nemo_engines.rewards import ROW, Rewards
 from nemo_engines.rows import Row
 from nemo_engines.running import Run
+from nemo_engines.spec import EngineSpec
+from nemo_engines.writing import Writer
 
-_CLASSES = {"sft": (SFTTrainer, SFTConfig), "dpo": (DPOTrainer, DPOConfig), "grpo": (GRPOTrainer, GRPOConfig)}
+
+class PairTrainer(DPOTrainer):  # type: ignore[misc]  # the library has no types here
+    """DPO on rows that are tokens already."""
+
+    def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
+        return dataset
+
+
+_CLASSES = {
+    "sft": (SFTTrainer, SFTConfig),
+    "dpo": (PairTrainer, DPOConfig),
+    "grpo": (GRPOTrainer, GRPOConfig),
+}
 
 
 def build(
@@ -32,11 +49,12 @@ def build(
     options = arguments(run)
     if model_options is not None:
         options["model_init_kwargs"] = model_options
+    validation = run.validation_rows
     given: dict[str, Any] = {
         "model": model,
         "args": config(**options),
-        "train_dataset": Dataset.from_list(run.rows),
-        "eval_dataset": _dataset(run.validation_rows),
+        "train_dataset": _dataset(run, "training", run.rows, tokenizer),
+        "eval_dataset": None if validation is None else _dataset(run, "validation", validation, tokenizer),
         "processing_class": tokenizer,
         "peft_config": _adapters(run) if isinstance(model, str) else None,
         "callbacks": [callback],
@@ -46,12 +64,51 @@ def build(
     return trainer(**given)
 
 
+def writer(spec: EngineSpec, tokenizer: Any) -> Writer:
+    """What writes the rows of a run. Some families' templates are replaced by ones that mark the answers."""
+    template = None
+    if spec.data.assistant_only_loss and not has_generation_markers(tokenizer.chat_template):
+        template = get_training_chat_template(tokenizer)
+    return Writer(tokenizer, assistant_only=spec.data.assistant_only_loss, template=template)
+
+
 def _adapters(run: Run) -> LoraConfig | None:
     return LoraConfig(**lora_arguments(run.spec)) if run.spec.finetuning == "lora" else None
 
 
-def _dataset(rows: list[Row] | None) -> Any:
-    return None if rows is None else Dataset.from_list(rows)
+def _dataset(run: Run, part: str, rows: list[Row], tokenizer: Any) -> Dataset:
+    """The rows as tokens. In a table of rows each would get the keys of all others, as null."""
+    spec, write = run.spec, writer(run.spec, tokenizer)
+    if spec.method == "grpo":
+        return _prompts(rows, write)
+    if spec.method == "dpo":
+        pairs = learned.made_of(rows, lambda row: learned.pair(write, row))
+        cut = learned.cut_pairs(pairs, spec.max_seq_length)
+        if run.world.leads:
+            learned.say_what_is_cut(spec, part, rows, cut)
+        gone = set(cut.left_out)
+        kept = [pair for index, pair in enumerate(pairs) if index not in gone]
+        names = {"prompt_ids": "prompt", "chosen_ids": "chosen", "rejected_ids": "rejected"}
+        return Dataset.from_dict(
+            {name: [getattr(pair, field) for pair in kept] for name, field in names.items()}
+        )
+    found = learned.made_of(rows, lambda row: learned.tokens(write, row))
+    cut = learned.cut_tokens(found, spec.max_seq_length)
+    if run.world.leads:
+        learned.say_what_is_cut(spec, part, rows, cut)
+    return Dataset.from_dict(learned.columns(found))
+
+
+def _prompts(rows: list[Row], write: Writer) -> Dataset:
+    """Prompts as messages, for the trainer to write; each is tried first."""
+    learned.made_of(rows, lambda row: write.conversation(row["prompt"], row, asks=True))
+
+    def decoded(batch: dict[str, list[str]]) -> dict[str, list[Any]]:
+        return {"prompt": [json.loads(text) for text in batch["prompt"]], ROW: batch[ROW]}
+
+    prompts = [json.dumps(row["prompt"]) for row in rows]
+    table = Dataset.from_dict({"prompt": prompts, ROW: [row[ROW] for row in rows]})
+    return table.with_transform(decoded)
 
 
 def _reward_function(rewards: Rewards, limit: int, tokenizer: Any) -> Any:

@@ -16,11 +16,11 @@ from nemo_gym.rollouts.policy_apis import request_body
 from nemo_gym.rollouts.prompts import check_template, fill
 from nemo_gym.rollouts.row_params import of_the_run
 from nemo_gym.types import Row, Verifier
+from nemo_runs import json_lines
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.config import PromptConfig, RunConfig
 
-_BOM = b"\xef\xbb\xbf"
 _OURS = ("agent_ref", "task_source")
 
 
@@ -36,13 +36,11 @@ class DatasetFacts:
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Line numbers (from 1) and lines, cut at line feeds alone; blank lines, CR and a BOM are left out."""
+    """Line numbers (from 1) and lines, as `json_lines.numbered_lines` cuts them."""
     try:
-        with path.open("rb") as stream:
-            for number, line in enumerate(stream, 1):
-                text = line.removeprefix(_BOM).strip() if number == 1 else line.strip()
-                if text:
-                    yield number, text
+        yield from json_lines.numbered_lines(path)
+    except json_lines.NotJsonLinesError as error:
+        raise DataError(f"{path}:{error.line}: {error}.") from None
     except FileNotFoundError:
         raise DataError(f"{path}: there is no such file.") from None
     except IsADirectoryError:
@@ -50,13 +48,18 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def _row(path: Path, number: int, line: bytes) -> Row:
+    """The row in a line: read by the faster parser where both of them find the same."""
+    if not json_lines.has_long_number(line):
+        try:
+            row = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            row = None
+        if isinstance(row, dict):
+            return row
     try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise DataError(f"{path}:{number}: no valid JSON: {error.msg} at column {error.colno}.") from None
-    if not isinstance(row, dict):
-        raise DataError(f"{path}:{number}: must be one JSON object a line, found a {type(row).__name__}.")
-    return row
+        return json_lines.parse_row(line, number)
+    except json_lines.NotJsonLinesError as error:
+        raise DataError(f"{path}:{number}: {error}.") from None
 
 
 def read_rows(path: Path, *, limit: int | None = None) -> Iterator[Row]:

@@ -1,0 +1,111 @@
+"""What the end of a training needs, tried before its first step: an error at the end would cost all of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from transformers import AutoTokenizer, GenerationConfig
+
+from nemo_engines.errors import BadSpecError
+from nemo_engines.running import Run
+from nemo_engines.saving import check_room
+from nemo_engines.spec import EngineSpec
+
+_STATES = {"sgd": 0.0, "adamw_8bit": 0.5, "paged_adamw_8bit": 0.5}
+"""Bytes of optimizer state for each byte of trained weights; 2 where nothing is said."""
+
+
+def writes_whole_model(spec: EngineSpec) -> bool:
+    """Whether the end writes all weights, with the configuration of the base model."""
+    return spec.finetuning == "full" or spec.output_method == "merged"
+
+
+def check_files(spec: EngineSpec) -> None:
+    """Refuse a base model whose own files would keep the trained one from being saved; nothing is loaded."""
+    if not writes_whole_model(spec):
+        return
+    folder = Path(spec.model)
+    if _json(folder / "config.json").get("quantization_config"):
+        raise BadSpecError(
+            f"{folder / 'config.json'}: the model is quantized (quantization_config): it can be neither "
+            "trained whole nor merged; save the adapter alone, or name the model's unquantized form"
+        )
+    if (folder / "generation_config.json").is_file():
+        with _saved_as("generation_config.json", folder):
+            GenerationConfig.from_pretrained(folder).validate(strict=True)
+
+
+def rehearse(run: Run, trainer: Any) -> None:
+    """Save everything but the weights, as the end will do it, and look whether the weights will have room."""
+    _check_metric(run)
+    if not run.world.leads:
+        return
+    folder, model = run.work / "rehearsal", trainer.accelerator.unwrap_model(trainer.model)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        base = model.get_base_model() if hasattr(model, "get_base_model") else model
+        if writes_whole_model(run.spec):
+            with _saved_as("config.json", Path(run.spec.model)):
+                base.config.save_pretrained(folder)
+            if getattr(base, "generation_config", None) is not None:
+                with _saved_as("generation_config.json", Path(run.spec.model)):
+                    base.generation_config.save_pretrained(folder)
+        if run.spec.finetuning == "lora":
+            with _saved_as("the adapter's configuration", Path(run.spec.model)):
+                model.peft_config["default"].save_pretrained(folder)
+        with _saved_as("the tokenizer", Path(run.spec.model)):
+            trainer.processing_class.save_pretrained(folder)
+            AutoTokenizer.from_pretrained(folder, trust_remote_code=run.spec.trust_remote_code)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    _check_room(run, model)
+
+
+@contextmanager
+def _saved_as(what: str, model: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ValueError, TypeError, AttributeError, KeyError) as error:
+        flags = re.findall(r"- `(\w+)`", str(error))
+        said = f"the library refuses its {', '.join(flags)}" if flags else " ".join(str(error).split())[:300]
+        raise BadSpecError(
+            f"{model}: {what} cannot be saved, so that the trained model would be lost at the end: "
+            f"{said}{_REMEDY.get(what, '')}"
+        ) from error
+
+
+_REMEDY = {
+    "generation_config.json": "; correct that file: without do_sample it must not set temperature or top_p"
+}
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _check_metric(run: Run) -> None:
+    metric = run.spec.save.best_metric
+    if metric is not None and metric.startswith("val_") and run.validation_rows is None:
+        raise BadSpecError(f"save.best_metric '{metric}' needs rows to validate with, and there are none")
+
+
+def _check_room(run: Run, model: Any) -> None:
+    """One checkpoint and the trained model must fit, at least."""
+    parts = list(model.parameters())
+    everything = sum(part.numel() * part.element_size() for part in parts)
+    trained = sum(part.numel() * part.element_size() for part in parts if part.requires_grad)
+    states = _STATES.get(run.spec.optimizer.name, 2.0)
+    checkpoint = int((everything if run.spec.finetuning == "full" else trained) + states * trained)
+    output = everything if writes_whole_model(run.spec) else trained
+    check_room({run.work: checkpoint, run.staging: output})

@@ -1,0 +1,133 @@
+"""``python -m nemo_engines.preview --spec FILE --rows N``: what a training would learn, without training.
+
+The rows are written by the engine's own tokenizer and chat template, as its training writes them; no weights
+are loaded. Standard output is one JSON document.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nemo_engines import devices, learned, rows, spec
+from nemo_engines.errors import TrainerError
+from nemo_engines.learned import Cut, Pair, Tokens
+from nemo_engines.registry import engine_for, load_driver
+from nemo_engines.rewards import Rewards
+from nemo_engines.rows import Dataset
+from nemo_engines.run import DEFAULTS
+from nemo_engines.spec import EngineSpec
+from nemo_engines.writing import Writer
+
+Marked = list[tuple[int, str]]
+"""Tokens of a row, each with its mark: read, learned, chosen, rejected or cut."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the preview; the exit code is that of the training that would fail."""
+    parser = argparse.ArgumentParser(
+        prog="nemo_engines.preview", description="Show what a spec's training learns."
+    )
+    parser.add_argument("--spec", type=Path, required=True, help="JSON file with the engine spec")
+    parser.add_argument("--rows", type=int, default=3, help="how many rows to show")
+    options = parser.parse_args(argv)
+    for name, value in DEFAULTS.items():
+        os.environ.setdefault(name, value)
+    written, sys.stdout = sys.stdout, sys.stderr  # libraries talk; the document stands alone
+    try:
+        found = preview(spec.read_spec(options.spec), options.rows)
+    except TrainerError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    written.write(json.dumps(found) + "\n")
+    return 0
+
+
+def preview(wanted: EngineSpec, count: int) -> dict[str, Any]:
+    """The first ``count`` rows as they are learned, and what is cut of all of them."""
+    engine = engine_for(wanted)
+    devices.check_device(wanted, devices.chosen_device(wanted))
+    rewards = Rewards(wanted.rewards) if wanted.method == "grpo" and wanted.rewards is not None else None
+    shape = rewards.shape if rewards else None
+    training = rows.read_for(wanted, Path(wanted.dataset), "training", shape)
+    validation = (
+        rows.read_for(wanted, Path(wanted.validation), "validation", shape) if wanted.validation else None
+    )
+    writer, tokenizer = load_driver(engine).writer(wanted)
+    facts, marked = _part(wanted, training, writer)
+    return {
+        "engine": engine.name,
+        "method": wanted.method,
+        "max_seq_length": wanted.max_seq_length,
+        "packing": wanted.batch.packing,
+        "training": facts,
+        "validation": _part(wanted, validation, writer)[0] if validation else None,
+        "rows": [
+            _shown(training, index, marked[index], tokenizer) for index in range(min(count, len(marked)))
+        ],
+    }
+
+
+def _part(wanted: EngineSpec, data: Dataset, writer: Writer) -> tuple[dict[str, Any], list[Marked]]:
+    longest = wanted.max_seq_length
+    marked: list[Marked]
+    if wanted.method == "grpo":
+        prompts = learned.made_of(
+            data.rows, lambda row: writer.conversation(row["prompt"], row, asks=True).ids
+        )
+        cut, marked = Cut([], [], 0), [[(token, "read") for token in prompt] for prompt in prompts]
+    elif wanted.method == "dpo":
+        pairs = learned.made_of(data.rows, lambda row: learned.pair(writer, row))
+        cut, marked = learned.cut_pairs(pairs, longest), [_of_pair(pair, longest) for pair in pairs]
+    else:
+        found = learned.made_of(data.rows, lambda row: learned.tokens(writer, row))
+        cut, marked = learned.cut_tokens(found, longest), [_of_tokens(row, longest) for row in found]
+    facts = {
+        "file": data.file.name,
+        "rows": len(data.rows),
+        "tokens": sum(map(len, marked)),
+        "tokens_learned": sum(mark not in ("read", "cut") for row in marked for _, mark in row),
+        "tokens_cut": cut.tokens,
+        "shortened_lines": [data.rows.lines[index] for index in cut.shortened],
+        "left_out_lines": [data.rows.lines[index] for index in cut.left_out],
+        "unused_keys": dict(data.unused),
+    }
+    return facts, marked
+
+
+def _of_tokens(row: Tokens, longest: int) -> Marked:
+    marks = ["learned" if wanted else "read" for wanted in row.learned]
+    return [
+        (token, mark if index < longest else "cut")
+        for index, (token, mark) in enumerate(zip(row.ids, marks, strict=True))
+    ]
+
+
+def _of_pair(row: Pair, longest: int) -> Marked:
+    room = max(0, longest - len(row.prompt))
+    found = [(token, "read" if index < longest else "cut") for index, token in enumerate(row.prompt)]
+    for mark, answer in (("chosen", row.chosen), ("rejected", row.rejected)):
+        found += [(token, mark if index < room else "cut") for index, token in enumerate(answer)]
+    return found
+
+
+def _shown(data: Dataset, index: int, row: Marked, tokenizer: Any) -> dict[str, Any]:
+    parts: list[tuple[str, list[int]]] = []
+    for token, mark in row:
+        if not parts or parts[-1][0] != mark:
+            parts.append((mark, []))
+        parts[-1][1].append(token)
+    return {
+        "line": data.rows.lines[index],
+        "tokens": len(row),
+        "parts": [{"mark": mark, "text": str(tokenizer.decode(ids))} for mark, ids in parts],
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""Files of JSON Lines that people bring: one object a line, read alike wherever rows are read.
+
+A number or a text is the same to the last digit in an evaluation and in a training, or it is refused.
+A file of another kind is refused in words that say which kind it is.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+_BOM: Final = b"\xef\xbb\xbf"
+_KINDS: Final = (
+    (b"\x1f\x8b", "it is compressed with gzip; unpack it first: gunzip"),
+    (b"\x28\xb5\x2f\xfd", "it is compressed with Zstandard; unpack it first: zstd -d"),
+    (b"BZh", "it is compressed with bzip2; unpack it first: bunzip2"),
+    (b"\xfd7zXZ", "it is compressed with xz; unpack it first: unxz"),
+    (b"\x04\x22\x4d\x18", "it is compressed with LZ4; unpack it first: lz4 -d"),
+    (b"PK\x03\x04", "it is a ZIP archive; unpack it first: unzip"),
+    (b"PAR1", "it is a Parquet table; write its rows as JSON Lines"),
+    (b"ARROW1", "it is an Arrow table; write its rows as JSON Lines"),
+    (b"\xff\xfe\x00\x00", "it is text in UTF-32; convert it: iconv -f UTF-32 -t UTF-8"),
+    (b"\x00\x00\xfe\xff", "it is text in UTF-32; convert it: iconv -f UTF-32 -t UTF-8"),
+    (b"\xff\xfe", "it is text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
+    (b"\xfe\xff", "it is text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
+    (b"{\x00", "it is text in UTF-16; convert it: iconv -f UTF-16LE -t UTF-8"),
+    (b"\x00{", "it is text in UTF-16; convert it: iconv -f UTF-16BE -t UTF-8"),
+    (b"\x00", "it begins with null bytes: it was not written whole"),
+    (b"version https://git-lfs", "it is a pointer of Git LFS, not the file itself; run git lfs pull"),
+)
+_LARGEST, _SMALLEST = (1 << 64) - 1, -(1 << 63)
+_SHORT: Final = 18
+"""So many digits always fit into 64 bits."""
+_LONG: Final = b"0" * (_SHORT + 1)
+_DIGITS_ALIKE: Final = bytes.maketrans(b"123456789", b"000000000")
+
+
+class NotJsonLinesError(ValueError):
+    """A file or a line that holds no row; the message is a phrase without the file's name."""
+
+    def __init__(self, line: int, problem: str) -> None:
+        super().__init__(problem)
+        self.line = line
+        """Counted from 1."""
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Line numbers (from 1) and lines, cut at line feeds alone; blank lines, CR and a BOM are left out.
+
+    Raises `NotJsonLinesError` for a file of another kind, and `OSError` when it cannot be read.
+    """
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, 1):
+            if number == 1:
+                _check_kind(line)
+                line = line.removeprefix(_BOM)  # noqa: PLW2901 - the mark is no part of the first row
+            if text := line.strip():
+                yield number, text
+
+
+def parse_row(line: bytes, number: int) -> dict[str, Any]:
+    """The object in a line; raises `NotJsonLinesError` saying what the line holds instead.
+
+    Whole numbers beyond 64 bits, NaN and infinities are refused, since not every reader keeps them.
+    """
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise NotJsonLinesError(number, _not_utf8(line, error)) from None
+    try:
+        value = json.loads(text, parse_constant=_no_number, parse_int=_whole, parse_float=_real)
+    except RecursionError:
+        raise NotJsonLinesError(number, "is not JSON that can be read: its brackets are too deep") from None
+    except json.JSONDecodeError as error:
+        raise NotJsonLinesError(number, _not_json(text, number, error)) from None
+    except ValueError as error:
+        raise NotJsonLinesError(number, str(error)) from None
+    if not isinstance(value, dict):
+        raise NotJsonLinesError(number, _no_object(value, number))
+    if "\\u" in text and not _is_text(value):
+        raise NotJsonLinesError(
+            number, "holds half of a character (an escape such as \\ud800 without the other)"
+        )
+    return value
+
+
+def has_long_number(line: bytes) -> bool:
+    """Whether a faster reader might change a whole number of this line, so that `parse_row` must see it."""
+    return _LONG in line.translate(_DIGITS_ALIKE)
+
+
+def _check_kind(start: bytes) -> None:
+    for mark, problem in _KINDS:
+        if start.startswith(mark):
+            raise NotJsonLinesError(1, f"this file is no JSON Lines: {problem}")
+
+
+def _not_utf8(line: bytes, error: UnicodeDecodeError) -> str:
+    return (
+        f"is not UTF-8: it has the byte 0x{line[error.start]:02x} after {error.start} others; "
+        "if the file is in Latin-1, convert it: iconv -f LATIN1 -t UTF-8"
+    )
+
+
+def _not_json(text: str, number: int, error: json.JSONDecodeError) -> str:
+    if number == 1 and text.rstrip() in ("[", "{", "[{"):
+        kind = "array" if text.startswith("[") else "document"
+        return f"this file is no JSON Lines: it is one JSON {kind} over several lines; {_REMEDY}"
+    if number == 1 and text[0] not in "{[\"'" and ("," in text or "\t" in text or ";" in text):
+        start = repr(text[:60])
+        return (
+            f"this file is no JSON Lines: it begins like a table (CSV): {start}; write each row as an object"
+        )
+    if error.msg == "Extra data":
+        return f"is not one JSON object: more follows at column {error.colno}; give each one its own line"
+    return f"is not JSON: {error.msg} at column {error.colno}"
+
+
+_REMEDY: Final = "put each row on a line of its own: jq -c '.[]'"
+_NAMES: Final = {list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+
+
+def _no_object(value: object, number: int) -> str:
+    if number == 1 and isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+        return f"this file is no JSON Lines: it is one JSON array of {len(value)} objects; {_REMEDY}"
+    return f"must be an object in braces, not {_NAMES.get(type(value), 'a number')}"
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"holds {name}, which is no number in JSON; leave it out, or write null")
+
+
+def _whole(digits: str) -> int:
+    if len(digits) > _SHORT and not (len(digits) <= 2 * _SHORT and _SMALLEST <= int(digits) <= _LARGEST):
+        raise ValueError(
+            f"holds the whole number {_cut(digits)}, which has more than 64 bits; write it as text, in quotes"
+        )
+    return int(digits)
+
+
+def _real(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise ValueError(f"holds the number {_cut(digits)}, which is too large; write it as text, in quotes")
+    return value
+
+
+def _cut(digits: str) -> str:
+    return digits if len(digits) <= 40 else f"{digits[:37]}..."
+
+
+def _is_text(value: object) -> bool:
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

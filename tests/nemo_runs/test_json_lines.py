@@ -1,0 +1,101 @@
+"""Files that people bring are read alike everywhere, or refused in words that say what they are."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pytest
+
+from nemo_runs import json_lines
+from nemo_runs.json_lines import NotJsonLinesError
+
+ROWS = [{"question": "café 12 + 30", "answer": 42}, {"question": "a\u2028b", "answer": 0.1}]
+TEXT = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in ROWS)
+
+
+def read(path: Path) -> list[dict[str, object]]:
+    return [json_lines.parse_row(line, number) for number, line in json_lines.numbered_lines(path)]
+
+
+def written(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        TEXT.encode(),
+        b"\xef\xbb\xbf" + TEXT.replace("\n", "\r\n").encode(),
+        b"\n\n" + TEXT.rstrip("\n").encode(),
+        TEXT.replace("\n", "\n   \n").encode(),
+    ],
+    ids=["plain", "bom-and-crlf", "blank-lines-and-no-last-newline", "spaces"],
+)
+def test_what_differs_only_in_its_framing_is_read(tmp_path: Path, content: bytes) -> None:
+    assert read(written(tmp_path / "a.jsonl", content)) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (gzip.compress(TEXT.encode()), "compressed with gzip; unpack it first: gunzip"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "compressed with Zstandard; unpack it first: zstd -d"),
+        (lzma.compress(TEXT.encode()), "compressed with xz; unpack it first: unxz"),
+        (b"BZh91AY", "compressed with bzip2"),
+        (b"PK\x03\x04rest", "a ZIP archive"),
+        (b"PAR1rest", "a Parquet table"),
+        (TEXT.encode("utf-16"), "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
+        (TEXT.encode("utf-16-le"), "text in UTF-16; convert it: iconv -f UTF-16LE"),
+        (TEXT.encode("utf-16-be"), "text in UTF-16; convert it: iconv -f UTF-16BE"),
+        (TEXT.encode("utf-32"), "text in UTF-32"),
+        (b"\x00" * 4096, "begins with null bytes: it was not written whole"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\n", "a pointer of Git LFS"),
+        (json.dumps(ROWS).encode(), "one JSON array of 2 objects; put each row on a line of its own: jq"),
+        (json.dumps(ROWS, indent=2).encode(), "one JSON array over several lines; put each row on"),
+        (json.dumps({"rows": ROWS}, indent=2).encode(), "one JSON document over several lines"),
+        (b"question,answer\n12 + 30,42\n", r"begins like a table \(CSV\): 'question,answer'"),
+        (b"question\tanswer\n12 + 30\t42\n", r"begins like a table \(CSV\)"),
+    ],
+)
+def test_a_file_of_another_kind_is_called_what_it_is(tmp_path: Path, content: bytes, problem: str) -> None:
+    with pytest.raises(NotJsonLinesError, match=f"this file is no JSON Lines: .*{problem}") as caught:
+        read(written(tmp_path / "a.jsonl", content))
+    assert caught.value.line == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (b'{"a": NaN}', "holds NaN, which is no number in JSON; leave it out, or write null"),
+        (b'{"a": -Infinity}', "holds -Infinity, which is no number in JSON"),
+        (b'{"a": 1e999}', "holds the number 1e999, which is too large; write it as text"),
+        (b'{"a": 18446744073709551616}', "has more than 64 bits; write it as text, in quotes"),
+        (b'{"a": -9223372036854775809}', "has more than 64 bits"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "has more than 64 bits"),
+        ('{"a": "café"}'.encode("latin-1"), "is not UTF-8: it has the byte 0xe9 after 10 others; if the "),
+        (b'{"a": "\\ud800"}', "holds half of a character"),
+        (b'{"a": 1} {"a": 2}', "more follows at column 10; give each one its own line"),
+        (b'{"a": ' + b"[" * 99_999, "its brackets are too deep"),
+        (b'"text"', "must be an object in braces, not a text"),
+        (b"12", "must be an object in braces, not a number"),
+        (b"null", "must be an object in braces, not null"),
+    ],
+)
+def test_a_line_that_cannot_be_kept_to_the_last_digit_is_refused(line: bytes, problem: str) -> None:
+    with pytest.raises(NotJsonLinesError) as caught:
+        json_lines.parse_row(line, 7)
+    assert problem in str(caught.value)
+    assert caught.value.line == 7
+
+
+@pytest.mark.parametrize(
+    "digits",
+    ["18446744073709551615", "-9223372036854775808", "0.1234567890123456789", "1E5", "-0.0", "1e-400"],
+)
+def test_numbers_are_what_they_are_elsewhere(digits: str) -> None:
+    assert repr(json_lines.parse_row(f'{{"a": {digits}}}'.encode(), 1)["a"]) == repr(json.loads(digits))
+    assert json_lines.has_long_number(digits.encode()) is (len(digits.strip("-").replace(".", "")) > 18)
