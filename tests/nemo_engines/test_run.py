@@ -199,9 +199,11 @@ def test_a_model_that_could_not_be_saved_is_refused_before_training(
     unsavable(model)
     data = str(write_data(method, tmp_path / f"{method}.jsonl"))
     changes = {"model": str(model), "method": method, "dataset": data, **changes}
-    said = "model: generation_config.json cannot be saved, so that the trained model would be lost at the end: the "
-    refused(forge, tmp_path, changes, f"{said}library refuses its temperature, top_p; correct that file")
-    assert not (tmp_path / "refused" / "training" / "checkpoints").exists()
+    said = "model: generation_config.json cannot be saved, so that the trained model would be lost at the end"
+    refused(
+        forge, tmp_path, changes, f"{said}: the library refuses its temperature, top_p; correct that file"
+    )
+    assert not list((tmp_path / "refused" / "training" / "checkpoints").iterdir())
     quantized(model)
     refused(
         forge,
