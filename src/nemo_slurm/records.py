@@ -35,6 +35,8 @@ QUEUE_FIELDS = {
 ACCOUNTING_FIELDS = "JobIDRaw,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,JobName,Comment,UID,JobID"
 """What is asked of ``sacct --format``."""
 
+_UNNAMED = "allocation"
+"""What accounting writes for a name that it was not told (22.05, measured: of jobs that end at once)."""
 _ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
 
 
@@ -109,6 +111,7 @@ class Run:
     ended_at: float | None
     nodes: int
     name: str
+    """Empty where accounting was not told it."""
     comment: str
     user: int | None = None
     """Number of its owner."""
@@ -197,7 +200,7 @@ def read_accounting(text: str) -> list[Run]:
                 started_at=_seconds(fields[5]),
                 ended_at=_seconds(fields[6]),
                 nodes=_number(fields[7]) or 0,
-                name=fields[8],
+                name="" if fields[8] == _UNNAMED else fields[8],
                 comment=fields[9],
                 user=_number(fields[10]),
                 component_of=_leader(fields[11]),

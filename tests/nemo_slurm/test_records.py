@@ -143,3 +143,11 @@ def test_an_odd_field_of_a_row_is_left_out_and_the_row_is_kept(field: str, text:
 
 def test_a_number_in_digits_of_another_script_is_no_job() -> None:
     assert records.read_queue(queue_line(JobID="\u00b2\u00b3") + "\n") == []
+
+
+def test_a_name_that_accounting_was_not_told_and_a_component_are_read_as_what_they_are() -> None:
+    fields = ["8", "COMPLETED", "0:0", "0", "1", "2", "3", "1", "allocation", "", "1000", "7+1"]
+    (run,) = records.read_accounting(BREAK.join(fields))
+    assert (run.name, run.comment, run.user, run.component_of) == ("", "", 1000, "7")
+    (leader,) = records.read_accounting(BREAK.join([*fields[:-1], "7+0"]))
+    assert leader.component_of is None

@@ -3,8 +3,10 @@
 import dataclasses
 import json
 import os
+import random
 import signal
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -257,6 +259,19 @@ def test_an_id_that_is_taken_is_never_used_again(tmp_path: Path, desk: Desk):
     second = submit(order(tmp_path, again=True), again)
     assert second.gym_job_id.endswith("-bbbbbb")
     assert (Path(first.run_dir) / "gym-job.json").read_bytes() == kept
+
+
+def test_twenty_submits_in_one_second_are_twenty_runs(tmp_path: Path, desk: Desk):
+    """All at once, by a clock that stands still, with so few ids that they meet."""
+    few, mine = random.Random(7), order(tmp_path, again=True)
+    crowded = dataclasses.replace(desk, token=lambda: f"{few.randrange(100):06x}")
+    with ThreadPoolExecutor(20) as pool:
+        records = list(pool.map(lambda _: submit(mine, crowded), range(20)))
+    assert len({record.gym_job_id for record in records}) == 20
+    assert len({record.benchmarks[0].job_id for record in records}) == 20
+    for record in records:
+        kept = json.loads((Path(record.run_dir) / "gym-job.json").read_text())
+        assert kept["gym_job_id"] == record.gym_job_id
 
 
 def test_a_run_directory_that_appeared_meanwhile_is_left_alone(tmp_path: Path, desk: Desk):

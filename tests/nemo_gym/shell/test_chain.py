@@ -51,7 +51,7 @@ class World:
         self.started = []
         self.limits(Budget())
 
-    def limits(self, budget):
+    def limits(self, budget, *, walltime=None):
         """Write the job script with these limits."""
         plan = JobPlan(
             gym_job_id="gym-job-x",
@@ -64,7 +64,7 @@ class World:
             prepare=None,
             command=None,
             gym=self.gym,
-            walltime=None,
+            walltime=walltime,
             budget=budget,
         )
         self.paths.script.write_text(
@@ -591,6 +591,63 @@ def test_a_new_row_or_a_collectors_word_is_progress_and_null_means_never(world, 
         world.run(job, job - 1 or "", drive=drive)
         world.set(f"state-{job}", "TIMEOUT")
     assert world.worked == works
+
+
+@pytest.mark.parametrize("retries", [0, 1, 5])
+def test_max_retries_grants_as_many_as_it_says(world, retries):
+    """A job whose own script is broken: the first job and as many more as were granted."""
+    world.limits(Budget(max_retries=retries))
+    for job in range(1, retries + 3):
+        status, _ = world.run(job, job - 1 or "", drive="exit 3")
+        world.set(f"state-{job}", "FAILED")
+    assert (status, world.worked) == (1, retries + 1)
+    assert f"max_retries ({retries}) are used up" in world.decision(retries + 2)[1]
+
+
+def test_a_chain_that_is_preempted_again_and_again_resumes_while_no_limit_is_set(world):
+    for job in range(1, 11):
+        world.run(job, job - 1 or "", drive="exit 143")
+        world.set(f"state-{job}", ["PREEMPTED", "TIMEOUT", "NODE_FAIL"][job % 3])
+        assert world.decision(job)[0] == "go_on running"
+    assert world.worked == 10
+
+
+def test_a_chain_that_may_not_resume_ends_before_its_second_job_starts_anything(world):
+    world.limits(Budget(resumes=False))
+    world.run(1, drive="exit 1")
+    world.set("state-1", "FAILED")
+    assert world.run(2, 1, drive=f"{ROW}exit 1")[0] == 1  # nothing was recorded: a fresh start
+    world.set("state-2", "PREEMPTED")
+    assert world.run(3, 2)[0] == 1
+    assert world.worked == 2
+    reason = world.decision(3)[1]
+    assert reason.startswith("the job before ended as PREEMPTED")
+    assert "resume_from_cache is false, and rollouts are recorded" in reason
+    (world.job_dir / "resubmits" / "1").mkdir(parents=True)
+    world.run(5)
+    world.set("state-5", "FAILED")
+    world.run(6, 5)
+    assert world.worked == 4  # queued again in place, each job goes on with what is recorded
+
+
+def test_proof_of_completeness_of_an_earlier_run_ends_the_chain_well(world):
+    world.run(1)
+    world.set("state-1", "NODE_FAIL")
+    world.run(2, 1)
+    world.set("state-2", "FAILED")
+    # what the lost node had written arrives late
+    world.link(1).collected.write_text(COMPLETE.line() + "\n")
+    assert world.run(3, 2)[0] == 0
+    assert world.decision(3)[:2] == ["stop succeeded", "every rollout is recorded"]
+
+
+def test_a_run_says_when_its_driver_started_and_what_time_it_had(world):
+    world.limits(Budget(), walltime=600)
+    world.run(1, drive="exit 1")
+    folder = world.link(1).folder
+    assert (folder / "walltime").read_text() == "600\n"
+    assert 0 <= int((folder / "ready").read_text()) < 60
+    assert not (folder / "command").exists()
 
 
 # Cancellation

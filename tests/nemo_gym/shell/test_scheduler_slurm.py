@@ -131,8 +131,9 @@ OURS = {"name": "gym-b", "uid": os.getuid(), "comment": "gym-job-x/b/1", "ago": 
 """A record in which nothing speaks against its being a job of this chain."""
 
 
-def test_a_record_in_which_nothing_disagrees_is_of_the_job_that_is_meant(world):
-    world.fake.remember_older("900", "TIMEOUT", elapsed=77, **OURS)
+@pytest.mark.parametrize("known", [{}, {"comment": ""}, {"name": "allocation"}])
+def test_a_record_in_which_nothing_disagrees_is_of_the_job_that_is_meant(world, known):
+    world.fake.remember_older("900", "TIMEOUT", elapsed=77, **{**OURS, **known})
     named = {"SLURM_JOB_NAME": "gym-b"}
     said = world.ask('gym_state_of 900; echo "$gym_state/$gym_state_source"', **named)
     assert (said, world.elapsed_of("900")) == ("TIMEOUT/sacct", "0 77")
