@@ -12,6 +12,7 @@ from starlette.types import ASGIApp
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.api.application import make_application
 from nemo_helix_server.api.feed import StoreFeed
+from nemo_helix_server.api.health import Pulse
 from nemo_helix_server.api.intake import is_loopback
 from nemo_helix_server.api.parts import Parts
 from nemo_helix_server.api.streams import Broadcaster
@@ -34,6 +35,7 @@ from nemo_helix_server.executors.rooms import LeasedRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.places import open_place
+from nemo_helix_server.isolation import Boundary, Isolation
 from nemo_helix_server.jobs import responses
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.ports import Limits
@@ -92,9 +94,20 @@ class _Ground:
 
 
 def compose(
-    settings: Settings, store: Store, clock: Clock, *, base_url: str, tokens_required: bool
+    settings: Settings,
+    store: Store,
+    clock: Clock,
+    *,
+    base_url: str,
+    tokens_required: bool,
+    isolation: Isolation | None = None,
+    boundary: Boundary | None = None,
 ) -> Service:
-    """Put a service together; the store is migrated, the data directory is there and is ours alone."""
+    """Put a service together; the store is migrated, the data directory is there and is ours alone.
+
+    Steps are kept to their own files by ``isolation``, where it is given; ``boundary`` is told to who makes
+    tokens.
+    """
     ground = _Ground(
         settings=settings,
         store=store,
@@ -106,7 +119,8 @@ def compose(
     )
     broadcaster = _broadcaster(ground)
     executor = SubprocessExecutor(settings.data_dir / "executor", _room(settings.jobs.leases))
-    controller = _controller(ground, executor, base_url, broadcaster)
+    launches = _launches(ground, base_url, isolation, tokens_required=tokens_required)
+    controller = _controller(ground, executor, launches, broadcaster)
     trackers = publishing.build(store, ground.storage, settings)
 
     def start() -> None:
@@ -117,7 +131,7 @@ def compose(
         trackers.stop()
         controller.stop()
 
-    parts = _parts(ground, controller, broadcaster, tokens_required=tokens_required)
+    parts = _parts(ground, controller, broadcaster, boundary, tokens_required=tokens_required)
     loopback_only = is_loopback(settings.host)
     application = make_application(parts, loopback_only=loopback_only, start=start, stop=stop)
     return Service(application, parts, controller, executor)
@@ -128,17 +142,27 @@ def _broadcaster(ground: _Ground) -> Broadcaster:
     return Broadcaster(StoreFeed(ground.store, show_job=show_job, show_transition=responses.transition))
 
 
-def _controller(
-    ground: _Ground, executor: Executor, base_url: str, broadcaster: Broadcaster
-) -> loop.Controller:
-    launches = Launches(
+def _launches(
+    ground: _Ground, base_url: str, isolation: Isolation | None, *, tokens_required: bool
+) -> Launches:
+    host_variables = ground.settings.jobs.host_variables
+    if host_variables is None and tokens_required:
+        host_variables = ()
+    return Launches(
         ground.storage,
         profile=ground.profiles.settings,
         base_url=lambda: base_url,
         token=functools.partial(_step_token, ground.authenticator),
         clock=ground.clock,
         has_profile=ground.profiles.has,
+        isolation=isolation,
+        host_variables=host_variables,
     )
+
+
+def _controller(
+    ground: _Ground, executor: Executor, launches: Launches, broadcaster: Broadcaster
+) -> loop.Controller:
     return loop.build(
         store=ground.store,
         executor=executor,
@@ -150,7 +174,12 @@ def _controller(
 
 
 def _parts(
-    ground: _Ground, controller: loop.Controller, broadcaster: Broadcaster, *, tokens_required: bool
+    ground: _Ground,
+    controller: loop.Controller,
+    broadcaster: Broadcaster,
+    boundary: Boundary | None,
+    *,
+    tokens_required: bool,
 ) -> Parts:
     """What the routes call."""
     settings, store, clock, storage = ground.settings, ground.store, ground.clock, ground.storage
@@ -170,7 +199,7 @@ def _parts(
         logs=LogPages(store, storage, Logs()),
         artifacts=ArtifactReader(settings.data_dir / "filesets", functools.partial(_storage_of, storage)),
         authenticator=ground.authenticator,
-        tokens=TokenKeeper(store, clock),
+        tokens=TokenKeeper(store, clock, boundary),
         secrets=SecretKeeper(store, settings.data_dir, clock),
         workspaces=workspaces,
         broadcaster=broadcaster,
@@ -179,6 +208,7 @@ def _parts(
         models=tuning.references.models,
         customizer=Customizer(jobs, ground.profiles, tuning.references, tuning.engines, settings),
         templates=TemplateKeeper(store, clock),
+        pulse=Pulse(store, settings.data_dir),
         controller_problems=controller.problems,
     )
 

@@ -8,13 +8,15 @@
     ├── ConflictError          409   not in this state; the message names what would work
     ├── InvalidError           422   a value that cannot be accepted
     ├── StoreError             500   the database cannot be used as it is
-    └── UnavailableError       503   something the service needs is away
+    ├── UnavailableError       503   something the service needs is away
+    └── DiskFullError          507   there is no room for what was sent
 
 A message is one sentence: what is wrong, where, and what would be right. It never holds a secret value.
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -77,3 +79,21 @@ class UnavailableError(ServerError):
     """Something that the service needs is away; asking again later may work."""
 
     status = 503
+
+
+class DiskFullError(ServerError):
+    """There is no room on a disk of the service; nothing was changed."""
+
+    status = 507
+
+
+def unwritable(what: str, error: OSError) -> ServerError:
+    """Why ``what``, such as ``the file 'a.txt'``, could not be written."""
+    if is_full(error):
+        return DiskFullError(f"{what} could not be written: the service's disk, or its quota, is full")
+    return UnavailableError(f"{what} could not be written: {error.strerror or error}")
+
+
+def is_full(error: OSError) -> bool:
+    """Whether an error says that there is no room."""
+    return error.errno in {errno.ENOSPC, errno.EDQUOT}

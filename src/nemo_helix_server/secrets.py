@@ -11,7 +11,7 @@ from typing import Any
 
 from nemo_helix_plugin.jobs import names
 from nemo_helix_server.clock import Clock, wire
-from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from nemo_helix_server.errors import ConflictError, DiskFullError, InvalidError, NotFoundError, unwritable
 from nemo_helix_server.jobs.model import Caller, Secret
 from nemo_helix_server.store.store import Store
 from nemo_runs import files
@@ -109,8 +109,10 @@ class SecretKeeper:
         try:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             files.replace_file(path, data, mode=0o600)
-        except (OSError, files.DiskFullError) as error:
-            raise UnavailableError(f"the secret '{name}' could not be written: {error}") from error
+        except files.DiskFullError as error:
+            raise DiskFullError(f"the secret '{name}' could not be written: {error}") from error
+        except OSError as error:
+            raise unwritable(f"the secret '{name}'", error) from error
 
 
 def shown(record: Secret) -> dict[str, Any]:

@@ -103,6 +103,17 @@ class LeaseSettings(Section):
     """Where the leases are kept; unset = the user's runtime folder."""
 
 
+class IsolationSettings(Section):
+    """What steps see of this machine."""
+
+    mode: Literal["auto", "required", "none"] = "auto"
+    """Keep steps from the service's keys: where tokens are needed and it works; or not start; or never."""
+    read: tuple[Path, ...] = ()
+    """Further folders that isolated steps can read."""
+    write: tuple[Path, ...] = ()
+    """Further folders that isolated steps can change."""
+
+
 class JobsSettings(Section):
     """The Jobs service."""
 
@@ -123,6 +134,9 @@ class JobsSettings(Section):
     include_job_logs_in_diagnostics: bool = False
     """Accepted for compatibility; there are no diagnostics to send."""
     leases: LeaseSettings = LeaseSettings()
+    isolation: IsolationSettings = IsolationSettings()
+    host_variables: tuple[str, ...] | None = None
+    """Variables of the service that steps may name as `host:NAME`; unset = all, or none with tokens."""
 
 
 class BackendSettings(Section):

@@ -98,6 +98,8 @@ class CreatedAccessToken(AccessToken):
     """A token just made; the only answer that ever holds it."""
 
     token: SecretStr = Field(json_schema_extra={"writeOnly": False, "readOnly": True})
+    note: str | None = None
+    """What its holder could do beyond it, if anything."""
 
     @field_serializer("token", when_used="json")
     def _reveal(self, token: SecretStr) -> str:

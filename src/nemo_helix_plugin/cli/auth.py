@@ -80,6 +80,8 @@ def create(
         return
     where = f"workspace '{only}'" if only else "every workspace"
     call.say(f"token {made['id']} ({role}, {where}); it is shown this once:")
+    if made.get("note"):
+        call.say(made["note"])
     sys.stderr.flush()
     click.echo(made["token"])
 

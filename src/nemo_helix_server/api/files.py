@@ -17,7 +17,7 @@ from nemo_helix_plugin.jobs.models import Page
 from nemo_helix_server.api.access import OPERATES, READS, Operator, PathName, Service
 from nemo_helix_server.api.guard import make_router, takes_a_file
 from nemo_helix_server.api.problems import answers
-from nemo_helix_server.errors import BadRequestError, ConflictError, InvalidError, UnavailableError
+from nemo_helix_server.errors import BadRequestError, ConflictError, InvalidError, unwritable
 from nemo_helix_server.files.filesets import chunks
 from nemo_helix_server.files.places import Upload
 
@@ -86,23 +86,21 @@ async def upload_file(
     """Write a file; one that is there is replaced when the new one is whole."""
     if if_none_match == "*" and await asyncio.to_thread(_is_there, service, workspace, name, path):
         raise ConflictError(f"the fileset '{name}' has a file '{path}' already")
-    upload = await asyncio.to_thread(service.filesets.upload, workspace, name, path)
+    upload = None
     try:
+        upload = await asyncio.to_thread(service.filesets.upload, workspace, name, path)
         size, digest = await _receive(request, upload)
         _check_digest(path, digest, x_content_sha256)
         await asyncio.to_thread(upload.commit)
-    except (IsADirectoryError, NotADirectoryError, FileExistsError):
-        await asyncio.to_thread(upload.abort)
-        raise ConflictError(
-            f"the path '{path}' and another file of '{name}' are in each other's way"
-        ) from None
-    except OSError as error:
-        await asyncio.to_thread(upload.abort)
-        raise UnavailableError(
-            f"the file '{path}' could not be written: {error.strerror or error}"
-        ) from error
-    except BaseException:
-        await asyncio.to_thread(upload.abort)
+    except BaseException as error:
+        if upload is not None:
+            await asyncio.to_thread(upload.abort)
+        if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
+            raise ConflictError(
+                f"the path '{path}' and another file of '{name}' are in each other's way"
+            ) from None
+        if isinstance(error, OSError):
+            raise unwritable(f"the file '{path}'", error) from error
         raise
     return {"path": path, "size": size, "sha256": digest}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nemo_helix_server.api.health import Pulse
 from nemo_helix_server.api.streams import Broadcaster
 from nemo_helix_server.artifacts import ArtifactReader
 from nemo_helix_server.auth.authentication import Authenticator
@@ -39,5 +40,6 @@ class Parts:
     models: ModelKeeper
     customizer: Customizer
     templates: TemplateKeeper
+    pulse: Pulse
     controller_problems: Callable[[], Sequence[str]]
     """What is wrong with the controller, each a sentence; nothing when it works."""

@@ -39,18 +39,12 @@ class Status(Health):
 
 
 def _problems(service: Service) -> list[str]:
-    found = list(service.controller_problems())
-    try:
-        with service.jobs.store.read() as reader:
-            reader.last_transition()
-    except Exception as error:  # noqa: BLE001 - whatever it is, this answer is how an operator learns of it
-        found.append(f"the database cannot be read ({type(error).__name__})")
-    return found
+    return [*service.controller_problems(), *service.pulse.problems()]
 
 
 @router.get("/health", response_model=Health, responses={503: {"model": Health}}, dependencies=OPEN)
 def health(service: Service) -> Any:
-    """Whether the service works: 200, or 503 with what does not. Needs no token."""
+    """Whether the service works, reading and writing: 200, or 503 with what does not. Needs no token."""
     problems = _problems(service)
     body = Health(status="failing" if problems else "ok", version=__version__, problems=problems)
     return JSONResponse(body.model_dump(), 503 if problems else 200)

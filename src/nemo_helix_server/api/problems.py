@@ -14,7 +14,8 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from nemo_helix_server.errors import ConflictError, ServerError
+from nemo_helix_server.errors import ConflictError, ServerError, is_full
+from nemo_runs.errors import DiskFullError as RunsDiskFullError
 
 _LOG = logging.getLogger(__name__)
 _RETRY_AFTER = "2"
@@ -41,7 +42,7 @@ class ValidationProblem(BaseModel):
     message: str | None = Field(default=None, description="The first problem as one sentence.")
 
 
-_ALWAYS = (400, 401, 403, 408, 413, 414, 415, 421, 500, 503)
+_ALWAYS = (400, 401, 403, 408, 413, 414, 415, 421, 500, 503, 507)
 """What any route may answer: `intake` and the access tokens come before all of them."""
 
 
@@ -69,6 +70,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(sqlalchemy.exc.OperationalError, _database_away)
+    app.add_exception_handler(OSError, _system)
+    app.add_exception_handler(RunsDiskFullError, _no_room)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -118,6 +121,16 @@ async def _database_away(_: Request, error: Exception) -> JSONResponse:
     _LOG.error("the database cannot be used: %s", error)
     detail = "the database cannot be used at the moment; the service's log says why"
     return _respond(503, {"detail": detail}, {"Retry-After": _RETRY_AFTER})
+
+
+async def _system(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, OSError)
+    return await (_no_room if is_full(error) else _unexpected)(request, error)
+
+
+async def _no_room(_: Request, error: Exception) -> JSONResponse:
+    _LOG.error("there is no room: %s", error)
+    return _respond(507, {"detail": "a disk of the service, or its quota, is full: nothing was changed"})
 
 
 async def _unexpected(_: Request, error: Exception) -> JSONResponse:

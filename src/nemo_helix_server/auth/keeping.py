@@ -9,6 +9,7 @@ from nemo_helix_plugin.access.types import CreateTokenRequest
 from nemo_helix_server.auth import tokens
 from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.errors import ConflictError, NotFoundError
+from nemo_helix_server.isolation import Boundary
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import Caller, Token
 from nemo_helix_server.store.store import Store
@@ -20,6 +21,8 @@ class TokenKeeper:
 
     store: Store
     clock: Clock
+    boundary: Boundary | None = None
+    """Whether a token of one workspace keeps its holder out of the others; `None`: nobody tried."""
 
     def create(self, caller: Caller, body: CreateTokenRequest) -> dict[str, Any]:
         """Make a token; the answer is the only place where it ever stands."""
@@ -42,7 +45,16 @@ class TokenKeeper:
                     f"there is a token '{record.name}' already; revoke it or choose another name"
                 )
             writer.put_token(record)
-        return {**shown(record), "token": minted.token}
+        return {**shown(record), "token": minted.token, "note": self._note(record)}
+
+    def confined(self, name: str) -> bool:
+        """Whether somebody of this name has, or had, a token of one workspace alone."""
+        with self.store.read() as reader:
+            return any(token.name == name and token.workspace is not None for token in reader.tokens())
+
+    def _note(self, record: Token) -> str | None:
+        known = record.role == "admin" and record.workspace is not None and self.boundary is not None
+        return self.boundary.sentence if known and self.boundary and not self.boundary.holds else None
 
     def all(self) -> list[dict[str, Any]]:
         """What may be known of all tokens, the newest first."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import json
 import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -19,10 +20,13 @@ import uvicorn
 
 from nemo_helix_server import app, filesystems, settings
 from nemo_helix_server.api.intake import is_loopback
+from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.auth.keeping import TokenKeeper
 from nemo_helix_server.clock import SystemClock, wire
 from nemo_helix_server.commands import connections, holder, listening
+from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.errors import ServerError
+from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.store.store import Store
 
@@ -47,10 +51,26 @@ def run(settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bo
     store = Store(given.store_url(), clock)
     try:
         store.migrate()
-        required = needs_tokens(given, any_token=TokenKeeper(store, clock).any_usable())
+        keeper = TokenKeeper(store, clock)
+        required = needs_tokens(given, any_token=keeper.any_usable())
+        step_tokens.load_key(data_dir)
+        hidden = (settings_file,) if settings_file else ()
+        isolation = Isolation(given, cache_folder(os.environ), keeper.confined, hidden)
+        boundary = judge(isolation, tokens_required=required)
+        if required:
+            _LOG.log(logging.INFO if boundary.holds else logging.WARNING, "%s", boundary.sentence)
+        compose = functools.partial(
+            app.compose,
+            given,
+            store,
+            clock,
+            tokens_required=required,
+            isolation=isolation if boundary.isolated else None,
+            boundary=boundary,
+        )
         listener = listening.listen(given.host, given.port)
         with contextlib.closing(listener):
-            return _serve(given, store, clock, listener, required=required, as_json=as_json)
+            return _serve(given, compose, clock, listener, as_json=as_json)
     finally:
         store.close()
         os.close(lock)
@@ -74,17 +94,14 @@ def needs_tokens(given: Settings, *, any_token: bool) -> bool:
 
 def _serve(
     given: Settings,
-    store: Store,
+    compose: Callable[..., app.Service],
     clock: SystemClock,
     listener: socket.socket,
     *,
-    required: bool,
     as_json: bool,
 ) -> int:
     base_url = listening.url_of(listener, given.host)
-    service = app.compose(
-        given, store, clock, base_url=given.public_url or base_url, tokens_required=required
-    )
+    service = compose(base_url=given.public_url or base_url)
     holder.write(given.data_dir, base_url, wire(clock.now()))
     server = _Server(
         uvicorn.Config(

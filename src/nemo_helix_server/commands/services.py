@@ -169,6 +169,8 @@ def create_token(
     from nemo_helix_server.commands import looking, tokens
 
     made = tokens.create(looking.data_dir(data_dir), name, role, workspace, expires_in_seconds)
+    if made["note"]:
+        click.echo(f"nemo: {made['note']}", err=True)
     click.echo(json.dumps(made) if as_json else made["token"])
 
 

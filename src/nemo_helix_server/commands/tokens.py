@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +13,13 @@ from pydantic import ValidationError
 
 from nemo_helix_plugin.access.types import CreateTokenRequest
 from nemo_helix_server import settings
+from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.auth.keeping import TokenKeeper
 from nemo_helix_server.clock import SystemClock
 from nemo_helix_server.commands import holder
+from nemo_helix_server.engines import environments
 from nemo_helix_server.errors import InvalidError
+from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.store.store import Store
 
@@ -60,9 +64,12 @@ def as_text(found: Sequence[dict[str, Any]]) -> str:
 def _keeper(data_dir: Path) -> Iterator[TokenKeeper]:
     folder = holder.prepare(data_dir)
     clock = SystemClock()
-    store = Store(settings.load(overrides={"data_dir": folder}).store_url(), clock)
+    given = settings.load(overrides={"data_dir": folder})
+    store = Store(given.store_url(), clock)
     try:
         store.migrate()
-        yield TokenKeeper(store, clock)
+        step_tokens.load_key(folder)
+        isolation = Isolation(given, environments.cache_folder(os.environ))
+        yield TokenKeeper(store, clock, judge(isolation, tokens_required=True))
     finally:
         store.close()

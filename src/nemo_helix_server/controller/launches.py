@@ -15,6 +15,7 @@ from nemo_helix_server.clock import Clock, SystemClock, turn
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors import run_files
 from nemo_helix_server.executors.base import Launch, Request, Run
+from nemo_helix_server.isolation import Isolation, Places
 from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.settings import SubprocessSettings
 from nemo_helix_server.storage import JobPaths, JobStorage
@@ -70,6 +71,10 @@ class Launches:
     clock: Clock = field(default_factory=SystemClock)
     has_profile: Callable[[str, str], bool] = lambda _provider, _name: True
     """Whether there is an execution profile."""
+    isolation: Isolation | None = None
+    """Keeps steps to their own files; `None` where they see what the service sees."""
+    host_variables: tuple[str, ...] | None = None
+    """Names of variables of the service that steps may be given; `None`: all."""
 
     def paths(self, context: StepContext) -> JobPaths:
         """The directory of the step's job."""
@@ -155,9 +160,17 @@ class Launches:
         if checkpoint is not None:
             own["NEMO_JOB_CHECKPOINT"] = str(checkpoint)
         limits = (context.step.spec["executor"].get("resources") or {}).get("limits") or {}
+        environment = {**self.environment(context), **own}
+        places = self._places(context, run, checkpoint)
+        if places is not None:
+            # what the step or its profile set stays
+            inherited = {name for name, value in environment.items() if value == self.environ.get(name)}
+            wanted = places.environment.items()
+            environment |= {k: v for k, v in wanted if k in inherited or k not in environment}
         return Launch(
             argv=self.argv(context),
-            environment={**self.environment(context), **own},
+            environment=environment,
+            sight=places.sight if places else None,
             secrets=values,
             working_directory=self.paths(context).storage,
             devices=devices,
@@ -166,6 +179,12 @@ class Launches:
             grace_seconds=settings.graceful_shutdown_timeout_seconds,
             log_bytes=settings.log_bytes,
         )
+
+    def _places(self, context: StepContext, run: Run, checkpoint: Path | None) -> Places | None:
+        if self.isolation is None:
+            return None
+        paths, made_by = self.paths(context), context.created_by
+        return self.isolation.places(paths, context.workspace, made_by, run, checkpoint)
 
     def _own(self, context: StepContext, run: Run, references: Mapping[str, str]) -> dict[str, str]:
         paths, step = self.paths(context), context.step
@@ -224,6 +243,11 @@ class Launches:
     def _of_the_host(self, value: str, where: str) -> SecretText:
         try:
             reference = secret_refs.parse_reference(value, where=where)
+            if self.host_variables is not None and reference.text not in self.host_variables:
+                raise LaunchError(
+                    f"{where}: {value} is not among the setting jobs.host_variables of the service; "
+                    "`nemo secrets create` keeps a value in the workspace"
+                )
             return secret_refs.resolve_host(reference, self.environ, where=where)
         except SecretReferenceError as error:
             raise LaunchError(str(error)) from error

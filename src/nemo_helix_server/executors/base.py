@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from nemo_helix_server.executors.confinement import Sight
 from nemo_runs.secret_refs import SecretText
 
 
@@ -83,6 +84,8 @@ class Launch:
     """How long it may take to end after SIGTERM."""
     log_bytes: int = 64 << 20
     """What its log may take on disk; older lines make room."""
+    sight: Sight | None = None
+    """The only files and folders that it can use; `None` = whatever the user can."""
 
 
 class RunState(StrEnum):

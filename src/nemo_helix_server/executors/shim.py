@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors import memory, output, run_files
+from nemo_helix_server.executors.confinement import Sight, confine
 from nemo_runs import boot_clock, durations, leases, processes
 from nemo_runs.errors import RunsError
 from nemo_runs.supervise import patiently
@@ -52,11 +53,13 @@ class Order:
     log_bytes: int
     fifo: str | None
     leases: str | None
+    sight: Sight | None
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> Order:
         """Make it of what came through the socket."""
-        return cls(**{**value, "folder": Path(value["folder"])})
+        sight = Sight.from_json(value["sight"]) if value["sight"] else None
+        return cls(**{**value, "folder": Path(value["folder"]), "sight": sight})
 
 
 def run(order: Order, claimed: Callable[[bool], None]) -> None:
@@ -148,6 +151,8 @@ def _start(order: Order) -> subprocess.Popen[bytes]:
         if limit is not None:
             outermost = memory.outermost(limit)
             resource.setrlimit(resource.RLIMIT_DATA, (outermost, outermost))
+        if order.sight is not None:
+            confine(order.sight)
 
     return subprocess.Popen(
         order.argv,

@@ -171,6 +171,7 @@ class SubprocessExecutor:
             "log_bytes": launch.log_bytes,
             "fifo": str(self._fifo),
             "leases": self._room.folder,
+            "sight": launch.sight.to_json() if launch.sight else None,
         }
 
 

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 from nemo_helix_plugin.jobs import names
 from nemo_helix_server.clock import Clock, wire
-from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, unwritable
 from nemo_helix_server.files.places import Place, Upload
 
 _RECORDS = ".records"
@@ -60,13 +60,15 @@ class Filesets:
 
     def write_record(self, workspace: str, name: str, record: Document) -> None:
         """Say that there is a fileset."""
-        upload = self.place.upload(_record_path(workspace, name))
+        upload = None
         try:
+            upload = self.place.upload(_record_path(workspace, name))
             upload.write(json.dumps(record).encode())
             upload.commit()
         except OSError as error:
-            upload.abort()
-            raise UnavailableError(f"the fileset '{name}' could not be written: {error.strerror}") from error
+            if upload is not None:
+                upload.abort()
+            raise unwritable(f"the fileset '{name}'", error) from error
 
     def all(self, workspace: str) -> list[Document]:
         """The filesets of a workspace, by name."""

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import IO, Any, Protocol
 
 from nemo_helix_server.errors import UnavailableError
-from nemo_runs.files import sync_folder
 
 _CHUNK = 1 << 20
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PARTS = ".parts"
-"""Where uploads lie until they are whole; no workspace can have this name."""
+"""Where uploads lie until they are whole, in the folder of their workspace, since its steps see no other; no
+fileset can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +87,12 @@ def open_place(root: str | os.PathLike[str]) -> Place:
 
 
 class _LocalUpload:
-    def __init__(self, target: Path, part: Path) -> None:
-        self._target, self._part = target, part
-        part.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._file = part.open("xb")
+    def __init__(self, root: Path, path: str, parts: str) -> None:
+        self._root, self._path = root, path
+        self._part = secrets.token_hex(16)
+        self._parts = _folder(root, parts)
+        created = os.open(self._part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=self._parts)
+        self._file = os.fdopen(created, "wb")
 
     def write(self, data: bytes) -> object:
         return self._file.write(data)
@@ -98,13 +101,36 @@ class _LocalUpload:
         self._file.flush()
         os.fsync(self._file.fileno())
         self._file.close()
-        self._target.parent.mkdir(parents=True, exist_ok=True)
-        self._part.replace(self._target)
-        sync_folder(self._target.parent)
+        folder, _, name = self._path.rpartition("/")
+        target = _folder(self._root, folder)
+        try:
+            os.replace(self._part, name, src_dir_fd=self._parts, dst_dir_fd=target)
+            os.fsync(target)
+        finally:
+            os.close(target)
+        os.close(self._parts)
 
     def abort(self) -> None:
-        self._file.close()
-        self._part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what is buffered cannot be written either
+            self._file.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self._part, dir_fd=self._parts)
+            os.close(self._parts)
+
+
+def _folder(root: Path, folder: str) -> int:
+    """A folder below the root, opened, and made where it is not there; no link leads to another place."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    opened = os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)  # the operator may have put it on another disk
+    for part in folder.split("/"):
+        try:
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(part, 0o700, dir_fd=opened)
+            inner = os.open(part, _DIRECTORY, dir_fd=opened)
+        finally:
+            os.close(opened)
+        opened = inner
+    return opened
 
 
 class LocalPlace:
@@ -119,7 +145,7 @@ class LocalPlace:
 
     def upload(self, path: str) -> Upload:
         """See `Place.upload`."""
-        return _LocalUpload(self.root / path, self.root / _PARTS / secrets.token_hex(16))
+        return _LocalUpload(self.root, path, f"{path.partition('/')[0]}/{_PARTS}")
 
     def open(self, path: str) -> tuple[IO[bytes], int]:
         """See `Place.open`."""
@@ -145,11 +171,17 @@ class LocalPlace:
     def remove(self, path: str) -> None:
         """See `Place.remove`."""
         target = self._own(path)
-        aside = self.root / _PARTS / f"removed-{secrets.token_hex(8)}"
-        aside.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with contextlib.suppress(FileNotFoundError):
-            target.rename(aside)
-            shutil.rmtree(aside, ignore_errors=True) if aside.is_dir() else aside.unlink()
+        aside = f"removed-{secrets.token_hex(8)}"
+        parts = _folder(self.root, f"{path.partition('/')[0]}/{_PARTS}")
+        try:
+            with contextlib.suppress(FileNotFoundError):
+                os.rename(target, aside, dst_dir_fd=parts)
+                if stat.S_ISDIR(os.stat(aside, dir_fd=parts, follow_symlinks=False).st_mode):
+                    shutil.rmtree(aside, ignore_errors=True, dir_fd=parts)
+                else:
+                    os.unlink(aside, dir_fd=parts)
+        finally:
+            os.close(parts)
 
     def _own(self, path: str) -> Path:
         """A path none of whose folders is a link."""

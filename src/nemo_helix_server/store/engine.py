@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
@@ -42,6 +44,21 @@ def is_sqlite(engine: Engine) -> bool:
 def sqlite_file(engine: Engine) -> str | None:
     """The file that the engine's database is; None for a server's."""
     return engine.url.database if is_sqlite(engine) else None
+
+
+def keep_private(file: str) -> None:
+    """Let nobody but its owner read the file that a database is, nor those beside it; made if need be.
+
+    SQLite gives the files that it makes beside it the same mode.
+    """
+    if file == ":memory:":
+        return
+    with contextlib.suppress(OSError):  # what is wrong with it is told when it is used
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    for ending in ("", "-wal", "-shm", "-journal"):
+        with contextlib.suppress(OSError):
+            if os.stat(file + ending).st_mode & 0o077:
+                os.chmod(file + ending, 0o600)
 
 
 def _options() -> dict[str, Any]:

@@ -13,7 +13,7 @@ from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 from nemo_helix_server.clock import Clock, mark
 from nemo_helix_server.errors import StoreError, UnavailableError
 from nemo_helix_server.store import schema
-from nemo_helix_server.store.engine import is_sqlite, make_engine, sqlite_file
+from nemo_helix_server.store.engine import is_sqlite, keep_private, make_engine, sqlite_file
 from nemo_helix_server.store.migrations import HEAD
 from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.writer import Writer
@@ -40,6 +40,8 @@ class Store:
 
     def migrate(self) -> None:
         """Bring the database to the newest schema; quick when it is. Raises `StoreError` when it is newer."""
+        if self._file is not None:
+            keep_private(self._file)
         if self._version() != HEAD:
             try:
                 with self._turn, self.engine.connect() as plain:

@@ -298,3 +298,26 @@ def test_the_owner_is_named_in_what_happened(guarded):
     story = admin.get(f"{JOBS}/tune/transitions").json()["data"]
     assert {row["who"] for row in story if row["to"] == "cancelled"} == {"ci"}
     assert OWNER.name not in {row["who"] for row in story}
+
+
+def test_who_may_not_learns_nothing_of_what_would_be_valid(guarded):
+    """A body and a path that no route would take are a 403, not a 422, for who may not use it."""
+    reader = guarded.client(guarded.token("read", workspace="lab"))
+    for operation, method, path, _ in operations(guarded):
+        if operation in OPEN or "{workspace}" not in path or operation == "watch_workspace":
+            continue
+        long = filled(path).replace("none", "n" * 300)
+        answer = reader.request(method, long + "?page=x&page_size=-1", json={"no": ["such", "field"]})
+        assert answer.status_code == 403, operation
+
+
+def test_new_commands_of_a_job_need_an_admin_before_they_are_looked_at(guarded):
+    operator = guarded.client(guarded.token("operate"))
+    answer = operator.request("PATCH", f"{JOBS}/tune", json={"platform_spec": "not even one"})
+    assert answer.status_code == 403
+
+
+def test_a_step_that_may_not_register_a_model_is_told_so_whatever_it_sends(steps):
+    models = "/apis/models/v2/workspaces/default/models"
+    for body in ({"name": "x"}, {}, {"name": 3}, []):
+        assert steps.client.post(models, json=body).status_code == 403

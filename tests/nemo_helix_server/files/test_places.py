@@ -123,3 +123,32 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 def test_an_address_that_nobody_knows_is_one_sentence() -> None:
     with pytest.raises(UnavailableError, match=r"the filesets at nowhere://x cannot be reached"):
         open_place("nowhere://x")
+
+
+@pytest.mark.parametrize("where", ["sums/sub", ".parts", "sums"])
+def test_a_link_that_somebody_put_there_leads_nowhere(tmp_path: Path, where: str) -> None:
+    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made.create("ann", "default", "sums", None)
+    elsewhere = tmp_path / "secrets"
+    elsewhere.mkdir()
+    (elsewhere / "hub").write_text("kept")
+    link = tmp_path / "root" / "default" / where
+    if link.is_dir():
+        link.rename(tmp_path / "aside")
+    link.parent.mkdir(exist_ok=True)
+    link.symlink_to(elsewhere)
+    with pytest.raises(NotADirectoryError):
+        put(made, "sub/hub", b"stolen")
+    with pytest.raises((NotADirectoryError, NotFoundError)):
+        made.delete_file("default", "sums", "sub/hub")
+    assert [path.name for path in elsewhere.iterdir()] == ["hub"]
+    assert (elsewhere / "hub").read_text() == "kept"
+
+
+def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "root").symlink_to(tmp_path / "disk")
+    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made.create("ann", "default", "sums", None)
+    put(made, "a/b.txt", b"x")
+    assert (tmp_path / "disk" / "default" / "sums" / "a" / "b.txt").read_bytes() == b"x"

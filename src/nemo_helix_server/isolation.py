@@ -1,0 +1,213 @@
+"""What the steps of jobs see of this machine where tokens keep people apart: their own files, and no keys.
+
+A step is a process of the service's own user. So that the holder of a token of one workspace cannot read the
+signing key and make itself another one, an isolated step sees the system's folders, the program's, and those
+of its job and workspace; of the data directory and the user's home it sees nothing else.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError
+
+from nemo_helix_server.auth.step_tokens import KEY_FILE
+from nemo_helix_server.errors import ServerError
+from nemo_helix_server.executors import confinement
+from nemo_helix_server.executors.base import Run
+from nemo_helix_server.executors.confinement import Sight
+from nemo_helix_server.settings import EngineSettings, Settings
+from nemo_helix_server.storage import JobPaths
+
+_DEVICES = (
+    "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "dri", "kfd", "infiniband",
+)  # fmt: skip
+_BROKERS = ("/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock")
+"""What starts programs for whoever may write to it."""
+_SHARED = ("/tmp", "/var/tmp")  # noqa: S108 - granted to steps, not used here
+_NO_BOUNDARY = "a token with the role admin is no boundary between workspaces"
+_PROGRAM = """
+import sys
+def shut(path):
+    try:
+        open(path, "rb").close()
+    except PermissionError:
+        return True
+    return False
+sys.exit(0 if all(map(shut, sys.argv[1:])) else 1)
+"""
+
+
+class IsolationError(ServerError):
+    """The settings ask for isolated steps, and this machine cannot have them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Whether a token of one workspace keeps its holder out of the others."""
+
+    isolated: bool
+    """Whether steps are kept from the service's keys."""
+    holds: bool
+    sentence: str
+    """For whoever starts the service, or makes such a token."""
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """What one start of a step sees, and the variables that lead there."""
+
+    sight: Sight
+    environment: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Isolation:
+    """Makes the places of steps."""
+
+    settings: Settings
+    cache: Path
+    """Where engines are installed."""
+    confined: Callable[[str], bool] = lambda _name: True
+    """Whether who made a job holds a token of its workspace alone."""
+    also_hidden: tuple[Path, ...] = ()
+
+    def places(
+        self, paths: JobPaths, workspace: str, made_by: str, run: Run, checkpoint: Path | None
+    ) -> Places:
+        """What a step sees; its home is made where it is not there yet."""
+        home = self.settings.data_dir / "homes" / workspace
+        scratch = paths.scratch / run.token
+        filesets = self._filesets()
+        (home / ".cache").mkdir(parents=True, exist_ok=True, mode=0o700)
+        read = [*self._common(), str(run.folder), *([str(checkpoint)] if checkpoint else [])]
+        write = [*self._shared(), str(paths.storage), str(scratch), str(home)]
+        if filesets is not None:
+            (filesets / workspace).mkdir(parents=True, exist_ok=True, mode=0o700)
+            write.append(str(filesets / workspace))
+            if not self.confined(made_by):
+                read.append(str(filesets))
+        own = {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "TMPDIR": str(scratch)}
+        return Places(Sight(tuple(read), tuple(write)), own)
+
+    def works(self) -> bool:
+        """Whether a process that sees what steps see cannot read the key, nor look into this one."""
+        sight = Sight(tuple(self._common()), tuple(self._shared()))
+        key = self.settings.data_dir / KEY_FILE
+        try:
+            done = subprocess.run(
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, str(key), f"/proc/{os.getpid()}/environ"],
+                preexec_fn=functools.partial(confinement.confine, sight),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                check=False,
+                cwd="/",
+                timeout=60,
+            )
+        except (OSError, subprocess.SubprocessError):
+            return False
+        return done.returncode == 0
+
+    def _filesets(self) -> Path | None:
+        root = self.settings.files.root or str(self.settings.data_dir / "filesets")
+        local = root.removeprefix("file://")
+        return None if "://" in local else Path(local).absolute()
+
+    def _core(self) -> list[Path]:
+        """What nobody gets, whatever the settings say."""
+        found = [self.settings.data_dir, *self.also_hidden, *_database(self.settings)]
+        filesets = self._filesets()
+        return _resolved([*found, *([filesets] if filesets else [])])
+
+    def _common(self) -> Iterator[str]:
+        core = self._core()
+        yield from confinement.all_but([*core, *_home(), Path("/dev")])
+        given = self.settings
+        more = [Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1], self.cache]
+        more += [*(given.customization.local_paths or ()), *given.jobs.isolation.read]
+        more += [engine.python.parent.parent for engine in _engines(given) if engine.python]
+        yield from _within(more, core)
+
+    def _shared(self) -> Iterator[str]:
+        core = self._core()
+        yield from _within(map(Path, _SHARED), [*core, *_home()])
+        yield from _within(self.settings.jobs.isolation.write, core)
+        yield from (f"/dev/{name}" for name in _DEVICES)
+        yield from map(str, Path("/dev").glob("nvidia*"))
+
+
+def judge(isolation: Isolation, *, tokens_required: bool) -> Boundary:
+    """Try it; raises `IsolationError` where the settings ask for what this machine does not have."""
+    mode: Literal["auto", "required", "none"] = isolation.settings.jobs.isolation.mode
+    wanted = mode == "required" or (mode == "auto" and tokens_required)
+    if not wanted:
+        why = "jobs.isolation.mode is none" if mode == "none" else "no tokens are needed"
+        return Boundary(False, False, _none(why))
+    if not isolation.works():
+        why = f"Landlock, a part of Linux, is not to be had (version {confinement.version()})"
+        if mode == "required":
+            raise IsolationError(f"jobs.isolation.mode is required, and {why}")
+        return Boundary(False, False, _none(why))
+    broker = next(_reachable(), None)
+    if broker is not None:
+        sentence = (
+            f"steps do not see the service's keys, but whoever reaches {broker} can start programs that do: "
+            f"{_NO_BOUNDARY}; run the service as a user of its own"
+        )
+        return Boundary(True, False, sentence)
+    return Boundary(True, True, "steps see neither the service's keys nor what is of other workspaces")
+
+
+def _none(why: str) -> str:
+    return (
+        f"steps run as the service's user and can read its keys ({why}): {_NO_BOUNDARY}, so give one only to "
+        "who may do anything"
+    )
+
+
+def _reachable() -> Iterator[str]:
+    own = os.getuid()
+    buses = [f"/run/user/{own}/bus", f"/run/user/{own}/systemd/private"]
+    if own == 0:
+        buses += ["/run/systemd/private", "/run/dbus/system_bus_socket"]
+    for path in (*buses, *_BROKERS):
+        if Path(path).is_socket() and os.access(path, os.W_OK):
+            yield path
+
+
+def _within(roots: Iterable[Path], core: list[Path]) -> Iterator[str]:
+    for root in _resolved(roots):
+        if not any(path == root or path in root.parents for path in core):
+            yield from confinement.all_but(core, root)
+
+
+def _home() -> list[Path]:
+    home = Path(os.environ.get("HOME") or Path.home()).resolve()
+    return [home] if home != Path("/") else []
+
+
+def _resolved(paths: Iterable[Path]) -> list[Path]:
+    return [path.expanduser().resolve() for path in paths]
+
+
+def _database(settings: Settings) -> list[Path]:
+    try:
+        url = make_url(settings.store_url())
+    except ArgumentError:
+        return []
+    if url.get_backend_name() != "sqlite" or not url.database:
+        return []
+    return [Path(url.database + ending) for ending in ("", "-wal", "-shm", "-journal")]
+
+
+def _engines(settings: Settings) -> list[EngineSettings]:
+    engines = settings.engines
+    return [engines.trl, engines.unsloth, engines.automodel, engines.trackers]

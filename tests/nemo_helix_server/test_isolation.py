@@ -1,0 +1,226 @@
+"""Steps of a service that asks for tokens see their own files, and no keys; elsewhere it is said."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from tests.nemo_helix_server.commands.programs import Program, nemo, training, until
+
+from nemo_helix_server import isolation, settings
+from nemo_helix_server.auth import step_tokens
+from nemo_helix_server.executors import confinement
+from nemo_helix_server.executors.base import Run
+from nemo_helix_server.isolation import Isolation, judge
+from nemo_helix_server.settings import SettingsError
+from nemo_helix_server.storage import JobPaths
+
+here = pytest.mark.skipif(confinement.version() < confinement.OLDEST, reason="this kernel has no Landlock")
+LAB = "/apis/jobs/v2/workspaces/lab/jobs"
+SPY = """
+import os, pathlib, subprocess, sys
+data, service = pathlib.Path(sys.argv[1]), sys.argv[2]
+found = [data / "signing.key", data / "jobs.db", data / "jobs.db-wal", data / "service.json", data,
+         data / "secrets", data / "secrets" / "default" / "hub", data / "jobs" / "default",
+         f"/proc/{service}/environ", f"/proc/{service}/mem", f"/proc/{service}/root{data}/signing.key",
+         f"/proc/{service}/cwd", f"/proc/{service}/fd/0", f"/proc/{os.getppid()}/environ",
+         pathlib.Path(sys.argv[3]) / ".profile"]
+for path in map(str, found):
+    try:
+        os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(1)
+        print("SEEN", path)
+    except OSError as error:
+        print("hidden", path, error.errno)
+for path in (sys.prefix + "/planted", str(data / "planted"), sys.argv[3] + "/planted", "/etc/planted"):
+    try:
+        open(path, "w").close()
+        print("SEEN and changed", path)
+    except OSError as error:
+        print("kept", path, error.errno)
+try:
+    os.kill(int(service), 0)
+    print("SEEN a signal")
+except OSError:
+    print("no signal")
+for command in (["mount", "--bind", "/", "/mnt"], ["unshare", "-Urm", "cat", str(data / "signing.key")]):
+    print("SEEN" if subprocess.run(command, capture_output=True).returncode == 0 else "refused", command[0])
+open("own", "w").write("x")
+open(os.path.join(os.environ["TMPDIR"], "own"), "w").write("x")
+open(os.path.join(os.environ["HOME"], "own"), "w").write("x")
+print("own files work")
+"""
+
+
+@pytest.fixture
+def service(tmp_path):
+    """A service that asks for tokens, its admin, and an admin of the workspace `lab` alone."""
+    data = tmp_path / "data"
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / ".profile").write_text("secret")
+    first = nemo("services", "token", "create", "first", "--role", "admin", "--data-dir", data)
+    environ = {"NHX_AUTH_REQUIRED": "true", "HOME": str(home), "PRIVATE_KEY": "of the service"}
+    started = Program(data, environ=environ)
+    with started.client(first.stdout.strip()) as admin:
+        admin.post("/apis/workspaces/v2/workspaces", json={"name": "lab"})
+        admin.post("/apis/secrets/v2/workspaces/default/secrets", json={"name": "hub", "value": "hunter2"})
+        body = {"name": "lab", "role": "admin", "workspace": "lab"}
+        made = admin.post("/apis/auth/v2/tokens", json=body).json()
+        with started.client(made["token"]) as lab:
+            yield started, lab, home, made
+    started.end()
+    started.process.stdout.close()
+
+
+def command(name, *argv, **step):
+    executor = {"provider": "subprocess", "command": list(map(str, argv))}
+    steps = [{"name": "run", "executor": executor, **step}]
+    return {"name": name, "source": "test", "spec": {}, "platform_spec": {"steps": steps}}
+
+
+def ended(client, name):
+    def status():
+        found = client.get(f"{LAB}/{name}").json()
+        return found if found["status"] in {"completed", "error", "cancelled", "paused"} else None
+
+    return until(status, f"{name} has ended")
+
+
+def said(client, name):
+    return [line["message"] for line in client.get(f"{LAB}/{name}/logs").json()["data"]]
+
+
+@here
+def test_an_admin_of_one_workspace_finds_no_key(service):
+    started, lab, home, _ = service
+    body = command("spy", sys.executable, "-c", SPY, started.data_dir, started.process.pid, home)
+    assert lab.post(LAB, json=body).status_code == 201
+    found = ended(lab, "spy")
+    lines = said(lab, "spy")
+    assert found["status"] == "completed", lines
+    assert [line for line in lines if "SEEN" in line] == []
+    assert lines[-1] == "own files work"
+    assert len([line for line in lines if line.startswith(("hidden", "kept"))]) == 19
+
+
+@here
+def test_a_training_pauses_and_goes_on_behind_the_boundary(service):
+    _, lab, _, _ = service
+    assert lab.post(LAB, json=training("tune", "--steps", 400)).status_code == 201
+    until(lambda: (lab.get(f"{LAB}/tune").json()["status_details"] or {}).get("step", 0) > 2, "it trains")
+    assert lab.post(f"{LAB}/tune/pause").status_code == 200
+    assert ended(lab, "tune")["status"] == "paused"
+    assert lab.post(f"{LAB}/tune/resume").status_code == 200
+    until(lambda: lab.get(f"{LAB}/tune").json()["status"] in {"active", "completed"}, "it goes on")
+    lab.post(f"{LAB}/tune/cancel")
+
+
+def test_variables_of_the_service_are_given_by_a_list_only(service):
+    _, lab, _, _ = service
+    variables = [{"name": "STOLEN", "value": "host:PRIVATE_KEY"}]
+    lab.post(LAB, json=command("steal", "/bin/sh", "-c", "echo $STOLEN", environment=variables))
+    found = ended(lab, "steal")
+    assert found["status"] == "error"
+    assert "jobs.host_variables" in str(found)
+    assert "of the service" not in str(said(lab, "steal"))
+
+
+def test_what_a_token_of_one_workspace_is_worth_is_said(service):
+    started, _, _, made = service
+    line = next(line for line in started.stderr().splitlines() if "steps " in line)
+    assert ("no boundary" in line) is (made["note"] is not None)
+
+
+def test_where_it_cannot_be_it_is_said(tmp_path):
+    given = settings.load(
+        environ={}, overrides={"data_dir": tmp_path, "jobs": {"isolation": {"mode": "none"}}}
+    )
+    found = judge(Isolation(given, tmp_path), tokens_required=True)
+    assert (found.isolated, found.holds) == (False, False)
+    assert "can read its keys (jobs.isolation.mode is none)" in found.sentence
+    data = tmp_path / "data"
+    words = ("services", "token", "create", "of-lab", "--role", "admin", "--workspace", "default")
+    ran = nemo(*words, "--data-dir", data, environ={"NHX_JOBS_ISOLATION_MODE": "none"})
+    assert (ran.returncode, len(ran.stdout.split())) == (0, 1)
+    assert "is no boundary between workspaces" in ran.stderr
+
+
+def test_a_kernel_without_it_is_told_apart(tmp_path, monkeypatch):
+    monkeypatch.setattr(confinement, "version", lambda: 0)
+    given = settings.load(environ={}, overrides={"data_dir": tmp_path})
+    step_tokens.load_key(tmp_path)
+    found = judge(Isolation(given, tmp_path), tokens_required=True)
+    assert (found.isolated, "Landlock" in found.sentence) == (False, True)
+    strict = settings.load(
+        environ={}, overrides={"data_dir": tmp_path, "jobs": {"isolation": {"mode": "required"}}}
+    )
+    with pytest.raises(isolation.IsolationError, match="is required"):
+        judge(Isolation(strict, tmp_path), tokens_required=False)
+
+
+@here
+def test_a_way_around_is_named(tmp_path, monkeypatch):
+    step_tokens.load_key(tmp_path)
+    given = Isolation(settings.load(environ={}, overrides={"data_dir": tmp_path}), tmp_path)
+    monkeypatch.setattr(isolation, "_reachable", lambda: iter(["/run/docker.sock"]))
+    found = judge(given, tokens_required=True)
+    assert (found.isolated, found.holds, "/run/docker.sock" in found.sentence) == (True, False, True)
+    monkeypatch.setattr(isolation, "_reachable", lambda: iter([]))
+    assert judge(given, tokens_required=True).holds
+    assert not judge(given, tokens_required=False).isolated
+
+
+def sight_of(given, tmp_path, made_by="anna", confined=True):
+    paths = JobPaths(tmp_path / "data" / "jobs" / "lab" / "j")
+    run = Run("task-1", paths.runs / "task-1")
+    found = Isolation(given, tmp_path / "cache", confined=lambda _: confined)
+    return found.places(paths, "lab", made_by, run, None).sight
+
+
+def covers(paths, wanted):
+    return any(Path(path) == wanted or Path(path) in wanted.parents for path in paths)
+
+
+@pytest.mark.parametrize("more", [Path("/"), Path("DATA"), Path("DATA/secrets"), Path("DATA").parent])
+def test_no_setting_opens_the_data_directory(tmp_path, more):
+    data = tmp_path / "data"
+    for name in ("jobs", "secrets", "filesets"):
+        (data / name).mkdir(parents=True)
+    (data / "signing.key").touch()
+    opened = Path(str(more).replace("DATA", str(data)))
+    overrides = {"data_dir": data, "jobs": {"isolation": {"read": [opened], "write": [opened]}}}
+    given = settings.load(
+        environ={}, overrides={**overrides, "customization": {"local_paths": [str(opened)]}}
+    )
+    sight = sight_of(given, tmp_path)
+    for hidden in (
+        "signing.key",
+        "jobs.db",
+        "secrets",
+        "secrets/lab/x",
+        "jobs/default/x",
+        "filesets/default",
+    ):
+        assert not covers((*sight.read, *sight.write), data / hidden), hidden
+    assert covers(sight.write, data / "jobs" / "lab" / "j" / "storage")
+    assert covers(sight.write, data / "filesets" / "lab" / "x")
+    assert not covers(sight.write, data / "jobs" / "lab" / "j" / "runs")
+
+
+def test_who_may_see_all_workspaces_makes_jobs_that_read_them(tmp_path):
+    given = settings.load(environ={}, overrides={"data_dir": tmp_path / "data"})
+    other = tmp_path / "data" / "filesets" / "default" / "base"
+    assert not covers(sight_of(given, tmp_path).read, other)
+    open_sight = sight_of(given, tmp_path, confined=False)
+    assert covers(open_sight.read, other)
+    assert not covers(open_sight.write, other)
+
+
+def test_a_mode_that_is_none_of_them_is_refused():
+    with pytest.raises(SettingsError, match=r"jobs\.isolation\.mode"):
+        settings.load(environ={"NHX_JOBS_ISOLATION_MODE": "maybe"})
+
+
+def test_the_key_is_for_its_owner(tmp_path):
+    step_tokens.load_key(tmp_path)
+    assert os.stat(tmp_path / step_tokens.KEY_FILE).st_mode & 0o077 == 0
