@@ -29,6 +29,15 @@ job: {output_path: runs}
 """
 
 
+SUMS = """
+benchmark:
+  name: sums
+  datasets: {benchmark: {jsonl_fpath: rows.jsonl}}
+  prompt: {user: "{question}"}
+  verifier: {type: match}
+"""
+
+
 class Home:
     """A user with an empty home and one submit file."""
 
@@ -261,6 +270,29 @@ def test_following_stays_until_the_jobs_have_ended_and_tells_of_failure(home: Ho
     assert re.search(r"^two\s+failed", done.stderr, re.MULTILINE)
     assert "BENCHMARK" in done.stdout
     assert home.submit("--follow", "--only", "one", "--json").stdout.count("gym_version") == 1
+
+
+def test_a_job_that_ends_with_0_and_leaves_no_rows_is_no_success(home: Home):
+    (home.folder / "nothing").write_text("#!/bin/sh\nexit 0\n")
+    (home.folder / "nothing").chmod(0o755)
+    (home.folder / "rows.jsonl").write_text('{"question": "1 + 1?", "expected_answer": "2"}\n')
+    (home.folder / "sums.yaml").write_text(SUMS)
+    (home.folder / "other.yaml").write_text(
+        SUBMIT.replace("  env:", "  gym: ./nothing\n  env:").replace(
+            'two: {command: "echo ${_quick}"}',
+            "two: {run: {config_paths: [sums.yaml], policy_base_url: 'http://127.0.0.1:9/v1', "
+            "policy_model_name: m}}",
+        )
+    )
+    done = home.gym("eval", "submit", "-c", "other.yaml", "--follow", status=1)
+    assert "gym: two: failed: job local-" in done.stderr
+    assert "nothing proves that every rollout is recorded; next: gym job resubmit" in done.stderr
+    (submission,) = json.loads(home.gym("job", "status", "latest", "--json").stdout)["submissions"]
+    assert [(one["benchmark"], one["state"]) for one in submission["benchmarks"]] == [
+        ("one", "succeeded"),
+        ("two", "failed"),
+    ]
+    home.gym("job", "status", "latest", "--exit-status", status=1)
 
 
 @pytest.mark.parametrize(

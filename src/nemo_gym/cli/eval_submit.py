@@ -172,7 +172,10 @@ def _print_record(record: SubmissionRecord) -> None:
 
 
 def _follow(record: SubmissionRecord, desk: Desk, *, quiet: bool) -> int:
-    """Show progress on stderr until all jobs have ended, then the scores; 1 when a job did not succeed."""
+    """Show progress on stderr until all jobs have ended, then the scores.
+
+    1 when a job did not succeed, or ended with 0 and left rollouts that the config does not do without.
+    """
     from nemo_gym.orchestration import operations
     from nemo_gym.orchestration.executors.base import JobRef, JobState
     from nemo_gym.orchestration.follow import follow
@@ -186,4 +189,19 @@ def _follow(record: SubmissionRecord, desk: Desk, *, quiet: bool) -> int:
     if not quiet:
         click.echo(operations.results_table(operations.results(record, say=_say)))
     succeeded = all(end.state is JobState.SUCCEEDED for end in ends.values())
-    return EXIT_DONE if succeeded else EXIT_ERROR
+    return EXIT_DONE if succeeded and _is_whole(record) else EXIT_ERROR
+
+
+def _is_whole(record: SubmissionRecord) -> bool:
+    """Whether nothing is missing of jobs that have ended with 0; what is missing is said."""
+    from nemo_gym.orchestration.endings import BenchmarkState
+    from nemo_gym.orchestration.gathering import gather
+    from nemo_gym.orchestration.sites import Sites
+    from nemo_gym.orchestration.status import of_submissions
+
+    with Sites() as sites:
+        (submission,) = of_submissions(gather([record], sites).values())
+    failed = [status for status in submission.benchmarks if status.state is BenchmarkState.FAILED]
+    for status in failed:
+        _say(f"{status.benchmark}: {status.state}: {status.reason}; next: {status.next_command}")
+    return not failed

@@ -207,8 +207,9 @@ def _done(known: Evidence, last: Link, said: str) -> Verdict:
     progress = known.progress
     if last.command or (progress is not None and progress.done >= progress.expected > 0):
         return Verdict(BenchmarkState.SUCCEEDED)
-    # a command of a gym that did not note it: no collector has ever said anything
-    if last.end is not None and last.end.status == 0 and progress is None and last.collected is None:
+    # a command of a gym that did not note it yet: no collector has ever said anything
+    unsaid = progress is None and last.collected is None and last.ready is None
+    if unsaid and last.end is not None and last.end.status == 0:
         return Verdict(BenchmarkState.SUCCEEDED)
     return _unproven(known, last, f"job {last.job_id} ended with {said}")
 

@@ -63,13 +63,21 @@ def follow(
 
 def line(benchmark: str, seen: Observation, report: Mapping[str, Any], now: float) -> str:
     """One job in one line: name, state, progress or reason."""
-    parts = [benchmark, seen.state.lower()]
+    parts = [benchmark, "ended with 0" if _lacks_rows(seen, report) else seen.state.lower()]
     if seen.state is JobState.RUNNING and seen.started_at is not None:
         parts.append(f"for {format_duration(max(0, round(now - seen.started_at)))}")
     parts += _measures(report, running=seen.state is JobState.RUNNING)
     if seen.reason:
         parts.append(f"({' '.join(seen.reason.split())})")
     return "  ".join(parts)
+
+
+def _lacks_rows(seen: Observation, report: Mapping[str, Any]) -> bool:
+    """Whether a job ended with 0 and rows are missing: that is no success by itself."""
+    done, expected = report.get("done"), report.get("expected")
+    if not isinstance(done, int) or not isinstance(expected, int):
+        return False
+    return seen.state is JobState.SUCCEEDED and done < expected
 
 
 def progress(job_dir: Path) -> dict[str, Any]:

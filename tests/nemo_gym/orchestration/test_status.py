@@ -465,6 +465,7 @@ def test_a_successor_that_waits_for_nodes_outweighs_one_that_only_waits_for_it()
         ([link("1.0", command="yes", end="ended 0 none\n")], ("succeeded", None), ""),
         ([link("1.0", end="ended 0 none\n")], ("succeeded", None), ""),
         ([link("1.0", end="ended 0 none\n"), progress(3)], ("failed", "infrastructure"), "3 of 10"),
+        ([link("1.0", end="ended 0 none\n", ready="3\n")], ("failed", "infrastructure"), "nothing proves"),
     ],
 )
 @pytest.mark.parametrize("seen", [saw("SUCCEEDED", word="COMPLETED"), saw("SUCCEEDED")])
