@@ -81,7 +81,7 @@ def test_jobs_are_followed_to_their_ends_and_each_change_is_one_line(tmp_path):
         "long  running  for 00:00:00",
         "a     running  for 00:02:02  30/40  mean reward 40.0%  00:00:06 left  5.0/s",
         "long  running  for 00:02:02",
-        "a     succeeded  30/40  mean reward 40.0%  (exited with status 0)",
+        "a     ended with 0  30/40  mean reward 40.0%  (exited with status 0)",
         "long  failed  (service 'policy' ended)",
     ]
 
