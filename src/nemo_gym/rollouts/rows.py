@@ -36,7 +36,8 @@ IDENTITY: Final = re.compile(rb'\{"_ng_task_index":(\d{1,15}),"_ng_rollout_index
 """How a row begins: task index, rollout index."""
 REWARD: Final = b',"reward":'
 """What stands before the grade; its last occurrence in a row of ours is the grade's own."""
-_BLOCK: Final = 1 << 18
+_BLOCK: Final = 1 << 16
+"""Bytes that stay in a core's cache while their rows are checked."""
 _LARGEST: Final = 2**64 - 1
 _SMALLEST: Final = -(2**63)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -11,6 +12,8 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Policy, Row, Task, Verdict
 from nemo_gym.verifiers.numbers import Number, pick_number, read_number
 from nemo_gym.verifiers.patterns import Which, safe_pattern
+
+_PLAIN = re.compile(r"-?[0-9]{1,15}").fullmatch
 
 
 class MatchOptions(BaseModel):
@@ -77,7 +80,7 @@ class MatchVerifier:
         if row.get(field) is None or row[field] == []:
             return f"no '{field}'"
         for answer in _alternatives(row[field]):
-            if self.options.mode == "numeric" and read_number(answer) is None:
+            if self.options.mode == "numeric" and not _is_plain(answer) and read_number(answer) is None:
                 return f"'{field}' is not one number: {_short(answer)}"
             if isinstance(answer, bool) or not isinstance(answer, str | int | float):
                 return f"'{field}' is neither text nor a number: {_short(answer)}"
@@ -123,6 +126,13 @@ class MatchVerifier:
 
 def _alternatives(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
+
+
+def _is_plain(answer: Any) -> bool:
+    """Whether this is surely one number, so that reading it tells nothing new: most answers of most data."""
+    if isinstance(answer, str):
+        return _PLAIN(answer) is not None
+    return isinstance(answer, int) and not isinstance(answer, bool)
 
 
 def _short(value: object) -> str:

@@ -120,7 +120,7 @@ def test_decoding_something_else_says_what_it_is() -> None:
 
 
 def test_blocks_hold_whole_lines_whatever_their_length(tmp_path) -> None:
-    lines = [b"x" * size for size in (0, 1, 300_000, 2, 700_000, 0, 262_143, 262_144, 5)]
+    lines = [b"x" * size for size in (0, 1, 300_000, 2, 700_000, 0, 65_535, 65_536, 262_143, 5)]
     path = tmp_path / "rows"
     path.write_bytes(b"\n".join(lines) + b"\ntorn")
     assert [line for block in read_blocks(path) for line in block.split(b"\n")] == lines

@@ -1,10 +1,13 @@
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Task
-from nemo_gym.verifiers.match import MatchVerifier
+from nemo_gym.verifiers.match import MatchVerifier, _is_plain
+from nemo_gym.verifiers.numbers import read_number
 from nemo_gym.verifiers.registry import load_verifier
 
 
@@ -108,3 +111,16 @@ def test_a_row_is_checked_before_the_first_request(options, row, problem):
 def test_options_that_make_no_sense_are_refused_with_their_path(options, message):
     with pytest.raises(ConfigError, match=message):
         match(**options)
+
+
+@given(st.integers(-(10**15) + 1, 10**15 - 1) | st.from_regex(r"\A-?[0-9]{1,15}\Z"))
+def test_what_counts_as_plainly_a_number_is_one(answer):
+    assert _is_plain(answer)
+    assert read_number(answer) is not None
+
+
+@pytest.mark.parametrize(
+    "answer", [True, None, "", "-", "1.5", "1e3", "1,000", "\uff11", "1\n", "1 2", [], 1.5]
+)
+def test_anything_else_is_read(answer):
+    assert not _is_plain(answer)
