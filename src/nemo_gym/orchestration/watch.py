@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from nemo_gym.orchestration.status import SubmissionStatus
+from nemo_gym.orchestration.endings import BenchmarkState
+from nemo_gym.orchestration.status import BenchmarkStatus, SubmissionStatus
 
 FIRST = 1.0
 """Seconds between the first two looks, and after every change."""
@@ -42,11 +43,17 @@ def watch(
     while True:
         found = look()
         show(found)
-        if all(status.state.final for submission in found for status in submission.benchmarks):
+        if all(_has_ended(status) for submission in found for status in submission.benchmarks):
             return found
         now = _what_counts(found)
         sleep(pace.next(changed=before is not None and now != before))
         before = now
+
+
+def _has_ended(status: BenchmarkStatus) -> bool:
+    """Whether nothing more happens. An end that is only remembered is none: it may have gone on since."""
+    whole = status.done is not None and status.done == status.expected
+    return status.state.final and (not status.silent or (whole and status.state is BenchmarkState.SUCCEEDED))
 
 
 def _what_counts(found: Sequence[SubmissionStatus]) -> list[tuple[object, ...]]:

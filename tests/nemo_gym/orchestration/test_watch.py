@@ -3,6 +3,7 @@
 import random
 from dataclasses import replace
 
+import pytest
 from tests.nemo_gym.orchestration.evidence_files import known, saw
 
 from nemo_gym.orchestration.endings import BenchmarkState
@@ -37,6 +38,20 @@ def test_it_looks_until_all_have_ended_and_sooner_after_a_change():
     assert [status.state for status in found[0].benchmarks] == ["succeeded"]
     assert len(shown) == len(looks)
     assert pauses[5] > 3 > 1.3 > pauses[6], "more rollouts are no change, another state is one"
+
+
+@pytest.mark.parametrize(
+    ("state", "done", "looks"), [("succeeded", 10, 1), ("succeeded", 4, 2), ("failed", 10, 2)]
+)
+def test_an_end_that_is_only_remembered_while_a_machine_is_away_is_no_end(state, done, looks):
+    def look(silent):
+        found = submission(state, done=done)
+        status = replace(found.benchmarks[0], expected=10, silent=silent)
+        return [replace(found, benchmarks=(status,))]
+
+    answers, shown = iter([look("no answer"), look("")]), []
+    watch(lambda: next(answers), shown.append, sleep=lambda _: None)
+    assert len(shown) == looks
 
 
 def test_unknown_is_no_end():
