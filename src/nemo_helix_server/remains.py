@@ -40,6 +40,15 @@ def goes_on_from(trainer_path: Path, attempt_id: str, named: str | None) -> int 
     return None if found is None else found.step
 
 
+def whole_checkpoints(trainer_path: Path) -> list[str]:
+    """The ids of the checkpoints whose files are all there, sizes compared; oldest first."""
+    return [
+        found.id
+        for found in contract.list_checkpoints(trainer_path)
+        if isinstance(found, contract.Checkpoint) and not contract.verify(found.folder, deep=False)
+    ]
+
+
 def last_step(trainer_path: Path, token: str) -> int:
     """The last training step that is known to have been finished; 0: none is."""
     paths = contract.TrainerPaths(trainer_path)

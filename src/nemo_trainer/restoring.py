@@ -10,6 +10,7 @@ from nemo_trainer.contract import (
     CheckpointUnusableError,
     ContinueRow,
     Found,
+    InputsChangedError,
     JobContext,
     MetricTail,
     list_checkpoints,
@@ -75,7 +76,7 @@ def _require_inputs(checkpoint: Checkpoint, inputs: Mapping[str, str]) -> None:
     changed = sorted(name for name in inputs if name in before and before[name] != inputs[name])
     if changed:
         sides = "; ".join(_both(name, before, inputs) for name in changed)
-        raise CheckpointUnusableError(
+        raise InputsChangedError(
             f"{checkpoint.folder}: belongs to other inputs: {sides}; put back what was there, "
             "or create a new job"
         )

@@ -251,7 +251,7 @@ class Session:
         """Flush, restore the signal handlers; an error is written to the progress."""
         try:
             if not self._finished:
-                said = {"phase": "failed", "message": f"{type(error).__name__}: {error}"} if error else {}
+                said = _ended_with(error) if error else {}
                 self._record.final(said, self._step)
             self._record.close()
         except (TrainerError, RunsError) as failure:
@@ -283,6 +283,12 @@ def _poll(context: JobContext) -> StepPoll | None:
     poll = StepPoll(context.step_url, token=context.access_token, interval=_POLL_SECONDS)
     poll.start()
     return poll
+
+
+def _ended_with(error: BaseException) -> dict[str, str]:
+    """What the progress says of an error that ends training."""
+    kind = type(error).__name__
+    return {"phase": "failed", "message": f"{kind}: {error}", "error_type": kind}
 
 
 def _require_step(step: int) -> None:

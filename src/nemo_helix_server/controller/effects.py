@@ -137,8 +137,9 @@ class Effects:
                 progress = self.following.progress(task.context)
                 self.following.catalogue(task.context)
         if task.decision.failed:
-            warning = task.context.step.status_details.get("image_digest_warning")
-            failure = failures.explain(task.decision, task.seen, run, warning)
+            step = task.context.step
+            paths = self.finder.storage.paths(task.context.workspace, step.job_id)
+            failure = failures.explain(task.decision, task.seen, run, task.context, paths.trainer(step.name))
         return _News(tuple(pieces), progress, failure)
 
 

@@ -9,13 +9,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nemo_helix_server import remains
 from nemo_helix_server.controller.decide import Move
 from nemo_helix_server.executors import run_files
 from nemo_helix_server.executors.base import Observation, Run, RunState
 from nemo_helix_server.executors.output import part_numbers
 from nemo_helix_server.jobs import evidence
+from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Reason
 from nemo_runs.disk import open_regular
+from nemo_trainer import contract
 
 _TAIL = 1 << 16
 _LONGEST_WORDS = 500
@@ -32,21 +35,16 @@ class Failure:
     attempt_details: Mapping[str, Any] = field(default_factory=dict)
 
 
-def explain(move: Move, seen: Observation | None, run: Run | None, image_warning: str | None) -> Failure:
-    """Explain why a step fails, from what was seen of its end and the end of its log."""
+def explain(
+    move: Move, seen: Observation | None, run: Run | None, context: StepContext, trainer: Path
+) -> Failure:
+    """Explain why a step fails: by what was seen of its end, its log, and what is in its trainer path."""
     reason = move.reason or Reason.WORKLOAD_FAILED
+    again = rerun(context, trainer)
     if seen is None or run is None or reason not in _TO_EXPLAIN:
-        return Failure(reason, {"message": move.why, "type": str(reason)})
-    facts = evidence.ExitFacts(
-        exit_status=seen.exit_status,
-        signal=seen.signal or None,
-        out_of_memory=seen.out_of_memory,
-        timed_out=seen.timed_out,
-        lost=seen.state is RunState.LOST,
-        environment_changed=image_warning is not None,
-    )
+        return Failure(reason, {"message": move.why, "type": str(reason), "rerun": again})
     tail = log_tail(run.folder)
-    cause = evidence.classify(facts, tail)
+    cause = evidence.classify(_facts(seen, run, context, trainer), tail)
     plain = cause.kind is Reason.WORKLOAD_FAILED and cause.resumable
     error = {
         "message": move.why if plain else f"{move.why}: {cause.message}",
@@ -55,8 +53,44 @@ def explain(move: Move, seen: Observation | None, run: Run | None, image_warning
         "advice": cause.advice,
         "exit_code": seen.exit_status,
     }
+    known = {key: value for key, value in error.items() if value is not None}
     details = {"resumable": cause.resumable, "non_resumable_reason": cause.rerun_warning}
-    return Failure(cause.kind, {key: value for key, value in error.items() if value is not None}, details)
+    return Failure(cause.kind, {**known, "rerun": again if cause.rerun_can_help else None}, details)
+
+
+def rerun(context: StepContext, trainer: Path) -> str:
+    """What a rerun of a failed job would do: a clause whose subject is the command."""
+    step = context.step
+    if not step.pausable:
+        return f"runs the step {step.name} again"
+    at = remains.goes_on_from(trainer, step.attempt_id, None)
+    return "begins at its first training step" if at is None else f"goes on from its checkpoint of step {at}"
+
+
+def _facts(seen: Observation, run: Run, context: StepContext, trainer: Path) -> evidence.ExitFacts:
+    step, named = context.step, context.attempt_checkpoint
+    said = contract.read_progress(contract.TrainerPaths(trainer).progress)
+    mine = said.get("task") == run.token
+    whole = remains.whole_checkpoints(trainer) if step.pausable else []
+    executor = step.spec.get("executor") or {}
+    command = executor.get("command") or (executor.get("container") or {}).get("command") or ()
+    return evidence.ExitFacts(
+        exit_status=seen.exit_status,
+        signal=seen.signal or None,
+        out_of_memory=seen.out_of_memory,
+        timed_out=seen.timed_out,
+        lost=seen.state is RunState.LOST,
+        environment_changed="image_digest_warning" in step.status_details,
+        contract=mine or step.pausable,
+        error_type=str(said.get("error_type")) if mine else None,
+        checkpoints=len(whole),
+        others=len([one for one in whole if one != named]) if named else max(0, len(whole) - 1),
+        named=named is not None,
+        memory_limited=bool(((executor.get("resources") or {}).get("limits") or {}).get("memory")),
+        program=str(next(iter(command), "its command")),
+        job=context.job_name,
+        workspace=context.workspace,
+    )
 
 
 def last_words(tail: Sequence[str]) -> str | None:

@@ -142,7 +142,8 @@ class Launches:
             )
         if not self.argv(context):
             raise LaunchError(
-                f"the step {context.step.name} has no command; give its container an entrypoint or a command"
+                f"the step {context.step.name} has no command; give its container an entrypoint or a command "
+                "in a new job"
             )
         self._secrets(context)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server import checkpoints
+from nemo_helix_server.controller import failures
 from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.controller.reuse import Reuse
@@ -205,15 +206,19 @@ class Starter:
     def _fail(self, failed: Sequence[tuple[StepContext, str]]) -> None:
         if not failed:
             return
+        clauses = [
+            failures.rerun(context, self.launches.paths(context).trainer(context.step.name))
+            for context, _ in failed
+        ]
         with self.store.write() as unit:
-            for context, why in failed:
+            for (context, why), again in zip(failed, clauses, strict=True):
                 unit.move(
                     context.step.id,
                     Event.FAILED,
                     who=WHO,
                     why=why,
                     reason=Reason.START_FAILED,
-                    error={"message": why, "type": str(Reason.START_FAILED)},
+                    error={"message": why, "type": str(Reason.START_FAILED), "rerun": again},
                 )
 
     def _checkpoint(self, context: StepContext) -> Path | None:

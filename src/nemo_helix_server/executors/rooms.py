@@ -55,11 +55,12 @@ class LeasedRoom:
 
     def admit(self, request: Request) -> Admitted | Waiting:
         """See `Room`."""
-        wanted = self._wanted(request)
+        self.require_possible(request)
         try:
-            answer = self._pool.acquire(wanted)
+            answer = self._pool.acquire(self._wanted(request))
         except RunsError as error:
-            raise NeverPossibleError(_named(error, wanted, request)) from error
+            # the book cannot be read or written now: that is no property of what is asked for
+            return Waiting(f"waits for the book of leases: {error}")
         if isinstance(answer, leases.Granted):
             self._jobs[request.run.token] = request.job
             if len(self._jobs) > _REMEMBERED:

@@ -219,6 +219,7 @@ class Acting(Parts):
                 stopped_mark=job.stopped_mark,
                 clock=self.clock,
             ),
+            rerun_can_help=(job.error_details or {}).get("rerun", "") is not None,
             pinned=pinned,
         )
         answer = rules.allowed(action, facts)

@@ -46,6 +46,8 @@ class Facts:
     """Whether the job's storage is deleted."""
     window_ended: bool = False
     """Whether it is about to be, because its window has ended."""
+    rerun_can_help: bool = True
+    """Whether a failed job may get through in a rerun; its configuration stays as it is."""
     pinned: bool = False
     """Whether a checkpoint was named that is kept outside of the storage."""
 
@@ -204,13 +206,14 @@ def _event(action: Action, facts: Facts) -> Event | None:
 def _refused(sentence: str, facts: Facts) -> Refused:
     verbs = ("cancel", "resume", "rerun", "get-status")
     gone = facts.reclaimed or facts.window_ended
+    again = f"use {facts.command('rerun')}" if facts.rerun_can_help else _NEW
     by_window = facts.reason == Reason.PAUSE_WINDOW_ENDED
     return Refused(
         sentence.format(
             job=facts.job,
             step=facts.step,
             status=facts.status.value,
-            again=f"its storage is deleted, so {_NEW}" if gone else f"use {facts.command('rerun')}",
+            again=f"its storage is deleted, so {_NEW}" if gone else again,
             cancelled=f"job {facts.job} was cancelled{' when its pause window ended' if by_window else ''}",
             **{verb: facts.command(verb) for verb in verbs},
         )

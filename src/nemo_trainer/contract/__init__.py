@@ -20,6 +20,7 @@ from nemo_trainer.contract.errors import (
     CheckpointUnusableError,
     DivergedError,
     EngineUnavailableError,
+    InputsChangedError,
     NotSavedError,
     TrainerError,
 )
@@ -68,6 +69,7 @@ __all__ = [
     "EngineUnavailableError",
     "FileEntry",
     "Found",
+    "InputsChangedError",
     "JobContext",
     "Manifest",
     "MetricRow",

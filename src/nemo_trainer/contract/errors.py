@@ -32,6 +32,10 @@ class CheckpointUnusableError(TrainerError):
     exit_code = names.EXIT_CHECKPOINT_UNUSABLE
 
 
+class InputsChangedError(CheckpointUnusableError):
+    """A checkpoint is whole and belongs to other inputs, as every one of its training does."""
+
+
 class DivergedError(TrainerError):
     """Training has left the finite numbers."""
 

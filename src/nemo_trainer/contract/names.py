@@ -18,6 +18,9 @@ EXIT_DIVERGED = 5
 EXIT_PAUSED = 75
 """A checkpoint of the last finished step is published; the same command goes on from it."""
 
+INPUTS_CHANGED = "InputsChangedError"
+"""``error_type`` in ``progress.json`` of a start whose checkpoint belongs to other inputs."""
+
 JOB = "NEMO_JOB_ID"
 ATTEMPT = "NEMO_JOB_ATTEMPT_ID"
 STEP = "NEMO_JOB_STEP"

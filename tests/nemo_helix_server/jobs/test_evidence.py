@@ -1,4 +1,8 @@
+"""Why a workload failed, and what helps."""
+
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -13,13 +17,17 @@ from nemo_helix_server.jobs.states import Reason
         ("OSError: [Errno 28] No space left on device", Reason.DISK_FULL),
         ("MemoryError", Reason.OUT_OF_MEMORY),
         ("ModuleNotFoundError: No module named 'torch'", Reason.WORKLOAD_FAILED),
-        ("python3: Error while finding module (ModuleNotFoundError: …)", Reason.WORKLOAD_FAILED),
+        (
+            "python3: Error while finding module spec for 'a.b' (ModuleNotFoundError: No module named 'a')",
+            Reason.WORKLOAD_FAILED,
+        ),
         ("RuntimeError: [enforce fail] DefaultCPUAllocator: can't allocate memory", Reason.OUT_OF_MEMORY),
     ],
 )
 def test_what_the_log_says_is_found_and_named(line: str, kind: Reason) -> None:
     cause = classify(ExitFacts(exit_status=1), ["step 3", line, "Traceback …", "exit"])
     assert (cause.kind, cause.resumable) == (kind, False)
+    assert cause.message != "the workload exited with status 1"
     assert cause.rerun_warning is not None
     assert cause.advice is not None
     assert cause.advice in cause.rerun_warning
@@ -29,7 +37,8 @@ def test_what_the_log_says_is_found_and_named(line: str, kind: Reason) -> None:
     ("facts", "kind", "resumable"),
     [
         (ExitFacts(exit_status=137, signal=9, out_of_memory=True), Reason.OUT_OF_MEMORY, False),
-        (ExitFacts(exit_status=143, signal=15, timed_out=True), Reason.TIME_LIMIT, True),
+        (ExitFacts(exit_status=143, signal=15, timed_out=True, checkpoints=1), Reason.TIME_LIMIT, True),
+        (ExitFacts(exit_status=143, signal=15, timed_out=True), Reason.TIME_LIMIT, False),
         (ExitFacts(exit_status=None, lost=True), Reason.LOST, True),
         (ExitFacts(exit_status=139, signal=11), Reason.WORKLOAD_FAILED, True),
         (ExitFacts(exit_status=1), Reason.WORKLOAD_FAILED, True),
@@ -48,3 +57,88 @@ def test_an_ordinary_failure_warns_of_nothing() -> None:
     assert classify(ExitFacts(exit_status=1), []) == Cause(
         Reason.WORKLOAD_FAILED, "the workload exited with status 1", None, resumable=True
     )
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("ModuleNotFoundError: No module named 'flash_attn'", "flash_attn"),
+        ("/usr/bin/python3: No module named nemo_engines.run", "nemo_engines.run"),
+        ("Error while finding module spec for 'a.b' (ModuleNotFoundError: No module named 'a')", "module a,"),
+        ("ImportError: cannot import name 'Trainer' from 'trl' (/x/trl/__init__.py)", "trl has no Trainer"),
+    ],
+)
+def test_the_module_that_is_missing_is_named_and_for_whom(line: str, named: str) -> None:
+    cause = classify(ExitFacts(exit_status=1, program="/opt/python"), [line])
+    assert named in cause.message
+    assert "/opt/python" in str(cause.advice)
+    assert "`nemo jobs rerun NAME --workspace default`" in str(cause.advice)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "UserWarning: No module named 'triton'; the slower kernels are used",
+        "No module named 'flash_attn', falling back to sdpa",
+        "skipping the check: [Errno 28] No space left on device",
+    ],
+)
+def test_what_was_only_warned_of_is_no_cause(line: str) -> None:
+    assert classify(ExitFacts(exit_status=1), [line, "ValueError: x"]).message.endswith("with status 1")
+
+
+def test_what_the_trainer_says_by_its_exit_counts_more_than_its_log() -> None:
+    log = ["No module named 'x'"]
+    assert "diverged" in classify(ExitFacts(exit_status=5), log).message
+    other = classify(ExitFacts(exit_status=2, contract=False), ["usage: tool"])
+    assert (other.message, other.advice) == ("the workload exited with status 2", None)
+
+
+CHANGED = "InputsChangedError"
+
+
+@pytest.mark.parametrize(
+    ("more", "helps", "says", "never"),
+    [
+        ({"error_type": CHANGED, "others": 3}, True, "put back what was there", "checkpoints list"),
+        ({"error_type": CHANGED, "others": 3, "named": True}, True, "create a new job", "--checkpoint"),
+        ({"others": 1}, True, "rerun NAME --workspace default --checkpoint ID", "put back"),
+        ({"others": 1, "named": True}, True, "checkpoints list NAME", "put back"),
+        ({"others": 0}, False, "no other one to go on from: create a new job", "rerun"),
+        ({"others": 0, "named": True}, False, "create a new job", "rerun"),
+    ],
+)
+def test_the_advice_about_a_checkpoint_fits_its_cause(
+    more: dict[str, Any], helps: bool, says: str, never: str
+) -> None:
+    cause = classify(ExitFacts(exit_status=4, **more), [])
+    assert cause.rerun_can_help is helps
+    assert says in str(cause.advice)
+    assert never not in str(cause.advice)
+
+
+def test_memory_is_told_from_a_limit_of_it() -> None:
+    limited = classify(ExitFacts(exit_status=137, out_of_memory=True, memory_limited=True), [])
+    machine = classify(ExitFacts(exit_status=137, out_of_memory=True), [])
+    assert "resources.limits.memory" in str(limited.advice)
+    assert not limited.rerun_can_help
+    assert "limit" not in str(machine.advice)
+    assert machine.rerun_can_help
+
+
+def test_no_advice_says_rerun_where_a_rerun_cannot_help_and_each_has_one_command_as_it_is_typed() -> None:
+    ends = [
+        ExitFacts(
+            exit_status=status, timed_out=late, out_of_memory=full, memory_limited=limited, others=others
+        )
+        for status in (1, 2, 3, 4, 5)
+        for late, full in ((False, False), (True, False), (False, True))
+        for limited in (False, True)
+        for others in (0, 1)
+    ]
+    lines = ["CUDA out of memory", "No space left on device", "MemoryError", "No module named 'x'", "nothing"]
+    for facts in ends:
+        for line in lines:
+            cause = classify(facts, [line])
+            assert cause.rerun_can_help or "rerun" not in str(cause.advice), cause
+            assert "`nemo jobs rerun --" not in str(cause.advice), cause

@@ -209,7 +209,7 @@ def _ended(call: Call, job: Mapping[str, Any]) -> int:
     kept = standing.kept(job, datetime.now(UTC))
     storage = f"; its storage {'' if kept.startswith('was') else 'is '}{kept}" if kept else ""
     following = standing.next_command(job)
-    go_on = f"; `{following}` goes on from its checkpoint" if following else ""
+    go_on = f"; `{following}` {standing.what_next(job)}" if following else ""
     if status == "paused":
         call.say(f"job '{name}' is paused{storage}{go_on}.")
         return errors.EXIT_PAUSED

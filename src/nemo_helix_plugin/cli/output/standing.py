@@ -161,6 +161,21 @@ def step_note(step: Record) -> str:
     return failure(step) or progress(details(step)) or reason(step)
 
 
+def what_next(job: Record) -> str:
+    """What the next command would do: a sentence's end such as ``goes on from its checkpoint of step 40``."""
+    if job.get("status") != "error":
+        return "lets it go on"
+    found = job.get("error_details")
+    said = found.get("rerun") if isinstance(found, Mapping) else None
+    return " ".join(said.split()) if isinstance(said, str) and said.strip() else "runs it again"
+
+
+def _may_help(job: Record) -> bool:
+    """Whether a rerun may get further; older services do not say."""
+    found = job.get("error_details")
+    return not isinstance(found, Mapping) or found.get("rerun", "") is not None
+
+
 def next_command(job: Record) -> str:
     """The command that a person would most likely give next; nothing when there is none."""
     status, name, workspace = (str(job.get(key) or "") for key in ("status", "name", "workspace"))
@@ -172,6 +187,6 @@ def next_command(job: Record) -> str:
         "pending": "watch",
     }.get(status)
     gone = details(job).get("storage_reclaimed_at") or job.get("storage_reclaimed_at")
-    if verb is None or (gone and verb in {"resume", "rerun"}):
+    if verb is None or (gone and verb in {"resume", "rerun"}) or (verb == "rerun" and not _may_help(job)):
         return ""
     return f"nemo jobs {verb} {name} --workspace {workspace}"

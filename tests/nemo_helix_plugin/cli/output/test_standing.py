@@ -67,6 +67,8 @@ def test_the_note_of_a_list_is_what_matters_in_that_status(job, words):
     [
         ({"status": "paused"}, "nemo jobs resume j --workspace w"),
         ({"status": "error"}, "nemo jobs rerun j --workspace w"),
+        ({"status": "error", "error_details": {"rerun": "runs it again"}}, "nemo jobs rerun j --workspace w"),
+        ({"status": "error", "error_details": {"rerun": None}}, ""),
         ({"status": "active"}, "nemo jobs watch j --workspace w"),
         ({"status": "completed"}, ""),
         ({"status": "paused", "status_details": {"storage_reclaimed_at": "2026-11-29T12:00:00Z"}}, ""),
@@ -105,3 +107,19 @@ def test_windows_that_were_set_and_have_not_begun_are_said(status, words):
     }
     assert standing.windows(job) == words
     assert standing.windows({**job, "control": None}) == ""
+
+
+@pytest.mark.parametrize(
+    ("job", "words"),
+    [
+        ({"status": "paused"}, "lets it go on"),
+        ({"status": "error"}, "runs it again"),
+        ({"status": "error", "error_details": {"message": "boom"}}, "runs it again"),
+        (
+            {"status": "error", "error_details": {"rerun": "goes on from its checkpoint of step 4"}},
+            "goes on from its checkpoint of step 4",
+        ),
+    ],
+)
+def test_a_command_promises_no_checkpoint_that_nobody_has_seen(job, words):
+    assert standing.what_next(job) == words
