@@ -163,6 +163,8 @@ class Transition(models.ResponseModel):
     step: str | None = None
     """The step's name; null for a change of the job or of an attempt."""
     task: str | None = None
+    about: str | None = None
+    """``job``, ``step`` or ``task``: what changed. A step's row names its newest task, too."""
     from_status: Status | None = Field(default=None, alias="from")
     to_status: Status = Field(alias="to")
     at: models.Moment

@@ -18,12 +18,15 @@ from nemo_helix_server.store.queries import StepQuery
 from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.reading_jobs import EVERYWHERE
 from nemo_helix_server.store.writer import Writer
+from nemo_helix_server.trackers import descriptions
 
 _PAUSABLE = frozenset(
     {HelixJobStatus.CREATED, HelixJobStatus.QUEUED, HelixJobStatus.PENDING, HelixJobStatus.ACTIVE}
 )
 _STARTS = frozenset({Event.RESUME_REQUESTED, Event.RERUN_REQUESTED})
-_OF_THE_PROCESS = frozenset({"exit_code", "exit_status", "pid", "pgid", "restarts", "signal", "port"})
+_OF_THE_PROCESS = frozenset(
+    {"exit_code", "exit_status", "pid", "pgid", "restarts", "signal", "port", "progress_pct", "stops_at"}
+)
 _WHY = {
     Action.PAUSE: "asked to pause",
     Action.RESUME: "asked to resume",
@@ -249,7 +252,8 @@ def _carried_over(details: Mapping[str, Any], step: Step) -> dict[str, Any]:
         for key, value in details.items()
         if isinstance(value, int | float) and not isinstance(value, bool) and key not in _OF_THE_PROCESS
     }
-    for key in ("metrics", "phase", "image_digest_at_save"):
+    runs = (f"{tracker}_run" for tracker in descriptions.TRACKERS)
+    for key in ("metrics", "phase", "image_digest_at_save", *runs):
         kept[key] = details.get(key)
     kept["rerun_warning"] = _warning(details) or _warning(step.status_details)
     return stamps.merged({}, kept)

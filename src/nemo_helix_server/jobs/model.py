@@ -212,6 +212,8 @@ class Transition:
     at: int
     who: str
     why: str
+    about: str | None = None
+    """job, step or task: what changed its status. A step's names its newest task, too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -196,6 +196,7 @@ def transition(row: Transition) -> Document:
         "step": row.step,
         "step_id": row.step_id,
         "task": row.task,
+        "about": row.about or ("step" if row.step else "job"),
         "from": row.origin.value if row.origin else None,
         "to": row.to.value,
         "event": row.event,

@@ -47,6 +47,15 @@ def after(
     return result
 
 
+_OF_ONE_STEP = frozenset({"phase", "progress_pct", "percentage_done", "stops_at"})
+"""What progress says of the step that runs, and of no other."""
+
+
+def between_steps(details: Mapping[str, Any]) -> dict[str, Any]:
+    """An attempt's details when its next step begins: how far the one before was says nothing of it."""
+    return {key: value for key, value in details.items() if key not in _OF_ONE_STEP}
+
+
 def on_attempt(details: Mapping[str, Any], step_details: Mapping[str, Any], to: Status) -> dict[str, Any]:
     """An attempt's details after its step came to a status."""
     saved = step_details.get("image_digest_at_save") if to in _SAVED else None

@@ -69,6 +69,8 @@ class Moving(Reader):
         newest = successor or step
         history = [HelixJobStatus.COMPLETED] * newest.seq + [newest.status]
         status = states.derive_attempt(history, planned)
+        if successor:
+            attempt = replace(attempt, status_details=stamps.between_steps(attempt.status_details))
         attempt = self._write_attempt(attempt, step, newest, status)
         moved = self._write_job(job, attempt, newest, status)
         self.record(job, event, before.status, to, who=who, why=why, step=step)
@@ -119,6 +121,7 @@ class Moving(Reader):
                 "at": self.now,
                 "who": who,
                 "why": why,
+                "about": "task" if task else "step" if step else "job",
             },
         )
 
@@ -233,7 +236,7 @@ class Moving(Reader):
             updated_at=self.now,
         )
         changed = {"status", "reason", "error_details", "updated_at"}
-        if moved.status_details != attempt.status_details:
+        if moved.status_details != attempt.status_details or newest is not step:
             changed.add("status_details")
         self.connection.execute(
             update(schema.attempts).where(schema.attempts.c.id == attempt.id),
@@ -255,12 +258,22 @@ class Moving(Reader):
             status_since=self.now if changed else job.status_since,
             stopped_at=(self.now if changed else job.stopped_at) if rests else None,
             stopped_mark=(self.mark if changed else job.stopped_mark) if rests else None,
+            # what it took while it ran says nothing of what it takes now; it is measured presently
+            storage_bytes=None if changed and rests else job.storage_bytes,
         )
         self._update_job(moved)
         return moved
 
     def _update_job(self, job: Job) -> None:
-        names = ("status", "reason", "updated_at", "status_since", "stopped_at", "stopped_mark")
+        names = (
+            "status",
+            "reason",
+            "updated_at",
+            "status_since",
+            "stopped_at",
+            "stopped_mark",
+            "storage_bytes",
+        )
         self.connection.execute(
             update(schema.jobs).where(schema.jobs.c.id == job.id),
             {name: getattr(job, name) for name in names},

@@ -199,6 +199,7 @@ transitions = Table(
     Column("at", Moment, nullable=False),
     Column("who", Name, nullable=False),
     Column("why", Text, nullable=False),
+    Column("about", String(16)),
     Index("ix_transitions_by_job", "job_id", "seq"),
     sqlite_autoincrement=True,
 )

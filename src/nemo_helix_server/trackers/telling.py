@@ -48,6 +48,11 @@ class Subject:
         return descriptions.describe(self.job, tracker)
 
     @property
+    def warning(self) -> str | None:
+        """What the job's current attempt says is wrong with the tracker."""
+        return self.job.status_details.get(f"{self.run.tracker}_warning")
+
+    @property
     def due(self) -> bool:
         """Whether there is anything to tell."""
         return self.plan.to > self.run.published or self.plan.state is not None
@@ -91,9 +96,10 @@ class Teller:
                 return
 
     def problem(self, subject: Subject, error: TrackerError) -> None:
-        """Record why a tracker is not told, where the job's user sees it."""
+        """Record why a tracker is not told, where the job's user sees it: in each attempt anew."""
         if subject.run.problem != str(error):
             self._note(subject.run, problem=str(error))
+        if subject.warning != str(error):
             self._warn(subject, str(error))
 
     def _open(self, subject: Subject, publisher: Asked) -> None:
@@ -116,6 +122,7 @@ class Teller:
             self._note(run, **changes)
         if run.problem is not None:
             self._note(run, problem=None)
+        if subject.warning is not None:
             self._warn(subject, None)
 
     def _send(self, subject: Subject, publisher: Asked) -> None:

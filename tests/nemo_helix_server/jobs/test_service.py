@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.nemo_helix_server.worlds import ANNA, DOWNLOAD, TRAINING, World, request, step
+from tests.nemo_helix_server.worlds import ANNA, DOWNLOAD, TRAINING, UPLOAD, World, request, step
 
 from nemo_helix_plugin.jobs.types import (
     CreateHelixJobResultRequest,
@@ -263,6 +263,72 @@ def test_the_tree_has_steps_and_tasks(world: World) -> None:
     assert tree["status_details"] == {"phase": "training", "step": 3}
     assert world.service.tasks("default", "job-1", "training")["data"][0]["status"] == "active"
     assert world.service.task("default", "job-1", "training", "task-7")["name"] == "task-7"
+
+
+def test_between_two_steps_nobody_is_at_100_percent(world: World) -> None:
+    world.create(steps=(DOWNLOAD, TRAINING, UPLOAD))
+
+    def say(**details: Any) -> dict[str, Any]:
+        name = world.step().name
+        update = HelixJobTaskUpdate(status=S.ACTIVE, status_details=details)
+        world.service.put_task(ANNA, "default", "job-1", name, f"task-{name}", update)
+        found: dict[str, Any] = world.service.get("default", "job-1")["status_details"]
+        return found
+
+    world.bring_to(S.ACTIVE)
+    assert say(phase="downloading", progress_pct=100.0, total_files=3)["progress_pct"] == 100.0
+    world.move(Event.FINISHED)
+    between = world.service.get("default", "job-1")["status_details"]
+    assert not {"progress_pct", "phase"} & between.keys()
+    assert between["total_files"] == 3
+    world.bring_to(S.ACTIVE)
+    assert "progress_pct" not in say(phase="starting", step=0)
+    say(phase="completed", step=50, max_steps=50, percentage_done=100.0, train_loss=0.5)
+    world.move(Event.FINISHED)
+    kept = world.service.get("default", "job-1")["status_details"]
+    assert "percentage_done" not in kept
+    assert (kept["step"], kept["train_loss"]) == (50, 0.5)
+
+
+def test_a_transition_says_what_it_is_about(world: World) -> None:
+    world.create()
+    world.bring_to(S.ACTIVE)
+    update = HelixJobTaskUpdate(status=S.ACTIVE)
+    world.service.put_task(ANNA, "default", "job-1", "training", "task-of-its-own", update)
+    found = world.service.transitions("default", "job-1")["data"]
+    said = {(one["about"], one["from"], one["to"]) for one in found}
+    assert {
+        ("step", "pending", "active"),
+        ("job", "pending", "active"),
+        ("task", "pending", "active"),
+    } <= said
+    assert all(one["step"] is None for one in found if one["about"] == "job")
+    assert [one["task"] for one in found if one["about"] == "task"] == ["task-of-its-own"]
+
+
+def test_a_size_from_before_a_job_came_to_rest_is_not_shown_as_its_size(world: World) -> None:
+    job = world.create()["id"]
+    world.bring_to(S.ACTIVE)
+    with world.store.write() as writer:
+        writer.set_storage_bytes(job, 10)
+    world.move(Event.PAUSE_REQUESTED)
+    assert world.service.get("default", "job-1")["storage_bytes"] == 10
+    world.move(Event.CHECKPOINT_VERIFIED)
+    assert world.service.get("default", "job-1")["storage_bytes"] is None
+    with world.store.write() as writer:
+        writer.set_storage_bytes(job, 20)
+    world.move(Event.RESUME_REQUESTED)
+    assert world.service.get("default", "job-1")["storage_bytes"] == 20
+
+
+def test_a_rerun_still_says_where_its_tracker_s_run_is(world: World) -> None:
+    world.create()
+    world.bring_to(S.ERROR)
+    run = {"id": "r1", "url": "https://wandb.example/r1"}
+    world.service.merge_status_details("default", "job-1", {"wandb_run": run, "progress_pct": 30})
+    details = world.service.rerun(ANNA, "default", "job-1")["status_details"]
+    assert details["wandb_run"] == run
+    assert "progress_pct" not in details
 
 
 def test_progress_after_an_error_is_kept_and_changes_no_status(world: World) -> None:

@@ -235,6 +235,26 @@ def test_a_tracker_that_says_no_is_a_warning_that_goes_when_it_says_yes(world, t
     assert run_of(world, job.id).published == 5
 
 
+def test_after_a_rerun_a_tracker_that_is_still_down_is_said_again_and_the_warning_goes(world, tmp_path):
+    tracker, job = Tracker(), Training(world)
+    lane = lane_of(world, tracker, tmp_path)
+    job.train(5)
+    world.move(Event.FAILED)
+    tracker.fault = "refused"
+    lane.tell((job.id, "mlflow"))
+    assert world.job().status_details["mlflow_warning"] == "no"
+    world.service.rerun(ANNA, "default", "job-1")
+    job.start()
+    assert "mlflow_warning" not in world.job().status_details
+    job.train(5)
+    tracker.fault = "refused"
+    lane.tell((job.id, "mlflow"))
+    assert world.job().status_details["mlflow_warning"] == "no"
+    lane.tell((job.id, "mlflow"))
+    assert "mlflow_warning" not in world.job().status_details
+    assert world.job().status_details["mlflow_run"]["id"] == f"run-of-{job.id}"
+
+
 def test_without_the_libraries_there_is_a_warning_with_the_command_that_installs_them(world, tmp_path):
     job = Training(world)
     job.train(5)

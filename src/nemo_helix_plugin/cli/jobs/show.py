@@ -127,7 +127,8 @@ def transitions(flags: Flags, name: str, since: int | None, limit: int | None, c
         call.print_list(_for_people(records), ["at", "step", "change", "why"], empty=empty)
         return
     paging = Paging(all_pages=True, columns=columns)
-    call.show_list(operation, ["seq", "at", "step", "from", "to", "who", "why"], paging, empty=empty)
+    names = ["seq", "at", "about", "step", "from", "to", "who", "why"]
+    call.show_list(operation, names, paging, empty=empty)
 
 
 def _for_people(records: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -141,7 +142,9 @@ def _for_people(records: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
         last = what
         change = f"{record['from']} → {record['to']}" if record.get("from") else record["to"]
         why = f"{record.get('why') or ''} ({record['who']})" if record.get("who") else record.get("why")
-        rows.append({"at": record["at"], "step": record.get("step"), "change": change, "why": why})
+        step = record.get("step")
+        where = f"{step}, {record.get('task')}" if record.get("about") == "task" else step
+        rows.append({"at": record["at"], "step": where, "change": change, "why": why})
     return rows
 
 

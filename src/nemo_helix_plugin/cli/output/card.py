@@ -80,6 +80,8 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
     advice = standing.advice(job)
     if advice:
         yield "advice", Text(cells.printable(advice))
+    for tracker, where in standing.runs(job):
+        yield tracker, Text(cells.printable(where))
     for warning in standing.warnings(job):
         yield "warning", Text(cells.printable(warning), style="yellow")
     storage = _storage(job, manner)

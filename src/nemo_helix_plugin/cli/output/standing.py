@@ -12,6 +12,9 @@ Record = Mapping[str, Any]
 
 TERMINAL = frozenset({"completed", "error", "cancelled"})
 _WARNINGS = ("rerun_warning", "image_digest_warning", "image_digest_comparison_skipped")
+TRACKERS: Mapping[str, str] = {"wandb": "W&B", "mlflow": "MLflow"}
+_MOVES_FILES = frozenset({"downloading", "uploading"})
+"""Phases whose progress is that of files; `progress_pct` is left from them afterwards."""
 _REASONS = ("reason", "message", "error_message", "queued_reason", "waiting_for")
 
 
@@ -23,6 +26,9 @@ def details(record: Record) -> Record:
 
 def progress(found: Record) -> str:
     """``step 40 of 100 (40 %), epoch 1 of 3``, or nothing when no progress is known."""
+    moved = _of_files(found)
+    if moved is not None:
+        return f"{found['phase']} ({100 * moved:.0f} %)"
     parts = []
     step, last = found.get("step"), found.get("max_steps")
     if isinstance(step, int):
@@ -42,14 +48,30 @@ def progress(found: Record) -> str:
 
 def fraction(found: Record) -> float | None:
     """How much is done, from 0 to 1; `None` when nobody said."""
-    for key in ("percentage_done", "progress_pct"):
-        value = found.get(key)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            return min(1.0, max(0.0, float(value) / 100))
+    moved = _of_files(found)
+    if moved is not None:
+        return moved
+    # of a training that has begun only its own progress counts
+    keys = ("percentage_done",) if "step" in found else ("percentage_done", "progress_pct")
+    for key in keys:
+        value = _part(found.get(key))
+        if value is not None:
+            return value
     step, last = found.get("step"), found.get("max_steps")
     if isinstance(step, int) and isinstance(last, int) and last > 0:
         return min(1.0, max(0.0, step / last))
     return None
+
+
+def _of_files(found: Record) -> float | None:
+    """How much of its files a step has moved; `None` for one that does something else."""
+    return _part(found.get("progress_pct")) if found.get("phase") in _MOVES_FILES else None
+
+
+def _part(percentage: Any) -> float | None:
+    if not isinstance(percentage, int | float) or isinstance(percentage, bool):
+        return None
+    return min(1.0, max(0.0, float(percentage) / 100))
 
 
 def losses(found: Record) -> str:
@@ -134,10 +156,31 @@ def warnings(record: Record) -> Iterator[str]:
         value = None if ended and key == "rerun_warning" else found.get(key)
         if isinstance(value, str) and value.strip():
             yield " ".join(value.split())
-    for passed in found.get("passed_over") or ():
-        if isinstance(passed, Mapping):
-            step, problem = passed.get("step", "?"), passed.get("problem", "?")
-            yield f"the checkpoint of step {step} was passed over: {problem}"
+    for tracker, name in TRACKERS.items():
+        value = found.get(f"{tracker}_warning")
+        if isinstance(value, str) and value.strip():
+            yield f"{name} is not told: {' '.join(value.split())}"
+    passed = found.get("passed_over")
+    for one in passed if isinstance(passed, list | tuple) else ():
+        yield f"a damaged checkpoint was passed over: {_damage(one)}"
+
+
+def _damage(passed: Any) -> str:
+    """What is wrong with a checkpoint: a sentence that names the file, or its parts."""
+    if isinstance(passed, Mapping):
+        return f"step {passed.get('step', '?')}: {passed.get('problem', '?')}"
+    return " ".join(str(passed).split())
+
+
+def runs(record: Record) -> Iterator[tuple[str, str]]:
+    """The experiment trackers that are told of a job, each with where its run is."""
+    for tracker, name in TRACKERS.items():
+        run = details(record).get(f"{tracker}_run")
+        where = (run.get("url") or run.get("id")) if isinstance(run, Mapping) else None
+        if isinstance(run, Mapping) and where:
+            told = [f"up to step {run['step']}"] if run.get("step") else []
+            told += [str(run["status"])] if run.get("status") else []
+            yield name, f"{where} ({', '.join(told)})" if told else str(where)
 
 
 def note(job: Record, now: datetime) -> str:
@@ -156,9 +199,17 @@ def note(job: Record, now: datetime) -> str:
 
 def step_note(step: Record) -> str:
     """What is worth saying about a step beside its status."""
+    said = progress(_newest_task(step))
     if step.get("status") in {"active", "completed", "paused"}:
-        return progress(details(step))
-    return failure(step) or progress(details(step)) or reason(step)
+        return said
+    return failure(step) or said or reason(step)
+
+
+def _newest_task(step: Record) -> Record:
+    """What the newest process of a step says of itself, beside what the step says."""
+    tasks = step.get("tasks")
+    newest = tasks[-1] if isinstance(tasks, list | tuple) and tasks else {}
+    return {**details(newest), **details(step)}
 
 
 def what_next(job: Record) -> str:

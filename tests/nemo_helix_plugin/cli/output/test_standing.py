@@ -81,7 +81,68 @@ def test_the_next_command_is_one_that_would_work(job, command):
 def test_warnings_name_checkpoints_that_were_passed_over():
     details = {"rerun_warning": "it will fail\nagain", "passed_over": [{"step": 20, "problem": "torn"}]}
     found = list(standing.warnings({"status_details": details}))
-    assert found == ["it will fail again", "the checkpoint of step 20 was passed over: torn"]
+    assert found == ["it will fail again", "a damaged checkpoint was passed over: step 20: torn"]
+
+
+def test_damaged_checkpoints_are_named_as_the_trainer_names_them():
+    details = {"passed_over": ["/x/checkpoints/20/model: has 3 bytes,\nand 7 were written", "/x/10: is torn"]}
+    assert list(standing.warnings({"status_details": details, "status": "completed"})) == [
+        "a damaged checkpoint was passed over: /x/checkpoints/20/model: has 3 bytes, and 7 were written",
+        "a damaged checkpoint was passed over: /x/10: is torn",
+    ]
+
+
+@pytest.mark.parametrize("odd", ["a text", 7, {"step": 1}, None])
+def test_what_is_no_list_of_checkpoints_is_none(odd):
+    assert list(standing.warnings({"status_details": {"passed_over": odd}})) == []
+
+
+@pytest.mark.parametrize("status", ["active", "completed", "error"])
+def test_a_tracker_that_is_not_told_is_a_warning(status):
+    details = {"wandb_warning": "there is no\nAPI key", "mlflow_warning": "the server did not answer"}
+    assert list(standing.warnings({"status": status, "status_details": details})) == [
+        "W&B is not told: there is no API key",
+        "MLflow is not told: the server did not answer",
+    ]
+
+
+def test_runs_of_trackers_say_where_they_are_and_how_far_they_were_told():
+    details = {
+        "wandb_run": {"id": "r1", "url": "https://wandb.example/r1", "step": 40, "status": "running"},
+        "mlflow_run": {"id": "r2"},
+    }
+    assert list(standing.runs({"status_details": details})) == [
+        ("W&B", "https://wandb.example/r1 (up to step 40, running)"),
+        ("MLflow", "r2"),
+    ]
+    assert list(standing.runs({"status_details": {"wandb_run": {}, "mlflow_run": "odd"}})) == []
+
+
+@pytest.mark.parametrize(
+    ("details", "words", "part"),
+    [
+        ({"phase": "downloading", "progress_pct": 40}, "downloading (40 %)", 0.4),
+        ({"phase": "downloading", "progress_pct": 100, "step": 0}, "downloading (100 %)", 1.0),
+        ({"phase": "starting", "progress_pct": 100, "step": 0}, "step 0", None),
+        ({"phase": "training", "progress_pct": 100, "step": 1, "max_steps": 4}, "step 1 of 4 (25 %)", 0.25),
+        (
+            {"phase": "uploading", "progress_pct": 10, "percentage_done": 100, "step": 4, "max_steps": 4},
+            "uploading (10 %)",
+            0.1,
+        ),
+        ({"phase": "completed", "progress_pct": 100, "step": 4, "max_steps": 4}, "step 4 of 4 (100 %)", 1.0),
+    ],
+)
+def test_the_progress_of_files_is_not_that_of_training(details, words, part):
+    assert (standing.progress(details), standing.fraction(details)) == (words, part)
+
+
+def test_a_step_shows_what_its_newest_process_says():
+    tasks = [
+        {"status_details": {"step": 9, "max_steps": 10}},
+        {"status_details": {"step": 4, "max_steps": 10}},
+    ]
+    assert standing.step_note({"status": "active", "tasks": tasks}) == "step 4 of 10 (40 %)"
 
 
 @pytest.mark.parametrize(("status", "said"), [("error", ["boom"]), ("active", ["boom"]), ("completed", [])])

@@ -1,0 +1,54 @@
+"""A job's card, as it is printed."""
+
+from __future__ import annotations
+
+import io
+from datetime import UTC, datetime
+from typing import Any
+
+from rich.console import Console
+
+from nemo_helix_plugin.cli.output import card, cells
+
+MANNER = cells.Manner(datetime(2026, 11, 29, 18, 0, tzinfo=UTC))
+
+
+def printed(job: dict[str, Any], tree: dict[str, Any] | None = None) -> str:
+    console = Console(width=160, record=True, file=io.StringIO())
+    console.print(card.card({"name": "job-1", "workspace": "default", **job}, tree, MANNER))
+    return console.export_text()
+
+
+def test_between_download_and_training_there_is_no_full_bar() -> None:
+    details = {"phase": "starting", "progress_pct": 100, "step": 0}
+    text = printed({"status": "active", "status_details": details})
+    assert "step 0" in text
+    assert "100 %" not in text
+    assert "━" not in text
+
+
+def test_a_damaged_checkpoint_trackers_and_their_warnings_are_on_the_card() -> None:
+    details = {
+        "step": 3,
+        "max_steps": 9,
+        "passed_over": ["/x/20/model: is missing"],
+        "mlflow_warning": "no answer",
+        "mlflow_run": {"id": "r", "url": "http://mlflow.example/r", "step": 2},
+    }
+    text = printed({"status": "active", "status_details": details})
+    assert "a damaged checkpoint was passed over: /x/20/model: is missing" in text
+    assert "MLflow is not told: no answer" in text
+    assert "http://mlflow.example/r (up to step 2)" in text
+
+
+def test_a_specification_that_can_only_be_replaced_has_no_next_command() -> None:
+    failed = {"message": "it was refused", "advice": "correct it in a new job", "rerun": None}
+    text = printed({"status": "error", "error_details": failed})
+    assert "correct it in a new job" in text
+    assert "rerun" not in text
+
+
+def test_a_step_shows_the_progress_of_its_newest_process() -> None:
+    task = {"name": "task-1", "status": "active", "status_details": {"step": 4, "max_steps": 8}}
+    tree = {"steps": [{"name": "training", "status": "active", "status_details": {}, "tasks": [task]}]}
+    assert "step 4 of 8 (50 %)" in printed({"status": "active"}, tree)
