@@ -26,6 +26,7 @@ from nemo_trainer.contract import (
     verify,
     write_control,
 )
+from nemo_trainer.recording import Recorder
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.session import Session
 
@@ -486,3 +487,24 @@ def test_saves_are_due_by_steps_by_time_and_at_boundaries_only():
     assert [policy.due(16, now) for now in (1001.9, 1002.0)] == [False, True]
     assert [policy.due(step, 103.0) for step in (16, 20)] == [False, True]
     assert not SavePolicy(seconds=None).due(1000, 1e9)
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_date_that_is_set_neither_silences_the_progress_nor_makes_it_write_at_each_step(tmp_path, jump):
+    moment = {"date": 1_800_000_000.0, "passed": 0.0}
+    record = Recorder(context_of(tmp_path), clock=lambda: moment["date"], monotonic=lambda: moment["passed"])
+    path = tmp_path / "progress.json"
+
+    def written():
+        record.close()
+        return read_progress(path).get("step")
+
+    record.progress({"step": 1})
+    assert written() == 1
+    moment["date"] += jump
+    moment["passed"] += 0.1
+    record.progress({"step": 2})
+    assert written() == 1
+    moment["passed"] += 0.5
+    record.progress({"step": 3})
+    assert written() == 3

@@ -111,7 +111,7 @@ def test_the_pause_window_runs_from_the_pause_whatever_is_changed_later(world: W
     assert changed["storage_expires_at"] == wire(paused_at + 14 * DAY * SECOND)
     kept = world.service.control(ANNA, "default", "job-1", JobControl())
     assert kept["control"]["pause_ttl_seconds"] == 14 * DAY
-    with pytest.raises(InvalidError, match=r"2592000 seconds at most \(30 days\)"):
+    with pytest.raises(InvalidError, match=r"2592000 seconds at most \(30 d\)"):
         world.service.control(ANNA, "default", "job-1", JobControl(pause_ttl_seconds=31 * DAY))
 
 
