@@ -28,7 +28,7 @@ Split = Literal["benchmark", "validation", "train"]
 class Strict(BaseModel):
     """Unknown keys are errors; a value never changes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 class DatasetConfig(Strict):
@@ -139,7 +139,7 @@ class RunConfig(Strict):
     """Set when the policy model is a service that this job started itself."""
     check_model: bool = True
     model_endpoint_readiness_timeout_seconds: Seconds = 30
-    responses_create_params: SamplingConfig = SamplingConfig()
+    responses_create_params: SamplingConfig = Field(default_factory=SamplingConfig)
     num_repeats_add_seed: bool = False
     """Add the repeat's number to the seed (0 if none is set), so that repeats differ if seeds are obeyed."""
     input_jsonl_fpath: Path | None = None

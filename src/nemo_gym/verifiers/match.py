@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import re
 from fractions import Fraction
-from typing import Any, ClassVar, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Policy, Row, Task, Verdict
-from nemo_gym.verifiers.numbers import Number, pick_number, read_number
 from nemo_gym.verifiers.patterns import Which, safe_pattern
+
+if TYPE_CHECKING:
+    from nemo_gym.verifiers.numbers import Number
 
 _PLAIN = re.compile(r"-?[0-9]{1,15}").fullmatch
 
@@ -76,6 +78,8 @@ class MatchVerifier:
 
     def check_row(self, row: Row) -> str | None:
         """The row needs an expected answer; for ``numeric`` it must be a number."""
+        from nemo_gym.verifiers.numbers import read_number  # its patterns take long to compile
+
         field = self.options.answer_field
         if row.get(field) is None or row[field] == []:
             return f"no '{field}'"
@@ -98,6 +102,8 @@ class MatchVerifier:
         if self.options.mode != "numeric":
             right = any(self._plain(str(answer)) == self._plain(found) for answer in _alternatives(expected))
             return Verdict(float(right), extracted_answer=found)
+        from nemo_gym.verifiers.numbers import pick_number, read_number
+
         number = pick_number(found, self.options.which)
         if number is None:
             return Verdict(0.0)
