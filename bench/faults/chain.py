@@ -83,9 +83,20 @@ class Chain:
         config = folder / "submit.yaml"
         values = {"folder": folder, "disk": self.disk, "python": sys.executable, "server": SERVER}
         config.write_text(SUBMISSION.format(**values, requeue=", requeue: true" if requeues else ""))
-        record = json.loads(self.gym("eval", "submit", "-c", str(config), "--json"))
+        record = self._submitted(config)
         self.id = str(record["gym_job_id"])
         self.paths = JobPaths(Path(record["benchmarks"][0]["job_dir"]))
+
+    def _submitted(self, config: Path) -> Any:
+        """The record of the submission. While the controller is away it is refused whole, and tried again."""
+        end = time.monotonic() + 120
+        while True:
+            try:
+                return json.loads(self.gym("eval", "submit", "-c", str(config), "--json"))
+            except RuntimeError as error:
+                if "nothing was submitted, try again" not in str(error) or time.monotonic() > end:
+                    raise
+                time.sleep(2)
 
     def close(self) -> None:
         """End what is left of the chain and give its disk back."""

@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, replace
 
 from nemo_slurm import commands, records
 from nemo_slurm.calls import Calls, HostCalls
-from nemo_slurm.errors import CommandFailedError, NotConnectedError, NotReachableError, RefusedError
+from nemo_slurm.errors import (
+    CommandFailedError,
+    NotAcceptedError,
+    NotConnectedError,
+    NotReachableError,
+    RefusedError,
+)
 from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.identity import is_proven
 from nemo_slurm.observing import Look, Seen, Source, has_ended, observed
@@ -63,8 +69,9 @@ class Cluster:
 
         At most one job comes of it: after a lost reply, and with ``again`` before anything is submitted, the
         job that carries ``token`` as its comment is looked for and taken. Raises `RefusedError` with the
-        scheduler's words (`SubmitLimitError` where waiting may help), also when no job appeared within the
-        settle time after a lost reply; `NotReachableError` when it is not known: ask again, with ``again``.
+        scheduler's words (`SubmitLimitError` where waiting may help), `NotAcceptedError` when no job appeared
+        within the settle time after a lost reply; `NotReachableError` when it is not known: ask again, with
+        ``again``.
         """
         if again and (known := self.find(token)):
             return Submitted(known, found=True)
@@ -184,7 +191,7 @@ class Cluster:
                 said = (
                     f"{_line(text)}; no such job appeared within {self._settle:g} s, so it was not accepted"
                 )
-                raise RefusedError(["sbatch"], 1, said, where=self.host.label)
+                raise NotAcceptedError(["sbatch"], 1, said, where=self.host.label)
             self._sleep(wait)
             wait = min(wait * 2, 5.0)
 

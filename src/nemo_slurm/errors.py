@@ -4,6 +4,7 @@ SlurmError
 ├── UnusableValueError          a value that cannot stand on an ``#SBATCH`` line or name a host
 ├── CommandFailedError          a command ended with a status that was not expected
 │   └── RefusedError            the scheduler said no, in its own words
+│       ├── NotAcceptedError    … or never heard of the job: asking again is safe
 │       └── SubmitLimitError    … because too many jobs are queued already: later may help
 ├── CommandMissingError         the host has no such command where commands are looked for
 ├── PathExistsError             a copy would have overwritten something
@@ -42,6 +43,10 @@ class CommandFailedError(SlurmError):
 
 class RefusedError(CommandFailedError):
     """The scheduler refused; `text` is what it said."""
+
+
+class NotAcceptedError(RefusedError):
+    """The reply was lost and no such job appeared: it was never accepted, so asking again is safe."""
 
 
 class SubmitLimitError(RefusedError):

@@ -17,7 +17,7 @@ from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.plan import JobPlan, Submission
 from nemo_slurm import commands, scripts
 from nemo_slurm.cluster import Cluster, Seen, Submitted
-from nemo_slurm.errors import NotReachableError, RefusedError, SlurmError
+from nemo_slurm.errors import NotAcceptedError, NotReachableError, RefusedError, SlurmError
 from nemo_slurm.observing import has_ended
 from nemo_slurm.records import Job
 from nemo_slurm.states import Meaning, State, foreign
@@ -126,7 +126,7 @@ class SlurmExecutor:
 
         try:
             return submit(again=False)
-        except NotReachableError:
+        except (NotReachableError, NotAcceptedError):
             return submit(again=True)
         except RefusedError as error:
             # newer versions refuse to wait for a job that they have forgotten; older ones take it for ended

@@ -67,9 +67,9 @@ def test_a_lost_reply_leads_to_the_job_that_was_accepted_and_to_no_second_one(wo
     assert [job.id for job in world.fake.jobs()] == [answer.job_id for answer in answers]
 
 
-def test_a_request_that_never_arrived_is_failed_after_a_while_and_can_be_made_again(world):
+def test_a_request_that_never_arrives_is_failed_after_a_while_and_can_be_made_again(world):
     with world.fake.faults() as faults:
-        faults.lost_requests = 1
+        faults.lost_requests = 2
     submission, answers = world.submit("a", "b")
     assert answers[0].job_id is None
     assert "was not accepted" in answers[0].error
@@ -239,3 +239,10 @@ def test_a_benchmark_is_not_resubmitted_beside_a_job_of_it_that_nobody_had_heard
     world.fake.end(answer.job_id)
     (taken,) = world.executor.submit(replace(submission, jobs=[again]))
     assert taken.job_id is not None
+
+
+def test_a_submission_that_certainly_never_arrived_is_tried_once_more(world):
+    with world.fake.faults() as faults:
+        faults.lost_requests = 1
+    _, (answer,) = world.submit("a")
+    assert (answer.error, len(world.fake.jobs())) == (None, 1)
