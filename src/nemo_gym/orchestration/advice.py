@@ -25,15 +25,15 @@ def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
     waiting = foremost(known) if verdict.state is BenchmarkState.QUEUED else None
     if waiting is not None:
         yield from waiting_notes(waiting)
-    if not known.job_ids and (helps := read_refusal(verdict.reason).help):
-        yield f"what helps: {helps}"
-    if verdict.cause is Cause.CONFIGURATION:
-        yield "queued again as it is, it is refused again: change the config and submit it"
     if verdict.state is BenchmarkState.RUNNING and last is not None and last.queue_error:
         yield (
             f"AT RISK: its successor is not queued ({last.queue_error}); if this job ends early, "
             "nothing follows"
         )
+    if helps := _what_helps(known, verdict):
+        yield f"what helps: {helps}"
+    if verdict.cause is Cause.CONFIGURATION:
+        yield "queued again as it is, it is refused again: change the config and submit it"
     if verdict.state is BenchmarkState.QUEUED and last is not None and last.ended:
         waited = known.now - ended_at(known)
         if waited > STUCK and waiting is not None and waiting.reason.word == "Dependency":
@@ -49,6 +49,29 @@ def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
     leftover = [job for job in known.alive() if verdict.state.final]
     if leftover:
         yield f"still in the queue: {', '.join(leftover)}; gym job cancel {it}"
+
+
+def _what_helps(known: Evidence, verdict: Verdict) -> str:
+    """What has to be so before it goes on; empty where that is not known, or nothing is wrong."""
+    last = known.last
+    if not known.job_ids:
+        return read_refusal(verdict.reason).help
+    if last is None or verdict.state not in (BenchmarkState.RUNNING, BenchmarkState.FAILED):
+        return ""
+    seen = known.seen.get(last.job_id)
+    word = seen.observation.word if seen is not None else ""
+    if verdict.state is BenchmarkState.FAILED and word in _OF_ENDS:
+        return _OF_ENDS[word]
+    return read_refusal(last.queue_error).help if last.queue_error else ""
+
+
+_OF_ENDS = {
+    "OUT_OF_MEMORY": "more memory (extra_args.mem), or less at once (num_samples_in_parallel)",
+    "DEADLINE": "a later --deadline, or none",
+    "BOOT_FAIL": "another node, while the site looks at the one that did not start",
+    "RECONFIG_FAIL": "another node, while the site looks at the one that could not be set up",
+}
+"""By the scheduler's word for how the last job ended."""
 
 
 def next_command(known: Evidence, verdict: Verdict) -> str:

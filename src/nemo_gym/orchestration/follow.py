@@ -19,6 +19,7 @@ from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import chains
 from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState, Observation
 from nemo_runs.durations import format_duration
+from nemo_slurm.reasons import read_reason
 
 _LOOK = 0.5
 _LINE_EVERY = 10.0
@@ -67,8 +68,9 @@ def line(benchmark: str, seen: Observation, report: Mapping[str, Any], now: floa
     if seen.state is JobState.RUNNING and seen.started_at is not None:
         parts.append(f"for {format_duration(max(0, round(now - seen.started_at)))}")
     parts += _measures(report, running=seen.state is JobState.RUNNING)
-    if seen.reason:
-        parts.append(f"({' '.join(seen.reason.split())})")
+    reason = read_reason(seen.reason).text if seen.state is JobState.QUEUED else seen.reason
+    if reason:
+        parts.append(f"({' '.join(reason.split())})")
     return "  ".join(parts)
 
 

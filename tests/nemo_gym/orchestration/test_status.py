@@ -602,3 +602,21 @@ def test_a_scheduler_that_is_away_and_a_limit_are_worth_resubmitting(said, helps
     assert told(status) == ("failed", "infrastructure")
     assert status.next_command == f"gym job resubmit {ID} gpqa"
     assert helps in status.notes[0]
+
+
+@pytest.mark.parametrize(
+    ("word", "helps"),
+    [("OUT_OF_MEMORY", "more memory"), ("DEADLINE", "a later --deadline"), ("BOOT_FAIL", "another node")],
+)
+def test_an_end_that_the_config_can_prevent_says_what_helps(word, helps):
+    status = assess(ends(word))
+    assert status.state == "failed"
+    assert any(note.startswith(f"what helps: {helps}") for note in status.notes)
+
+
+def test_a_successor_that_was_refused_says_what_helps():
+    error = "sbatch: error: Batch job submission failed: Access/permission denied"
+    running = known(link("1.0", queue_error=error), seen={"1": saw("RUNNING")})
+    assert any("`queue_from: login`" in note for note in assess(running).notes)
+    over = known(link("1.0", queue_error=error), seen={"1": saw("FAILED", word="TIMEOUT")})
+    assert any("`queue_from: login`" in note for note in assess(over).notes)
