@@ -31,11 +31,47 @@ input spec. This page is written from the code (`make reference`).
   `training` (`dpo-training`, `grpo-training`), `model-upload`, `model-entity-creation`. Only training can be
   paused.
 - Rows are JSON Lines: `train.jsonl`, or the only `.jsonl` file of a folder; `validation.jsonl` beside it is
-  validated with. A row that cannot be used is named by file and line before training starts.
+  validated with. A row that cannot be used is named by file and line before training starts; see
+  [rows](#rows).
+- `nemo customization <backend> preview --job-json job.json -n 3` shows what a job would learn, without one.
 - With access tokens on, paths are open only below the folders of the setting `customization.local_paths`.
 - The environment of GRPO is a folder with `manifest.yaml`: `format: native-v1`, and `config_paths` that name
   the config of a `gym` benchmark in the folder. Its prompt and verifier give the rewards. The formats
   `wheels-v1` and `adapter-wheels-v1` are refused.
+
+## Rows
+
+Every row is written by itself, with the model's own tokenizer and chat template: nothing of it depends on
+other rows. A byte-order mark and CRLF are read; compressed files, UTF-16, CSV and JSON arrays are refused in
+words that say what they are, as are NaN, and whole numbers of more than 64 bits.
+
+| Rows | What is learned |
+| --- | --- |
+| `messages`, with `tools` | `automodel`: the assistant's messages; `unsloth`: the whole text |
+| `prompt` and `completion`, as texts or messages | the completion |
+| `text` | all of it |
+| `prompt`, `chosen`, `rejected` (DPO) | that `chosen` is preferred to `rejected` |
+| rows of a benchmark (GRPO) | answers to its prompt that its verifier rewards |
+
+- `weight`, `train` or `loss` of a message: with 0 or false nothing of it is learned. Other values than 0, 1,
+  false and true are refused, and 1 for any message but the assistant's.
+- `mask`, `loss_mask`, `assistant_masks`, `labels`, `input_ids`, a `weight` of a whole row other than 1 and
+  the like cannot be honoured, and are refused by file and line. So is content that is no text.
+- Arguments of tool calls may be objects or, as the OpenAI API has them, JSON text: they are written once, as
+  the template wants them.
+- A message, `reasoning_content`, `tool_calls` or `tools` that the chat template leaves out is refused.
+- Of whole conversations as `chosen` and `rejected` the common beginning is the prompt. A prompt that they
+  repeat is not learned twice.
+- Other keys are counted in the log and in the preview; nothing is learned of them.
+- A row beyond `max_seq_length` loses its end, and one of which nothing to learn is left is left out; both are
+  named in the log by their lines.
+- Of data sets at the hub keys without a value are left out, since their tables give all rows the keys of all.
+
+## Before the first step
+
+What the end needs is tried first. A model whose `generation_config.json` cannot be saved, and a quantized
+model that is to be trained whole or merged, are refused; configuration and tokenizer are saved on trial; and
+the disk must have room for a checkpoint and the trained model.
 
 """
 TITLES = {

@@ -216,3 +216,51 @@ def test_each_end_has_its_exit_status(service: JobsService, tmp_path: Path, pair
     with NemoClient.from_config() as client:
         until(client, job["name"], "cancelled")
         assert client.models.list(workspace="default").page().items == []
+
+
+def test_a_preview_shows_what_would_be_learned_and_makes_no_job(
+    service: JobsService, tmp_path: Path, pairs: Path
+) -> None:
+    lines = [json.loads(line) for line in pairs.read_text().splitlines()]
+    lines[1]["prompt"] = "word " * 200
+    lines[2]["chosen"] = "word " * 200
+    lines[0]["id"] = 7
+    pairs.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    asked = ["customization", "rl", "preview", "--job-json"]
+    whole = {**spec(), "model": str(engines.tiny_model()), "dataset": str(pairs)}
+    found = json.loads(nemo(*asked, written(tmp_path, whole), "-n", "1", "--json").stdout)
+    assert [(part["mark"], part["text"]) for part in found["rows"][0]["parts"]] == [
+        ("read", "What is 0 + 0?"),
+        ("chosen", "0<|im_end|>"),
+        ("rejected", "1<|im_end|>"),
+    ]
+    assert found["training"]["rows"] == 24
+    assert found["training"]["left_out_lines"] == [2]
+    assert found["training"]["shortened_lines"] == [3]
+    assert found["training"]["unused_keys"] == {"id": 1}
+
+    # the same out of a fileset, for people
+    alone = {**spec(), "model": str(engines.tiny_model())}
+    sent = nemo(*asked, written(tmp_path, alone), "--upload-dataset", str(pairs), "-n", "2", "-f", "table")
+    printed = sent.stdout.splitlines()
+    assert printed[0] == "dpo with trl, rows of at most 128 tokens"
+    assert printed[1].startswith("training: pairs.jsonl, 24 rows, ")
+    assert "  left out, with nothing to learn in 128 tokens: 1 of 24 rows (line 2)" in printed
+    assert "  cut at the end: 1 of 24 rows (line 3)" in printed
+    assert "  nothing is learned of the key 'id': 1 of 24 rows" in printed
+    assert printed[printed.index("") :][:5] == [
+        "",
+        f"line 1, {found['rows'][0]['tokens']} tokens",
+        "  read      What is 0 + 0?",
+        "  chosen    0<|im_end|>",
+        "  rejected  1<|im_end|>",
+    ]
+    code = nemo(*asked, written(tmp_path, whole), "-f", "code")
+    compile(code.stdout, "printed", "exec")
+
+    pairs.write_text('{"prompt": "a", "chosen": "b"}\n')
+    refused = nemo(*asked, written(tmp_path, whole), status=3)
+    assert "dataset/pairs.jsonl, line 1: lacks 'rejected'" in refused.stderr
+    refused = nemo(*asked, written(tmp_path, {**whole, "dataset": "hf://lab/pairs"}), status=3)
+    assert "hf://lab/pairs is fetched by the job's first step" in refused.stderr
+    assert json.loads(nemo("jobs", "list", "--json").stdout) == []

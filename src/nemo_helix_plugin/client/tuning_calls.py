@@ -56,7 +56,6 @@ def create_job(
     idempotency_key: str | None = None,
 ) -> HandleCall:
     """Submit a job; ``spec`` is the backend's input spec, as its type or as a mapping."""
-    plain = spec.model_dump(mode="json", exclude_unset=True) if hasattr(spec, "model_dump") else dict(spec)
     given: dict[str, Any] = {
         "name": name,
         "description": description,
@@ -67,7 +66,7 @@ def create_job(
         "custom_fields": custom_fields,
         "output_location": output_location,
     }
-    fields = {"spec": plain, **{key: value for key, value in given.items() if value is not None}}
+    fields = {"spec": _plain(spec), **{key: value for key, value in given.items() if value is not None}}
     request = Request(
         "POST",
         JOBS,
@@ -76,6 +75,10 @@ def create_job(
         headers={"Idempotency-Key": idempotency_key or uuid.uuid4().hex},
     )
     return _handle(request)
+
+
+def _plain(spec: Any) -> dict[str, Any]:
+    return spec.model_dump(mode="json", exclude_unset=True) if hasattr(spec, "model_dump") else dict(spec)
 
 
 def list_jobs(
@@ -121,6 +124,16 @@ def explain(
     """Get what a backend takes and stores, what it cannot honour here, and its engine's state."""
     path = ROOT + "/workspaces/{workspace}/{backend}/explain"
     return single(Request("GET", path, {"workspace": workspace, "backend": backend}), requests.Explanation)
+
+
+def preview(
+    backend: str, *, spec: Any, rows: int = 3, workspace: str | None = None
+) -> Call[responses.NemoResponse[requests.Preview], responses.NemoResponse[requests.Preview]]:
+    """Get what a job of a spec would learn of its first rows, and what would be cut; makes no job."""
+    path = ROOT + "/workspaces/{workspace}/{backend}/preview"
+    body = checked(requests.PreviewRequest, {"spec": _plain(spec), "rows": rows})
+    request = Request("POST", path, {"workspace": workspace, "backend": backend}, body=body)
+    return single(request, requests.Preview)
 
 
 def health() -> Call[

@@ -120,6 +120,7 @@ class AutomodelClient(Group):
     """Supervised fine-tuning with NeMo Automodel."""
 
     explain = _of("automodel", tuning_calls.explain)
+    preview = _of("automodel", tuning_calls.preview)
 
     @property
     def jobs(self) -> AutomodelJobsClient:
@@ -131,6 +132,7 @@ class AsyncAutomodelClient(AsyncGroup):
     """Supervised fine-tuning with NeMo Automodel."""
 
     explain = _of("automodel", tuning_calls.explain)
+    preview = _of("automodel", tuning_calls.preview)
 
     @property
     def jobs(self) -> AsyncAutomodelJobsClient:
@@ -142,6 +144,7 @@ class UnslothClient(Group):
     """Supervised fine-tuning with Unsloth."""
 
     explain = _of("unsloth", tuning_calls.explain)
+    preview = _of("unsloth", tuning_calls.preview)
 
     @property
     def jobs(self) -> UnslothJobsClient:
@@ -153,6 +156,7 @@ class AsyncUnslothClient(AsyncGroup):
     """Supervised fine-tuning with Unsloth."""
 
     explain = _of("unsloth", tuning_calls.explain)
+    preview = _of("unsloth", tuning_calls.preview)
 
     @property
     def jobs(self) -> AsyncUnslothJobsClient:
@@ -164,6 +168,7 @@ class RlClient(Group):
     """DPO and GRPO."""
 
     explain = _of("rl", tuning_calls.explain)
+    preview = _of("rl", tuning_calls.preview)
 
     @property
     def jobs(self) -> RlJobsClient:
@@ -175,6 +180,7 @@ class AsyncRlClient(AsyncGroup):
     """DPO and GRPO."""
 
     explain = _of("rl", tuning_calls.explain)
+    preview = _of("rl", tuning_calls.preview)
 
     @property
     def jobs(self) -> AsyncRlJobsClient:

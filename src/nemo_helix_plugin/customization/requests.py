@@ -63,6 +63,62 @@ class CreateCustomizationJobRequest(models.RequestModel):
     output_location: ShortText | None = None
 
 
+class PreviewRequest(models.RequestModel):
+    """Show what a job would learn, without a job."""
+
+    spec: models.JsonObject
+    """The input spec of the backend."""
+    rows: Annotated[int, Field(ge=1, le=1000)] = 3
+    """How many rows to show, from the first one on."""
+
+
+class PreviewPart(models.ResponseModel):
+    """A part of a row that is treated alike."""
+
+    mark: str
+    """``learned``, ``read``, ``chosen``, ``rejected``, or ``cut`` for what the longest length takes away."""
+    text: str
+    """The tokens of this part, decoded."""
+
+
+class PreviewRow(models.ResponseModel):
+    """A row as the training sees it."""
+
+    line: int
+    """In its file, counted from 1."""
+    tokens: int
+    parts: list[PreviewPart] = Field(default_factory=list)
+
+
+class PreviewCounts(models.ResponseModel):
+    """What is taken of one file of rows."""
+
+    file: str
+    rows: int
+    tokens: int
+    """Of all rows, before anything is cut."""
+    tokens_learned: int
+    tokens_cut: int
+    shortened_lines: list[int] = Field(default_factory=list)
+    """Lines of the rows that lose their end."""
+    left_out_lines: list[int] = Field(default_factory=list)
+    """Lines of the rows of which nothing would be left to learn."""
+    unused_keys: dict[str, int] = Field(default_factory=dict)
+    """Keys of rows of which nothing is learned, and in how many rows they are."""
+
+
+class Preview(models.ResponseModel):
+    """What a training would learn."""
+
+    engine: str
+    method: str
+    max_seq_length: int
+    packing: bool = False
+    training: PreviewCounts
+    validation: PreviewCounts | None = None
+    rows: list[PreviewRow] = Field(default_factory=list)
+
+
 class EngineState(models.ResponseModel):
     """The engine behind a backend, on the service's machine."""
 

@@ -48,6 +48,22 @@ def explain_backend(workspace: PathName, backend: BackendName, service: Service)
 
 
 @router.post(
+    ROOT + "/workspaces/{workspace}/{backend}/preview",
+    response_model=requests.Preview,
+    responses=answers(404, 409, 422),
+)
+def preview_training(
+    workspace: PathName,
+    backend: BackendName,
+    body: requests.PreviewRequest,
+    caller: Operator,
+    service: Service,
+) -> Document:
+    """What a job of this spec would learn of its first rows, decoded and marked, and what would be cut."""
+    return service.customizer.preview(caller, workspace, backend, body)
+
+
+@router.post(
     JOBS,
     status_code=201,
     response_model=types.HelixJobResponse,

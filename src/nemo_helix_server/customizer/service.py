@@ -13,13 +13,13 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from nemo_helix_plugin.customization import explain
-from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest
+from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest, PreviewRequest
 from nemo_helix_plugin.customization.types import INPUTS, AutomodelJobInput, RlJobInput, UnslothJobInput
 from nemo_helix_plugin.jobs.types import TERMINAL, CreateHelixJobRequest
 from nemo_helix_plugin.suggestions import field_like
 from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.customizer import compile as compiling
-from nemo_helix_server.customizer import environment, names
+from nemo_helix_server.customizer import environment, names, previewing
 from nemo_helix_server.customizer.engines import Engines
 from nemo_helix_server.customizer.facts import BACKENDS, ENGINES, Backend, EngineFacts, Facts, Source
 from nemo_helix_server.customizer.references import References
@@ -60,19 +60,36 @@ class Customizer:
         client_token: str | None = None,
     ) -> tuple[Document, bool]:
         """Make a job; the flag says whether it is new."""
-        given = validated(backend, body.spec)
-        self._check_workspace(workspace)
-        engine = self.engines.require(ENGINES[backend])
-        digits = names.token(workspace, client_token)
-        name = body.name or getattr(given, "name", None) or names.job_name(backend, digits)
-        facts = self.facts(caller, workspace, backend, given, engine, body, name=name, digits=digits)
-        compiled = compiling.compile_job(backend, given, facts, body.profile)
+        facts, compiled = self._compiled(caller, workspace, backend, body, client_token)
+        name = facts.job_name
         request = _request(body, name, compiled)
         self.profiles.check(request.platform_spec)
         self._check_secrets(workspace, compiled.spec)
         with self._creating:
             self._check_output(workspace, name, compiled.output, client_token)
             return self.jobs.create(caller, workspace, request, client_token=client_token)
+
+    def preview(self, caller: Caller, workspace: str, backend: Backend, body: PreviewRequest) -> Document:
+        """What a job of this spec would learn of its first rows, and what would be cut; there is no job."""
+        request = CreateCustomizationJobRequest(spec=body.spec)
+        facts, compiled = self._compiled(caller, workspace, backend, request, None)
+        return previewing.preview(facts, compiled.spec, compiled.engine_spec, body.rows)
+
+    def _compiled(
+        self,
+        caller: Caller,
+        workspace: str,
+        backend: Backend,
+        body: CreateCustomizationJobRequest,
+        client_token: str | None,
+    ) -> tuple[Facts, compiling.Compiled]:
+        given = validated(backend, body.spec)
+        self._check_workspace(workspace)
+        engine = self.engines.require(ENGINES[backend])
+        digits = names.token(workspace, client_token)
+        name = body.name or getattr(given, "name", None) or names.job_name(backend, digits)
+        facts = self.facts(caller, workspace, backend, given, engine, body, name=name, digits=digits)
+        return facts, compiling.compile_job(backend, given, facts, body.profile)
 
     def facts(
         self,

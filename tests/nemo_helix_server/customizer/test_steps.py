@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import engines
 
 from nemo_helix_server.clock import MovableClock
+from nemo_helix_server.customizer.steps import fetching, splitting
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.places import open_place
+from nemo_runs import json_lines
 from nemo_trainer.contract import read_progress, verify_outputs
 
 ROWS = [{"prompt": f"{number}?", "completion": str(number)} for number in range(10)]
@@ -285,3 +288,40 @@ def test_a_model_that_is_refused_is_said_with_the_services_sentence(
         2,
         "the service refused the model: there is a model 'tuned' already\n",
     )
+
+
+def test_a_split_cuts_rows_at_line_feeds_alone(tmp_path: Path) -> None:
+    data = tmp_path / "dataset"
+    data.mkdir()
+    rows = [b'{"text":\r"%d"}' % number for number in range(4)]
+    (data / "train.jsonl").write_bytes(b"\xef\xbb\xbf" + b"\r\n".join(rows) + b"\r\n")
+    splitting.split(data, tmp_path / "validation", share=0.25, seed=1)
+    files = [folder / "train.jsonl" for folder in (data, tmp_path / "validation")]
+    kept, moved = (
+        [json_lines.parse_row(line, n) for n, line in json_lines.numbered_lines(file)] for file in files
+    )
+    assert len(kept) == 3
+    assert sorted([*kept, *moved], key=str) == [json.loads(row) for row in rows]
+
+
+@pytest.mark.slow
+def test_rows_from_the_hub_get_no_keys_of_other_rows(tmp_path: Path) -> None:
+    source, target = tmp_path / "at-the-hub", tmp_path / "fetched"
+    source.mkdir()
+    target.mkdir()
+    rows = [
+        {"messages": [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": {"city": "x"}}]}]},
+        {"messages": [{"role": "assistant", "tool_calls": [{"name": "g", "arguments": {"a": 4}}]}]},
+    ]
+    (source / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    argv = [
+        str(engines.engine_python("trl")),
+        "-c",
+        fetching._HUB_PROGRAM,
+        "dataset",
+        str(source),
+        str(target),
+    ]
+    environ = {**engines.engine_environ(), "HF_HOME": str(tmp_path / "cache")}
+    subprocess.run(argv, check=True, env=environ, capture_output=True, timeout=120)
+    assert [json.loads(line) for line in (target / "train.jsonl").read_text().splitlines()] == rows

@@ -106,7 +106,37 @@ def backend_group(backend: str, summary: str) -> click.Group:
 
         return run(Call(flags), backend, profile)
 
+    @group.command("preview", short_help="What a job would learn of its rows, without a job.")
+    @click.option(
+        "-n", "--rows", type=click.IntRange(1, 1000), default=3, show_default=True, help="Rows to show."
+    )
+    @upload_options
+    @click.option("--job-json", metavar="FILE", required=True, help="The spec; `-` is standard input.")
+    @workspace_option
+    @command_options
+    def preview(flags: Flags, job_json: str, rows: int, exist_ok: bool, **sources: str | None) -> int:
+        """Print the first rows of the training data as the job would see them, with what is learned marked.
+
+        Marks are: learned; read, for what is only read; chosen and rejected, for the answers of a pair; and
+        cut, for what max_seq_length takes away. Rows that are cut or left out are counted over all of the
+        data. The service writes the rows with the model's own tokenizer and chat template, and makes no job.
+        """
+        from nemo_helix_plugin.cli.customization.previewing import run
+
+        call, uploads = Call(flags), given_uploads(sources)
+        spec = checked_spec(backend, job_json, uploads)
+        spec = specs.with_references(backend, spec, send_all(call, uploads, exist_ok=exist_ok))
+        return run(call, backend, spec, rows)
+
     return group
+
+
+def checked_spec(backend: str, job_json: str, uploads: Mapping[str, str]) -> dict[str, Any]:
+    """The spec in a file, checked as far as it can be here, before anything is sent."""
+    spec = specs.read_object(job_json, "--job-json")
+    specs.check_uploads(backend, spec, uploads)
+    specs.checked(backend, specs.with_references(backend, spec, dict.fromkeys(uploads, specs.PLACEHOLDER)))
+    return spec
 
 
 def submit(
@@ -128,10 +158,8 @@ def submit(
     """Check everything that can be checked here, send files, submit, and wait where that is wanted."""
     if wait and watch:
         raise click.UsageError("Give --wait or --watch, not both.")
-    spec = specs.read_object(job_json, "--job-json")
     uploads = given_uploads(sources)
-    specs.check_uploads(backend, spec, uploads)
-    specs.checked(backend, specs.with_references(backend, spec, dict.fromkeys(uploads, specs.PLACEHOLDER)))
+    spec = checked_spec(backend, job_json, uploads)
     options = specs.options(words, options_file, hf_token_secret)
     spec = specs.with_references(backend, spec, send_all(call, uploads, exist_ok=exist_ok))
     asked = {"spec": spec, "workspace": call.workspace, "profile": profile, "options": options}

@@ -15,7 +15,12 @@ from nemo_helix_server.customizer.steps.reporting import Report, StepError
 from nemo_helix_server.files.places import Place, copied, open_place
 
 _HUB_PROGRAM = """
-import os, sys
+import json, os, sys
+def plain(value):
+    # a table gives every object the keys of all others of its column, as null
+    if isinstance(value, dict):
+        return {key: plain(part) for key, part in value.items() if part is not None}
+    return [plain(part) for part in value] if isinstance(value, list) else value
 what, name, folder = sys.argv[1:4]
 os.environ.pop("HF_HUB_OFFLINE", None)
 os.environ.setdefault("HF_HUB_DOWNLOAD_TIMEOUT", "20")
@@ -28,7 +33,9 @@ try:
         os.environ.pop("HF_DATASETS_OFFLINE", None)
         from datasets import load_dataset
         for split, rows in load_dataset(name).items():
-            rows.to_json(os.path.join(folder, f"{split}.jsonl"), lines=True, force_ascii=False)
+            with open(os.path.join(folder, f"{split}.jsonl"), "w", encoding="utf-8") as file:
+                for row in rows:
+                    file.write(json.dumps(plain(row), ensure_ascii=False, default=str) + "\n")
 except Exception as error:
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     sys.stderr.write(f"{type(error).__name__}: {reason}\\n")
@@ -43,7 +50,7 @@ def fetch(item: Mapping[str, Any], folder: Path, report: Report, hub_python: str
     _remove(staging)
     kind = item["kind"]
     if kind == "path":
-        _link(Path(item["place"]), staging)
+        link(Path(item["place"]), staging)
     elif kind == "fileset":
         _from_fileset(item, staging, report)
     else:
@@ -72,7 +79,7 @@ def write_record(storage: Path, items: list[dict[str, Any]]) -> Path:
     return path
 
 
-def _link(source: Path, target: Path) -> None:
+def link(source: Path, target: Path) -> None:
     """Refer to a folder or file of this machine, without a copy."""
     if source.is_dir():
         target.symlink_to(source, target_is_directory=True)

@@ -17,7 +17,7 @@ def split(folder: Path, into: Path, *, share: float, seed: int) -> None:
     At least one row goes and one stays. Which ones depends on the seed and the number of rows alone.
     """
     source = rows_file(folder)
-    lines = source.read_bytes().splitlines(keepends=True)
+    lines = source.read_bytes().split(b"\n")  # a carriage return alone is white space within a row
     full = [number for number, line in enumerate(lines) if line.strip()]
     if len(full) < 2:
         raise StepError(
@@ -26,8 +26,8 @@ def split(folder: Path, into: Path, *, share: float, seed: int) -> None:
         )
     count = min(max(1, round(len(full) * share)), len(full) - 1)
     chosen = set(random.Random(seed).sample(full, count))
-    _write(into, source.name, [line if number in chosen else b"\n" for number, line in enumerate(lines)])
-    _write(folder, source.name, [b"\n" if number in chosen else line for number, line in enumerate(lines)])
+    _write(into, source.name, [line if number in chosen else b"" for number, line in enumerate(lines)])
+    _write(folder, source.name, [b"" if number in chosen else line for number, line in enumerate(lines)])
 
 
 def rows_file(folder: Path) -> Path:
@@ -47,7 +47,7 @@ def _write(folder: Path, name: str, lines: list[bytes]) -> None:
     made = folder.with_name(f".{folder.name}.split")
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir()
-    (made / name).write_bytes(b"".join(line if line.endswith(b"\n") else line + b"\n" for line in lines))
+    (made / name).write_bytes(b"\n".join(lines).rstrip(b"\n") + b"\n")
     if folder.is_symlink():
         folder.unlink()
     elif folder.exists():

@@ -1,0 +1,135 @@
+"""What a job would learn, shown before there is a job: the engine asked about the job's data and model.
+
+It is asked on the service's machine, where filesets, paths and engines are, in folders like those of the job.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.facts import EngineFacts, Facts, Source
+from nemo_helix_server.customizer.steps import fetching, splitting
+from nemo_helix_server.customizer.steps.reporting import StepError
+from nemo_helix_server.errors import InvalidError, ServerError, UnavailableError
+from nemo_helix_server.files.places import copied, open_place
+
+SECONDS: Final = 300.0
+"""How long a preview may take: loading the engine's libraries, and writing every row."""
+_WEIGHTS: Final = (".safetensors", ".bin", ".pt", ".pth", ".gguf", ".h5", ".msgpack", ".onnx")
+_PASSED_ON: Final = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "XDG_CACHE_HOME")
+_BAD_SPEC: Final = 2
+_one_at_a_time = threading.Lock()
+
+Document = dict[str, Any]
+
+
+def preview(
+    facts: Facts,
+    spec: Mapping[str, Any],
+    engine_spec: Mapping[str, Any],
+    count: int,
+    *,
+    seconds: float = SECONDS,
+) -> Document:
+    """The first ``count`` rows as the engine will learn them; raises `InvalidError` for what it refuses."""
+    if not _one_at_a_time.acquire(timeout=seconds):
+        raise UnavailableError("another preview is still being made; try again")
+    try:
+        with tempfile.TemporaryDirectory(prefix="nemo-preview-") as made:
+            folder = Path(made)
+            _bring(facts, spec, folder)
+            (folder / "spec.json").write_text(json.dumps(engine_spec), encoding="utf-8")
+            return _asked(facts.engine, folder, count, seconds)
+    finally:
+        _one_at_a_time.release()
+
+
+def _bring(facts: Facts, spec: Mapping[str, Any], folder: Path) -> None:
+    """The same folders as the job's storage will have, of which the model's has no weights."""
+    places = (
+        (shared.MODEL, facts.model),
+        (shared.DATASET, facts.dataset),
+        (shared.VALIDATION, facts.validation),
+    )
+    for name, source in places:
+        if source is None:
+            continue
+        if source.kind == "hub":
+            raise InvalidError(
+                f"{source.shown} is fetched by the job's first step, and nothing can be previewed before; "
+                "upload it, or name a folder of the service's machine"
+            )
+        try:
+            _bring_one(source, folder / name, weights=name != shared.MODEL)
+        except OSError as error:
+            raise UnavailableError(f"{source.shown} cannot be read: {error.strerror}") from error
+    share = shared.split_share(spec)
+    if share:
+        try:
+            splitting.split(
+                folder / shared.DATASET,
+                folder / shared.VALIDATION,
+                share=share,
+                seed=spec["schedule"]["seed"],
+            )
+        except StepError as error:
+            raise InvalidError(str(error)) from error
+
+
+def _bring_one(source: Source, target: Path, *, weights: bool) -> None:
+    if source.kind == "path":
+        fetching.link(Path(source.place), target)
+        return
+    root, _, name = source.place.rstrip("/").rpartition("/")
+    place = open_place(root)
+    for entry in place.files(name):
+        if not weights and entry.path.endswith(_WEIGHTS):
+            continue
+        local, path = place.local(f"{name}/{entry.path}"), target / entry.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if local is not None:
+            path.symlink_to(local)
+            continue
+        file, _ = place.open(f"{name}/{entry.path}")
+        with file:
+            copied(file, open_place(path.parent).upload(path.name))
+
+
+def _asked(engine: EngineFacts, folder: Path, count: int, seconds: float) -> Document:
+    argv = [engine.python, "-P", "-m", "nemo_engines.preview", "--spec", "spec.json", "--rows", str(count)]
+    environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    process = subprocess.Popen(
+        argv,
+        cwd=folder,
+        env={**environ, **engine.environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        written, said = process.communicate(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        raise InvalidError(
+            f"the preview was not ready within {seconds:.0f} s; preview a part of the data set"
+        ) from None
+    if process.returncode == 0:
+        found: Document = json.loads(written)
+        return found
+    reason = (said.strip() or f"it ended with exit status {process.returncode}").splitlines()[-1]
+    if process.returncode == _BAD_SPEC:
+        raise InvalidError(reason.replace(f"{folder}/", ""))
+    raise ServerError(f"engine {engine.name} made no preview: {reason}")
