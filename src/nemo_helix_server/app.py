@@ -108,6 +108,9 @@ def compose(
     Steps are kept to their own files by ``isolation``, where it is given; ``boundary`` is told to who makes
     tokens.
     """
+    if tokens_required and settings.trackers.allowed_hosts is None:
+        closed = settings.trackers.model_copy(update={"allowed_hosts": ()})
+        settings = settings.model_copy(update={"trackers": closed})
     ground = _Ground(
         settings=settings,
         store=store,

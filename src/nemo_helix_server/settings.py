@@ -187,6 +187,8 @@ class TrackersSettings(Section):
     """How often it is looked what there is to tell."""
     timeout_seconds: Interval = 60.0
     """How long a tracker may take for an answer before it is left alone for a while."""
+    allowed_hosts: tuple[str, ...] | None = None
+    """Hosts that jobs may name though they lead to this machine; unset = all, or none with tokens."""
     wandb_mode: Literal["online", "offline", "disabled"] | None = None
     """Unset = the service's variable ``WANDB_MODE``, or else online; offline writes files to be synced."""
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from nemo_engines.trackers import redirects
 from nemo_engines.trackers.mlflow_run import MlflowRun
 from nemo_engines.trackers.runs import Opening, Row, Run
 from nemo_engines.trackers.wandb_run import WandbRun
@@ -90,6 +91,7 @@ def main() -> int:
     os.dup2(2, 1)  # whatever libraries print is no answer
     requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
+    redirects.keep_out()
     publisher = Publisher()
     while (line := requests.get()) is not None:
         try:

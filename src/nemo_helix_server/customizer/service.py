@@ -30,6 +30,8 @@ from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.jobs.service import JobsService
 from nemo_helix_server.profiles import Profiles
 from nemo_helix_server.settings import BackendSettings, Settings
+from nemo_helix_server.trackers import doors
+from nemo_helix_server.trackers.errors import OffError
 from nemo_runs.disk import read_regular
 
 Document = dict[str, Any]
@@ -65,6 +67,7 @@ class Customizer:
         request = _request(body, name, compiled)
         self.profiles.check(request.platform_spec)
         self._check_secrets(workspace, compiled.spec)
+        self._check_trackers(compiled.spec)
         with self._creating:
             self._check_output(workspace, name, compiled.output, client_token)
             return self.jobs.create(caller, workspace, request, client_token=client_token)
@@ -219,6 +222,18 @@ class Customizer:
                     f"create it with `nemo secrets create {name} --value host:VARIABLE "
                     f"--workspace {workspace}`"
                 )
+
+    def _check_trackers(self, spec: Mapping[str, Any]) -> None:
+        """An address that a publisher would refuse is refused before there is a job."""
+        for tracker, field in (("wandb", "base_url"), ("mlflow", "tracking_uri")):
+            address = ((spec["integrations"] or {}).get(tracker) or {}).get(field)
+            if address is None:
+                continue
+            try:
+                allowed = self.settings.trackers.allowed_hosts
+                doors.check_address(address, f"integrations.{tracker}.{field}", allowed)
+            except OffError as error:
+                raise InvalidError(str(error)) from error
 
     def _check_output(
         self, workspace: str, job: str, output: names.OutputNames, client_token: str | None

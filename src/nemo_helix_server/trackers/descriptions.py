@@ -6,13 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from nemo_helix_plugin.customization import tracker_names
 from nemo_helix_server.jobs.model import Job, Json
 
 Tracker = Literal["wandb", "mlflow"]
 TRACKERS: tuple[Tracker, ...] = ("wandb", "mlflow")
 SERVICE = "nemo-helix"
-_LONGEST_TAG = 64
-"""Characters of a tag of W&B."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +67,7 @@ def describe(job: Job, tracker: Tracker) -> Description:
     default = _text(_at(job.spec, "output", "name")) or job.name
     if tracker == "wandb":
         labels = [*map(str, given.get("tags") or ()), *(f"{key}:{value}" for key, value in facts.items())]
+        labels = [label[: tracker_names.LONGEST_WANDB_TAG] for label in labels if label.strip()]
         return Description(
             door=Door(
                 tracker=tracker,
@@ -75,11 +75,11 @@ def describe(job: Job, tracker: Tracker) -> Description:
                 workspace=job.workspace,
                 secret=_text(given.get("api_key_secret")),
             ),
-            project=_text(given.get("project")) or default,
-            name=name,
+            project=tracker_names.fitted_project(_text(given.get("project")) or default),
+            name=tracker_names.fitted_run(name),
             notes=_text(given.get("notes")),
             entity=_text(given.get("entity")),
-            labels=tuple(dict.fromkeys(label[:_LONGEST_TAG] for label in labels)),
+            labels=tuple(dict.fromkeys(labels)),
             tags=facts,
         )
     tags = {str(key): str(value) for key, value in dict(given.get("tags") or {}).items()}
@@ -87,10 +87,10 @@ def describe(job: Job, tracker: Tracker) -> Description:
         door=Door(
             tracker=tracker, address=_text(given.get("tracking_uri")), workspace=job.workspace, secret=None
         ),
-        project=_text(given.get("experiment_name")) or default,
-        name=name,
+        project=tracker_names.fitted_experiment(_text(given.get("experiment_name")) or default),
+        name=tracker_names.fitted_experiment(name),
         notes=_text(given.get("description")),
-        tags={**facts, **tags},
+        tags=tracker_names.fitted_tags({**facts, **tags}),
     )
 
 

@@ -7,7 +7,7 @@ its workspace for it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ from nemo_helix_server.errors import ServerError
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.trackers.descriptions import Door
 from nemo_helix_server.trackers.errors import OffError
+from nemo_runs import addresses
 
 _KEPT = (
     "PATH", "LANG", "LC_ALL", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
@@ -32,6 +33,10 @@ _OF_ONE_RUN = frozenset({
 """What variables of trackers' libraries say of one certain run."""
 _WANDB_ONLINE = {"online", "run", "shared"}
 _WANDB_OFFLINE = {"offline", "dryrun"}
+
+
+GUARDED = "NEMO_TRACKER_HOSTS"
+"""Tells a publisher to follow no redirect to this machine, but to these hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,10 @@ class Doors:
             "PYTHONPATH": str(sources.source_path(self._cache())),
             "PYTHONNOUSERSITE": "1",
         }
+        # the one of W&B is led by a program of its own, which asks this machine for its work
+        guarded = door.tracker == "mlflow" and self.settings.trackers.allowed_hosts is not None
+        if door.address and guarded:
+            common[GUARDED] = " ".join(self.settings.trackers.allowed_hosts or ())
         own = {} if door.address else self._own(door)
         return {**common, **own, **(self._wandb(door) if door.tracker == "wandb" else self._mlflow(door))}
 
@@ -98,13 +107,15 @@ class Doors:
                 + ("" if door.address else ", or give the service WANDB_API_KEY")
             )
         address = (
-            {"WANDB_BASE_URL": _checked(door.address, "integrations.wandb.base_url")} if door.address else {}
+            {"WANDB_BASE_URL": self._checked(door.address, "integrations.wandb.base_url")}
+            if door.address
+            else {}
         )
         return {"WANDB_MODE": "online", "WANDB_API_KEY": key, **address}
 
     def _mlflow(self, door: Door) -> dict[str, str]:
         own = self.environ.get("MLFLOW_TRACKING_URI")
-        address = _checked(door.address, "integrations.mlflow.tracking_uri") if door.address else own
+        address = self._checked(door.address, "integrations.mlflow.tracking_uri") if door.address else own
         if not address:
             raise OffError(
                 "there is no address of an MLflow server: set integrations.mlflow.tracking_uri, or give the "
@@ -119,6 +130,9 @@ class Doors:
             "DO_NOT_TRACK": "true",
             "GIT_PYTHON_REFRESH": "quiet",
         }
+
+    def _checked(self, address: str, field: str) -> str:
+        return check_address(address, field, self.settings.trackers.allowed_hosts)
 
     def _key(self, door: Door) -> str | None:
         if door.secret is None:
@@ -138,11 +152,26 @@ class Doors:
         return environments.cache_folder(self.environ)
 
 
-def _checked(address: str, field: str) -> str:
-    """An address that a job may name: a server's, not a file of the service's user."""
-    parts = urlsplit(address)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.username or parts.password:
+def check_address(address: str, field: str, allowed: Collection[str] | None) -> str:
+    """An address that a job may name: a server's, not a file of the service's user, nor this machine itself.
+
+    Hosts in ``allowed`` may be anywhere; `None`: all may. Raises `OffError`.
+    """
+    try:
+        parts = urlsplit(address)
+        host = parts.hostname
+    except ValueError:
+        parts, host = urlsplit(""), None
+    plain = address.isprintable() and " " not in address and "\\" not in address
+    if parts.scheme not in {"http", "https"} or not host or "@" in parts.netloc or not plain:
         raise OffError(f"{field} must be the http or https address of a server, without a name or password")
+    if allowed is not None and host not in allowed:
+        where = addresses.internal(host)
+        if where is not None:
+            raise OffError(
+                f"{field} leads to {where}, which only this machine may ask; name another tracker, or put "
+                f"'{host}' into the setting trackers.allowed_hosts of the service"
+            )
     return address
 
 

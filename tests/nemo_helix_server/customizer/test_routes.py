@@ -448,3 +448,37 @@ def test_files_come_and_go(bench: Bench) -> None:
     assert client.request("DELETE", f"{FILESETS}/sums").status_code == 204
     assert client.get(f"{FILESETS}/sums").status_code == 404
     assert client.post("/apis/files/v2/workspaces/none/filesets", json={"name": "x1"}).status_code == 404
+
+
+NAMES = [
+    ({"wandb": {"project": "team/summaries?"}}, "integrations.wandb.project"),
+    ({"wandb": {"name": "n" * 129}}, "integrations.wandb.name"),
+    ({"mlflow": {"tags": {"data@v1": "x"}}}, "integrations.mlflow.tags"),
+    ({"mlflow": {"tracking_uri": "file:///etc"}}, "integrations.mlflow.tracking_uri"),
+]
+
+
+@pytest.mark.parametrize(("integrations", "where"), NAMES)
+def test_what_no_tracker_takes_is_refused_before_there_is_a_job(
+    bench: Bench, spec: dict[str, Any], integrations: dict[str, Any], where: str
+) -> None:
+    client = bench.client()
+    answer = client.post(RL, json={"spec": {**spec, "integrations": integrations}})
+    assert answer.status_code == 422
+    assert where in str(answer.json().get("message") or answer.json()["detail"])
+    assert client.get(JOBS).json()["data"] == []
+
+
+def test_where_tokens_are_needed_a_tracker_is_not_this_machine(
+    make: Made, spec: dict[str, Any], tmp_path: Path
+) -> None:
+    allowed = {"customization": {"local_paths": [str(tmp_path)]}}
+    closed = make(tokens_required=True, **allowed)
+    for tracker, field in (("mlflow", "tracking_uri"), ("wandb", "base_url")):
+        body = {"spec": {**spec, "integrations": {tracker: {field: "http://0x7f.1:5000"}}}}
+        answer = closed.client(closed.token("operate")).post(RL, json=body)
+        assert answer.status_code == 422
+        assert f"integrations.{tracker}.{field} leads to 127.0.0.1" in answer.json()["detail"]
+    named = make(tokens_required=True, trackers={"allowed_hosts": ["0x7f.1"]}, **allowed)
+    assert named.client(named.token("operate")).post(RL, json=body).status_code == 201
+    assert make().client().post(RL, json=body).status_code == 201

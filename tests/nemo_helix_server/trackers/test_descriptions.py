@@ -59,3 +59,14 @@ def test_what_is_published_is_the_step_that_can_be_paused(world):
 def test_a_spec_without_integrations_wants_none():
     for spec in ({}, {"integrations": None}, {"integrations": {"wandb": None}}, {"integrations": "x"}):
         assert wanted(spec) == ()
+
+
+def test_names_of_a_job_that_nobody_checked_are_made_to_fit(world):
+    wandb = {"project": "team/summaries?", "name": "n" * 150, "tags": ["t" * 70, " "]}
+    mlflow = {"experiment_name": "e" * 600, "tags": {"data@v1": "x" * 9000}}
+    job = job_of(world, integrations={"wandb": wandb, "mlflow": mlflow})
+    told = describe(job, "wandb")
+    assert (told.project, told.name, told.labels[0]) == ("team-summaries-", "n" * 128, "t" * 64)
+    assert all(label.strip() for label in told.labels)
+    told = describe(job, "mlflow")
+    assert (told.project, told.tags["data_v1"]) == ("e" * 500, "x" * 8000)

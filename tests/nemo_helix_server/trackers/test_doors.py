@@ -1,12 +1,13 @@
 """Which keys and addresses a publisher gets, and which it never gets."""
 
 from dataclasses import replace
+from urllib.parse import urlsplit
 
 import pytest
 
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.trackers.descriptions import Door
-from nemo_helix_server.trackers.doors import Doors
+from nemo_helix_server.trackers.doors import Doors, check_address
 from nemo_helix_server.trackers.errors import OffError
 
 OURS = {
@@ -82,3 +83,44 @@ def test_variables_of_one_run_are_not_for_the_runs_of_jobs(doors):
     given = replace(doors, environ=mine).environment(WANDB)
     assert "WANDB_RUN_ID" not in given
     assert given["WANDB_ENTITY"] == "us"
+
+
+INTERNAL = [
+    "http://127.0.0.1:5000", "http://localhost", "http://127.1", "http://2130706433", "http://0177.0.0.1",
+    "http://0x7f.0.0.1", "http://0x7f000001/", "http://0", "http://[::1]:5000", "http://[::ffff:127.0.0.1]",
+    "http://[::ffff:a9fe:a9fe]", "http://169.254.169.254/latest/meta-data", "http://[fe80::1]",
+    "http://[fd00:ec2::254]", "http://100.100.100.200", "http://[64:ff9b::a9fe:a9fe]", "http://LOCALHOST",
+    "http://[2002:7f00:1::]",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("address", INTERNAL)
+def test_where_tokens_keep_people_apart_no_address_leads_to_this_machine(doors, address):
+    with pytest.raises(OffError, match=r"leads to .*trackers\.allowed_hosts"):
+        check_address(address, "integrations.mlflow.tracking_uri", ())
+    assert check_address(address, "x", None) == address
+    assert check_address(address, "x", [urlsplit(address).hostname]) == address
+    given = Settings(data_dir=doors.settings.data_dir, trackers={"allowed_hosts": ()})
+    with pytest.raises(OffError):
+        Doors(given, OURS).environment(replace(MLFLOW, address=address))
+
+
+@pytest.mark.parametrize("address", ["http://10.1.2.3:5000", "https://192.168.0.9", "http://no-such.invalid"])
+def test_trackers_of_the_network_may_be_named(address):
+    assert check_address(address, "x", ()) == address
+
+
+@pytest.mark.parametrize(
+    "address",
+    ["http://good.example\\@127.0.0.1", "http://a@127.0.0.1", "http://[::1", "http://a b", "http://a\tb"],
+)
+def test_an_address_that_readers_disagree_about_is_refused(address):
+    with pytest.raises(OffError, match="must be the http or https address"):
+        check_address(address, "x", None)
+
+
+def test_a_publisher_follows_nobody_to_this_machine(doors):
+    given = Settings(data_dir=doors.settings.data_dir, trackers={"allowed_hosts": ("good.example",)})
+    environment = Doors(given, OURS).environment(replace(MLFLOW, address="http://10.1.2.3"))
+    assert environment["NEMO_TRACKER_HOSTS"] == "good.example"
+    assert "NEMO_TRACKER_HOSTS" not in doors.environment(MLFLOW)

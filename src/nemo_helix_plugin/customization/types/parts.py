@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, field_validator, model_validator
 
+from nemo_helix_plugin.customization import tracker_names
 from nemo_helix_plugin.jobs.models import RequestModel
 
 Text = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
@@ -38,13 +40,31 @@ class ProgressReporting(RequestModel):
     """Globs; ``None`` = ``*_loss``, ``*_lr``, ``*_grad_norm`` and what the method adds; ``["*"]`` = all."""
 
 
+def _taken_by(problem: Callable[[str], str | None]) -> AfterValidator:
+    """Refuses a name that a tracker does not take."""
+
+    def check(name: str) -> str:
+        found = problem(name)
+        if found:
+            raise ValueError(found)
+        return name
+
+    return AfterValidator(check)
+
+
+WandbProject = Annotated[Text, _taken_by(tracker_names.project_problem)]
+WandbRun = Annotated[Text, _taken_by(tracker_names.run_problem)]
+WandbTag = Annotated[Text, _taken_by(tracker_names.wandb_tag_problem)]
+MlflowName = Annotated[Text, _taken_by(tracker_names.experiment_problem)]
+
+
 class Wandb(RequestModel):
     """A Weights & Biases run that the job continues through pause, resume and rerun."""
 
-    project: Text | None = None
-    name: Text | None = None
-    entity: Text | None = None
-    tags: list[Text] = Field(default_factory=list)
+    project: WandbProject | None = None
+    name: WandbRun | None = None
+    entity: WandbProject | None = None
+    tags: list[WandbTag] = Field(default_factory=list)
     notes: str | None = None
     base_url: Text | None = None
     api_key_secret: Text | None = None
@@ -54,11 +74,20 @@ class Wandb(RequestModel):
 class Mlflow(RequestModel):
     """An MLflow run that the job continues through pause, resume and rerun."""
 
-    experiment_name: Text | None = None
-    name: Text | None = None
+    experiment_name: MlflowName | None = None
+    name: MlflowName | None = None
     tags: dict[str, str] = Field(default_factory=dict)
     description: str | None = None
     tracking_uri: Text | None = None
+
+    @field_validator("tags")
+    @classmethod
+    def _taken(cls, tags: dict[str, str]) -> dict[str, str]:
+        for name, value in tags.items():
+            problem = tracker_names.tag_problem(name, value)
+            if problem:
+                raise ValueError(problem)
+        return tags
 
 
 class Integrations(RequestModel):
