@@ -76,5 +76,7 @@ def reverify(
     click.echo(
         f"gym: {done.grades.changed:,} of {done.grades.rows:,} grades changed; rows: {done.output}", err=True
     )
+    if done.grades.first:
+        click.echo(f"gym: {done.grades.first:,} of them had no grade before", err=True)
     if done.superseded is not None:
         click.echo(f"gym: the old rows are kept in {done.superseded}", err=True)

@@ -7,14 +7,13 @@ import gc
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
 from nemo_gym.clock import Clock
 from nemo_gym.identity import identity_of
 from nemo_gym.rollouts import preflight
-from nemo_gym.rollouts.aggregate import aggregate
 from nemo_gym.rollouts.backoff import RequestLimits
 from nemo_gym.rollouts.collect import Bounds, Collector, Tally
 from nemo_gym.rollouts.config import RunConfig
@@ -27,9 +26,11 @@ from nemo_gym.rollouts.preflight import Prepared
 from nemo_gym.rollouts.progress import ProgressReport, Snapshot
 from nemo_gym.rollouts.room import Room
 from nemo_gym.rollouts.store import Store
-from nemo_gym.rollouts.summary import Summary
 from nemo_gym.rollouts.survey import nothing_to_ask
 from nemo_gym.rollouts.talk import Talk
+
+if TYPE_CHECKING:
+    from nemo_gym.rollouts.summary import Summary
 
 QUICK_ROLLOUTS = 50_000
 """Results that are added up in a second or two."""
@@ -245,6 +246,8 @@ class Run:
         )
 
     def _add_up(self, prepared: Prepared, collected: Collected) -> Summary:
+        from nemo_gym.rollouts.aggregate import aggregate  # not before the first request
+
         config = self._config
         run = {
             "benchmark": config.benchmark.name,

@@ -616,7 +616,10 @@ def test_reverify_grades_what_the_run_could_not(run, tmp_path, grader, capsys):
     assert "odd_grader.py:14, in verify" in capsys.readouterr().err
     mended = own_benchmark(tmp_path, "mended.yaml", "{type: match, mode: numeric}")
     assert _status([*command, mended["-c"]]) == 0
-    assert "100.0%" in capsys.readouterr().out
+    said = capsys.readouterr()
+    assert "100.0%" in said.out
+    assert "0 of 8 grades changed" in said.err
+    assert "8 of them had no grade before" in said.err
     assert sorted(identities(tmp_path)) == [(n, 0) for n in range(8)]
 
 

@@ -268,3 +268,15 @@ def test_the_runs_own_extra_body_cannot_name_another_model_question_or_kind_of_a
     with pytest.raises(ValueError, match=f"extra_body.{next(iter(extra))} "):
         config(responses_create_params={"extra_body": extra})
     config(responses_create_params={"extra_body": {"top_k": 5, "provider": {"order": ["a"]}}})
+
+
+@pytest.mark.parametrize("name", ["task_source", "agent_ref"])
+def test_a_field_that_the_run_replaces_is_none_to_grade_with(tmp_path: Path, name: str) -> None:
+    class ByName(Grader):
+        def check_row(self, row: Row) -> str | None:
+            return None if name in row else f"no '{name}'"
+
+    path = write(tmp_path / "a.jsonl", json.dumps({"a": 1, name: "x"}).encode())
+    with pytest.raises(DataError, match=f"a.jsonl:1: no '{name}'"):
+        check_rows(config(ASK), path, ByName())
+    assert rows_of(config(ASK), {"a": 1, name: "x"})[0][name] in ("toy", {"name": "single_turn"})
