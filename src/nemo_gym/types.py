@@ -187,10 +187,9 @@ def answer_end(response: Mapping[str, Any]) -> AnswerEnd:
         if kind in _TOOL_CALLS:
             return "tool_calls"
         parts = item.get("content") if kind == "message" else None
-        if isinstance(parts, list) and any(
-            isinstance(part, dict) and part.get("type") == "refusal" for part in parts
-        ):
-            return "refusal"
+        for part in parts if isinstance(parts, list) else ():
+            if isinstance(part, dict) and part.get("type") == "refusal":
+                return "refusal"
     return "completed"
 
 
@@ -207,7 +206,9 @@ def _joined(response: Mapping[str, Any], item_type: str, part_type: str, key: st
 
 def token_count(value: object) -> int:
     """A number of tokens as a server says it, digits in a text included; anything else counts 0."""
-    if isinstance(value, int | float) and math.isfinite(value) and value > 0:
+    if type(value) is int:
+        return max(value, 0)
+    if isinstance(value, float) and math.isfinite(value) and value > 0:
         return int(value)
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _TOKEN_DIGITS:
         return int(value)

@@ -160,7 +160,11 @@ def _message_of(choice: Row) -> Row:
 def _output_items(answer_id: Any, message: Row, choice: Row) -> list[Row]:
     items: list[Row] = []
     parts, thoughts = _content(message.get("content"))
-    thought = next((found for key in _THOUGHT_KEYS if (found := _thought(message.get(key)))), "") or thoughts
+    thought = thoughts
+    for key in _THOUGHT_KEYS:
+        if given := message.get(key):
+            thought = _thought(given) or thought
+            break
     if thought:
         items.append(reasoning_item(thought, id=f"rs_{answer_id}"))
     if message.get("refusal"):
@@ -220,11 +224,13 @@ def _thought(value: Any) -> str:
 
 
 def _calls(message: Row) -> list[Row]:
-    calls = message.get("tool_calls") or ()
-    if not isinstance(calls, list | tuple):
-        raise MalformedAnswerError("the tool calls of the first choice are no list")
-    if not calls and isinstance(message.get("function_call"), dict):
+    calls = message.get("tool_calls")
+    if not calls:
+        if not isinstance(message.get("function_call"), dict):
+            return []
         calls = [{"function": message["function_call"]}]  # as the chat API wrote a call before tools
+    if not isinstance(calls, list):
+        raise MalformedAnswerError("the tool calls of the first choice are no list")
     return [_call(call) for call in calls]
 
 

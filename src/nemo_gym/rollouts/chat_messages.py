@@ -57,8 +57,10 @@ class _Conversation:
         self._thoughts = ""
 
     def add(self, items: Any) -> None:
-        if any("tags" in item for item in items):
-            items = with_thoughts(items)
+        for item in items:
+            if "tags" in item:
+                items = with_thoughts(items)
+                break
         for number, item in enumerate(items):
             if item.keys() == {"role", "content"} and type(item["content"]) is str:
                 self._messages.append(item)  # as almost all are: nothing to translate

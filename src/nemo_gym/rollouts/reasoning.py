@@ -31,7 +31,6 @@ _OPEN = re.compile(
 _CLOSE = re.compile(
     "(?<!`)(?:" + "|".join(re.escape(closing) for _, closing in TAGS) + ")(?!`)", re.IGNORECASE
 )
-_MARKS = ("think", "thought")
 
 
 def without_thoughts(items: list[Row]) -> list[Row]:
@@ -40,12 +39,14 @@ def without_thoughts(items: list[Row]) -> list[Row]:
     The list itself when there is no thought. A tag that opens and is never closed leaves no answer behind it;
     a tag that closes without having been opened makes everything before it a thought.
     """
-    if not any(_may_hold_thoughts(item) for item in items):
-        return items
-    found: list[Row] = []
-    for item in items:
-        found.extend(_of_message(item) if _may_hold_thoughts(item) else (item,))
-    return found
+    found: list[Row] | None = None
+    for number, item in enumerate(items):
+        if _may_hold_thoughts(item):
+            found = list(items[:number]) if found is None else found
+            found.extend(_of_message(item))
+        elif found is not None:
+            found.append(item)
+    return items if found is None else found
 
 
 def with_thoughts(items: Iterable[Mapping[str, Any]]) -> list[Row]:
@@ -117,11 +118,14 @@ def _stray_closing(text: str) -> re.Match[str] | None:
 
 
 def _may_hold_thoughts(item: Row) -> bool:
-    return item.get("type") == "message" and any(
-        any(mark in text.lower() for mark in _MARKS)
-        for part in item.get("content") or ()
-        if part.get("type") == "output_text" and isinstance(text := part.get("text"), str)
-    )
+    """Whether the words of a tag stand anywhere in the text; cheap, since it is asked of every answer."""
+    if item.get("type") != "message":
+        return False
+    for part in item.get("content") or ():
+        text = part.get("text") if part.get("type") == "output_text" else None
+        if isinstance(text, str) and (lower := text.lower()) and ("think" in lower or "thought" in lower):
+            return True
+    return False
 
 
 def _of_message(message: Row) -> Iterator[Row]:

@@ -143,6 +143,10 @@ _SCALES = {
 }  # fmt: skip
 
 
+_PLAIN_DIGITS = 15
+"""Digits alone, and no more than these, are a number without a closer look."""
+
+
 def read_number(value: object) -> Number | None:
     """The number that a dataset's answer holds: a JSON number, or text with exactly one number in it."""
     if isinstance(value, bool):
@@ -154,6 +158,8 @@ def read_number(value: object) -> Number | None:
         return Number(repr(value), Fraction(repr(value))) if finite else None
     if not isinstance(value, str):
         return None
+    if value.isascii() and value.isdigit() and len(value) <= _PLAIN_DIGITS:
+        return Number(value, Fraction(int(value)))
     text = _ascii(value)
     matches = list(_matches(text))
     return _number(text, matches[0]) if len(matches) == 1 else None
