@@ -14,8 +14,9 @@ from nemo_engines.messages import check_messages
 from nemo_engines.rows import Row, Shape
 from nemo_gym.errors import ConfigError
 from nemo_gym.rollouts.prompts import check_template, fill
-from nemo_gym.types import Episode, Task, Verifier
+from nemo_gym.types import ANSWER_ENDS, Episode, Task, Verifier
 from nemo_gym.verifiers.registry import load_verifier
+from nemo_gym.verifiers.whole import WholeAnswers, text_answer
 
 _OF_NO_EFFECT = frozenset({"input", "metadata", "user", "store"})
 ROW = "benchmark_row"
@@ -30,9 +31,11 @@ class Rewards:
         if not isinstance(benchmark, Mapping) or not isinstance(benchmark.get("verifier"), Mapping):
             raise BadSpecError("rewards must be the config of a benchmark: it has no 'verifier'")
         try:
-            self._verifier: Verifier = load_verifier(benchmark["verifier"], where="rewards.verifier")
+            verifier = load_verifier(benchmark["verifier"], where="rewards.verifier")
         except ConfigError as error:
             raise BadSpecError(str(error)) from error
+        reasoning = bool(benchmark.get("grade_reasoning"))
+        self._verifier: Verifier = WholeAnswers(verifier, _ends(benchmark), reasoning=reasoning)
         self._segments = _segments(benchmark.get("prompt"))
 
     @property
@@ -79,7 +82,7 @@ class Rewards:
     async def _reward(self, task: Task, answer: str, *, cut: bool) -> float:
         """A verifier is code of others: whatever it does wrong is one sentence that names it."""
         try:
-            reward = float((await self._verifier.verify(task, Episode(_response(answer, cut)))).reward)
+            reward = float((await self._verifier.verify(task, Episode(text_answer(answer, cut=cut)))).reward)
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             raise TrainerError(
@@ -99,6 +102,14 @@ def _check_parameters(asked: object) -> None:
             raise ValueError(f"'responses_create_params.{name}' cannot be honoured in training; leave it out")
 
 
+def _ends(benchmark: Mapping[str, Any]) -> list[str]:
+    """The ends besides a good one whose answers the benchmark grades."""
+    ends = benchmark.get("graded_ends") or []
+    if not isinstance(ends, list) or not set(ends) <= set(ANSWER_ENDS):
+        raise BadSpecError(f"rewards.graded_ends must be a list of {', '.join(ANSWER_ENDS)}")
+    return ends
+
+
 def _segments(prompt: Any) -> list[tuple[str, Any]] | None:
     if prompt is None:
         return None
@@ -108,9 +119,3 @@ def _segments(prompt: Any) -> list[tuple[str, Any]] | None:
         return [(role, check_template(prompt[role])) for role in ("system", "user") if prompt.get(role)]
     except ValueError as error:
         raise BadSpecError(f"rewards.prompt cannot be used: {error}") from error
-
-
-def _response(answer: str, cut: bool) -> Row:
-    content = [{"type": "output_text", "text": answer}]
-    message = {"type": "message", "role": "assistant", "content": content}
-    return {"output": [message], **({"incomplete_details": {"reason": "max_output_tokens"}} if cut else {})}

@@ -115,6 +115,20 @@ def test_rewards_ask_as_the_benchmark_does_and_grade_with_its_verifier() -> None
         made.shape({"question": "x", "expected_answer": "twelve"})
 
 
+def test_rewards_grade_what_an_evaluation_grades() -> None:
+    """Whole answers without their thoughts, unless the benchmark says otherwise."""
+    benchmark = {"prompt": {"user": "{question}"}, "verifier": {"type": "match", "mode": "numeric"}}
+    answers = ["<think>99</think>12", "12", "12</think>13", "<think>12"]
+    cut = [False, True, False, False]
+    made = Rewards({"benchmark": benchmark})
+    row = made.shape({"question": "7 + 5?", "expected_answer": 12})[ROW]
+    assert made.grade([row] * 4, answers, cut=cut) == [1.0, 0.0, 0.0, 0.0]
+    more = {"graded_ends": ["max_output_tokens"], "grade_reasoning": True}
+    assert Rewards({"benchmark": benchmark | more}).grade([row] * 4, answers, cut=cut) == [1.0, 1.0, 0.0, 1.0]
+    with pytest.raises(BadSpecError, match=r"rewards\.graded_ends must be a list of completed, "):
+        Rewards({"benchmark": benchmark | {"graded_ends": ["length"]}})
+
+
 def test_a_verifier_that_nobody_knows_is_refused_with_its_place() -> None:
     with pytest.raises(BadSpecError, match=r"rewards\.verifier"):
         Rewards({"verifier": {"type": "nonesuch"}})

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
-from nemo_gym.rollouts.reasoning import with_thoughts
+from nemo_gym.rollouts.reasoning import with_thoughts, without_thoughts
 from nemo_gym.rollouts.result_rows import NOT_GRADED_FIELD
 from nemo_gym.types import Episode, Row, Task, Verdict, Verifier
 from nemo_gym.verifiers.registry import grades_stored_answers, load_verifier
@@ -46,6 +46,17 @@ class WholeAnswers:
             output = with_thoughts(episode.response.get("output") or ())
             episode = replace(episode, response={**episode.response, "output": output})
         return await self.inner.verify(task, episode)
+
+
+def text_answer(text: str, *, cut: bool) -> Row:
+    """A Responses object for a text that no server sent, ``cut`` where the token limit ended it."""
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    message = {"type": "message", "role": "assistant", "content": content}
+    return {
+        "status": "incomplete" if cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
+        "output": without_thoughts([message]),
+    }
 
 
 def load_grader(benchmark: BenchmarkConfig) -> Verifier:
