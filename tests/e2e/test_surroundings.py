@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.mock_server import MockServer
 
+import nemo_gym
+
 pytestmark = pytest.mark.e2e
 BIN = Path(sys.executable).parent
 GYM, NEMO = str(BIN / "gym"), str(BIN / "nemo")
@@ -229,3 +231,33 @@ def test_a_submission_has_the_same_modes_under_every_umask(environ, submission, 
         name: (run_dir / name).stat().st_mode & 0o777 for name in ("gym-job.json", "sums", "sums/job.sh")
     }
     assert modes == {"gym-job.json": 0o644, "sums": 0o755, "sums/job.sh": 0o600}
+
+
+def test_packages_of_the_login_shell_are_for_the_users_programs_and_not_for_ours(environ, tmp_path):
+    poison = tmp_path / "poison"
+    (poison / "aiohttp").mkdir(parents=True)
+    (poison / "aiohttp" / "__init__.py").write_text("raise SystemExit('the wrong package was imported')\n")
+    (tmp_path / "rows.jsonl").write_text('{"question": "What is 1 + 1?", "expected_answer": "2"}\n')
+    with MockServer() as server:
+        run_section = {
+            "config_paths": ["benchmarks/arithmetic/config.yaml"],
+            "input_jsonl_fpath": str(tmp_path / "rows.jsonl"),
+        }
+        run_section |= {"policy_base_url": server.base_url, "policy_model_name": "mock"}
+        config = {
+            "compute": {"here": {"type": "local", "walltime": "00:01:00"}},
+            "driver": {
+                "benchmarks": {"ours": {"run": run_section}, "theirs": {"command": "env >seen"}},
+            },
+            "job": {"output_path": str(tmp_path / "runs")},
+        }
+        (tmp_path / "submit.yaml").write_text(json.dumps(config))
+        foreign = {"PYTHONPATH": str(poison), "PYTHONSTARTUP": "/nowhere", "LD_LIBRARY_PATH": "/nowhere"}
+        words = [GYM, "eval", "submit", "-c", str(tmp_path / "submit.yaml"), "--follow"]
+        done = run(words, environ | foreign)
+    assert done.returncode == 0, done.stderr
+    (run_dir,) = runs(tmp_path)
+    seen = (run_dir / "theirs" / "seen").read_text().splitlines()
+    assert {f"{name}={value}" for name, value in foreign.items()} <= set(seen)
+    manifest = json.loads((run_dir / "ours" / "artifacts" / "rollouts_manifest.json").read_bytes())
+    assert manifest["links"][0]["gym_path"] == str(Path(nemo_gym.__file__).parent)

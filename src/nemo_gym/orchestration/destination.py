@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.job_paths import RunPaths
-from nemo_gym.orchestration import machine, own_gym, staging
+from nemo_gym.orchestration import interpreter, machine, own_gym, staging
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.plan import Submission
 from nemo_gym.orchestration.run_configs import BenchmarkRun
@@ -34,6 +35,10 @@ class Destination(Protocol):
 
     def gym_program(self, config: SubmitConfig) -> Path | None:
         """The `gym` for the jobs, as they will find it; ``None``: they install it."""
+        ...
+
+    def keeps(self, config: SubmitConfig, program: Path | None) -> str:
+        """What that `gym` keeps of the login shell's environment in a job."""
         ...
 
     def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
@@ -68,6 +73,16 @@ class ThisMachine:
             if config.driver.gym_install is None:
                 raise
         return None
+
+    def keeps(self, config: SubmitConfig, program: Path | None) -> str:
+        """See `Destination.keeps`."""
+        if config.driver.container is not None:
+            return ""
+        if program is None:
+            return interpreter.LIBRARIES  # it is made by the job, in an environment of its own
+        if interpreter.is_plain(os.environ):
+            return ""
+        return interpreter.kept(program, config, interpreter.run_here)
 
     def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
         """See `Destination.localized`."""
@@ -146,6 +161,14 @@ class OtherMachine:
             return None
         self.bundle = own_gym.plan_bundle(self.host, Path(config.job.output_path))
         return self.bundle.program
+
+    def keeps(self, config: SubmitConfig, program: Path | None) -> str:
+        """See `Destination.keeps`."""
+        if config.driver.container is not None:
+            return ""
+        if program is None or self.bundle is not None:
+            return interpreter.LIBRARIES  # neither looks at packages of the user's own
+        return interpreter.kept(program, config, lambda script: "\n".join(self._lines([script])))
 
     def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
         """See `Destination.localized`. A path that is there too is taken for the same file."""

@@ -128,6 +128,8 @@ class JobPlan:
     gym: Path
     """The `gym` program that runs in the job; without a folder when the job installs it."""
     install: InstallPlan | None = None
+    keeps: str = ""
+    """What our programs keep of the login shell's environment, see `nemo_gym.orchestration.interpreter`."""
     walltime: int | None
     """Seconds, or ``None`` for no limit."""
     budget: Budget | None = None

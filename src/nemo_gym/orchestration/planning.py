@@ -38,6 +38,8 @@ class Surroundings:
     user: str
     environ: Mapping[str, str]
     """The environment of the submitting shell: where ``host:VAR`` is looked up."""
+    keeps: str = ""
+    """What our programs keep of the login shell's environment, see `nemo_gym.orchestration.interpreter`."""
 
 
 def plan_submission(
@@ -116,6 +118,7 @@ def _job(
         secrets=_secrets(config, benchmark, around.environ),
         gym=around.gym or Path("gym"),
         install=None if around.gym else gym_install.planned(config, run_dir),
+        keeps=around.keeps,
         walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
         budget=_budget(config.driver.benchmarks[benchmark], benchmark),
         otel=_otel(config, benchmark, paths.job_dir, services, around.user),

@@ -49,7 +49,11 @@ def _direct_url() -> str | None:
     from importlib import metadata
 
     try:
-        return metadata.distribution(DISTRIBUTION).read_text("direct_url.json")
+        found = metadata.distribution(DISTRIBUTION)
+        # a package of another place may have been imported in its stead
+        if not os.path.samefile(str(found.locate_file("nemo_gym")), Path(__file__).parents[1]):
+            return None
+        return found.read_text("direct_url.json")
     except (metadata.PackageNotFoundError, OSError):
         return None
 

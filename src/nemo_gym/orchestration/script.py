@@ -92,6 +92,7 @@ def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
     yield _assign("GYM_BENCHMARK", plan.benchmark)
     yield _assign("GYM_JOB_DIR", str(plan.job_dir))
     yield _assign("GYM_PROGRAM", str(plan.gym))
+    yield _assign("GYM_KEEPS", plan.keeps)
     if plan.install is not None:
         yield _assign("GYM_INSTALL_REPO", plan.install.repo)
         yield _assign("GYM_INSTALL_REF", plan.install.ref)

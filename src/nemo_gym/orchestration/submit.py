@@ -75,7 +75,8 @@ def plan(order: Order, desk: Desk) -> Submission:
     gym = desk.destination.gym_program(config)
     for warning in gym_install.warnings(config, gym):
         desk.say(f"warning: {warning}")
-    around = Surroundings(gym=gym, user=machine.username(), environ=desk.environ)
+    keeps = desk.destination.keeps(config, gym)
+    around = Surroundings(gym=gym, user=machine.username(), environ=desk.environ, keeps=keeps)
     gym_job_id = fresh_id(desk)
     there = desk.destination.localized(runs, Path(config.job.output_path) / gym_job_id)
     return plan_submission(config, there, gym_job_id, around)

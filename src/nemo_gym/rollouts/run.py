@@ -282,4 +282,5 @@ def _provenance() -> dict[str, Any]:
     from nemo_gym.orchestration.provenance import provenance
 
     found = provenance()
-    return {"gym_version": found.version, "gym_commit": found.commit}
+    where = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return {"gym_version": found.version, "gym_commit": found.commit, "gym_path": where}

@@ -16,6 +16,7 @@ gym_prepare() {
 }
 
 gym_become_prepare() {
+  gym_own_environment
   gym_driver_environment prepare
   gym_run_step prepare "$GYM_PROGRAM" eval prepare "${GYM_PREPARE_ARGS[@]}"
 }
@@ -35,6 +36,7 @@ gym_drive() {
 
 gym_become_run() {
   local -a _policy=()
+  gym_own_environment
   gym_driver_environment driver
   if [[ -n $GYM_POLICY ]]; then
     _policy=("+policy_base_url=\"$NEMO_GYM_POLICY_BASE_URL\"" "${GYM_POLICY_ARGS[@]}")

@@ -38,7 +38,7 @@ gym_claim_link() {
   [[ -z ${GYM_WALLTIME-} ]] || gym_put "$gym_link/walltime" "$GYM_WALLTIME"
   version=''
   # one that is still to be installed says it then
-  [[ -n ${GYM_INSTALL_REPO-} ]] || version=$("$GYM_PROGRAM" --version 2>/dev/null)
+  [[ -n ${GYM_INSTALL_REPO-} ]] || version=$(gym_own_environment && "$GYM_PROGRAM" --version 2>/dev/null)
   gym_put "$gym_link/gym" "$version"
   gym_event job_started gym "$version"
 }

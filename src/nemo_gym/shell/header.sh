@@ -164,6 +164,17 @@ gym_child() {
   export NEMO_GYM_STEP="$gym_run/$1"
 }
 
+# Called in a child that becomes a program of ours, before its own variables are set: the login shell's Python and libraries
+# are for the user's services and commands. GYM_KEEPS names what our interpreter needs all the same.
+gym_own_environment() {
+  local _name
+  for _name in $(compgen -e PYTHON); do
+    unset -v "$_name"
+  done
+  [[ $GYM_KEEPS == *libraries* ]] || unset -v LD_LIBRARY_PATH
+  [[ $GYM_KEEPS == *user_site* ]] || export PYTHONNOUSERSITE=1
+}
+
 # gym_end_step PID: SIGTERM to the step's process group, SIGKILL to what is left of it after the grace.
 gym_end_step() {
   local pid=$1 until

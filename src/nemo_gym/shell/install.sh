@@ -12,7 +12,7 @@ gym_install() {
   if ((gym_status == 0)) && [[ -n $program ]]; then
     gym_status=1
     GYM_PROGRAM=$program
-    version=$("$GYM_PROGRAM" --version 2>/dev/null)
+    version=$(gym_own_environment && "$GYM_PROGRAM" --version 2>/dev/null)
     gym_put "$gym_link/gym" "$version"
     gym_event install_ended status 0 commit "$commit" gym "$version"
     [[ -z $gym_asked ]]
@@ -37,6 +37,7 @@ gym_install_hopeless() {
 # The step: ends with 0 and the commit and the program in the link's folder, with 3 when repository or ref do not exist, else 1.
 gym_become_install() {
   local _made='' _commit='' _key _python
+  gym_own_environment
   gym_child install
   gym_export driver "${GYM_DRIVER_ENV[@]}" || exit 1
   # Nothing may ask a person, and what git says is looked at.
@@ -120,7 +121,7 @@ gym_install_same_commit() {
 # gym_install_make FOLDER COMMIT
 gym_install_make() {
   git -C "$1/source" checkout --quiet --detach "$2" || gym_give_up 1 "commit $2 could not be checked out"
-  python3 -m venv -- "$1/env" || gym_give_up 1 "python3 -m venv failed"
+  python3 -I -m venv -- "$1/env" || gym_give_up 1 "python3 -m venv failed"
   # isolated, so that PYTHONPATH does not stand in for what is needed; pip is told of indexes by PIP_… variables
   "$1/env/bin/python" -I -m pip install --disable-pip-version-check --no-input "$1/source" ||
     gym_give_up 1 "pip could not install commit $2"

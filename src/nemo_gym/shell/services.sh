@@ -29,7 +29,7 @@ gym_choose_ports() {
     asked+=(otel_grpc=0 otel_http=0 otel_health=0)
   fi
   ((${#asked[@]})) || return 0
-  if ! answer=$(gym_run_step :step "$GYM_PROGRAM" step port -- "${asked[@]}"); then
+  if ! answer=$(gym_own_environment && gym_run_step :step "$GYM_PROGRAM" step port -- "${asked[@]}"); then
     gym_fail "no port for a service of this job; the reason stands above"
     return 1
   fi
@@ -63,6 +63,8 @@ gym_become_service() {
   local _name=${GYM_SERVICE_NAMES[$1]} _port=${gym_service_ports[$1]} _mark='{port}' _text
   local -n _argv="GYM_SERVICE_$1_ARGV" _shell="GYM_SERVICE_$1_SHELL"
   local -n _pre="GYM_SERVICE_$1_PRE" _environment="GYM_SERVICE_$1_ENV"
+  # `gym serve` is a program of ours too
+  [[ ${_argv[0]-} != gym && ${_argv[0]-} != "$GYM_PROGRAM" ]] || gym_own_environment
   gym_child "$_name"
   export NEMO_GYM_SERVICE_API_KEY="$gym_key" VLLM_API_KEY="$gym_key" NEMO_GYM_SERVICE_PORT="$_port"
   gym_exported=(NEMO_GYM_SERVICE_API_KEY VLLM_API_KEY NEMO_GYM_SERVICE_PORT)
@@ -113,6 +115,7 @@ gym_start_health() {
   log=$(gym_service_log "$name")
   set -m
   (
+    gym_own_environment
     gym_child "health-$name"
     export NEMO_GYM_SERVICE_API_KEY="$gym_key"
     gym_run_step :step "$GYM_PROGRAM" step health --name "$name" --pid "${gym_service_pids[index]}" \
@@ -214,6 +217,7 @@ gym_await_collector() {
   local check
   set -m
   (
+    gym_own_environment
     gym_child health-otel_collector
     gym_run_step :step "$GYM_PROGRAM" step health --name otel_collector --pid "$gym_otel_pid" --host "$(gym_nodes)" \
       --marker "NEMO_GYM_STEP=$gym_run/otel_collector" --port "${gym_service_ports[$1 + 2]}" --path / \

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import ClassVar
 
+import nemo_gym
 from nemo_gym import job_paths
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, LinkPaths
@@ -128,11 +129,16 @@ class LocalExecutor:
 
 def _spawn(assignment: Assignment, environ: dict[str, str], output: Path, ready: int) -> int:
     """Start a supervisor in a session of its own; ``ready`` is its standard output."""
-    module = "nemo_gym.orchestration.executors.local_supervisor"
+    # Its path is its own, whatever the shell's PYTHONPATH says; that is for the job's services and commands.
+    start = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+        "from nemo_gym.orchestration.executors.local_supervisor import main; sys.exit(main())"
+    )
+    own = str(Path(nemo_gym.__file__).parents[1])
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-P", "-m", module, json.dumps(asdict(assignment))],
+        [sys.executable, "-I", "-c", start, own, json.dumps(asdict(assignment))],
         environ,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
