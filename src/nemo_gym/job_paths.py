@@ -288,6 +288,11 @@ class RunPaths:
         return self.run_dir / "resolved-config.yaml"
 
     @property
+    def submission(self) -> Path:
+        """What was submitted, written before the first job was queued: a lost record is made of it."""
+        return self.run_dir / ".gym_submission.json"
+
+    @property
     def fetched(self) -> Path:
         """In a folder that was fetched: where from, and what each file was when it was copied."""
         return self.run_dir / ".gym_fetched.json"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -123,10 +123,12 @@ def index(record: SubmissionRecord, what: What) -> Adopted:
 
 
 def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
-    """A record from what a run directory holds; labels are lost.
+    """A record from what a run directory holds: what was written before queueing, else the resolved config.
 
-    Raises `DataError` when its name is no id or its resolved config cannot be read.
+    Raises `DataError` when its name is no id, or neither can be read.
     """
+    if (known := _as_submitted(run_dir, now)) is not None:
+        return known
     from nemo_gym.composition import load_yaml
     from nemo_gym.orchestration.resolve import digest_of
 
@@ -155,6 +157,20 @@ def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
         executor_metadata={ADOPTED: f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"},
         config_digest=digest_of(config),
     )
+
+
+def _as_submitted(run_dir: Path, now: datetime) -> SubmissionRecord | None:
+    from nemo_gym.orchestration import sealing
+
+    found = sealing.read(run_dir)
+    if found is None:
+        return None
+    record = record_files.moved(SubmissionRecord.load(found.get("record", {})), run_dir)
+    entries = tuple(
+        _entry(entry.benchmark, RunPaths(run_dir).job(entry.benchmark)) for entry in record.benchmarks
+    )
+    metadata = {**record.executor_metadata, ADOPTED: f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"}
+    return replace(record, benchmarks=entries, executor_metadata=metadata)
 
 
 def _hostname(compute: Mapping[str, Any]) -> str | None:

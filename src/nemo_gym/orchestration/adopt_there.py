@@ -53,7 +53,9 @@ for d in "${folders[@]}"; do
   if [ -e "$d/gym-job.json" ]; then
     find "$d" -maxdepth 1 -type f \\( -name gym-job.json -o -name .gym_fetched.json \\) -print0
   else
-    find "$d" -maxdepth 1 -type f \\( -name resolved-config.yaml -o -name .gym_fetched.json \\) -print0
+    for name in resolved-config.yaml .gym_submission.json .gym_fetched.json; do
+      [ ! -f "$d/$name" ] || printf '%s\\0' "$d/$name"
+    done
     find "$d" -mindepth 2 -maxdepth 2 -type f \\( -name .gym_events.jsonl -o -name .gym_job_chain \\) -print0
     find "$d" -mindepth 3 -maxdepth 3 -type d -path '*/links/*' -print0
   fi

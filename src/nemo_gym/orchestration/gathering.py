@@ -10,6 +10,7 @@ from typing import Protocol
 
 from nemo_gym.clock import Clock, SystemClock
 from nemo_gym.errors import GymError
+from nemo_gym.orchestration import sealing
 from nemo_gym.orchestration.evidence import Evidence, Seen
 from nemo_gym.orchestration.evidence_parsing import parse
 from nemo_gym.orchestration.executors.base import JobRef
@@ -124,6 +125,8 @@ def _facts(
         values = parse(look.folders.get(folder, {}))
         if not unread and folder not in look.folders:
             values["problems"] = (f"there is no folder {folder} on {site.label}",)
+        elif record.hostname is None:
+            values["problems"] = (*values["problems"], *sealing.changes(folder))
         facts[record.gym_job_id, entry.benchmark] = Evidence(
             gym_job_id=record.gym_job_id,
             benchmark=entry.benchmark,

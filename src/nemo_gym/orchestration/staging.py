@@ -56,11 +56,8 @@ def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
     links = paths.job_dir / "links"
     for folder in (paths.job_dir, paths.logs, paths.artifacts, paths.config, paths.shell, links):
         _make_folder(folder)
-    for part in script.shell_parts(plan):
-        source = _shell_file(part)
-        files.create_file(paths.shell / source.name, source.read_bytes(), mode=_READABLE)
-    states = pkgutil.get_data("nemo_slurm", "states.tsv") or b""
-    files.create_file(paths.shell / "states.tsv", states, mode=_READABLE)
+    for name, content in shell_files(plan):
+        files.create_file(paths.shell / name, content, mode=_READABLE)
     for source, name in _config_copies(plan.config_files):
         shutil.copyfile(source, paths.config / name)
         (paths.config / name).chmod(_READABLE)
@@ -77,6 +74,14 @@ def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
         files.create_file(paths.otel / "collector.yaml", config, mode=_READABLE)
     files.create_file(paths.script, text.encode("utf-8", "surrogateescape"), mode=_SCRIPT)
     files.sync_folder(paths.job_dir)
+
+
+def shell_files(plan: JobPlan) -> Iterator[tuple[str, bytes]]:
+    """The static files beside one job's script."""
+    for part in script.shell_parts(plan):
+        source = _shell_file(part)
+        yield source.name, source.read_bytes()
+    yield "states.tsv", pkgutil.get_data("nemo_slurm", "states.tsv") or b""
 
 
 def _shell_file(part: str) -> Path:

@@ -12,12 +12,12 @@ import secrets
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from nemo_gym.errors import BusyError
-from nemo_gym.orchestration import gym_install, machine, record_files, rules, twins
+from nemo_gym.orchestration import gym_install, machine, record_files, rules, sealing, twins
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.destination import Destination, ThisMachine
 from nemo_gym.orchestration.executors.base import Executor, Queued
@@ -95,8 +95,10 @@ def submit(order: Order, desk: Desk) -> SubmissionRecord:
             twins.refuse_twin(order.resolved.digest, desk.executor)
         submission = _staged(submission, order, desk)
         with _uninterrupted():
+            known = _record(order, desk, submission, ())
+            sealing.write(known, order.resolved.to_yaml(), submission, to=desk.destination.write)
             queued = desk.executor.submit(submission)
-            record = _record(order, desk, submission, queued)
+            record = replace(known, benchmarks=_entries(desk, submission, queued))
             record_files.write_records(
                 record, order.resolved.to_yaml(), say=desk.say, write=desk.destination.write
             )
@@ -128,7 +130,6 @@ def _record(order: Order, desk: Desk, submission: Submission, queued: Sequence[Q
     origin = desk.provenance()
     if origin.commit is None:
         desk.say(f"warning: the commit of this Gym is not known: {origin.unknown_because}.")
-    answers = {answer.benchmark: answer for answer in queued}
     stamp = datetime.strptime(submission.gym_job_id.split("-")[2], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     return SubmissionRecord(
         gym_job_id=submission.gym_job_id,
@@ -140,12 +141,17 @@ def _record(order: Order, desk: Desk, submission: Submission, queued: Sequence[Q
         executor=desk.executor.name,
         submitted_by=machine.username(),
         hostname=desk.destination.hostname,
-        benchmarks=tuple(
-            _entry(job.benchmark, job.job_dir, answers.get(job.benchmark), _hidden(submission, desk.environ))
-            for job in submission.jobs
-        ),
+        benchmarks=_entries(desk, submission, queued),
         labels=dict(order.labels),
         config_digest=order.resolved.digest,
+    )
+
+
+def _entries(desk: Desk, submission: Submission, queued: Sequence[Queued]) -> tuple[BenchmarkEntry, ...]:
+    answers = {answer.benchmark: answer for answer in queued}
+    hidden = _hidden(submission, desk.environ)
+    return tuple(
+        _entry(job.benchmark, job.job_dir, answers.get(job.benchmark), hidden) for job in submission.jobs
     )
 
 

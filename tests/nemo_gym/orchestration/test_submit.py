@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from nemo_gym.errors import BusyError, ConfigError, GymError, SubmitError, UnsupportedError
-from nemo_gym.orchestration import machine, record_files
+from nemo_gym.orchestration import adopt, machine, record_files
 from nemo_gym.orchestration.executors.base import JobRef, Observation, Queued
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import SubmissionRecord
@@ -165,11 +167,13 @@ def test_a_secret_is_in_no_file_that_submit_writes_and_in_no_message(
 
 
 def test_a_secret_is_in_no_error_of_a_submission_that_could_not_be_recorded(tmp_path: Path, desk: Desk):
-    def no_folder(submission: Submission) -> None:
-        submission.run_dir.parent.mkdir(parents=True)
+    class Losing(FakeExecutor):
+        def submit(self, submission: Submission) -> list[Queued]:
+            shutil.rmtree(submission.run_dir)
+            return super().submit(submission)
 
     with pytest.raises(SubmitError) as caught:
-        submit(order(tmp_path, {**SECRET, **TWO}), dataclasses.replace(desk, stage=no_folder))
+        submit(order(tmp_path, {**SECRET, **TWO}), dataclasses.replace(desk, executor=Losing(FakeCluster())))
     assert "sums=fake-1, times=fake-2" in str(caught.value)
     assert CANARY not in str(caught.value)
 
@@ -350,3 +354,21 @@ def test_a_run_that_cannot_be_seen_does_not_block_a_new_one(tmp_path: Path, desk
     blind = dataclasses.replace(desk, executor=Blind())
     submit(order(tmp_path), blind)
     assert isinstance(submit(order(tmp_path), blind), SubmissionRecord)
+
+
+def test_what_recovery_needs_is_there_before_the_first_job_is_queued(tmp_path: Path, desk: Desk):
+    seen: list[dict[str, object]] = []
+
+    class Dying(FakeExecutor):
+        def submit(self, submission: Submission) -> list[Queued]:
+            seen.append(json.loads((submission.run_dir / ".gym_submission.json").read_bytes()))
+            raise KeyboardInterrupt  # as a kill -9 between sbatch and the record
+
+    with pytest.raises(KeyboardInterrupt):
+        submit(order(tmp_path, TWO), dataclasses.replace(desk, executor=Dying(FakeCluster())))
+    (run_dir,) = (tmp_path / "runs").iterdir()
+    assert not (run_dir / "gym-job.json").exists()
+    assert yaml.safe_load(str(seen[0]["resolved_config"]))["job"]["output_path"] == str(tmp_path / "runs")
+    again = adopt.made_again(run_dir, now=datetime.now(UTC))
+    assert [entry.benchmark for entry in again.benchmarks] == ["sums", "times"]
+    assert again.gym_commit == "abc-dirty"
