@@ -107,12 +107,20 @@ def _steps(
 ) -> Iterator[dict[str, Any]]:
     grpo, reinforced = engine_spec["method"] == "grpo", spec["backend"] == "rl"
     download = "model-dataset-environment-download" if grpo else "model-and-dataset-download"
-    yield _light(download, "download", _download(spec, facts), facts, _hub_token(facts))
+    adapter = engine_spec["finetuning"] == "lora" and engine_spec.get("output_method") != "merged"
+    end = {
+        "workspace": facts.workspace,
+        "name": output.name,
+        "job": facts.job_name,
+        "root": facts.files_root,
+        "whole": not adapter,
+        "base": shared.MODEL,
+    }
+    yield _light(download, "download", {**_download(spec, facts), "end": end}, facts, _hub_token(facts))
     name = f"{engine_spec['method']}-training" if reinforced else "training"
     yield _training(name, spec, engine_spec, facts, profile)
     place = {"root": facts.files_root, "workspace": facts.workspace, "fileset": output.fileset}
     base = {"base_model": facts.model.base or facts.model.shown}
-    adapter = engine_spec["finetuning"] == "lora" and engine_spec.get("output_method") != "merged"
     description = spec["output"].get("description")
     yield _light(
         UPLOAD, "upload", {"source": shared.OUTPUT, "description": description, **place, **base}, facts

@@ -235,15 +235,21 @@ class Registry(http.server.BaseHTTPRequestHandler):
     """A service that takes models, after it was away twice."""
 
     asked: list[tuple[str, dict[str, Any], str | None]]
-    answers: list[tuple[int, str]]
+    answers: list[tuple[int, Any]]
+    """Status with the detail of an error, or with what is there."""
 
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
+    def do_GET(self) -> None:
+        self._answer({})
+
+    def _answer(self, body: dict[str, Any]) -> None:
         self.asked.append((self.path, body, self.headers.get("Authorization")))
-        status, detail = self.answers.pop(0)
+        status, said = self.answers.pop(0)
         self.send_response(status)
         self.end_headers()
-        self.wfile.write(json.dumps({"detail": detail}).encode())
+        self.wfile.write(json.dumps(said if isinstance(said, dict) else {"detail": said}).encode())
 
     def log_message(self, *_: Any) -> None:
         pass
@@ -283,11 +289,37 @@ def test_a_model_that_is_refused_is_said_with_the_services_sentence(
     url, kind = registry
     kind.answers[:] = [(409, "there is a model 'tuned' already")]
     step = Step(tmp_path, "register", {"NHX_JOBS_URL": url})
-    done = step.run({"workspace": "default", "model": {"name": "tuned"}})
-    assert (done.returncode, done.stderr) == (
-        2,
-        "the service refused the model: there is a model 'tuned' already\n",
+    done = step.run({"workspace": "default", "model": {"name": "tuned", "fileset": "tuned-1"}})
+    sentence = (
+        "the service refused the model: there is a model 'tuned' already; its files are whole in the fileset "
+        "default/tuned-1: name them with `nemo models register`\n"
     )
+    assert (done.returncode, done.stderr) == (2, sentence)
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        ((404, "there is no model 'tuned'"), None),
+        ((200, {"name": "tuned", "created_by_job": "mine"}), None),
+        (
+            (200, {"name": "tuned", "created_by_job": "another"}),
+            "output.name: there is a model 'tuned' in workspace default by now; choose another name\n",
+        ),
+        ((403, "not yours."), "the trained model could not be registered at the end: not yours\n"),
+    ],
+)
+def test_what_the_end_needs_is_looked_for_before_training(
+    tmp_path: Path, data: Path, registry: tuple[str, type[Registry]], answer: Any, sentence: str | None
+) -> None:
+    url, kind = registry
+    kind.answers[:] = [(503, "away"), answer]
+    step = Step(tmp_path, "download", {"NHX_JOBS_URL": url, "NHX_ACCESS_TOKEN": "nhxs_x"})
+    end = {"workspace": "default", "name": "tuned", "job": "mine", "root": str(tmp_path), "whole": True}
+    done = step.run({**download(item("dataset", "path", data)), "end": {**end, "base": "dataset"}})
+    assert (done.returncode, done.stderr) == ((2, sentence) if sentence else (0, ""))
+    assert kind.asked[-1][0] == "/apis/models/v2/workspaces/default/models/tuned"
+    assert kind.asked[-1][2] == "Bearer nhxs_x"
 
 
 def test_a_split_cuts_rows_at_line_feeds_alone(tmp_path: Path) -> None:

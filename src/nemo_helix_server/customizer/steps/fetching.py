@@ -35,7 +35,7 @@ try:
         for split, rows in load_dataset(name).items():
             with open(os.path.join(folder, f"{split}.jsonl"), "w", encoding="utf-8") as file:
                 for row in rows:
-                    file.write(json.dumps(plain(row), ensure_ascii=False, default=str) + "\n")
+                    file.write(json.dumps(plain(row), ensure_ascii=False, default=str) + "\\n")
 except Exception as error:
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     sys.stderr.write(f"{type(error).__name__}: {reason}\\n")

@@ -18,6 +18,8 @@ def split(folder: Path, into: Path, *, share: float, seed: int) -> None:
     """
     source = rows_file(folder)
     lines = source.read_bytes().split(b"\n")  # a carriage return alone is white space within a row
+    if lines[-1]:
+        lines.append(b"")
     full = [number for number, line in enumerate(lines) if line.strip()]
     if len(full) < 2:
         raise StepError(
@@ -47,7 +49,7 @@ def _write(folder: Path, name: str, lines: list[bytes]) -> None:
     made = folder.with_name(f".{folder.name}.split")
     shutil.rmtree(made, ignore_errors=True)
     made.mkdir()
-    (made / name).write_bytes(b"\n".join(lines).rstrip(b"\n") + b"\n")
+    (made / name).write_bytes(b"\n".join(lines))
     if folder.is_symlink():
         folder.unlink()
     elif folder.exists():

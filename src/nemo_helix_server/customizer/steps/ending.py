@@ -1,0 +1,58 @@
+"""What the last steps need, looked for by the first one: an error there would come after all the training."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.customizer.steps.asking import RefusedError, ask
+from nemo_helix_server.customizer.steps.reporting import Report, StepError
+from nemo_helix_server.files.places import open_place
+
+_NOT_FOUND = 404
+
+
+def try_end(end: Mapping[str, Any], report: Report, model: Path) -> None:
+    """Whether the trained model can be registered under its name, and its files will have room.
+
+    ``end`` has ``workspace``, ``name`` and ``job`` of the model, the ``root`` of the filesets, and ``whole``:
+    whether all weights are written. ``model`` is the folder of the base model.
+    """
+    if report.context.jobs_url:
+        _try_name(end, report)
+    _try_room(end, report, model)
+
+
+def _try_name(end: Mapping[str, Any], report: Report) -> None:
+    workspace, name = end["workspace"], end["name"]
+    try:
+        there = ask(report, f"/apis/models/v2/workspaces/{workspace}/models/{name}")
+    except RefusedError as error:
+        if error.code == _NOT_FOUND:
+            return
+        raise StepError(
+            f"the trained model could not be registered at the end: {error.detail.rstrip('.')}"
+        ) from error
+    if there.get("created_by_job") != end["job"]:
+        raise StepError(
+            f"output.name: there is a model '{name}' in workspace {workspace} by now; choose another name"
+        )
+
+
+def _try_room(end: Mapping[str, Any], report: Report, model: Path) -> None:
+    """Files on the disk of the job's storage become links there; elsewhere they need room of their own."""
+    place = open_place(end["root"]).local("")
+    if place is None or not end["whole"] or not place.exists():
+        return
+    size = sum(path.stat().st_size for path in model.rglob("*") if path.is_file())
+    if place.stat().st_dev == report.context.storage.stat().st_dev:
+        return
+    found = os.statvfs(place)
+    free = found.f_bavail * found.f_frsize
+    if free < size:
+        raise StepError(
+            f"the disk of the filesets ({place}) has {free / 1e9:.1f} GB left, and the trained model needs "
+            f"about {size / 1e9:.1f} GB; make room, then run the job again"
+        )
