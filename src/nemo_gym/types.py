@@ -162,8 +162,13 @@ def reasoning_text(response: Mapping[str, Any]) -> str:
     found: list[str] = []
     for item in response.get("output") or ():
         if item.get("type") == "reasoning":
-            parts = item.get("content") or item.get("summary") or ()
-            found += [part.get("text") or "" for part in parts if isinstance(part, dict)]
+            parts = item.get("content") or item.get("summary")
+            texts = (
+                (part.get("text") for part in parts if isinstance(part, dict))
+                if isinstance(parts, list)
+                else ()
+            )
+            found += [text for text in texts if isinstance(text, str)]
     return "".join(found)
 
 
@@ -184,7 +189,7 @@ def answer_end(response: Mapping[str, Any]) -> AnswerEnd:
     output = response.get("output")
     for item in output if isinstance(output, list) else ():
         kind = item.get("type") if isinstance(item, dict) else None
-        if kind in _TOOL_CALLS:
+        if isinstance(kind, str) and kind in _TOOL_CALLS:
             return "tool_calls"
         parts = item.get("content") if kind == "message" else None
         for part in parts if isinstance(parts, list) else ():

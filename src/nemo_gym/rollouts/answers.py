@@ -198,13 +198,15 @@ def _content(content: Any) -> tuple[list[Row], str]:
         kind = part.get("type", "text") if isinstance(part, dict) else None
         if isinstance(part, str):
             parts.append(_text(part))
+        elif not isinstance(kind, str):
+            raise MalformedAnswerError("a part of the first choice's content has no type")
         elif kind in _TEXT_PARTS and isinstance(part.get("text"), str):
             parts.append(
                 {**_text(part["text"]), **{k: v for k, v in part.items() if k not in {"type", "text"}}}
             )
         elif kind in _THOUGHT_PARTS:
             thoughts.append(_thought(part))
-        elif isinstance(part, dict) and isinstance(kind, str) and kind not in _TEXT_PARTS:
+        elif kind not in _TEXT_PARTS:
             parts.append(part)
         else:
             raise MalformedAnswerError("a part of the first choice's content is neither text nor known")
@@ -263,8 +265,9 @@ def _add_annotations(item: Row, message: Row) -> None:
     if not isinstance(given, list) or first["type"] != "output_text":
         return
     for annotation in given:
-        inner = annotation.get(annotation.get("type")) if isinstance(annotation, dict) else None
-        flat = {"type": annotation["type"], **inner} if isinstance(inner, dict) else annotation
+        kind = annotation.get("type") if isinstance(annotation, dict) else None
+        inner = annotation.get(kind) if isinstance(kind, str) else None
+        flat = {"type": kind, **inner} if isinstance(inner, dict) else annotation
         first["annotations"].append(flat)
 
 

@@ -38,7 +38,7 @@ def answer_of(text: str) -> Any:
     if not events:
         raise NotAStreamError("an event stream without an answer in it")
     for event in reversed(events):
-        if event.get("type") in _FINAL_EVENTS and isinstance(event.get("response"), dict):
+        if _str(event.get("type")) in _FINAL_EVENTS and isinstance(event.get("response"), dict):
             return event["response"]
     for event in events:
         if event.get("error") or (event.get("type") == "error"):
@@ -100,8 +100,8 @@ def _joined(events: list[Row]) -> Row:
     choice: Row = {"index": 0, "message": message, "finish_reason": None}
     for event in events:
         answer.update({k: v for k, v in event.items() if k not in {"choices", "object"} and v is not None})
-        for part in event.get("choices") or ():
-            if not isinstance(part, dict) or part.get("index") not in {0, None}:
+        for part in _list(event.get("choices")):
+            if not isinstance(part, dict) or part.get("index") not in (0, None):
                 continue
             delta = part.get("delta") or part.get("message") or {"content": part.get("text")}
             if isinstance(delta, dict):
@@ -120,18 +120,29 @@ def _joined(events: list[Row]) -> Row:
 def _add(message: Row, calls: dict[Any, Row], delta: Row) -> None:
     for key, value in delta.items():
         if key in _PIECES and isinstance(value, str):
-            message[key] = (message.get(key) or "") + value
-        elif isinstance(value, list) and key not in {"tool_calls"}:
-            message[key] = [*(message.get(key) or ()), *value]
+            message[key] = _str(message.get(key)) + value
+        elif isinstance(value, list) and key != "tool_calls":
+            message[key] = [*_list(message.get(key)), *value]
         elif key not in {*_PIECES, "tool_calls"} and value is not None:
             message[key] = value
-    for number, piece in enumerate(delta.get("tool_calls") or ()):
+    for number, piece in enumerate(_list(delta.get("tool_calls"))):
         if not isinstance(piece, dict):
             continue
-        call = calls.setdefault(piece.get("index", number), {"id": None, "type": "function", "function": {}})
-        call["id"] = piece.get("id") or call["id"]
-        function = piece.get("function") or {}
-        call["function"]["name"] = function.get("name") or call["function"].get("name")
-        call["function"]["arguments"] = call["function"].get("arguments", "") + (
-            function.get("arguments") or ""
+        index = piece.get("index")
+        call = calls.setdefault(
+            index if isinstance(index, int) else number, {"id": None, "type": "function", "function": {}}
         )
+        call["id"] = piece.get("id") or call["id"]
+        function = piece.get("function")
+        if isinstance(function, dict):
+            known = call["function"]
+            known["name"] = function.get("name") or known.get("name")
+            known["arguments"] = known.get("arguments", "") + _str(function.get("arguments"))
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _str(value: Any) -> str:
+    return value if isinstance(value, str) else ""

@@ -84,6 +84,7 @@ def inside(answer: Any) -> ProviderError | None:
     if isinstance(choices, list) and choices and isinstance(choices[0], dict):
         return _of_choice(choices[0])
     status = answer.get("status")
+    status = status if isinstance(status, str) else None
     if status in _FAILED_STATUS:
         return ProviderError(f"the answer's status is {status}, without a reason", "server_error")
     if status in _UNFINISHED_STATUS and "output" in answer:
@@ -128,6 +129,10 @@ def _of(error: Any) -> ProviderError | None:
     return ProviderError(str(message) or json.dumps(dict(error))[:500], code, str(error.get("param") or ""))
 
 
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
 def _code(error: Mapping[str, Any]) -> str:
     return next((str(error[key]) for key in ("code", "type", "status") if error.get(key)), "")
 
@@ -138,7 +143,7 @@ def _loose(body: Mapping[str, Any]) -> ProviderError | None:
     if (
         isinstance(detail, list) and detail and isinstance(detail[0], Mapping)
     ):  # pydantic's, one entry a value
-        where = [str(part) for part in detail[0].get("loc") or () if part != "body"]
+        where = [str(part) for part in _list(detail[0].get("loc")) if part != "body"]
         words = f"{'.'.join(where)}: {detail[0].get('msg', '')}" if where else str(detail[0].get("msg", ""))
         return ProviderError(words, str(detail[0].get("type") or ""), where[0] if where else "")
     for key in ("detail", "message", "msg", "errors"):

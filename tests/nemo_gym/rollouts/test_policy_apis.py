@@ -1,5 +1,10 @@
+import contextlib
+import json
+import random
+
 import pytest
 
+from nemo_gym.rollouts import event_stream, provider_errors
 from nemo_gym.rollouts.policy_apis import (
     CannotBeSentError,
     MalformedAnswerError,
@@ -452,3 +457,57 @@ def test_tokens_are_counted_under_the_names_that_servers_use(usage):
     found = to_response("chat", chat("4") | {"usage": usage})["usage"]
     assert (found["input_tokens"], found["output_tokens"]) == (11, 7)
     assert found["output_tokens_details"]["reasoning_tokens"] == 5
+
+
+CHAT = {
+    "id": "x",
+    "choices": [
+        {
+            "message": {
+                "content": [
+                    {"type": "thinking", "thinking": [{"type": "text", "text": "a"}]},
+                    {"type": "text", "text": "b"},
+                ],
+                "tool_calls": [{"id": "1", "type": "function", "function": {"name": "n", "arguments": "{}"}}],
+                "annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}],
+            },
+            "finish_reason": "stop",
+        }
+    ],
+    "usage": {"prompt_tokens": 1, "completion_tokens_details": {"reasoning_tokens": 1}},
+}
+RESPONSE = {
+    "status": "completed",
+    "output": [
+        {
+            "type": "message",
+            "content": [{"type": "output_text", "text": "<think>a</think>b"}, {"type": "refusal"}],
+        },
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "t"}]},
+        {"type": "function_call", "name": "n"},
+    ],
+}
+JUNK = [None, 0, 1.5, "x", "", [], {}, [1], {"a": 1}, True, [None], {"type": 4}, [[]], {"text": 3}]
+
+
+def mutated(value, draw):
+    if draw.random() < 0.12:
+        return draw.choice(JUNK)
+    if isinstance(value, dict):
+        return {key: mutated(item, draw) for key, item in value.items() if draw.random() > 0.05}
+    return [mutated(item, draw) for item in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(("api", "answer"), [("chat", CHAT), ("responses", RESPONSE)])
+def test_whatever_stands_in_an_answer_it_is_read_or_said_to_be_malformed(api, answer):
+    draw = random.Random(7)
+    for _ in range(3000):
+        odd = mutated(answer, draw)
+        body = f"data: {json.dumps(odd)}\n\ndata: {json.dumps(mutated(odd, draw))}\n\n"
+        for found in (odd, event_stream.answer_of(body) if isinstance(odd, dict) else odd):
+            if provider_errors.inside(found) is not None:
+                continue
+            with contextlib.suppress(MalformedAnswerError):
+                response = to_response(api, found)
+                assert answer_end(response)
+                assert isinstance(output_text(response) + reasoning_text(response), str)
