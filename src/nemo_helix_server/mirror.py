@@ -118,7 +118,6 @@ def _write_records(paths: JobPaths, records: Mapping[str, Any]) -> None:
     if not records:
         return
     seq = records["job"].attempt_seq
-    _replace(paths.record, records["job"])
     if records["attempt"] is not None:
         _replace(paths.attempt_record(seq), records["attempt"])
     for step in records["steps"]:
@@ -126,6 +125,8 @@ def _write_records(paths: JobPaths, records: Mapping[str, Any]) -> None:
     for task in records["tasks"]:
         with contextlib.suppress(InvalidError):
             _replace(paths.task_record(task.name), task)
+    # last: who finds a job's status there finds its parts as they were then, or later
+    _replace(paths.record, records["job"])
 
 
 def _append(path: Path, transitions: Iterable[Transition]) -> None:
