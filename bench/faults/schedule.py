@@ -16,6 +16,8 @@ from faults.cluster import OwnSlurm, call
 TASKS = 160
 PATIENCE_S = 300.0
 """Seconds without a new row, run or command after which a chain counts as stalled."""
+SETTLES_S = 60.0
+"""Seconds after which `gym job status` must name what a person has to do."""
 HELD = ("requeue and hold",)
 """Faults after which only a person's ``scontrol release`` helps."""
 SUCCESSOR_GONE = ("successor cancelled by its owner", "successor cancelled by an operator")
@@ -171,6 +173,9 @@ class Play:
                 chain.shell(f"PATH={GYM.parent}:$PATH; {command}")
                 time.sleep(1)
                 return True
+        if chain.queue() and time.monotonic() - self._moved < SETTLES_S:
+            time.sleep(1)  # a status that is a moment behind what happens
+            return True
         return False
 
     def _keep(self, chain: Chain) -> None:
