@@ -83,7 +83,11 @@ class Chain:
         config = folder / "submit.yaml"
         values = {"folder": folder, "disk": self.disk, "python": sys.executable, "server": SERVER}
         config.write_text(SUBMISSION.format(**values, requeue=", requeue: true" if requeues else ""))
-        record = self._submitted(config)
+        try:
+            record = self._submitted(config)
+        except BaseException:
+            self._give_back()
+            raise
         self.id = str(record["gym_job_id"])
         self.paths = JobPaths(Path(record["benchmarks"][0]["job_dir"]))
 
@@ -104,6 +108,9 @@ class Chain:
             call("scancel", row.job, check=False)
         while self.queue():
             time.sleep(0.2)
+        self._give_back()
+
+    def _give_back(self) -> None:
         if self.small_disk:
             subprocess.run(["umount", "--lazy", str(self.disk)], check=False)
 

@@ -60,7 +60,7 @@ def read_reply(text: str) -> Reply:
 
     Only a line that is an id, and sbatch's own sentence, count; two that differ mean nothing. Whoever gets no
     job, or a reply that is not plain, looks for the token: a number alone proves nothing.
-    ``gym_read_reply`` of ``shell/scheduler_slurm.sh`` reads by the same rule.
+    ``gym_read_reply`` of ``shell/slurm_queue.sh`` reads by the same rule.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     found: dict[str, str | None] = {}

@@ -120,3 +120,20 @@ def test_a_cluster_that_is_reached_over_ssh_is_asked_in_one_look(student: Studen
     student.gym("job", "resubmit", record["gym_job_id"], "sums", "--reason", "over ssh")
     assert reaches(student, record, "succeeded")["done"] == 4
     assert student.gym("job", "logs", record["gym_job_id"], "sums", "--tail", "1").stdout
+
+
+def test_a_job_that_was_requeued_and_held_is_shown_with_the_command_that_releases_it(
+    student: Student, tmp_path: Path
+) -> None:
+    gate = tmp_path / "open"
+    config_args = {"extra_args": {"mem": "300M", "requeue": True}}
+    record, _ = chain(student, gate=gate, **config_args)
+    first = record["benchmarks"][0]["job_id"]
+    until(lambda: len(queued(student)) == 2)
+    student.slurm.control("requeuehold", first)
+    found = reaches(student, record, "queued")
+    assert (found["job_id"], found["next_command"]) == (first, f"scontrol release {first}")
+    assert found["reason"].startswith("job requeued in held state: ")
+    gate.touch()
+    subprocess.run(["bash", "-c", found["next_command"]], check=True)
+    assert reaches(student, record, "succeeded")["done"] == 4

@@ -61,7 +61,13 @@ def seen(number: str, job_dir: Path) -> Observation:
 def seen_by_its_successor(number: str, job_dir: Path) -> str:
     """As the job script of the next job of the chain sees it."""
     names = {"GYM_JOB": job_dir.parent.name, "GYM_BENCHMARK": "gpqa", "GYM_JOB_DIR": str(job_dir)}
-    parts = [SHELL / "header.sh", CLEAN, SHELL / "slurm_steps.sh", SHELL / "scheduler_slurm.sh"]
+    parts = [
+        SHELL / "header.sh",
+        CLEAN,
+        SHELL / "slurm_steps.sh",
+        SHELL / "scheduler_slurm.sh",
+        SHELL / "slurm_queue.sh",
+    ]
     lines = [
         *(f"{name}='{value}'" for name, value in names.items()),
         *(f". '{part}'" for part in parts),

@@ -49,7 +49,7 @@ def render_job(plan: JobPlan, *, redacted: bool) -> str:
 
 def shell_parts(plan: JobPlan) -> list[str]:
     """The static files of one job's script, in the order in which it reads them."""
-    own = ["clean_environment", "slurm_steps"] if plan.scheduler == "slurm" else []
+    own = ["clean_environment", "slurm_steps", "slurm_queue"] if plan.scheduler == "slurm" else []
     install = ["install"] if plan.install is not None else []
     return [SHELL_PARTS[0], *own, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:], *install]
 

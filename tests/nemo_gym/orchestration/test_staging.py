@@ -22,7 +22,7 @@ def modes(folder):
     ("scheduler", "own"),
     [
         ("local", ["scheduler_local"]),
-        ("slurm", ["scheduler_slurm", "slurm_steps", "clean_environment"]),
+        ("slurm", ["scheduler_slurm", "slurm_steps", "slurm_queue", "clean_environment"]),
     ],
 )
 def test_a_run_directory_holds_all_that_a_job_needs_and_only_the_script_is_closed(tmp_path, scheduler, own):

@@ -16,6 +16,7 @@ from nemo_slurm.testing import FakeCluster
 
 SHELL = Path(nemo_gym.__file__).parent / "shell"
 CLEAN = Path(calls.__file__).with_name("clean_environment.sh")
+PARTS = ("slurm_steps", "scheduler_slurm", "slurm_queue")
 TOKEN = "canary-of-a-token"
 
 
@@ -57,7 +58,7 @@ class World:
                 *(f"{name}={_quoted(value)}" for name, value in values.items()),
                 f". {_quoted(str(SHELL / 'header.sh'))}",
                 f". {_quoted(str(CLEAN))}",
-                *(f". {_quoted(str(SHELL / f'{part}.sh'))}" for part in ("slurm_steps", "scheduler_slurm")),
+                *(f". {_quoted(str(SHELL / f'{part}.sh'))}" for part in PARTS),
                 "gym_identify",
                 command,
             ]

@@ -130,6 +130,7 @@ cd -- '/runs/gym-job-20270115T080000Z-00abcd/arithmetic' || exit 1
 . shell/header.sh
 . shell/clean_environment.sh
 . shell/slurm_steps.sh
+. shell/slurm_queue.sh
 . shell/scheduler_slurm.sh
 . shell/full_disk.sh
 . shell/services.sh
