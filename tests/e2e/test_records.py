@@ -198,7 +198,18 @@ def test_one_benchmark_that_cannot_be_queued_ends_with_1_and_is_in_the_record(ho
     assert done.returncode == 1
     assert "driver.gym: ./fragile is no program" in done.stderr
     assert not home.runs.exists()
-    (home.folder / "state").write_text("in the way of every local job id")
+    claims = home.folder / "state" / "nemo-gym" / "local-jobs"
+    claims.mkdir(parents=True)
+    full = ["mount", "-t", "tmpfs", "-o", "nr_inodes=1", "none", str(claims)]
+    if os.geteuid() != 0 or subprocess.run(full, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+    try:
+        _none_can_be_queued(home)
+    finally:
+        subprocess.run(["umount", "-l", str(claims)], check=True)
+
+
+def _none_can_be_queued(home: Home) -> None:
     done = home.submit("--json", status=1)
     record = json.loads(done.stdout)
     assert [entry["job_id"] for entry in record["benchmarks"]] == [None, None]
@@ -207,6 +218,13 @@ def test_one_benchmark_that_cannot_be_queued_ends_with_1_and_is_in_the_record(ho
     assert json.loads((Path(record["run_dir"]) / "gym-job.json").read_text()) == record
     lines = home.submit("--again", status=1).stdout.splitlines()
     assert lines[1].startswith("failed one: ")
+
+
+def test_a_folder_that_no_job_can_be_numbered_in_is_said_before_anything_is_written(home: Home):
+    (home.folder / "state").write_text("in the way of every local job id")
+    done = home.submit("--json", status=1)
+    assert "set XDG_STATE_HOME to a folder that can be." in done.stderr
+    assert not home.runs.exists()
 
 
 def test_twenty_submits_at_one_instant_give_twenty_runs(home: Home):

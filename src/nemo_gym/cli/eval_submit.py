@@ -16,11 +16,9 @@ from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, UsageError
 from nemo_gym.job_paths import RunPaths
 
 if TYPE_CHECKING:
-    from nemo_gym.orchestration.config import SubmitConfig
     from nemo_gym.orchestration.jobs import SubmissionRecord
     from nemo_gym.orchestration.resolve import ResolvedConfig
     from nemo_gym.orchestration.submit import Desk, Order
-    from nemo_slurm.hosts import Host
 
 _RULE = "=" * 60
 
@@ -92,7 +90,8 @@ def _say(sentence: str) -> None:
 
 def _desk(resolved: ResolvedConfig) -> Desk:
     from nemo_gym.orchestration.destination import destination_of
-    from nemo_gym.orchestration.executors.registry import executor_for
+    from nemo_gym.orchestration.examine import refuse_cheaply
+    from nemo_gym.orchestration.executors.registry import executor_for, refuse_unusable
     from nemo_gym.orchestration.provenance import provenance
     from nemo_gym.orchestration.submit import Desk
     from nemo_slurm.ssh import host_of
@@ -108,16 +107,9 @@ def _desk(resolved: ResolvedConfig) -> Desk:
         cwd=Path.cwd(),
         say=_say,
         destination=destination,
-        preflight=lambda config: _preflight(config, host),
+        preflight=lambda config: refuse_cheaply(config, host),
+        ready=lambda: refuse_unusable(compute.type),
     )
-
-
-def _preflight(config: SubmitConfig, host: Host) -> None:
-    from nemo_gym.orchestration.examine import refuse_cheaply
-    from nemo_gym.orchestration.executors.registry import refuse_unusable
-
-    refuse_cheaply(config, host)
-    refuse_unusable(config.machine.type)
 
 
 def _dry_run(order: Order, desk: Desk) -> int:

@@ -58,6 +58,8 @@ class Desk:
     """The machine that holds the run directories."""
     preflight: Callable[[SubmitConfig], None] = lambda _config: None
     """The cheap part of `gym eval check`: raises `ConfigError` for what cannot be."""
+    ready: Callable[[], None] = lambda: None
+    """Makes sure of what queueing needs of this machine; raises `GymError`. Called once all is planned."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
     token: Callable[[], str] = lambda: secrets.token_hex(3)
 
@@ -93,6 +95,7 @@ def submit(order: Order, desk: Desk) -> SubmissionRecord:
     with twins.one_at_a_time(order.resolved.digest):
         if not order.again:
             twins.refuse_twin(order.resolved.digest, desk.executor)
+        desk.ready()
         submission = _staged(submission, order, desk)
         with _uninterrupted():
             known = _record(order, desk, submission, ())

@@ -1,0 +1,55 @@
+"""A chain on the real Slurm whose disk is really full: jobs end without a retry, and it goes on."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.local_jobs import Workplace
+from tests.slurm.chains import QUICK, Chains
+from tests.slurm.lab import RealSlurm
+
+from nemo_gym.rollouts.certificate import certify
+
+pytestmark = [pytest.mark.slurm, pytest.mark.e2e, pytest.mark.slow]
+
+
+@pytest.fixture
+def small(slurm: RealSlurm) -> Iterator[Path]:
+    folder = slurm.folder / "small"
+    folder.mkdir()
+    argv = ["mount", "-t", "tmpfs", "-o", "size=2m", "none", str(folder)]
+    if subprocess.run(argv, capture_output=True, check=False).returncode:
+        pytest.skip("needs the right to mount a file system")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_jobs_on_a_full_disk_cost_no_retry_and_the_chain_ends_by_itself_once_there_is_room(
+    slurm: RealSlurm, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {**QUICK, "NEMO_GYM_FULL_DISK_SECONDS": "2"}.items():
+        monkeypatch.setenv(name, value)
+    chains = Chains(slurm)
+    chains.place = Workplace(small)
+    chain = chains.start("fulldisk")
+    chain.at_work(1)
+    first = chain.waiting()
+    ballast = small / "ballast"
+    with ballast.open("wb", buffering=0) as file:
+        for size in (65536, 4096):
+            try:
+                while True:
+                    file.write(b"x" * size)
+            except OSError:
+                pass
+    chain.times_out(chain.first)
+    # the successor cannot begin, and queues another one
+    second = chain.waiting(first)
+    chain.gone(first)
+    ballast.unlink()
+    chain.over()
+    assert certify(chain.paths.rollouts).valid, chain.said()
+    assert chain.number(".gym_infra_retries") == 0, chain.said()
+    assert chain.state(first) == "FAILED"
+    assert int(second) > int(first)
