@@ -222,7 +222,8 @@ def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Bud
         return Decision(Action.STOP, ChainState.STOPPED, False, reason)
     if ended.counts_retry and spent.retries >= budget.max_retries:
         reason = f"{ended.reason}, and max_retries ({budget.max_retries}) are used up"
-        return Decision(Action.FAIL, ChainState.FAILED, True, reason)
+        # what is not granted is no retry
+        return _fail(reason)
     limit = budget.max_links_without_progress
     if limit is not None and spent.links_without_progress >= limit:
         idle = f"{spent.links_without_progress} jobs in a row recorded nothing new"

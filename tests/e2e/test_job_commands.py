@@ -339,7 +339,7 @@ def test_a_resubmission_goes_on_with_a_raised_budget_after_the_chain_has_failed(
     until(lambda: assess(chain.known(record)).state == "failed", within=60)
     known = chain.known(record)
     status = assess(known)
-    assert (status.cause, known.retries) == ("your code", 4)
+    assert (status.cause, known.retries) == ("your code", 3)
     assert "max_retries (3) are used up" in status.reason
     folder = known.job_dir / "resubmits" / "1"
     folder.mkdir(parents=True)

@@ -153,7 +153,7 @@ def test_failures_spend_the_retries_and_the_last_job_exits_with_an_error(workpla
     last = workplace.links(job)[-1]
     assert decision(job, last)[0] == "fail failed"
     assert "max_retries (2) are used up" in ends[-1].reason
-    assert dot(job, ".gym_infra_retries") == ["3"]
+    assert dot(job, ".gym_infra_retries") == ["2"]
     assert dot(job, ".gym_job_chain") == ["local-1", "local-2", "local-3"]
 
 
