@@ -272,3 +272,40 @@ def test_preferences_are_trained_on_once_and_with_their_tools(tmp_path: Path) ->
         ]
     assert texts(found[with_tools], "chosen") == [f'call add {{"a": 2}}{END}\n']
     assert texts(found[with_tools], "read")[0].startswith('<|im_start|>tools [{"type": "function"')
+
+
+def test_prompts_of_grpo_are_messages_of_their_own_row(tmp_path: Path) -> None:
+    """A prompt with tool calls gets no key of another one, and a row's own tools are refused."""
+    learner = Learner("trl", tmp_path)
+    grpo: dict[str, Any] = {
+        "method": "grpo",
+        "batch": {"per_device": 2},
+        "grpo": {"num_generations": 2},
+        "rewards": {"verifier": {"type": "match"}},
+    }
+    asked = [
+        [
+            said("user", "town?"),
+            said("assistant", "", tool_calls=[call("weather", {"city": "x"})]),
+            said("tool", "12"),
+        ],
+        [
+            said("user", "4 + 5?"),
+            said("assistant", "", tool_calls=[call("add", {"a": 4})]),
+            said("tool", "9"),
+        ],
+    ]
+    lines = [{"expected_answer": "9", "responses_create_params": {"input": messages}} for messages in asked]
+    prompts = learner.ask(AS_JSON, lines, **grpo)
+    lines[1]["responses_create_params"]["tools"] = [tool("add", "a")]  # type: ignore[index]
+    with_tools = learner.ask(AS_JSON, lines, **grpo)
+    found = learner.answers()
+    first, second = texts(found[prompts], "read")
+    assert 'call weather {"city": "x"}<|im_end|>' in first
+    assert 'call add {"a": 4}<|im_end|>' in second
+    assert second.endswith("<|im_start|>assistant\n")
+    assert found[prompts]["training"]["tokens_learned"] == 0
+    sentence = (
+        f"rows-{with_tools}.jsonl, line 2: 'responses_create_params.tools' cannot be honoured in training"
+    )
+    assert sentence in found[with_tools]["refused"]
