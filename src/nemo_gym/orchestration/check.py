@@ -147,6 +147,8 @@ def _enforced(facts: ClusterFacts) -> set[str] | None:
 def _walltime(where: str, compute: SlurmCompute, partition: Partition) -> Finding:
     most = partition.max_seconds
     limit = "no time limit" if most is None else f"a time limit of {format_duration(most)}"
+    if any(said.startswith("MaxTime=") for said in partition.unread):
+        limit = "a time limit that cannot be read"
     if compute.walltime is None:
         default = partition.default_seconds
         shown = "its default" if default is None else format_duration(default)

@@ -186,3 +186,9 @@ def test_what_is_another_accounts_or_another_partitions_is_not_compared():
     other = odd(name="debug", default=False, max_seconds=60, unread=("MaxTime=Partition_Limit",))
     found = judged({"compute/alps/account": "Physics"}, associations=rows, partitions=[other, BATCH])
     assert {finding.verdict for finding in found} == {Verdict.OK}
+
+
+def test_a_time_limit_that_cannot_be_read_is_not_said_to_be_none():
+    found = judged(partitions=[odd(max_seconds=None, unread=("MaxTime=Partition_Limit",))])
+    texts = [finding.text for finding in found if finding.about == "partition"]
+    assert texts == ["batch is up, with a time limit that cannot be read"]
