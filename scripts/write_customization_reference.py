@@ -72,7 +72,8 @@ words that say what they are, as are NaN, and whole numbers of more than 64 bits
 What the end needs is tried first. A model whose `generation_config.json` cannot be saved, and a quantized
 model that is to be trained whole or merged, are refused; configuration and tokenizer are saved on trial; and
 the disk must have room for a checkpoint and the trained model. The first step asks the service whether the
-model's name is free still and may be registered, and looks for room where filesets lie.
+model's name is still free (with access tokens on a step may not see models: then only when the job is made),
+and looks for room where filesets lie.
 
 """
 TITLES = {

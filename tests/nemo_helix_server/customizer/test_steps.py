@@ -306,7 +306,8 @@ def test_a_model_that_is_refused_is_said_with_the_services_sentence(
             (200, {"name": "tuned", "created_by_job": "another"}),
             "output.name: there is a model 'tuned' in workspace default by now; choose another name\n",
         ),
-        ((403, "not yours."), "the trained model could not be registered at the end: not yours\n"),
+        ((403, "the token of a step may only read that step"), None),
+        ((422, "no name."), "the trained model could not be registered at the end: no name\n"),
     ],
 )
 def test_what_the_end_needs_is_looked_for_before_training(
