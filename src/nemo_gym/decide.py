@@ -34,16 +34,21 @@ class Asked(StrEnum):
     """A cancellation that the job itself knew of."""
     TERM = "term"
     """SIGTERM: a time limit, a preemption or ``scancel``; only the scheduler can tell."""
+    PERSON = "person"
+    """Somebody wrote into the drain file."""
 
     @classmethod
     def of(cls, outcome: str, who: str) -> Asked:
         """From the words of an end marker: what became of the job, and who asked it to stop.
 
         A signal without more is our own early one when the job only drained, anybody's when it was stopped.
+        What is no word of ours is a person.
         """
         if who == "signal":
             return cls.EARLY if outcome == "drained" else cls.TERM
-        return {"cancel": cls.CANCEL, "walltime": cls.EARLY}.get(who, cls.NOBODY)
+        ours = {"cancel": cls.CANCEL, "walltime": cls.EARLY}
+        ours |= dict.fromkeys(("", "none", "continued", "service_died"), cls.NOBODY)
+        return ours.get(who, cls.PERSON)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +124,7 @@ class ChainState(StrEnum):
     SUCCEEDED = "succeeded"
     CANCELLED = "cancelled"
     STOPPED = "stopped"
-    """The walltime cap was reached: not a failure."""
+    """The walltime cap was reached, or a person asked for a drain: not a failure."""
     FAILED = "failed"
 
 
@@ -181,6 +186,13 @@ def _last_word(marker: Marker | None) -> Decision | None:
         return _fail(f"no retry can help: {marker.hopeless}")
     if marker.exit_status == EXIT_EXHAUSTED:
         return _fail("rollouts are missing and none of them may be tried again")
+    if marker.asked is Asked.PERSON:
+        return _stop("a person asked the job before to drain")
+    return _last_wait(marker)
+
+
+def _last_wait(marker: Marker) -> Decision | None:
+    """An end that work is left after, by the job's own doing."""
     if marker.full_disks:
         return _full_disk(marker.full_disks)
     if marker.exit_status == EXIT_INCOMPLETE and marker.asked is Asked.EARLY:
@@ -219,7 +231,7 @@ def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Bud
     if cap is not None and spent.walltime >= cap and _ran_out_of_time(predecessor):
         used = format_duration(spent.walltime)
         reason = f"{ended.reason}, and {used} of walltime are used (max_walltime is {format_duration(cap)})"
-        return Decision(Action.STOP, ChainState.STOPPED, False, reason)
+        return _stop(reason)
     if ended.counts_retry and spent.retries >= budget.max_retries:
         reason = f"{ended.reason}, and max_retries ({budget.max_retries}) are used up"
         # what is not granted is no retry
@@ -245,6 +257,10 @@ def _scheduler(predecessor: Predecessor) -> State | None:
 
 def _go_on(reason: str) -> Decision:
     return Decision(Action.GO_ON, ChainState.RUNNING, False, reason)
+
+
+def _stop(reason: str) -> Decision:
+    return Decision(Action.STOP, ChainState.STOPPED, False, reason)
 
 
 def _fail(reason: str) -> Decision:

@@ -340,3 +340,15 @@ def test_missing_data_and_a_wrong_value_end_a_chain_at_once_with_their_reason(wo
         assert [end.state for end in ends] == [JobState.FAILED, JobState.CANCELLED]
         assert ends[0].reason.startswith("no retry can help: ")
         assert words in ends[0].reason
+
+
+def test_a_drain_that_a_person_asks_for_stops_the_chain_and_is_no_failure(workplace):
+    job = workplace.chain("rows=3 until-drained collected=drained,75,5")
+    until(lambda: at_work(job), within=60)
+    JobPaths(job.job_dir).link(job.job_id).drain.write_text("Ada L. (on call)\n")
+    first, second = workplace.ends(job)
+    assert (first.state, second.state) == (JobState.FAILED, JobState.CANCELLED), workplace.said(job)
+    assert value(job, "end") == (
+        "drained 75 person\ndrained at the request of Ada L. (on call); everything recorded is kept"
+    )
+    assert driven(job) == 1

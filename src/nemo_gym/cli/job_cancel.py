@@ -44,17 +44,20 @@ def cancel(
     left.
 
     Ends with 0 when every job is final, and with 4 when jobs are still alive or nobody can tell; those are
-    named. What is recorded stays: `gym job resubmit` goes on from there.
+    named. What is recorded stays: `gym job resubmit` goes on from there. BENCHMARK can be left out where the
+    submission has only one.
     """
-    if (benchmark is None) != everything:
+    if benchmark is not None and everything:
         raise UsageError("give one benchmark, or --all.")
-    from nemo_gym.cli.submissions import one
+    from nemo_gym.cli.submissions import one, only_benchmark
     from nemo_gym.orchestration import cancel as cancelling
     from nemo_gym.orchestration.machine import username
     from nemo_gym.orchestration.sites import Sites
 
     record = one(name, benchmark)
-    if everything and not yes:
+    if not everything:
+        benchmark = only_benchmark(record, benchmark, otherwise="or give --all")
+    elif not yes:
         _confirm(record)
     wish = cancelling.Wish(
         record=record, benchmark=benchmark, by=username(), why=" ".join(reason.split()), within=within

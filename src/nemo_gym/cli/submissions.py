@@ -34,13 +34,19 @@ def one(name: str, benchmark: str | None = None) -> SubmissionRecord:
     return record
 
 
-def only_benchmark(record: SubmissionRecord, benchmark: str | None) -> str:
-    """The benchmark that is named, or the only one of a submission; `UsageError` when there are several."""
+def only_benchmark(record: SubmissionRecord, benchmark: str | None, *, otherwise: str = "") -> str:
+    """The benchmark that is named, or the only one of a submission.
+
+    Raises `UsageError` when there are several, which ends with what can be done ``otherwise``.
+    """
     if benchmark is not None:
         return benchmark
     names = [entry.benchmark for entry in record.benchmarks]
     if len(names) != 1:
-        raise UsageError(f"{record.gym_job_id} has {len(names)} benchmarks; name one: {', '.join(names)}.")
+        end = f" ({otherwise})" if otherwise else ""
+        raise UsageError(
+            f"{record.gym_job_id} has {len(names)} benchmarks; name one: {', '.join(names)}{end}."
+        )
     return names[0]
 
 

@@ -84,6 +84,8 @@ def next_command(known: Evidence, verdict: Verdict) -> str:
         return f"gym job logs {it} {verdict.look_at or 'driver'} --tail 50"
     if verdict.cause is Cause.CONFIGURATION:
         return f"gym job info {it} --config"
+    if verdict.state is BenchmarkState.STOPPED and verdict.cause is Cause.PERSON:
+        return f"gym job resubmit {it}"
     read = "fetch" if known.elsewhere else "results"
     return {
         BenchmarkState.RUNNING: f"gym job logs {it} -f",

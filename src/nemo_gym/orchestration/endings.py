@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_gym import errors
+from nemo_gym.decide import Asked
 from nemo_gym.orchestration.evidence import Collected, Evidence, Link
 from nemo_gym.orchestration.executors.base import JobState, Observation
 from nemo_slurm.states import Meaning, State, read_state
@@ -24,7 +25,7 @@ class BenchmarkState(StrEnum):
     RUNNING = "running"
     SUCCEEDED = "succeeded"
     STOPPED = "stopped"
-    """A limit that the user set was reached; not a failure."""
+    """A limit that the user set was reached, or a person asked for a drain; not a failure."""
     FAILED = "failed"
     CANCELLED = "cancelled"
     UNKNOWN = "unknown"
@@ -165,7 +166,10 @@ def _decided(known: Evidence, last: Link) -> Verdict | None:
     own = before.end.reason if before is not None and before.end is not None else ""
     reason = decision.reason if not own or own in decision.reason else f"{decision.reason}; {own}"
     if state is BenchmarkState.STOPPED:
-        return Verdict(state, reason, Cause.LIMIT)
+        by_person = before is not None and _asked(before) is Asked.PERSON
+        return Verdict(
+            state, own if by_person and own else reason, Cause.PERSON if by_person else Cause.LIMIT
+        )
     cause = _cause_of(evidence) or Cause.YOUR_CODE
     return Verdict(state, reason, cause, _log_of(before, own) if before is not None else "job")
 
@@ -177,6 +181,9 @@ def _last_word(last: Link) -> Verdict | None:
     if last.end is not None and last.end.status == errors.EXIT_EXHAUSTED:
         reason = "rollouts are missing and none of them may be tried again"
         return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, "driver")
+    if _asked(last) is Asked.PERSON:
+        own = last.end.reason if last.end is not None else ""
+        return Verdict(BenchmarkState.STOPPED, own or "a person asked it to drain", Cause.PERSON)
     if last.full_disks:
         own = last.end.reason if last.end is not None else ""
         reason = own or "its disk stayed full, or a quota used up"
@@ -185,6 +192,11 @@ def _last_word(last: Link) -> Verdict | None:
         reason = f"it drained ahead of its time limit with work left{NOTHING_FOLLOWS}"
         return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
     return None
+
+
+def _asked(link: Link) -> Asked:
+    """Who asked a run to stop, as its end marker says."""
+    return Asked.NOBODY if link.end is None else Asked.of(link.end.outcome, link.end.asked)
 
 
 def _by_scheduler(known: Evidence, last: Link, observation: Observation | None) -> Verdict | None:

@@ -132,6 +132,8 @@ class JobPlan:
     """What our programs keep of the login shell's environment, see `nemo_gym.orchestration.interpreter`."""
     walltime: int | None
     """Seconds, or ``None`` for no limit."""
+    drain_lead: float = 0.0
+    """Seconds before the walltime at which the job is asked to drain; 0: nobody can tell."""
     budget: Budget | None = None
     """What a chain of such jobs may use; ``None``: not resumable, one job."""
     resubmission: int = 0

@@ -21,7 +21,7 @@ from nemo_gym.orchestration.config import (
 )
 from nemo_gym.orchestration.otel import collector_config
 from nemo_gym.orchestration.plan import Container, JobPlan, OtelPlan, ServicePlan, SlurmPlan, Submission
-from nemo_gym.orchestration.run_configs import BenchmarkRun
+from nemo_gym.orchestration.run_configs import BenchmarkRun, lead_of
 from nemo_gym.orchestration.sbatch_lines import sbatch_options
 from nemo_runs.durations import parse_duration
 from nemo_runs.secret_refs import Reference, SecretText, parse_reference, resolve_host
@@ -120,6 +120,7 @@ def _job(
         install=None if around.gym else gym_install.planned(config, run_dir),
         keeps=around.keeps,
         walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
+        drain_lead=lead_of(config.machine),
         budget=_budget(config.driver.benchmarks[benchmark], benchmark),
         otel=_otel(config, benchmark, paths.job_dir, services, around.user),
         config_files=list(run.files),

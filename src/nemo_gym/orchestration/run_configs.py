@@ -112,14 +112,14 @@ def _plain(config: RunConfig) -> dict[str, Any]:
 
 def _defaults(config: SubmitConfig) -> dict[str, Any]:
     defaults: dict[str, Any] = {"require_complete": True}
-    lead = _lead(config.machine)
+    lead = lead_of(config.machine)
     if lead:
         # the rest is for leaving: the services' end, the last rows, the successor
         defaults["walltime_margin_s"] = max(lead - _TO_LEAVE, lead / 2)
     return defaults
 
 
-def _lead(machine: LocalCompute | SlurmCompute) -> float:
+def lead_of(machine: LocalCompute | SlurmCompute) -> float:
     """How long before its walltime a job is asked to drain, in seconds; 0: nobody can tell."""
     if isinstance(machine, SlurmCompute):
         return 0.0 if "signal" in machine.extra_args else float(drain_seconds(machine))

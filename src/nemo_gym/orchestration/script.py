@@ -98,6 +98,7 @@ def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
         yield _assign("GYM_INSTALL_REF", plan.install.ref)
         yield _assign("GYM_INSTALL_FOLDER", str(plan.install.folder))
     yield _assign("GYM_WALLTIME", _limit(plan.walltime))
+    yield _assign("GYM_DRAIN_LEAD", _limit(round(plan.drain_lead) or None))
     yield from _chain_lines(plan.budget)
     for variable, value in plan.secrets.items():
         _check_variable(variable, "secrets")

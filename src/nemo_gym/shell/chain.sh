@@ -245,8 +245,8 @@ gym_chain_see_to_successor() {
   gym_chain_queue
 }
 
-# After the work, before the end marker. The chain is over when everything is recorded, when no retry can help and when it
-# was cancelled: then nothing of it stays in the queue. Else somebody must be there to go on.
+# After the work, before the end marker. The chain is over when everything is recorded, when no retry can help, and when it
+# was cancelled or drained by a person: then nothing of it stays in the queue. Else somebody must be there to go on.
 gym_chain_epilogue() {
   [[ -n $gym_chain_due ]] || return 0
   gym_chain_due=''
@@ -279,5 +279,5 @@ gym_chain_is_over() {
     gym_status=1
     gym_fail "the driver ended with exit status 0, but nothing proves that every rollout is recorded"
   fi
-  [[ -e $GYM_JOB_DIR/.gym_cancelled || $(gym_who) == cancel ]]
+  [[ -e $GYM_JOB_DIR/.gym_cancelled || $(gym_who) == @(cancel|person) ]]
 }

@@ -155,7 +155,7 @@ gym_read_marker() {
     ((gym_c_status != 0)) || gym_p_complete=yes
   fi
   outcome=''
-  if [[ $end =~ ^([a-z_]+)\ ([0-9]{1,3})\ ([a-z_]+)$ ]]; then
+  if [[ $end =~ ^([a-z_]+)\ ([0-9]{1,3})\ (.+)$ ]]; then
     gym_p_marker=yes outcome=${BASH_REMATCH[1]} gym_p_status=${BASH_REMATCH[2]} who=${BASH_REMATCH[3]}
   fi
   # A signal without more is our own early one when the job only drained, anybody's when it was told to stop.
@@ -164,6 +164,8 @@ gym_read_marker() {
     walltime/*) gym_p_asked=early ;;
     signal/drained) gym_p_asked=early ;;
     signal/*) gym_p_asked=term ;;
+    /* | none/* | continued/* | service_died/*) ;;
+    *) gym_p_asked=person ;;
   esac
 }
 

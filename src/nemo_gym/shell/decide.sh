@@ -3,7 +3,7 @@
 # acts or asks; the table of states is the file states.tsv, which Python reads too.
 #
 # What is known about the run before stands in gym_p_*: gym_p_first (there is none), gym_p_marker (it left a last word),
-# gym_p_complete, gym_p_status, gym_p_asked (nobody, early, cancel, term), gym_p_hopeless, gym_p_cancelled (the tombstone
+# gym_p_complete, gym_p_status, gym_p_asked (nobody, early, cancel, term, person), gym_p_hopeless, gym_p_cancelled (the tombstone
 # of `gym job cancel` is there), gym_p_same (an earlier run of this very job), each empty for no, gym_p_full_disks: so
 # many jobs in a row, that one the last, ended because their disk stayed full, and gym_p_owner: number of the user who
 # owns the jobs, empty when it is not known. What the chain has used
@@ -100,6 +100,8 @@ gym_decide_last_word() {
     gym_rule fail failed "no retry can help: $gym_p_hopeless"
   elif ((gym_p_status == 76)); then
     gym_rule fail failed "rollouts are missing and none of them may be tried again"
+  elif [[ $gym_p_asked == person ]]; then
+    gym_rule stop stopped "a person asked the job before to drain"
   elif ((${gym_p_full_disks:-0} >= gym_full_disks_allowed)); then
     gym_rule fail failed "the disk stayed full in $gym_p_full_disks jobs in a row; make room, then resubmit the benchmark"
   elif ((${gym_p_full_disks:-0})); then

@@ -132,7 +132,7 @@ gym_pass_on() {
   # The file first: it is the truth, and a signal can be lost. USR1 comes ahead of a time limit; of SIGTERM, which a time
   # limit, a preemption and a cancellation send alike, only the scheduler knows the cause.
   if [[ ! -e $gym_link/drain ]]; then
-    gym_try_put "$gym_link/drain" "$([[ $gym_asked == drain ]] && printf walltime || printf signal)"
+    gym_try_put "$gym_link/drain" "$(gym_who)"
   fi
   gym_event stop_asked asked "$(gym_who)"
   if [[ $gym_asked == drain ]]; then

@@ -61,13 +61,16 @@ gym_work() {
 
 # The end marker: what happened, the exit status and who asked, then a sentence. The exit status is the driver's.
 gym_end() {
-  local who
-  who=$(gym_who)
+  local who by
+  who=$(gym_who) by=$who
+  [[ $who != person ]] || by=$(gym_person)
   if [[ -n $gym_dead ]]; then
     gym_status=1
   elif [[ -n $gym_asked && $gym_outcome == failed ]]; then
     gym_status=75
-    gym_fail "asked to stop ($who) before the driver had started"
+    gym_fail "asked to stop ($by) before the driver had started"
+  elif [[ $who == person && $gym_status == 75 ]]; then
+    gym_fail "drained at the request of $by; everything recorded is kept"
   elif [[ -n $gym_asked && $gym_status == 75 ]]; then
     gym_fail "asked to stop ($who); the driver saved what was done and left with work to do (exit status 75)"
   elif ((gym_status != 0)); then

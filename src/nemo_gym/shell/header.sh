@@ -138,15 +138,37 @@ gym_tick() {
   fi
 }
 
-# Who asked the job to stop: whoever did says so in the drain file; a bare signal does not.
+# Who asked the job to stop, in one word: none, signal, walltime, cancel, continued, service_died, or person for whatever
+# else stands in the drain file. A bare signal says nothing; far from the time limit it is not ours.
 gym_who() {
   local who=none
   if [[ -n $gym_asked ]]; then
     who=signal
-    [[ $gym_asked == stop ]] || who=walltime
-    { read -r who <"$gym_link/drain"; } 2>/dev/null || :
+    [[ $gym_asked == stop ]] || ! gym_is_near_its_limit || who=walltime
+    if [[ -e $gym_link/drain ]]; then
+      who=''
+      { read -r who <"$gym_link/drain"; } 2>/dev/null || :
+      case $who in
+        none | signal | walltime | cancel | continued | service_died) ;;
+        *) who=person ;;
+      esac
+    fi
   fi
   printf '%s' "$who"
+}
+
+# Whether the signal ahead of the time limit is due; a scheduler may send it up to a minute early.
+gym_is_near_its_limit() {
+  [[ -z ${GYM_WALLTIME-} || -z ${GYM_DRAIN_LEAD-} ]] || ((SECONDS + GYM_DRAIN_LEAD + 75 >= GYM_WALLTIME))
+}
+
+# The person who asked for the drain, as the drain file has it.
+gym_person() {
+  local name=''
+  { read -r name <"$gym_link/drain"; } 2>/dev/null || :
+  name=${name//[^[:print:]]/}
+  name=${name:-somebody}
+  printf '%s' "${name:0:60}"
 }
 
 gym_alive() {

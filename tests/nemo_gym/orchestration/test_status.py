@@ -620,3 +620,16 @@ def test_a_successor_that_was_refused_says_what_helps():
     assert any("`queue_from: login`" in note for note in assess(running).notes)
     over = known(link("1.0", queue_error=error), seen={"1": saw("FAILED", word="TIMEOUT")})
     assert any("`queue_from: login`" in note for note in assess(over).notes)
+
+
+def test_a_drain_that_a_person_asked_for_is_a_stop_and_is_resubmitted_without_more():
+    asked = "drained 75 person\ndrained at the request of Ada; everything recorded is kept\n"
+    status = assess(known(link("1.0", end=asked, exit={"state": "FAILED"}), progress(done=6)))
+    assert told(status) == ("stopped", "a person")
+    assert status.reason == "drained at the request of Ada; everything recorded is kept"
+    assert status.next_command == "gym job resubmit gym-job-20270115T080000Z-00000a gpqa"
+    words = decision("stop", "stopped", "a person asked the job before to drain", "scheduler=FAILED")
+    successor = link("2.0", started=NOW - 5, decision=words, predecessor="1")
+    seen = {"2": saw("SUCCEEDED", word="COMPLETED")}
+    followed = assess(known(link("1.0", end=asked), successor, progress(done=6), seen=seen))
+    assert (followed.state, followed.cause, followed.reason) == (status.state, status.cause, status.reason)

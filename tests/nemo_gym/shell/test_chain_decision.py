@@ -241,6 +241,15 @@ WORDS = [
     (DRAINED, "stopped 75 signal", "signal", Marker(complete=False, exit_status=75, asked=Asked.TERM)),
     (DRAINED, "stopped 75 cancel", "cancel", Marker(complete=False, exit_status=75, asked=Asked.CANCEL)),
     (DRAINED, "", "cancel", Marker(complete=False, exit_status=75, asked=Asked.CANCEL)),
+    (DRAINED, "drained 75 person", "Ada L.", Marker(complete=False, exit_status=75, asked=Asked.PERSON)),
+    (DRAINED, "drained 75 me", "me", Marker(complete=False, exit_status=75, asked=Asked.PERSON)),
+    (DRAINED, "", "Ada L. (on call)", Marker(complete=False, exit_status=75, asked=Asked.PERSON)),
+    (
+        DRAINED,
+        "stopped 75 continued",
+        "continued",
+        Marker(complete=False, exit_status=75, asked=Asked.NOBODY),
+    ),
     (
         DRAINED,
         "service_died 1 none",
