@@ -217,9 +217,13 @@ def test_cancelling_writes_the_tombstone_ends_everything_and_waits_for_it(home):
 def test_names_that_are_wrong_are_answered_with_those_that_are_right(home):
     gym_job_id = home.submit("two")
     home.wait(gym_job_id, "two", "failed")
-    assert "it has two" in home.gym("job", "logs", gym_job_id, "three", status=1).stderr
+    assert "it has two" in home.gym("job", "logs", gym_job_id, "three", "driver", status=1).stderr
+    assert "there are driver, job" in home.gym("job", "logs", gym_job_id, "three", status=1).stderr
     assert "there are driver, job" in home.gym("job", "logs", gym_job_id, "two", "policy", status=1).stderr
-    assert "give one benchmark, or --all" in home.gym("job", "cancel", gym_job_id, status=2).stderr
+    assert (
+        "give one benchmark, or --all"
+        in home.gym("job", "cancel", gym_job_id, "two", "--all", status=2).stderr
+    )
     refused = home.gym("job", "resubmit", gym_job_id, "two", "--max-retries", "9", status=2)
     assert "needs a reason" in refused.stderr
     refused = home.gym("job", "resubmit", gym_job_id, "two", "--max-retries", "9", "--reason", "x", status=2)
