@@ -8,7 +8,7 @@ from typing import Any
 
 from nemo_gym.clock import utc_text
 from nemo_gym.orchestration import logs
-from nemo_gym.orchestration.evidence import Evidence, Link
+from nemo_gym.orchestration.evidence import Decision, Evidence, Link
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.operations import table
 from nemo_gym.orchestration.run_files import RunFiles
@@ -16,7 +16,7 @@ from nemo_gym.orchestration.status import BenchmarkStatus, assess
 from nemo_runs.durations import format_duration
 
 SCHEMA_VERSION = 1
-_COLUMNS = ("RUN", "STARTED", "DECIDED", "ENDED", "SCHEDULER", "SUCCESSOR")
+_COLUMNS = ("RUN", "STARTED", "ENDED", "SCHEDULER", "SUCCESSOR")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +82,13 @@ def _lines(description: Description) -> Iterable[str]:
     if known.links:
         rows = [_row(known, link) for link in known.links]
         yield from (f"  {line}" for line in table(_COLUMNS, rows).splitlines())
+        yield from (
+            f"  {link.name} decided at its start: {_decided(known, link, link.decision)}"
+            for link in known.links
+            if link.decision is not None
+        )
     if known.walltime is not None or known.retries is not None:
-        used = format_duration(known.walltime or 0)
+        used = format_duration(_used(known))
         yield f"  used by ended jobs: {used} of walltime, {known.retries or 0} retries"
     if status.links_without_progress:
         yield f"  jobs in a row without a new rollout: {status.links_without_progress}"
@@ -100,6 +105,24 @@ def _lines(description: Description) -> Iterable[str]:
     yield f"  next: {status.next_command}"
 
 
+def _used(known: Evidence) -> int:
+    """Seconds of walltime of jobs that have ended.
+
+    The chain's own count lacks the last of them: a job is counted by its successor, which a finished run has
+    not.
+    """
+    return max(known.walltime or 0, round(sum(_lived(known, link) for link in known.links if link.ended)))
+
+
+def _lived(known: Evidence, link: Link) -> float:
+    """Seconds that an ended run took, as far as anybody saw."""
+    seen = known.seen.get(link.job_id)
+    ended_at = link.exit.get("ended_at") or (seen.observation.ended_at if seen is not None else None)
+    if isinstance(ended_at, int | float) and link.started is not None:
+        return max(0.0, ended_at - link.started)
+    return float(link.lived or 0)
+
+
 def _log_lines(logs: Mapping[str, Sequence[str]]) -> Iterable[str]:
     """The newest log of each source in full: a long chain has dozens, all in the same folder."""
     for source, paths in logs.items():
@@ -107,15 +130,22 @@ def _log_lines(logs: Mapping[str, Sequence[str]]) -> Iterable[str]:
         yield from (f"  {source} log: {path}{earlier}" for path in paths[-1:])
 
 
+def _decided(known: Evidence, link: Link, decision: Decision) -> str:
+    """What a job decided at its start; the first of a resubmission follows no job either."""
+    again = next((again for again in known.resubmissions if again.job_id == link.job_id), None)
+    action = decision.action.replace("_", " ")
+    if again is not None and not link.predecessor:
+        return f"{action}: queued again (resubmission {again.number})"
+    return f"{action}: {decision.reason}"
+
+
 def _row(known: Evidence, link: Link) -> list[str]:
     seen = known.seen.get(link.job_id)
     word = (seen.observation.word or seen.observation.state) if seen is not None else ""
-    decision = link.decision
     ended = f"{link.end.outcome} (exit status {link.end.status})" if link.end is not None else "-"
     return [
         link.name,
         "-" if link.started is None else utc_text(link.started),
-        "-" if decision is None else f"{decision.action}: {decision.reason}",
         ended,
         str(link.exit.get("state") or word or "-"),
         link.queued or link.queue_error or "-",
