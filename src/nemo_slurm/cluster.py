@@ -16,7 +16,7 @@ from nemo_slurm.errors import (
     RefusedError,
 )
 from nemo_slurm.hosts import Completed, Host
-from nemo_slurm.identity import is_proven
+from nemo_slurm.identity import carries, is_proven
 from nemo_slurm.observing import Look, Seen, Source, has_ended, observed
 from nemo_slurm.records import Association, Job, Partition, QueueRow, Run
 
@@ -150,11 +150,12 @@ class Cluster:
         rows, problem = self._queue(())
         if rows is None:
             raise NotReachableError(f"the queue of {self.host.label} cannot be read: {problem}")
-        return sorted((row for row in rows if row.comment.startswith(prefix)), key=lambda row: int(row.id))
+        own = (row for row in rows if not prefix or carries(row.comment, prefix))
+        return sorted(own, key=lambda row: int(row.id))
 
     def find(self, token: str) -> Job | None:
         """The oldest job that carries a token, `None` when there is none. Raises `NotReachableError`."""
-        rows = [row for row in self.queue_of(token) if row.comment == token]
+        rows = [row for row in self.queue_of(token) if carries(row.comment, token, whole=True)]
         return Job(rows[0].id, None, rows[0].submitted_at, token=token) if rows else None
 
     def partitions(self) -> list[Partition]:
@@ -197,7 +198,7 @@ class Cluster:
 
     def _of_reply(self, token: str, likely: Job | None) -> Job | None:
         rows = self.queue_of("")
-        row = next((row for row in rows if row.comment == token), None)
+        row = next((row for row in rows if carries(row.comment, token, whole=True)), None)
         if row is None and likely is not None:
             row = next((row for row in rows if row.id == likely.id and not row.comment), None)
         cluster = likely.cluster if row and likely and row.id == likely.id else None

@@ -9,12 +9,17 @@ records of a predecessor by the same rule.
 
 from __future__ import annotations
 
+import re
 from typing import Protocol
 
 from nemo_slurm.records import Job
 
 CLOCK_SLACK = 600.0
 """Seconds by which the clocks of submitter, files, nodes and controller may differ."""
+
+
+_LETTER = r"[A-Za-z0-9_./-]"
+"""What tokens are made of."""
 
 
 class Record(Protocol):
@@ -46,9 +51,18 @@ class Record(Protocol):
         ...
 
 
+def carries(comment: str, token: str, *, whole: bool = False) -> bool:
+    """Whether a comment holds a token that begins with ``token``, or with ``whole`` that is it.
+
+    A site may write words of its own before it and after it. The shell has the same rule in ``gym_carries``.
+    """
+    found = rf"(?<!{_LETTER}){re.escape(token)}" + (rf"(?!{_LETTER})" if whole else "")
+    return re.search(found, comment) is not None
+
+
 def belongs(job: Job, record: Record) -> bool:
     """Whether nothing that is known of a record speaks against its being the job's."""
-    if job.token and record.comment and job.token not in record.comment:
+    if job.token and record.comment and not carries(record.comment, job.token):
         return False
     if job.user is not None and record.user is not None and job.user != record.user:
         return False

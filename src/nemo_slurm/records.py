@@ -26,11 +26,11 @@ QUEUE_FIELDS = {
     "EndTime": 24,
     "Dependency": 200,
     "Partition": 80,
-    "Name": 120,
-    "Comment": 300,
+    "Name": 200,
+    "Comment": 600,
     "UserID": 12,
 }
-"""What is asked of ``squeue -O``, with widths that cut nothing that matters."""
+"""What is asked of ``squeue -O``, with the widths to which it cuts each field."""
 
 ACCOUNTING_FIELDS = "JobIDRaw,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,JobName,Comment,UID,JobID"
 """What is asked of ``sacct --format``."""
@@ -170,8 +170,8 @@ def read_queue(text: str) -> list[QueueRow]:
                 ended_at=_seconds(fields[8]),
                 dependency=_text(fields[9]),
                 partition=_text(fields[10]),
-                name=_text(fields[11]),
-                comment=_text(fields[12]),
+                name=_whole(fields[11], "Name"),
+                comment=_whole(fields[12], "Comment"),
                 user=_number(fields[13]),
             )
         )
@@ -269,6 +269,11 @@ def _seconds(text: str) -> float | None:
 
 def _text(field: str) -> str:
     return "" if field == "(null)" else field
+
+
+def _whole(field: str, name: str) -> str:
+    """A text by which a job is known; empty, as one that is not known, when it may have been cut."""
+    return "" if len(field.encode("utf-8", "surrogateescape")) >= QUEUE_FIELDS[name] else _text(field)
 
 
 class _Odd:

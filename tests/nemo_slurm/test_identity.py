@@ -23,6 +23,7 @@ OTHERS = {
     "another run's token": {"comment": "gym-job-y/gpqa/1"},
     "another benchmark's token": {"comment": "gym-job-x/gpqa2/1"},
     "a stranger's comment": {"comment": "my first job"},
+    "a token that ends like ours": {"comment": "my-gym-job-x/gpqa/1"},
     "submitted before our sbatch": {"submitted_at": AT - CLOCK_SLACK - 1},
     "ended before our run began": {"ended_at": AT + 60 - CLOCK_SLACK - 1},
 }
@@ -52,6 +53,7 @@ def test_any_field_that_disagrees_disowns_a_record(other: str, rest: dict[str, o
         (changed(comment=""), True),
         (changed(comment="", submitted_at=AT + 9 * 86_400, ended_at=AT + 9 * 86_400 + 1), True),
         (changed(comment="site=a;gym-job-x/gpqa/3"), True),
+        (changed(comment="gym-job-x/gpqa/3 charged to 42"), True),
         (changed(comment="", user=None), False),
         (changed(comment="", name=""), False),
         (changed(comment="", submitted_at=None), False),

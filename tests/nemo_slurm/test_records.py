@@ -26,6 +26,14 @@ def test_a_row_of_the_queue_has_its_times_as_numbers_and_its_status_taken_apart(
     assert (row.name, row.comment, row.dependency, row.requeues) == ("gym-é b", "run/a b|x/1", "", False)
 
 
+@pytest.mark.parametrize("field", ["Name", "Comment"])
+def test_what_squeue_may_have_cut_is_not_known(field: str) -> None:
+    width = QUEUE_FIELDS[field]
+    fits, cut = (records.read_queue(queue_line(**{field: "x" * size}))[0] for size in (width - 1, width))
+    assert len(getattr(fits, field.lower())) == width - 1
+    assert getattr(cut, field.lower()) == ""
+
+
 def test_text_around_rows_is_passed_over_and_a_killed_job_has_its_signal() -> None:
     text = (
         f"Welcome to login1\nCLUSTER: west\n{queue_line(exit_code='9', Requeue='1', StartTime='N/A')}\n\nbye"

@@ -32,8 +32,9 @@ from nemo_slurm.hosts import Host
 _SLOW: Final = 600.0
 _NO_FOLDER: Final = 44
 _TOKEN: Final = re.compile(
-    r"(?P<id>gym-job-\d{8}T\d{6}Z-[0-9a-f]{6})/(?P<benchmark>[^/]+)/(?:again-\d+-)?\d+"
+    r"(?<![\w./-])(?P<id>gym-job-\d{8}T\d{6}Z-[0-9a-f]{6})/(?P<benchmark>[\w.-]+)/(?:again-\d+-)?\d+(?![\w./-])"
 )
+"""A site may have put words of its own around it."""
 _OF_PARENT: Final = """\
 [ -d "$parent" ] || exit 44
 folders=()
@@ -111,7 +112,7 @@ def forgotten(host: Host, *, say: Say) -> tuple[list[str], list[Refused]]:
     run_dirs: dict[str, str] = {}
     lost: dict[str, Refused] = {}
     for job in found.jobs:
-        named = _TOKEN.fullmatch(job.token)
+        named = _TOKEN.search(job.token)
         if named is None:
             continue
         gym_job_id, folder = named["id"], posixpath.normpath(job.folder)

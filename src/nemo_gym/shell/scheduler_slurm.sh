@@ -7,6 +7,7 @@
 # Seconds by which the clocks of submitter, files, nodes and controller may differ.
 gym_clock_slack=600
 gym_submission=''       # second before which nothing of this chain was submitted, once it is known
+gym_comments=''         # `kept` or `changed`, once it is known whether the site leaves comments as they were asked for
 gym_inherited=()        # the environment that the scheduler gave to this job, NAME=VALUE
 
 # Who this run of the job is, and where its values lie.
@@ -109,7 +110,7 @@ gym_read_show() {
 # nemo_slurm/identity.py.
 gym_is_this_job() {
   local _file _started
-  [[ -z $gym_r_comment || $gym_r_comment == *"$GYM_JOB/$GYM_BENCHMARK/"* ]] || return 1
+  ! gym_is_disowned "$gym_r_comment" "$GYM_JOB/$GYM_BENCHMARK/" || return 1
   [[ -z $gym_r_user || $gym_r_user == "$EUID" ]] || return 1
   # accounting calls a job `allocation` whose name it was not told
   [[ -z $gym_r_name || $gym_r_name == allocation || -z ${SLURM_JOB_NAME-} || $gym_r_name == "$SLURM_JOB_NAME" ]] || return 1
@@ -131,6 +132,34 @@ gym_is_this_job() {
     fi
   done
   return 0
+}
+
+# gym_is_disowned COMMENT TOKEN: whether a comment says that a job does not carry a token. Where this job's own comment is
+# not what was asked for, the site writes comments of its own, and they say nothing.
+gym_is_disowned() {
+  [[ -n $1 ]] && ! gym_carries "$1" "$2" && gym_comments_are_kept
+}
+
+# gym_carries COMMENT TOKEN: whether a comment holds a token, or one that begins with TOKEN where that ends with a slash; a
+# site may write words of its own before it and after it. nemo_slurm/identity.py has the same rule.
+gym_carries() {
+  local LC_ALL=C
+  if [[ $2 == */ ]]; then
+    [[ " $1" == *[^A-Za-z0-9_./-]"$2"* ]]
+  else
+    [[ " $1 " == *[^A-Za-z0-9_./-]"$2"[^A-Za-z0-9_./-]* ]]
+  fi
+}
+
+# gym_comments_are_kept: whether this job's own comment carries its token; what nobody answers is asked for again.
+gym_comments_are_kept() {
+  local _own
+  if [[ -z $gym_comments ]]; then
+    _own=$(gym_slurm squeue -h -a -j "$gym_job_id" -o %k) || return 0
+    [[ -z $_own || $_own == '(null)' ]] || gym_comments=changed
+    ! gym_carries "$_own" "$GYM_JOB/$GYM_BENCHMARK/" || gym_comments=kept
+  fi
+  [[ $gym_comments != changed ]]
 }
 
 # gym_find_submission: sets gym_submission to the second before which no job of this chain was submitted: the earlier one

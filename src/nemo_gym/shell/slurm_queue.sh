@@ -83,7 +83,7 @@ gym_next_number() {
 gym_find_next() {
   local _id _comment
   while read -r _id _comment; do
-    if [[ $_comment == "$1" && $_id != "$gym_job_id" ]]; then
+    if gym_carries "$_comment" "$1" && [[ $_id != "$gym_job_id" ]]; then
       gym_next=$_id
       [[ ${2-} != "$_id;"* ]] || gym_next=$2
       return 0
@@ -94,7 +94,7 @@ gym_find_next() {
 }
 
 # gym_is_own ID [TOKEN]: whether a number is a job of this chain: its comment carries the chain's token (or TOKEN); where
-# there is no comment, this user owns it, it has our name and is younger than the chain. 0: it is, and gym_own_state is its
+# there is no comment, or one of the site's, this user owns it, it has our name and is younger than the chain. 0: it is, and gym_own_state is its
 # state; 1: no such job, or somebody else's; 2: nobody can tell now. Nothing is done to a job that is not.
 gym_is_own() {
   local _answer _status _line _id _state _user _at _name _comment _token=${2:-$GYM_JOB/$GYM_BENCHMARK/}
@@ -112,9 +112,8 @@ gym_is_own() {
     [[ $_line == job && $_id == "${1%%;*}" ]] || continue
     [[ $_comment != '(null)' ]] || _comment=''
     ! gym_is_ended "$_state" || return 1
-    if [[ -n $_comment ]]; then
-      [[ $_comment == "$_token" || ($_token == */ && $_comment == "$_token"*) ]] || return 1
-    else
+    ! gym_is_disowned "$_comment" "$_token" || return 1
+    if ! gym_carries "$_comment" "$_token"; then
       [[ $_user == "$(id -un)" && $_name == "gym-$GYM_BENCHMARK" ]] && gym_is_young "$_at" || return 1
     fi
     gym_own_state=$_state

@@ -160,7 +160,8 @@ def test_run_directories_are_found_through_waiting_and_ended_jobs_and_each_is_na
     says(slurm, "squeue", ("7", f"{ID}/sums/1", f"/a b/{ID}/sums"), ("8", f"{ID}/sums/2", f"/a b/{ID}/sums"))
     strange = ("3", f"{ID[:-1]}c/sums/1", "/home/ada")
     foreign = ("4", "(null)", "/home/ada")
-    says(slurm, "sacct", ("1", f"{LOST}/more/again-1-2", f"/c/{LOST}/more"), strange, foreign)
+    words = f"charged to 42: {LOST}/more/again-1-2"
+    says(slurm, "sacct", ("1", words, f"/c/{LOST}/more"), strange, foreign)
     run_dirs, refused = adopt_there.forgotten(Far(), say=pytest.fail)
     assert run_dirs == [f"/a b/{ID}", f"/c/{LOST}"]
     assert [(each.run_dir, "job 3 of " in each.reason) for each in refused] == [("/home/ada", True)]

@@ -614,3 +614,34 @@ def test_without_comments_owner_name_and_time_say_whose_a_job_is(world):
     for number, status, alive in ((mine, "1", True), (old, "1", True), (later, "0", False)):
         assert world.ask(f"gym_drop_next {number}; echo $?", job) == status
         assert world.fake.job(number).active is alive
+
+
+SITES = {"a site that adds words": "charged to 42: {}", "a site that writes its own": "account 42"}
+
+
+@pytest.mark.parametrize("comment", SITES.values(), ids=SITES)
+def test_a_site_that_changes_comments_does_not_hide_a_job_of_this_chain(world, comment):
+    before, job = world.queue(), world.queue()
+    world.started(before)
+    world.started(job)
+    world.fake.end(before, "FAILED")
+    number = world.queue_next(job).split()[1]
+    for one in (before, job, number):
+        with world.fake._state.open() as model:
+            model.jobs[one].comment = comment.format(model.jobs[one].comment)
+    waits = f"gym_next_waits {number}; echo $?"
+    assert world.ask(f"gym_state_of {before}; echo $gym_state; {waits}", job) == "FAILED\n0"
+    stranger = world.queue("somebody-else/b/2")
+    with world.fake._state.open() as model:
+        model.jobs[stranger].user = "somebody"
+    assert world.ask(f"gym_drop_next {stranger}; echo $?; gym_drop_next {number}; echo $?", job) == "1\n0"
+    assert (world.fake.job(stranger).active, world.fake.job(number).active) == (True, False)
+
+
+def test_words_of_a_site_around_its_token_do_not_hide_a_successor_that_was_not_heard_of(world):
+    job = world.queue()
+    world.started(job)
+    (world.job_dir / ".gym_job_chain").write_text(f"{job}\n")
+    queued = world.queue("charged to 42: gym-job-x/b/2")
+    assert world.queue_next(job) == f"0 {queued}"
+    assert len(world.fake.jobs()) == 2

@@ -18,6 +18,7 @@ from nemo_slurm.hosts import Completed
 from nemo_slurm.records import Job
 from nemo_slurm.states import read_state, table
 from nemo_slurm.testing import FakeCluster
+from nemo_slurm.testing.model import Model
 
 SLURM = SlurmPlan(options=["--account=lab", "--job-name=gym-x"], runtime="none")
 
@@ -99,6 +100,40 @@ def test_a_job_of_somebody_else_under_a_number_of_ours_is_never_cancelled(world)
     with pytest.raises(GymError, match=f"job {one.job_id} of the cluster does not carry this run's token"):
         world.executor.cancel([one, two])
     assert [job.active for job in world.fake.jobs()] == [True, False]
+
+
+def test_a_job_of_the_longest_name_is_known_and_ends_when_it_is_told_to(world):
+    name = "x" * 128
+    options = ["--account=lab", f"--job-name=gym-{name}"]
+    plan = world.place.plan(name, run=None, command="true", slurm=SlurmPlan(options=options, runtime="none"))
+    submission = world.place.submission(plan)
+    staging.stage(submission)
+    script = JobPaths(plan.job_dir).script
+    script.write_text(f"#!/bin/bash\n#SBATCH --job-name=gym-{name}\n")
+    (answer,) = world.executor.submit(submission)
+    job = JobRef(answer.job_id, plan.job_dir)
+    assert world.fake.job(answer.job_id).name == f"gym-{name}"
+    assert world.executor.observe([job])[job.job_id].state in (JobState.QUEUED, JobState.RUNNING)
+    world.executor.cancel([job])
+    assert world.executor.observe([job])[job.job_id].state is JobState.CANCELLED
+
+
+@pytest.mark.parametrize("comment", ["charged to 42: {}", "{} (physics)"])
+def test_a_lost_job_is_found_where_the_site_adds_words_to_comments(world, comment, monkeypatch):
+    accept = Model.accept
+
+    def with_words(model, job):
+        job.comment = comment.format(job.comment)
+        return accept(model, job)
+
+    monkeypatch.setattr(Model, "accept", with_words)
+    with world.fake.faults() as faults:
+        faults.lost_replies = 1
+    submission, answers = world.submit("a", "ab")
+    assert [answer.error for answer in answers] == [None, None]
+    assert len(world.fake.jobs()) == 2
+    world.executor.cancel(world.refs(submission, answers))
+    assert not any(job.active for job in world.fake.jobs())
 
 
 def test_when_the_controller_is_away_every_benchmark_says_so_and_nothing_is_known_of_jobs(world):
