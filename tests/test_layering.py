@@ -23,8 +23,13 @@ MAY_IMPORT = {
     "nemo_engines": {"nemo_runs", "nemo_trainer", "nemo_gym"},
 }
 ONLY_PARTS = {
-    # how a program treats its streams, and the proxies and folders of its environment
-    ("nemo_helix_plugin", "nemo_runs"): ("nemo_runs.streams", "nemo_runs.proxies", "nemo_runs.homes"),
+    # how a program treats its streams, the proxies and folders of its environment, and what a plain scalar is
+    ("nemo_helix_plugin", "nemo_runs"): (
+        "nemo_runs.streams",
+        "nemo_runs.proxies",
+        "nemo_runs.homes",
+        "nemo_runs.yaml_scalars",
+    ),
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
     ("nemo_engines", "nemo_gym"): (
         "nemo_gym.verifiers",

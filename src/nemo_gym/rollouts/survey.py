@@ -6,6 +6,7 @@ checksum between them, no JSON is parsed and no row is held. Whatever is not suc
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -87,7 +88,7 @@ class Tally:
 Take = Callable[[bytes], tuple[Sequence[bytes], bytes]]
 
 
-class Taker:
+class Taker(ABC):
     """Takes the lines of one file into a census, in order; each kind of file says which rows count."""
 
     def __init__(self, census: Census) -> None:
@@ -126,8 +127,9 @@ class Taker:
         for line in block.split(b"\n"):
             self.take(line)
 
+    @abstractmethod
     def _wanted(self, index: int, row: bytes) -> bool:
-        raise NotImplementedError
+        """Whether a row of a planned rollout counts."""
 
     def _spare(self, _index: int) -> bool:
         """Whether a row that does not count is of no use to anybody."""
