@@ -68,8 +68,13 @@ def _beats(known: Evidence) -> bool:
         progress is not None
         and progress.state in ("running", "draining")
         and progress.updated_at is not None
-        and known.now - progress.updated_at <= BEATING
+        and _is_recent(known, progress.updated_at, BEATING)
     )
+
+
+def _is_recent(known: Evidence, at: float, within: float) -> bool:
+    """Whether something was at most so many seconds ago; what a date that was set back puts far ahead was not."""
+    return abs(known.now - at) <= within
 
 
 def _state(known: Evidence, job_id: str) -> JobState | None:
@@ -116,7 +121,7 @@ def _without_successor(known: Evidence, finished: Verdict) -> Verdict:
         return _lost_successor(known, finished, successor)
     unseen = successor and state in (None, JobState.UNKNOWN)
     if unseen and finished.state is BenchmarkState.FAILED and not known.cancelled:
-        if known.silent or known.now - ended_at(known) < SETTLES:
+        if known.silent or _is_recent(known, ended_at(known), SETTLES):
             return Verdict(BenchmarkState.QUEUED, f"its successor {successor} is not seen yet")
         reason = f"{finished.reason}; its successor {successor} was never seen again"
         return Verdict(finished.state, reason, finished.cause, finished.look_at)

@@ -15,7 +15,7 @@
 : "${NEMO_GYM_LOOKUP_SECONDS:=10}"
 # Seconds between two looks at the successor while this job works.
 : "${NEMO_GYM_CHAIN_SECONDS:=30}"
-gym_chain_due=''        # second of this script at which the successor is looked at next; empty: there is nothing to see to
+gym_chain_due=''        # second of gym_clock at which the successor is looked at next; empty: there is nothing to see to
 gym_links=$GYM_JOB_DIR/links
 gym_refused=''          # why the successor could not be queued, as it was told last
 
@@ -37,7 +37,7 @@ gym_chain_prologue() {
     gym_settle
     return 1
   fi
-  gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
+  gym_chain_later
   gym_chain_queue
 }
 
@@ -200,11 +200,17 @@ gym_chain_drop() {
   return 1
 }
 
+# The next look at the successor is NEMO_GYM_CHAIN_SECONDS from now.
+gym_chain_later() {
+  gym_look_at_clock
+  gym_chain_due=$((gym_clock + NEMO_GYM_CHAIN_SECONDS))
+}
+
 # Called a few times a second while the job waits for anything; acts every NEMO_GYM_CHAIN_SECONDS.
 gym_chain_tick() {
-  [[ -n $gym_chain_due ]] && ((SECONDS >= gym_chain_due)) || return 0
-  gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
-  gym_try_put "$gym_link/alive" "$SECONDS"
+  [[ -n $gym_chain_due ]] && ! gym_is_before "$gym_chain_due" || return 0
+  gym_chain_later
+  gym_try_put "$gym_link/alive" "$gym_clock"
   if [[ -e $GYM_JOB_DIR/.gym_cancelled ]]; then
     gym_chain_due=''
     gym_say "the run was cancelled; ending it"
@@ -216,7 +222,7 @@ gym_chain_tick() {
   fi
   gym_notice_succession || gym_chain_see_to_successor
   # counted from here: a scheduler that answers slowly must not keep this script from everything else
-  [[ -z $gym_chain_due ]] || gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
+  [[ -z $gym_chain_due ]] || gym_chain_later
 }
 
 # A job whose node was lost for the scheduler may live on beside the one that goes on after it: it leaves the results to that.
@@ -250,7 +256,8 @@ gym_chain_see_to_successor() {
 gym_chain_epilogue() {
   [[ -n $gym_chain_due ]] || return 0
   gym_chain_due=''
-  gym_try_put "$gym_link/alive" "$SECONDS"
+  gym_look_at_clock
+  gym_try_put "$gym_link/alive" "$gym_clock"
   if gym_chain_is_over; then
     gym_one "$gym_link/queued"
     [[ -z $gym_value ]] || gym_chain_drop "$gym_value"

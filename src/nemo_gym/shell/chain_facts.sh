@@ -124,8 +124,10 @@ gym_find_proof() {
 }
 
 gym_pause() {
-  local until=$((SECONDS + $1))
-  while ((SECONDS < until)) && [[ -z $gym_asked ]]; do
+  local until
+  gym_look_at_clock
+  until=$((gym_clock + $1))
+  while gym_is_before "$until" && [[ -z $gym_asked ]]; do
     gym_tick
   done
 }
@@ -173,8 +175,10 @@ gym_read_marker() {
 # known yet is added by a later job. Sets gym_spent_walltime. A damaged count is an error.
 gym_account() {
   local -A known=() tried=()
-  local file line key seconds id found='' asked=0 until=$((SECONDS + 60))
+  local file line key seconds id found='' asked=0 until
   local -a lines ids
+  gym_look_at_clock
+  until=$((gym_clock + 60))
   for file in "$gym_links"/*/accounted; do
     [[ -e $file ]] || continue
     gym_all "$file"
@@ -192,7 +196,7 @@ gym_account() {
   for id in "${ids[@]}"; do
     [[ -z ${tried[$id]-} ]] || continue
     tried[$id]=yes
-    ((++asked <= 8 && SECONDS < until)) || break
+    ((++asked <= 8)) && gym_is_before "$until" || break
     gym_elapsed_of "$id"
     while read -r key seconds; do
       [[ $key =~ ^[0-9]{1,9}$ && $seconds =~ $gym_number && -z ${known[$id.$key]-} ]] || continue

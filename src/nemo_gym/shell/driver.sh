@@ -23,7 +23,8 @@ gym_become_prepare() {
 
 gym_drive() {
   gym_event driver_started
-  gym_put "$gym_link/ready" "$SECONDS"
+  gym_look_at_clock
+  gym_put "$gym_link/ready" "$gym_clock"
   if [[ -n $GYM_COMMAND ]]; then
     gym_put "$gym_link/command" yes
     gym_watch command gym_become_command
@@ -84,13 +85,14 @@ gym_watch() {
   while gym_alive "$_pid"; do
     if [[ -z $gym_asked && -z $gym_dead ]]; then
       gym_notice_death "$_kind" "$_pid"
-      [[ -z $gym_dead ]] || _until=$((SECONDS + NEMO_GYM_DRAIN_SECONDS))
+      gym_look_at_clock
+      [[ -z $gym_dead ]] || _until=$((gym_clock + NEMO_GYM_DRAIN_SECONDS))
     fi
     if [[ -n $gym_asked && $_told != "$gym_asked" && -z $gym_dead ]]; then
       _told=$gym_asked
       gym_pass_on "$_kind" "$_pid"
     fi
-    if [[ -n $_until ]] && { ((SECONDS >= _until)) || [[ $gym_asked == stop ]]; }; then
+    if [[ -n $_until ]] && { ! gym_is_before "$_until" || [[ $gym_asked == stop ]]; }; then
       gym_end_step "$_pid"
     fi
     gym_tick

@@ -60,25 +60,27 @@ gym_is_full() {
 # gym_await_room: after something could not be written. Returns 0 when there is room now, 1 when the disk was not the cause, or
 # somebody asked for a stop meanwhile. In the script itself, it does not return when the disk stays full.
 gym_await_room() {
-  local until since=$SECONDS due=${gym_chain_due-} now full=''
+  local until since due=${gym_chain_due-} now full=''
   [[ -z $gym_awaiting_room && -z $gym_full_disk && -z $gym_asked ]] || return 1
   gym_is_full || return 1
   # What the chain does meanwhile would have to be written down as well.
   gym_awaiting_room=yes gym_chain_due=''
-  until=$((SECONDS + NEMO_GYM_FULL_DISK_SECONDS))
+  gym_look_at_clock
+  since=$gym_clock until=$((gym_clock + NEMO_GYM_FULL_DISK_SECONDS))
   printf -v now '%(%s)T' -1
   gym_overwrite "$gym_link/full_disk" 63 "waiting $now"
   gym_say "the disk of $GYM_JOB_DIR is full, or a quota is used up; waiting up to $NEMO_GYM_FULL_DISK_SECONDS s for room"
-  while gym_is_full && ((SECONDS < until)) && [[ -z $gym_asked && ! -e $GYM_JOB_DIR/.gym_cancelled ]]; do
+  while gym_is_full && gym_is_before "$until" && [[ -z $gym_asked && ! -e $GYM_JOB_DIR/.gym_cancelled ]]; do
     gym_wait_a_second "$until"
   done
   ! gym_is_full || full=yes
   gym_awaiting_room=''
-  [[ -z $due ]] || gym_chain_due=$((SECONDS + NEMO_GYM_CHAIN_SECONDS))
+  [[ -z $due ]] || gym_chain_later
+  gym_look_at_clock
   if [[ -z $full ]]; then
     gym_overwrite "$gym_link/full_disk" 63 no
-    gym_say "there is room again after $((SECONDS - since)) s"
-    gym_event room_awaited seconds "$((SECONDS - since))"
+    gym_say "there is room again after $((gym_clock - since)) s"
+    gym_event room_awaited seconds "$((gym_clock - since))"
     return 0
   elif [[ -z $gym_asked && $BASHPID == "$$" ]]; then
     gym_leave_full_disk
@@ -88,10 +90,12 @@ gym_await_room() {
 
 # gym_wait_a_second UNTIL: and not beyond that second of the script.
 gym_wait_a_second() {
-  local until=$((SECONDS + 1))
+  local until
+  gym_look_at_clock
+  until=$((gym_clock + 1))
   ((until <= $1)) || until=$1
   gym_tick
-  while ((SECONDS < until)) && [[ -z $gym_asked ]]; do
+  while gym_is_before "$until" && [[ -z $gym_asked ]]; do
     gym_tick
   done
 }

@@ -14,6 +14,9 @@ gym_dead=''             # number of the service that died
 gym_tick_fd=''
 gym_event_torn=''
 gym_exported=()         # variables that a step was given: an image's own values must give way to them
+gym_uptime=/proc/uptime # seconds since the machine started, which no change of the date moves
+gym_began=''            # what it said when this script began; empty where there is none
+gym_clock=0             # seconds since this script began, at the last look
 
 # How long a driver may take to finish what it has in flight after one of its services died, in seconds.
 : "${NEMO_GYM_DRAIN_SECONDS:=30}"
@@ -21,6 +24,28 @@ gym_exported=()         # variables that a step was given: an image's own values
 : "${NEMO_GYM_TICK_SECONDS:=0.2}"
 # How long a step may take to end after SIGTERM before it is killed, in seconds.
 : "${NEMO_GYM_STOP_SECONDS:=10}"
+
+# Sets gym_clock, without starting a process. SECONDS is the difference of two dates: it stands in where there is nothing better.
+gym_look_at_clock() {
+  local up=''
+  if [[ -z $gym_began ]]; then
+    gym_clock=$SECONDS
+    return
+  fi
+  { read -r up _ <"$gym_uptime"; } 2>/dev/null
+  # what cannot be read now stays as it was
+  [[ $up != [0-9]*.* ]] || gym_clock=$((${up%%.*} - gym_began))
+}
+
+# gym_is_before SECOND: whether that second of this script, counted as gym_clock is, is still to come.
+gym_is_before() {
+  gym_look_at_clock
+  ((gym_clock < $1))
+}
+
+{ read -r gym_began _ <"$gym_uptime"; } 2>/dev/null
+[[ $gym_began == [0-9]*.* ]] || gym_began=''
+gym_began=${gym_began%%.*}
 
 gym_say() {
   printf 'gym job: %s\n' "$*" >&2
@@ -201,8 +226,9 @@ gym_own_environment() {
 gym_end_step() {
   local pid=$1 until
   gym_signal_step TERM "$pid"
-  until=$((SECONDS + NEMO_GYM_STOP_SECONDS))
-  while kill -0 -- "-$pid" 2>/dev/null && ((SECONDS < until)); do
+  gym_look_at_clock
+  until=$((gym_clock + NEMO_GYM_STOP_SECONDS))
+  while kill -0 -- "-$pid" 2>/dev/null && gym_is_before "$until"; do
     gym_tick
   done
   gym_signal_step KILL "$pid"

@@ -240,8 +240,10 @@ gym_await_collector() {
 # After the driver: a pause in which what it and the services did last can be read, then the collector's end.
 gym_last_scrape() {
   [[ -n $gym_otel_pid ]] || return 0
-  local until=$((SECONDS + GYM_OTEL_PAUSE))
-  while gym_alive "$gym_otel_pid" && [[ -z $gym_asked ]] && ((SECONDS < until)); do
+  local until
+  gym_look_at_clock
+  until=$((gym_clock + GYM_OTEL_PAUSE))
+  while gym_alive "$gym_otel_pid" && [[ -z $gym_asked ]] && gym_is_before "$until"; do
     gym_tick
   done
 }

@@ -178,6 +178,14 @@ def test_a_successor_that_is_not_visible_yet_is_waited_for_and_then_given_up():
     assert "successor 2 was never seen again" in later.reason
 
 
+def test_a_date_that_was_set_back_lets_nobody_wait_for_a_successor_for_ever():
+    ended = saw("FAILED", word="TIMEOUT", ended_at=NOW + 86400)
+    evidence = known(link("1.0", queued="2"), seen={"1": ended, "2": saw("UNKNOWN")})
+    assert "successor 2 was never seen again" in assess(evidence).reason
+    slightly = saw("FAILED", word="TIMEOUT", ended_at=NOW + 5)
+    assert assess(known(link("1.0", queued="2"), seen={"1": slightly, "2": saw("UNKNOWN")})).state == "queued"
+
+
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
@@ -319,6 +327,11 @@ def test_a_job_that_nobody_knows_any_more_is_judged_by_its_own_last_word_and_els
 def test_a_collector_that_beats_is_running_whatever_the_scheduler_does_not_know():
     evidence = known(link("1.0"), progress(age=30.0), seen={"1": saw("UNKNOWN", "gone")})
     assert assess(evidence).state == "running"
+
+
+def test_a_collector_that_beat_before_the_date_was_set_back_does_not_run_for_ever():
+    evidence = known(link("1.0"), progress(age=-86400.0), seen={"1": saw("UNKNOWN", "gone")})
+    assert assess(evidence).state == "unknown"
 
 
 def test_a_running_job_without_a_successor_is_at_risk():
