@@ -63,6 +63,8 @@ class Marker:
     """Why no retry can help, for a failure of that kind."""
     full_disks: int = 0
     """So many jobs in a row, this one the last, ended because their disk stayed full."""
+    undecided: bool = False
+    """Whether those had not decided: all else is about the run before them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,17 +195,14 @@ def _last_word(marker: Marker | None) -> Decision | None:
 
 def _last_wait(marker: Marker) -> Decision | None:
     """An end that work is left after, by the job's own doing."""
-    if marker.full_disks:
-        return _full_disk(marker.full_disks)
+    if marker.full_disks >= FULL_DISKS:
+        jobs = f"{marker.full_disks} jobs in a row"
+        return _fail(f"the disk stayed full in {jobs}; make room, then resubmit the benchmark")
+    if marker.full_disks and not marker.undecided:
+        return _go_on("the job before ended because its disk stayed full")
     if marker.exit_status == EXIT_INCOMPLETE and marker.asked is Asked.EARLY:
         return _go_on("the job before drained ahead of its time limit")
     return None
-
-
-def _full_disk(jobs: int) -> Decision:
-    if jobs >= FULL_DISKS:
-        return _fail(f"the disk stayed full in {jobs} jobs in a row; make room, then resubmit the benchmark")
-    return _go_on("the job before ended because its disk stayed full")
 
 
 def _by_scheduler(predecessor: Predecessor) -> Decision:

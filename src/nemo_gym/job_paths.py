@@ -91,9 +91,15 @@ class LinkPaths:
         """How the disk is: ``no`` (not full), ``waiting`` and since when, ``told``, or a number.
 
         Of a fixed length, so that it can be written over where no byte more would fit. The number: so many
-        jobs in a row, this one the last, ended because their disk stayed full.
+        jobs in a row, this one the last, ended because their disk stayed full. Behind it ``about`` and the
+        job about whose end they have not decided, and ``unqueued`` where no successor could be queued.
         """
         return self.folder / "full_disk"
+
+    @property
+    def end_room(self) -> Path:
+        """Room for the end marker, where the disk is full at the end."""
+        return self.folder / "end.room"
 
     @property
     def service_died(self) -> Path:

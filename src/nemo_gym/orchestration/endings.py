@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_gym import errors
-from nemo_gym.decide import Asked
+from nemo_gym.decide import FULL_DISKS, Asked
 from nemo_gym.orchestration.evidence import Collected, Evidence, Link
 from nemo_gym.orchestration.executors.base import JobState, Observation
 from nemo_slurm.states import Meaning, State, read_state
@@ -117,8 +117,10 @@ def _accepted(found: Collected) -> str:
 
 
 def _before(known: Evidence, link: Link) -> Link | None:
-    """The newest run of the job before."""
-    return next((run for run in reversed(known.links) if run.job_id == link.predecessor), None)
+    """The newest run of the job about whose end a link decided: the job before, as a rule."""
+    about = re.search(r"\babout=(\S+)", link.decision.evidence) if link.decision is not None else None
+    job_id = about[1] if about is not None and about[1] != "nobody" else link.predecessor
+    return next((run for run in reversed(known.links) if run.job_id == job_id), None)
 
 
 def _wish(tombstone: str) -> str:
@@ -161,7 +163,8 @@ def _decided(known: Evidence, last: Link) -> Verdict | None:
     if state is BenchmarkState.CANCELLED:
         foreign = re.search(r"\bstranger=yes\b", decision.evidence)
         return Verdict(state, decision.reason, Cause.INFRASTRUCTURE if foreign else Cause.PERSON)
-    if before is not None and before.full_disks:
+    follows = next((run for run in reversed(known.links) if run.job_id == last.predecessor), None)
+    if follows is not None and follows.full_disks and (follows is before or follows.full_disks >= FULL_DISKS):
         return Verdict(state, decision.reason, Cause.INFRASTRUCTURE, "job")
     own = before.end.reason if before is not None and before.end is not None else ""
     reason = decision.reason if not own or own in decision.reason else f"{decision.reason}; {own}"

@@ -96,7 +96,7 @@ def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | 
         queued=job_of(files.get("queued", "")),
         queue_error=" ".join(files.get("queue_error", "").split()),
         service_died=" ".join(files.get("service_died", "").split()),
-        full_disks=whole(files.get("full_disk", "").strip()) or 0,
+        full_disks=whole(next(iter(files.get("full_disk", "").split()), "")) or 0,
         waits_for_room=_waits_for_room(files.get("full_disk", "")),
         rows=whole(files.get("rows", "").strip()),
         command="command" in files,

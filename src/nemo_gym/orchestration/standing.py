@@ -73,7 +73,7 @@ def _beats(known: Evidence) -> bool:
 
 
 def _is_recent(known: Evidence, at: float, within: float) -> bool:
-    """Whether something was at most so many seconds ago; what a date that was set back puts far ahead was not."""
+    """Whether it was at most so many seconds ago; what a date that was set back puts far ahead was not."""
     return abs(known.now - at) <= within
 
 

@@ -24,7 +24,7 @@ gym_refused=''          # why the successor could not be queued, as it was told 
 gym_chain_prologue() {
   gym_put "$gym_link/predecessor" "$1"
   if gym_recall "$1" && gym_claim_succession "$1"; then
-    gym_learn_end "$1"
+    gym_learn_end
     if gym_account "$1" && gym_count_retries; then
       gym_count_idle
       gym_raise_limits
@@ -90,6 +90,7 @@ gym_settle() {
   evidence="scheduler=${gym_s_name// /_} source=$gym_state_source marker=${gym_p_marker:+$gym_p_status/$gym_p_asked}"
   evidence+=" complete=${gym_p_complete:-no} same_job=${gym_p_same:-no} looks=$gym_looks retries=$gym_spent_retries"
   evidence+=" walltime=$gym_spent_walltime without_progress=$gym_spent_idle stranger=${gym_stranger:-no}"
+  evidence+=" full_disks=$gym_full_disks_before about=${gym_about:-nobody}"
   gym_put "$gym_link/decision" "$gym_action $gym_fate"$'\n'"${gym_why//$'\n'/ }"$'\n'"$evidence"
   gym_event job_decided action "$gym_action" chain "$gym_fate" reason "$gym_why" evidence "$evidence"
   case $gym_action in
@@ -102,10 +103,17 @@ gym_settle() {
   gym_drop_queued_before
 }
 
+# Whether a retry was counted for the end that is decided about now: by an earlier run of this job, or by a job that had no
+# room for its decision.
 gym_retry_counted() {
   local folder
-  for folder in "$gym_links/$gym_job_id".*; do
-    [[ -e $folder/retry ]] && return 0
+  for folder in "$gym_links"/*/retry; do
+    [[ -e $folder ]] || continue
+    folder=${folder%/retry}
+    [[ ${folder##*/} != "$gym_job_id".* ]] || return 0
+    [[ -n $gym_undecided ]] || continue
+    gym_read_full_disks "$folder"
+    [[ $gym_about_of != "$gym_undecided" ]] || return 0
   done
   return 1
 }

@@ -39,22 +39,28 @@ gym_run_before() {
   gym_newest_run "${name%.*}" "$((10#${name##*.}))"
   [[ -z $gym_found ]] || return 0
   gym_one "$1/predecessor"
+  if [[ -z $gym_value ]]; then
+    gym_read_full_disks "$1"
+    gym_value=$gym_about_of
+  fi
   [[ -z $gym_value ]] || gym_newest_run "$gym_value"
 }
 
-# gym_recall PREDECESSOR: sets gym_before to the run that this one follows, and gym_p_first and gym_p_same. An earlier run of
-# this very job counts only once it had decided to go on: else the decision is still about the job before.
+# gym_recall PREDECESSOR: sets gym_before to the run that this one follows, gym_about to the job whose end is decided about,
+# and gym_p_first and gym_p_same. An earlier run of this very job counts only once it had decided to go on: else the decision is
+# still about the job before. Nor do jobs whose disk was full before they had decided: it is still about the job before them.
 gym_recall() {
   local decision
+  gym_about=${gym_undecided:-$1}
   gym_before='' gym_p_first='' gym_p_same='' gym_earlier=''
   gym_p_marker='' gym_p_complete='' gym_p_status=1 gym_p_asked=nobody gym_p_hopeless='' gym_p_cancelled=''
-  gym_p_full_disks=0 gym_p_owner=$EUID gym_stranger=''
+  gym_p_full_disks=0 gym_p_undecided='' gym_p_owner=$EUID gym_stranger=''
   gym_spent_retries=0 gym_spent_walltime=0 gym_spent_idle=0 gym_looks=0 gym_state='' gym_state_source='' gym_counts=''
   gym_read_state ''
   gym_count_rows
   gym_put "$gym_link/rows" "$gym_rows"
   if [[ ! $1 =~ ^[A-Za-z0-9_+-]*$ ]]; then
-    gym_rule fail failed "'$1' is no job id: a successor is started with the id of the job before as its only argument"
+    gym_rule fail failed "'$1' is no job id: a successor is started with the id of the job before"
     return 1
   fi
   gym_newest_run "$gym_job_id" "$gym_restart"
@@ -63,7 +69,7 @@ gym_recall() {
     gym_one "$gym_found/decision"
     decision=$gym_value
     if [[ $decision == go_on* ]]; then
-      gym_before=$gym_found gym_p_same=yes
+      gym_before=$gym_found gym_p_same=yes gym_about=$gym_job_id
       return 0
     elif [[ -n $decision ]]; then
       gym_rule "${decision%% *}" "${decision##* }" "an earlier run of this job had decided: $(gym_reason_in "$gym_found")"
@@ -89,14 +95,20 @@ gym_reason_in() {
   { sed -n 2p <"$1/decision"; } 2>/dev/null
 }
 
-# gym_learn_end PREDECESSOR: how the run before ended: its own last word, then the scheduler's, looked up again for about a
+# How the run before ended: its own last word, then the scheduler's, looked up again for about a
 # minute while that is not visible yet, or until this job is asked to stop itself.
 gym_learn_end() {
+  local run=$gym_before
   [[ -z $gym_p_first ]] || return 0
-  if [[ -n $gym_before ]]; then
-    gym_read_marker "$gym_before"
+  if [[ -n $gym_undecided && -z $gym_p_same ]]; then
+    gym_p_undecided=yes
+    gym_newest_run "$gym_about"
+    run=$gym_found
   fi
-  if ((${gym_full_disks_before:-0})); then
+  if [[ -n $run ]]; then
+    gym_read_marker "$run"
+  fi
+  if ((gym_full_disks_before)); then
     gym_p_marker=yes gym_p_full_disks=$gym_full_disks_before
   fi
   gym_find_proof
@@ -105,12 +117,12 @@ gym_learn_end() {
       gym_pause "$NEMO_GYM_LOOKUP_SECONDS"
       [[ -z $gym_asked ]] || break
     fi
-    gym_state_of "$1"
+    gym_state_of "$gym_about"
     gym_read_state "$gym_state"
     ((++gym_looks))
   done
   if [[ -z $gym_s_known ]]; then
-    gym_say "warning: nobody has heard of the state '$gym_s_name' of job $1; it counts as a failure"
+    gym_say "warning: nobody has heard of the state '$gym_s_name' of job $gym_about; it counts as a failure"
   fi
 }
 
@@ -296,6 +308,10 @@ gym_count_rows() {
 # Runs in a row, back from the one before, that recorded nothing new.
 gym_count_idle() {
   local run=$gym_before rows=$gym_rows bound=1000
+  if [[ -z $run && -n $gym_undecided ]]; then
+    gym_newest_run "$gym_undecided"
+    run=$gym_found
+  fi
   while [[ -n $run ]] && ((bound-- > 0)); do
     gym_one "$run/rows"
     [[ $gym_value =~ $gym_number ]] || gym_value=$rows

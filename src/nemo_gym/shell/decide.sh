@@ -5,7 +5,8 @@
 # What is known about the run before stands in gym_p_*: gym_p_first (there is none), gym_p_marker (it left a last word),
 # gym_p_complete, gym_p_status, gym_p_asked (nobody, early, cancel, term, person), gym_p_hopeless, gym_p_cancelled (the tombstone
 # of `gym job cancel` is there), gym_p_same (an earlier run of this very job), each empty for no, gym_p_full_disks: so
-# many jobs in a row, that one the last, ended because their disk stayed full, and gym_p_owner: number of the user who
+# many jobs in a row, that one the last, ended because their disk stayed full, gym_p_undecided (those had not decided: all
+# else is about the run before them), and gym_p_owner: number of the user who
 # owns the jobs, empty when it is not known. What the chain has used
 # stands in gym_spent_retries, gym_spent_walltime (seconds) and gym_spent_idle; its limits in GYM_MAX_RETRIES,
 # GYM_MAX_WALLTIME (seconds) and GYM_MAX_LINKS_WITHOUT_PROGRESS, empty for none; gym_rows are recorded, and GYM_RESUMES is
@@ -104,7 +105,7 @@ gym_decide_last_word() {
     gym_rule stop stopped "a person asked the job before to drain"
   elif ((${gym_p_full_disks:-0} >= gym_full_disks_allowed)); then
     gym_rule fail failed "the disk stayed full in $gym_p_full_disks jobs in a row; make room, then resubmit the benchmark"
-  elif ((${gym_p_full_disks:-0})); then
+  elif ((${gym_p_full_disks:-0})) && [[ -z ${gym_p_undecided-} ]]; then
     gym_rule go_on running "the job before ended because its disk stayed full"
   elif ((gym_p_status == 75)) && [[ $gym_p_asked == early ]]; then
     gym_rule go_on running "the job before drained ahead of its time limit"

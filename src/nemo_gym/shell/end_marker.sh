@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # The job from its first line to its last word.
 
-# gym_main [PREDECESSOR]: the argument is the id of the job that this one follows in its chain.
+# gym_main [PREDECESSOR [HANDED]]: the id of the job that this one follows in its chain, and what that could write nowhere.
 gym_main() {
   gym_identify
-  gym_learn_full_disks "${1-}"
+  gym_learn_full_disks "${1-}" "${2-}"
   gym_make_key
   gym_take_token
   gym_claim_link
@@ -34,7 +34,7 @@ gym_claim_link() {
   fi
   printf -v now '%(%s)T' -1
   gym_put "$gym_link/started" "$now"
-  gym_reserve_room
+  gym_reserve_room "$gym_link"
   [[ -z ${GYM_WALLTIME-} ]] || gym_put "$gym_link/walltime" "$GYM_WALLTIME"
   version=''
   # one that is still to be installed says it then

@@ -2,41 +2,47 @@
 # A disk that is full, or a quota that is used up: waited for, within a bound, and then told without room for one byte more.
 # What must be told then has its room from the start, in two files in the folder of this run: `full_disk`, whose first word
 # is `no`, `waiting` (and since when), `told` (by the driver: it has waited itself) or, at the end, how many jobs in a row
-# ended so; and `end.room`, which becomes the end marker.
+# ended so, then `about` and the id of the job of which nobody has decided yet what its end means, then `unqueued` where no
+# successor could be queued; and `end.room`, which becomes the end marker.
 
 # How long a job waits for room, in seconds.
 : "${NEMO_GYM_FULL_DISK_SECONDS:=1800}"
 gym_full_disk=''         # the disk stayed full, and this run ends for it
 gym_awaiting_room=''
 gym_full_disks_before=0  # so many jobs in a row before this one ended so
+gym_undecided=''         # the job about whose end those have not decided: it is this one's to decide
+gym_follows=''           # the job that this one follows
+gym_handed=''            # what a successor is told by its second argument, since it may be written nowhere
 
-# gym_learn_full_disks PREDECESSOR: a job that had no room for a file has told its successor by the environment.
+# gym_learn_full_disks PREDECESSOR HANDED: HANDED is what a job that had no room for a file has told its successor.
 gym_learn_full_disks() {
-  local told=${NEMO_GYM_FULL_DISK-}
-  unset NEMO_GYM_FULL_DISK
+  gym_follows=$1
   gym_newest_run "$gym_job_id" "$gym_restart"
   [[ -n $gym_found || -z $1 ]] || gym_newest_run "$1"
   gym_read_full_disks "${gym_found:-$gym_link}"
-  gym_full_disks_before=$gym_number_of
-  if ((gym_number_of == 0)) && [[ -n $1 && $told =~ ^([^ ]+)\ ([0-9]{1,4})$ && ${BASH_REMATCH[1]} == "$1" ]]; then
-    gym_full_disks_before=$((10#${BASH_REMATCH[2]}))
+  if ((gym_number_of == 0)) && [[ $2 =~ ^full-disk:([0-9]{1,4}):([A-Za-z0-9_+-]*)$ ]]; then
+    gym_number_of=$((10#${BASH_REMATCH[1]})) gym_about_of=${BASH_REMATCH[2]}
+  fi
+  gym_full_disks_before=$gym_number_of gym_undecided=$gym_about_of
+}
+
+# gym_read_full_disks FOLDER: sets gym_number_of to how many jobs in a row, that run the last, ended for a full disk, and
+# gym_about_of to the job of which they have not decided what its end means.
+gym_read_full_disks() {
+  gym_number_of=0 gym_about_of=''
+  gym_one "$1/full_disk"
+  if [[ $gym_value =~ ^([0-9]{1,4})(\ about\ ([A-Za-z0-9_+-]{1,30}))?(\ unqueued)?\ *$ ]]; then
+    gym_number_of=$((10#${BASH_REMATCH[1]})) gym_about_of=${BASH_REMATCH[3]}
   fi
 }
 
-# gym_read_full_disks FOLDER: sets gym_number_of to how many jobs in a row, that run the last, ended for a full disk.
-gym_read_full_disks() {
-  gym_number_of=0
-  gym_one "$1/full_disk"
-  [[ ! $gym_value =~ ^([0-9]{1,4})\ *$ ]] || gym_number_of=$((10#${BASH_REMATCH[1]}))
-}
-
-# The room for the last word.
+# gym_reserve_room FOLDER: the room for the last word, unless whoever made the folder has seen to it.
 gym_reserve_room() {
   local no='' space=''
   printf -v no '%-63s' no
   printf -v space '%-2047s' ''
-  gym_put "$gym_link/full_disk" "$no"
-  gym_put "$gym_link/end.room" "$space"
+  [[ -e $1/full_disk ]] || gym_put "$1/full_disk" "$no"
+  [[ -e $1/end.room ]] || gym_put "$1/end.room" "$space"
 }
 
 # gym_overwrite FILE LENGTH TEXT: in the room that the file has already.
@@ -142,19 +148,24 @@ gym_see_full_disk() {
 
 # Writes down that the disk ended this run, and sees to it that somebody goes on, unless that has been in vain too often.
 gym_end_full_disk() {
-  local number=$((gym_full_disks_before + 1))
+  local number=$((gym_full_disks_before + 1)) about=''
   gym_chain_due=''
-  gym_overwrite "$gym_link/full_disk" 63 "$number"
+  gym_one "$gym_link/decision"
+  [[ -n $gym_value ]] || about=${gym_undecided:-$gym_follows}
+  gym_overwrite "$gym_link/full_disk" 63 "$number${about:+ about $about}"
   [[ -n $GYM_RESUMABLE && ! -e $GYM_JOB_DIR/.gym_cancelled ]] || return 0
   gym_one "$gym_link/queued"
   if ((number >= gym_full_disks_allowed)); then
     gym_reason="the disk stayed full in $number jobs in a row; make room, then resubmit the benchmark"
     [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
   elif [[ -z $gym_value ]] || gym_is_gone "$gym_value"; then
-    gym_inherited+=("NEMO_GYM_FULL_DISK=$gym_job_id $number")
+    gym_overwrite "$gym_link/full_disk" 63 "$number${about:+ about $about} unqueued"
+    gym_handed="full-disk:$number:$about"
     gym_next='' gym_queue_error=''
     if gym_queue_next && [[ -n $gym_next ]]; then
       gym_try_put "$gym_link/queued" "$gym_next" 2>/dev/null
+      gym_overwrite "$gym_link/full_disk" 63 "$number${about:+ about $about}"
+      gym_event successor_queued successor "${gym_next%%;*}"
       gym_say "job ${gym_next%%;*} is queued and goes on once there is room"
     else
       gym_tell_refusal "${gym_queue_error:-no reason was given}"

@@ -184,7 +184,7 @@ gym_who() {
 
 # Whether the signal ahead of the time limit is due; a scheduler may send it up to a minute early.
 gym_is_near_its_limit() {
-  [[ -z ${GYM_WALLTIME-} || -z ${GYM_DRAIN_LEAD-} ]] || ((SECONDS + GYM_DRAIN_LEAD + 75 >= GYM_WALLTIME))
+  [[ -z ${GYM_WALLTIME-} || -z ${GYM_DRAIN_LEAD-} ]] || ! gym_is_before $((GYM_WALLTIME - GYM_DRAIN_LEAD - 75))
 }
 
 # The person who asked for the drain, as the drain file has it.

@@ -106,10 +106,11 @@ gym_queue_next() {
   local folder
   gym_claim_number || return 1
   folder="$GYM_JOB_DIR/links/local-$gym_number_claimed.0"
-  mkdir -- "$folder" && gym_put "$folder/predecessor" "$gym_job_id" &&
+  mkdir -- "$folder" && gym_put "$folder/predecessor" "$gym_job_id" && gym_reserve_room "$folder" &&
     gym_put "$folder/supervisor.json" "$(<"$gym_link/supervisor.json")" &&
     gym_put "$gym_link/next" "local-$gym_number_claimed" && gym_next=local-$gym_number_claimed && return
   gym_queue_error="$folder cannot be written"
+  rm -rf -- "$folder" "$gym_link/next"
   return 1
 }
 

@@ -15,7 +15,7 @@ gym_queue_next() {
   ! gym_find_next "$_token" || return 0
   _words=(sbatch --parsable "--dependency=afternotok:$gym_job_id" "--comment=$_token")
   [[ -z $GYM_KILL_ON_INVALID_DEP ]] || _words+=(--kill-on-invalid-dep=yes)
-  _words+=(-- "$GYM_JOB_DIR/job.sh" "$gym_job_id")
+  _words+=(-- "$GYM_JOB_DIR/job.sh" "$gym_job_id" ${gym_handed:+"$gym_handed"})
   [[ $GYM_QUEUE_FROM != login ]] || _call=gym_call_from_login
   gym_submit "$_call" "${_words[@]}"
   gym_read_reply "$gym_printed"

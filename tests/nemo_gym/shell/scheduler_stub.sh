@@ -47,7 +47,7 @@ gym_queue_next() {
   echo "$number" >"$CLUSTER/next"
   echo "$number" >>"$CLUSTER/queue"
   gym_next="$number;main"
-  printf '%s\n' "${gym_inherited[@]-}" >"$CLUSTER/inherited"
+  printf '%s\n' "$gym_job_id" ${gym_handed:+"$gym_handed"} >"$CLUSTER/handed"
   [[ ! -e $CLUSTER/cancel-after-queueing ]] || : >"$GYM_JOB_DIR/.gym_cancelled"
 }
 

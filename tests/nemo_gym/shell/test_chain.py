@@ -76,7 +76,8 @@ class World:
         env = {**os.environ, "CLUSTER": str(self.cluster), "STUB_ID": str(job), "STUB_RESTART": str(restart)}
         env |= {"DRIVE": WORK + drive, "NEMO_GYM_LOOKUP_SECONDS": "0", "NEMO_GYM_CHAIN_SECONDS": "0"}
         env["NEMO_GYM_TICK_SECONDS"] = "0.02"
-        words = ["bash", str(self.paths.script), *([str(before)] if before else [])]
+        before = before if isinstance(before, list) else [str(before)] if before else []
+        words = ["bash", str(self.paths.script), *before]
         pipe = subprocess.PIPE
         job = subprocess.Popen(words, env={**env, **environ}, stdout=pipe, stderr=pipe, text=True)
         self.started.append(job)

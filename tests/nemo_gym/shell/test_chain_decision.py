@@ -86,7 +86,7 @@ def test_both_read_every_state_known_cut_and_invented_alike(ask):
     assert len(cases) > 300
 
 
-FACTS = "first marker complete status asked hopeless cancelled same full_disks owner"
+FACTS = "first marker complete status asked hopeless cancelled same full_disks undecided owner"
 NAMES = [f"gym_p_{name}" for name in FACTS.split()] + [
     *("gym_spent_retries", "gym_spent_walltime", "gym_spent_idle"),
     *("GYM_MAX_RETRIES", "GYM_MAX_WALLTIME", "GYM_MAX_LINKS_WITHOUT_PROGRESS", "GYM_RESUMES", "gym_rows"),
@@ -101,6 +101,7 @@ MARKERS = [None] + [
 FULL = [
     replace(MARKERS[1], full_disks=number) for number in (1, decide.FULL_DISKS - 1, decide.FULL_DISKS, 12)
 ]
+FULL += [replace(marker, undecided=True) for marker in FULL]
 FEW = [None, MARKERS[1], *FULL, *(replace(MARKERS[1], exit_status=75, asked=asked) for asked in Asked)]
 
 
@@ -152,6 +153,7 @@ def record(state, marker, ours, same, spent, budget, looks, owner=1000):
         flag(ours),
         flag(same),
         str(shown.full_disks),
+        flag(shown.undecided),
         "" if owner is None else str(owner),
         *map(str, numbers),
         *("" if limit is None else str(limit) for limit in limits),
@@ -197,6 +199,7 @@ def test_both_start_the_first_job_of_a_chain(ask):
         "",
         "",
         "0",
+        "",
         "1000",
         "0",
         "0",

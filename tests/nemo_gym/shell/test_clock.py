@@ -45,7 +45,10 @@ def run(tmp_path, text, *, jump=0):
         ("kill() { :; }; wait() { :; }; NEMO_GYM_STOP_SECONDS=10; gym_end_step 123", 5),
         # when the successor is looked at next
         (
-            "NEMO_GYM_CHAIN_SECONDS=30; gym_chain_later; while gym_is_before $gym_chain_due; do gym_tick; done",
+            (
+                "NEMO_GYM_CHAIN_SECONDS=30; gym_chain_later; "
+                "while gym_is_before $gym_chain_due; do gym_tick; done"
+            ),
             15,
         ),
     ],
@@ -56,8 +59,8 @@ def test_a_date_that_is_set_back_or_forward_moves_no_deadline(tmp_path, wait, ti
 
 @pytest.mark.parametrize("jump", [-86400, 86400])
 def test_what_a_run_says_of_its_age_is_no_difference_of_dates(tmp_path, jump):
-    seen = "gym_tick; gym_tick; gym_chain_due=0; gym_chain_see_to_successor() { :; }; gym_notice_succession() { false; }; "
-    run(tmp_path, f"{seen} gym_chain_tick", jump=jump)
+    seen = "gym_tick; gym_tick; gym_chain_due=0; gym_chain_see_to_successor() { :; }; "
+    run(tmp_path, f"{seen} gym_notice_succession() {{ false; }}; gym_chain_tick", jump=jump)
     assert (tmp_path / "link" / "alive").read_text() == "4\n"
 
 

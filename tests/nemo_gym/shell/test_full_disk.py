@@ -16,6 +16,7 @@ from nemo_gym.orchestration.evidence import Evidence
 from nemo_gym.orchestration.evidence_parsing import parse
 from nemo_gym.orchestration.run_files import LocalRunFiles
 from nemo_gym.orchestration.standing import standing
+from nemo_gym.rollouts.collected import Collected
 
 
 class SmallDisk(World):
@@ -119,11 +120,106 @@ def test_a_disk_that_stays_full_ends_the_job_without_a_retry_and_its_successor_g
     assert disk.worked == 1, "no driver starts on a full disk"
     (following,) = disk.lines("queue")[-1:]
     disk.empty()
-    inherited = dict(line.split("=") for line in (disk.cluster / "inherited").read_text().splitlines())
-    status, said = disk.run(following, 2, drive=says(COMPLETE), **inherited)
+    assert disk.lines("handed") == ["2", "full-disk:1:1"]
+    status, said = disk.run(following, disk.lines("handed"), drive=says(COMPLETE))
     assert status == 0
-    assert "going on: the job before ended because its disk stayed full" in said
+    assert "going on: the job before ended as PREEMPTED" in said
     assert disk.dot(".gym_infra_retries") == ["0"]
+
+
+def test_a_failure_counts_as_a_retry_although_the_next_job_had_no_room_to_decide_about_it(disk):
+    disk.limits(Budget(max_retries=1))
+    disk.run(1)
+    disk.set("state-1", "FAILED")
+    disk.fill(inodes=True)
+    # two in a row have no room for a byte: what they are to decide is handed on by each
+    disk.run(2, 1, NEMO_GYM_FULL_DISK_SECONDS="0")
+    disk.run(3, disk.lines("handed"), NEMO_GYM_FULL_DISK_SECONDS="0")
+    assert disk.lines("handed") == ["3", "full-disk:2:1"]
+    disk.empty()
+    _, said = disk.run(4, disk.lines("handed"))
+    assert "going on: the job before ended as FAILED" in said
+    assert disk.dot(".gym_infra_retries") == ["1"]
+    assert disk.lines("looks") == ["1"]
+    disk.set("state-4", "FAILED")
+    status, said = disk.run(5, 4)
+    assert (status, disk.worked) == (1, 2)
+    assert "max_retries (1) are used up" in said
+
+
+def fills_after_its_reserve(disk):
+    """Let the program of the job fill the disk when it is asked for its version."""
+    blocks = f"cat /dev/zero >{disk.ballast} 2>/dev/null; "
+    disk.gym.write_text(disk.gym.read_text().replace("echo gym 9;", blocks + "echo gym 9;"))
+
+
+def test_a_job_with_room_for_its_last_word_alone_says_in_it_what_is_still_to_be_decided(disk):
+    disk.run(1)
+    disk.set("state-1", "FAILED")
+    program = disk.gym.read_text()
+    fills_after_its_reserve(disk)
+    disk.run(2, 1, NEMO_GYM_FULL_DISK_SECONDS="0")
+    assert disk.link(2).full_disk.read_text().split() == ["1", "about", "1"]
+    assert not disk.link(2).decision.exists()
+    disk.ballast.unlink()
+    disk.gym.write_text(program)
+    disk.set("state-2", "FAILED")
+    _, said = disk.run(101, 2)
+    assert "going on: the job before ended as FAILED" in said
+    assert disk.dot(".gym_infra_retries") == ["1"]
+    assert "about=1" in disk.decision(101)[2]
+    assert "full_disks=1" in disk.decision(101)[2]
+
+
+@pytest.mark.parametrize(
+    ("last", "state", "expected"),
+    [
+        (Collected("failed", 1, 0, 0, 0, "x is wrong"), "FAILED", "no retry can help: x is wrong"),
+        (COMPLETE, "FAILED", "every rollout is recorded"),
+        (
+            Collected("failed", 1, 5, 0, 0, None),
+            "CANCELLED by 1000",
+            "the job before was cancelled by user 1000",
+        ),
+    ],
+)
+def test_what_ended_a_chain_ends_it_although_the_next_job_had_no_room_to_say_so(disk, last, state, expected):
+    disk.run(1, drive=says(last))
+    disk.set("state-1", state)
+    disk.fill(inodes=True)
+    disk.run(2, 1, NEMO_GYM_FULL_DISK_SECONDS="0")
+    disk.empty()
+    _, said = disk.run(3, disk.lines("handed"))
+    assert expected in said
+    assert disk.worked == 1
+
+
+def test_a_retry_that_was_counted_before_the_disk_was_full_is_not_counted_again(disk):
+    disk.run(1)
+    disk.set("state-1", "FAILED")
+    disk.run(2, 1)
+    # it counted, and had no room for its decision any more
+    disk.link(2).decision.unlink()
+    disk.link(2).full_disk.write_text(f"{'1 about 1':<63}\n")
+    disk.link(2).end.write_text("full_disk 1 none\nfull\n")
+    disk.run(3, 2)
+    assert disk.dot(".gym_infra_retries") == ["1"]
+    assert not disk.link(3).retry.exists()
+    assert "retries=1 " in disk.decision(3)[2]
+
+
+def test_the_cause_of_an_end_is_that_of_the_job_that_was_decided_about(disk):
+    disk.limits(Budget(max_retries=0))
+    disk.run(1)
+    disk.set("state-1", "OUT_OF_MEMORY")
+    disk.run(2, 1, drive="exit 1", NEMO_GYM_FULL_DISK_SECONDS="0")
+    disk.link(2).decision.unlink(missing_ok=True)
+    disk.link(2).full_disk.write_text(f"{'1 about 1':<63}\n")
+    disk.link(2).end.write_text("full_disk 1 none\nfull\n")
+    disk.run(3, 2)
+    verdict = endings.ended(disk.evidence(), disk.evidence().last)
+    assert "ended as OUT_OF_MEMORY" in verdict.reason
+    assert verdict.cause is not Cause.INFRASTRUCTURE
 
 
 def test_a_disk_that_fills_while_the_driver_works_is_not_blamed_on_it(disk):

@@ -270,6 +270,21 @@ def test_where_jobs_may_not_submit_the_login_node_is_asked_over_ssh(world, tmp_p
     assert TOKEN not in argv
 
 
+@pytest.mark.parametrize("way", ["job", "login"])
+def test_a_successor_hears_what_could_be_written_nowhere_however_it_is_queued(
+    world, tmp_path, monkeypatch, way
+):
+    job = world.queue()
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    (folder / "ssh").write_text('#!/bin/bash\nexec env -i PATH="$PATH" bash -s\n')
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    world.settings["GYM_QUEUE_FROM"] = way
+    _, number = world.queue_next(job, "gym_handed=full-disk:3:17", SLURM_SUBMIT_HOST="login7").split()
+    assert world.fake.job(number).arguments == [job, "full-disk:3:17"]
+
+
 def test_a_successor_waits_or_is_gone_or_nobody_can_tell(world):
     job = world.queue()
     _, number = world.queue_next(job).split()

@@ -11,7 +11,9 @@ HEADER = resources.files("nemo_gym") / "shell" / "header.sh"
 def told(tmp_path, words, *, drain=None):
     if drain is not None:
         (tmp_path / "drain").write_text(drain)
-    script = f'set -u; gym_link={tmp_path}; {words}; . "{HEADER}"; gym_who; printf " "; gym_person'
+    script = (
+        f'set -u; gym_link={tmp_path}; {words}; . "{HEADER}"; gym_began=; gym_who; printf " "; gym_person'
+    )
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""
     return done.stdout

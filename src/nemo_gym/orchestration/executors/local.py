@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import select
@@ -14,10 +13,10 @@ from pathlib import Path
 from typing import ClassVar
 
 import nemo_gym
-from nemo_gym import job_paths
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
+from nemo_gym.orchestration.executors.local_numbers import claim_number
 from nemo_gym.orchestration.executors.local_supervisor import (
     MARKER,
     Assignment,
@@ -81,7 +80,7 @@ class LocalExecutor:
         try:
             if not JobPaths(plan.job_dir).script.is_file():
                 return Queued(plan.benchmark, None, f"{JobPaths(plan.job_dir).script} is not there")
-            number = _claim_number(plan)
+            number = claim_number(plan.gym_job_id, plan.benchmark, plan.job_dir)
             error = self._start(plan, number, max_parallel)
         except OSError as caught:
             where = f" ({caught.filename})" if caught.filename else ""
@@ -154,36 +153,6 @@ def _spawn(assignment: Assignment, environ: dict[str, str], output: Path, ready:
 def _says_ready(reader: int) -> bool:
     readable, _, _ = select.select([reader], [], [], _READY_WITHIN)
     return bool(readable) and os.read(reader, 64).startswith(b"ready")
-
-
-def usable_claims() -> Path:
-    """The folder in which numbers are claimed. Raises `GymError` when it cannot be written."""
-    folder = job_paths.local_jobs()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if not os.access(folder, os.W_OK | os.X_OK):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-    except OSError as error:
-        raise GymError(
-            f"{folder}, where the numbers of local jobs are claimed, cannot be written ({error.strerror}); "
-            "set XDG_STATE_HOME to a folder that can be."
-        ) from error
-    return folder
-
-
-def _claim_number(plan: JobPlan) -> int:
-    """The next number that this user has not used; a folder that says what it stands for claims it."""
-    folder = usable_claims()
-    number = max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=0) + 1
-    while True:
-        try:
-            (folder / str(number)).mkdir()
-        except FileExistsError:
-            number += 1
-            continue
-        about = {"gym_job_id": plan.gym_job_id, "benchmark": plan.benchmark, "job_dir": str(plan.job_dir)}
-        (folder / str(number) / "job.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
-        return number
 
 
 def _observe(job: JobRef) -> Observation:

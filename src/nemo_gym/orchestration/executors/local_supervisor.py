@@ -22,6 +22,7 @@ from nemo_gym import events, job_paths
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.draining import drain_lead
 from nemo_gym.orchestration.executors.local_slots import MachineShare, Turn
+from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_room
 from nemo_runs import processes, supervise
 from nemo_runs.errors import DiskFullError
 from nemo_runs.files import create_file, replace_file
@@ -76,6 +77,7 @@ def main() -> int:
     link = paths.link(assignment.job_id)
     link.folder.mkdir(parents=True)
     replace_file(link.supervisor, json.dumps(processes.identify().to_json()).encode() + b"\n")
+    reserve_room(link)
     share = _share(assignment)
     turn = Turn(paths.job_dir.parent / ".slots", assignment.number, assignment.max_parallel)
     events.record(Journal(paths.events), "queued", job_id=assignment.job_id, restart=0)
@@ -121,6 +123,8 @@ def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int], sh
     while job_id:
         share.mark((MARKER, assignment.run_of(job_id)))
         ended = _run(assignment, job_id, before, paths, cancelled, share.environment)
+        if not paths.link(job_id).next.exists():
+            queue_owed(paths, job_id, assignment.gym_job_id, unwanted=lambda: bool(cancelled))
         job_id, before = _successor(paths, job_id, ended, cancelled), job_id
 
 

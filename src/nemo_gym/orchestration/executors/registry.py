@@ -35,6 +35,6 @@ def executor_for(type_name: str, host: Host | None = None) -> Executor:
 def refuse_unusable(kind: str) -> None:
     """Raise `nemo_gym.errors.GymError` when what an executor needs of this machine cannot be used."""
     if kind == "local":
-        from nemo_gym.orchestration.executors.local import usable_claims
+        from nemo_gym.orchestration.executors.local_numbers import usable_claims
 
         usable_claims()

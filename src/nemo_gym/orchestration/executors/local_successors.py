@@ -1,0 +1,79 @@
+"""Successors of jobs of the `local` executor, as far as their supervisor sees to them.
+
+A job queues its successor itself. One whose disk stayed full could not; it says so in the room that was kept
+for its last word, and its supervisor, which waits for room without an end, does it then.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+
+from nemo_gym import events
+from nemo_gym.errors import GymError
+from nemo_gym.events import Event
+from nemo_gym.job_paths import JobPaths, LinkPaths
+from nemo_gym.orchestration.executors.local_numbers import claim_number
+from nemo_runs import disk, processes, supervise
+from nemo_runs.files import replace_file
+from nemo_runs.journal import Journal
+
+_WORD, _LAST_WORD = 63, 2047
+"""Bytes that ``shell/full_disk.sh`` writes over in place."""
+_OWED = re.compile(r"[0-9]{1,4}( about \S+)? unqueued")
+
+
+def reserve_room(link: LinkPaths) -> None:
+    """Keep room for what a job must tell of a full disk. Raises `DiskFullError`."""
+    for path, text, size in ((link.full_disk, "no", _WORD), (link.end_room, "", _LAST_WORD)):
+        if not path.exists():
+            replace_file(path, f"{text:<{size}}\n".encode())
+
+
+def queue_owed(paths: JobPaths, job_id: str, gym_job_id: str, *, unwanted: Callable[[], bool]) -> None:
+    """Queue the successor that a job could not, for want of room.
+
+    Waits for room until it is ``unwanted``, which a cancelled run's is too.
+    """
+    link = paths.link(job_id)
+    try:
+        owed = _OWED.fullmatch(link.full_disk.read_text(encoding="ascii", errors="replace").strip())
+    except FileNotFoundError:
+        return
+    if owed is None:
+        return
+    numbers: list[int] = []
+
+    def write() -> None:
+        if unwanted() or paths.cancelled.exists():
+            return
+        if not numbers:
+            numbers.append(_claimed(gym_job_id, paths))
+        _write(paths, link, job_id, f"local-{numbers[0]}")
+
+    try:
+        supervise.patiently(write)
+    except (GymError, OSError) as error:
+        sys.stderr.write(f"supervisor: the successor of {job_id} could not be queued: {error}\n")
+
+
+def _claimed(gym_job_id: str, paths: JobPaths) -> int:
+    with disk.full_disk_named(paths.job_dir):
+        return claim_number(gym_job_id, paths.job_dir.name, paths.job_dir)
+
+
+def _write(paths: JobPaths, link: LinkPaths, job_id: str, following: str) -> None:
+    """All files of a waiting successor, and what names it; said again, it changes nothing."""
+    successor = paths.link(following)
+    with disk.full_disk_named(successor.folder):
+        successor.folder.mkdir(exist_ok=True)
+    replace_file(successor.predecessor, f"{job_id}\n".encode())
+    reserve_room(successor)
+    replace_file(successor.supervisor, json.dumps(processes.identify().to_json()).encode() + b"\n")
+    replace_file(link.next, f"{following}\n".encode())
+    replace_file(link.queued, f"{following}\n".encode())
+    link.queue_error.unlink(missing_ok=True)
+    story = Journal(paths.events)
+    events.record(story, Event.SUCCESSOR_QUEUED, job_id=job_id, restart=0, successor=following)
