@@ -208,7 +208,7 @@ gym_account() {
   for id in "${ids[@]}"; do
     [[ -z ${tried[$id]-} ]] || continue
     tried[$id]=yes
-    ((++asked <= 8)) && gym_is_before "$until" || break
+    ((++asked > 8)) || ! gym_is_before "$until" && break
     gym_elapsed_of "$id"
     while read -r key seconds; do
       [[ $key =~ ^[0-9]{1,9}$ && $seconds =~ $gym_number && -z ${known[$id.$key]-} ]] || continue
