@@ -17,8 +17,8 @@ from nemo_slurm.errors import SlurmError, UnusableValueError
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Channel(Protocol):
-    """What a copy needs of a host."""
+class Asked(Protocol):
+    """What a look at a host's files needs of it."""
 
     @property
     def label(self) -> str:
@@ -28,6 +28,10 @@ class Channel(Protocol):
     def run(self, script: str, *, timeout: float) -> Ran:
         """Run a script."""
         ...
+
+
+class Channel(Asked, Protocol):
+    """What a copy needs of a host."""
 
     def start(self) -> subprocess.Popen[bytes]:
         """Start the program that reads a script."""

@@ -10,6 +10,7 @@ SlurmError
 ├── PathExistsError             a copy would have overwritten something
 ├── NoSuchPathError             nothing of that name on the host
 └── NotReachableError           silence: nothing was learnt, whatever was asked for may or may not be so
+    ├── ChangedError            … since a file changed or vanished while it was copied: copy again
     └── NotConnectedError       … before anything was sent: nothing was asked for
         └── LoginNeededError    … until a person logs in
 
@@ -67,6 +68,10 @@ class NoSuchPathError(SlurmError):
 
 class NotReachableError(SlurmError):
     """The host, the controller or accounting did not answer. Nothing is known about what was asked for."""
+
+
+class ChangedError(NotReachableError):
+    """A file changed or vanished while it was copied. What had arrived whole before it stays."""
 
 
 class NotConnectedError(NotReachableError):

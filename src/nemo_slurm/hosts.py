@@ -15,7 +15,7 @@ import socket
 import subprocess
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +30,7 @@ from nemo_slurm.errors import (
     SlurmError,
     UnusableValueError,
 )
-from nemo_slurm.transfer import Wanted, everything
+from nemo_slurm.transfer import Expect, Wanted, everything, nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +74,21 @@ class Host(Protocol):
         """
         ...
 
-    def copy_out(self, remote: str, local: Path, *, wanted: Wanted = everything) -> list[Path]:
+    def copy_out(
+        self,
+        remote: str,
+        local: Path,
+        *,
+        wanted: Wanted = everything,
+        expect: Expect = nothing,
+        through: Sequence[str] = (),
+    ) -> list[Path]:
         """Copy a folder's files into ``local`` and return those that were new or had changed.
 
-        ``wanted`` says of a path relative to the folder whether to copy it. A copy that broke off is taken up
-        where it stopped; a file appears under its name only when it is whole. Nothing is removed.
+        ``wanted`` says of a path relative to the folder whether to copy it; ``expect`` is told the files
+        before any of them arrives. Links are left out, but for those to folders among ``through``, which are
+        relative paths. A copy that broke off is taken up where it stopped; a file appears under its name only
+        when it is whole. Nothing is removed. Raises `ChangedError` when a file changes while it is copied.
         """
         ...
 
@@ -118,9 +128,17 @@ class BashHost(ABC):
         """See `Host.copy_in`."""
         transfer.copy_in(self, local, _absolute(remote))
 
-    def copy_out(self, remote: str, local: Path, *, wanted: Wanted = everything) -> list[Path]:
+    def copy_out(
+        self,
+        remote: str,
+        local: Path,
+        *,
+        wanted: Wanted = everything,
+        expect: Expect = nothing,
+        through: Sequence[str] = (),
+    ) -> list[Path]:
         """See `Host.copy_out`."""
-        return transfer.copy_out(self, _absolute(remote), local, wanted)
+        return transfer.copy_out(self, _absolute(remote), local, wanted, expect=expect, through=through)
 
     def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `Host.read`."""

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from nemo_slurm.channel import Channel, end_group, new_mark, tail, wrap
+from nemo_slurm.channel import Asked, Channel, end_group, new_mark, tail, wrap
 from nemo_slurm.errors import (
+    ChangedError,
     CommandFailedError,
     NoSuchPathError,
     NotReachableError,
@@ -32,6 +33,8 @@ Wanted = Callable[[str], bool]
 
 _CONTENT = "content"
 _IDLE = 60.0
+_SLOW = 3600.0
+"""Seconds for which a host may list a folder."""
 _SLOWEST = 50_000
 """Bytes a second below which a transfer counts as broken."""
 
@@ -40,6 +43,11 @@ def everything(path: str) -> bool:
     """Every file is wanted."""
     del path
     return True
+
+
+def nothing(files: Sequence[Remote]) -> None:
+    """What is going to be copied matters to nobody."""
+    del files
 
 
 def copy_in(host: Channel, local: Path, remote: str) -> None:
@@ -80,6 +88,11 @@ class Remote:
     """Nanoseconds since the epoch."""
     inode: int
 
+    @property
+    def mark(self) -> list[int]:
+        """What tells a state of the file from its other states, here and there."""
+        return [self.size, self.modified]
+
     def is_at(self, path: Path) -> bool:
         """Whether an earlier copy is this file."""
         try:
@@ -94,12 +107,19 @@ class Remote:
         return path.with_name(f".{path.name}.part-{identity[:10]}")
 
 
-def listing(host: Channel, folder: str) -> list[Remote]:
-    """All plain files below a folder, links left out."""
-    name = shlex.quote(folder)
-    done = host.run(
-        f"cd -- {name} 2>/dev/null || exit 44; find . -type f -printf '%s %T@ %i %P\\0'", timeout=300
+Expect = Callable[[Sequence[Remote]], None]
+"""Is told the files that are going to be copied."""
+
+
+def listing(host: Asked, folder: str, *, through: Sequence[str] = ()) -> list[Remote]:
+    """All plain files below a folder, links left out but for those to folders among ``through``."""
+    links = "".join(f" {shlex.quote(f'./{path}')}" for path in through)
+    script = (
+        f"cd -- {shlex.quote(folder)} 2>/dev/null || exit 44\n"
+        f'set --\nfor d in{links}; do [ ! -L "$d" ] || [ ! -d "$d" ] || set -- "$@" "$d/"; done\n'
+        """find . "$@" -type f -printf '%s %T@ %i %p\\0'"""
     )
+    done = host.run(script, timeout=_SLOW)
     if done.status == 44:
         raise NoSuchPathError(f"{folder}: no such folder on {host.label}")
     if done.status:
@@ -109,14 +129,17 @@ def listing(host: Channel, folder: str) -> list[Remote]:
         size, modified, inode, path = row.split(" ", 3)
         whole, _, fraction = modified.partition(".")
         nanoseconds = int(whole) * 1_000_000_000 + int(fraction[:9].ljust(9, "0"))
-        found.append(Remote(path, int(size), nanoseconds, int(inode)))
+        found.append(Remote(path.removeprefix("./"), int(size), nanoseconds, int(inode)))
     return sorted(found, key=lambda file: file.path)
 
 
-def copy_out(host: Channel, folder: str, local: Path, wanted: Wanted) -> list[Path]:
+def copy_out(
+    host: Channel, folder: str, local: Path, wanted: Wanted, *, expect: Expect, through: Sequence[str]
+) -> list[Path]:
     """See `nemo_slurm.hosts.Host.copy_out`."""
-    files = [file for file in listing(host, folder) if wanted(file.path)]
+    files = [file for file in listing(host, folder, through=through) if wanted(file.path)]
     missing = [file for file in files if not file.is_at(local / file.path)]
+    expect(missing)
     offsets = [_begun(file.part(local / file.path)) for file in missing]
     if missing:
         _stream(host, folder, local, list(zip(missing, offsets, strict=True)))
@@ -194,7 +217,7 @@ def _check(ok: bool, finished: tuple[Remote, Path] | None, file: Remote | None, 
     if finished:
         finished[0].part(finished[1]).unlink(missing_ok=True)
     name = finished[0].path if finished else file.path if file else "a file"
-    raise NotReachableError(f"{name} on {host.label} changed or vanished while it was copied; copy again")
+    raise ChangedError(f"{name} on {host.label} changed or vanished while it was copied; copy again")
 
 
 def _publish(file: Remote, target: Path) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import posixpath
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,15 +18,18 @@ from typing import Any, Final
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration import record_files
-from nemo_gym.orchestration.fetch_ledger import SCHEMA_VERSION, Ledger, Remote
+from nemo_gym.orchestration.fetch_ledger import SCHEMA_VERSION, Ledger, mark_of
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_runs import disk
+from nemo_slurm.errors import ChangedError, CommandFailedError, NoSuchPathError
 from nemo_slurm.hosts import Host
-from nemo_slurm.transfer import Wanted, everything
+from nemo_slurm.transfer import Remote, Wanted, everything, listing
 
 _CAPTURES: Final = frozenset({"model-calls", "otel", "shell", "__pycache__"})
 _LOGS: Final = ("logs",)
+_PARTS: Final = ("artifacts", "config", "links", "logs", "resubmits")
 _NAMED: Final = 3
+_TRIES: Final = 5
 _DIGESTS_AT_ONCE: Final = 2000
 _SLOW: Final = 3600.0
 """Seconds for which the host may sum files up."""
@@ -88,25 +91,35 @@ def fetch(
     """
     _refuse_itself(record, host, folder)
     source = posixpath.normpath(record.run_dir)
-    remote = {file.path: file for file in _listing(host, source) if only(file.path)}
-    remote = {path: file for path, file in remote.items() if is_wanted(path, logs=logs)}
+    through = _links(record)
+    remote = {
+        path: file
+        for path, file in _listing(host, source, through).items()
+        if only(path) and is_wanted(path, logs=logs)
+    }
     if not remote:
         raise GymError(f"there is nothing to fetch in {source} on {host.label}.")
     ledger = Ledger.load(folder, record)
     unproven = _compare(host, source, folder, remote, ledger)
-    ledger.expect(remote.values())
-    copied = host.copy_out(source, folder, wanted=lambda path: path in remote)
-    new = sorted(path.relative_to(folder).as_posix() for path in copied)
-    changing = _prove(host, source, folder, [remote[path] for path in sorted({*new, *unproven})], ledger)
+    new = _copy(host, source, folder, remote, through, ledger)
+    doubtful = [remote[path] for path in sorted({*new, *unproven})]
+    changing = _prove(host, source, folder, doubtful, ledger, through)
+    here = [folder / path for path in remote if (folder / path).is_file()]
     return Fetched(
         gym_job_id=record.gym_job_id,
         folder=folder,
         source=f"{host.label}:{source}",
-        files=len(remote),
-        size=sum((folder / path).stat().st_size for path in remote),
+        files=len(here),
+        size=sum(path.stat().st_size for path in here),
         new=new,
         changing=changing,
     )
+
+
+def _links(record: SubmissionRecord) -> list[str]:
+    """Folders of a run that somebody may have moved to another disk and linked; no other link is followed."""
+    folders = [entry.benchmark for entry in record.benchmarks]
+    return [*folders, *(f"{folder}/{part}" for folder in folders for part in _PARTS)]
 
 
 def _refuse_itself(record: SubmissionRecord, host: Host, folder: Path) -> None:
@@ -133,22 +146,38 @@ def _is_same(host: Host, run_dir: str, folder: Path) -> bool:
     return theirs.split() == [str(mine.st_ino), str(mine.st_size), str(int(mine.st_mtime))]
 
 
-def _listing(host: Host, folder: str) -> list[Remote]:
-    name = shlex.quote(folder)
-    done = host.run(
-        f"cd -- {name} 2>/dev/null || exit 44; find . -type f -printf '%s %T@ %P\\0'", timeout=_SLOW
-    )
-    if done.status == 44:
-        raise GymError(f"there is no folder {folder} on {host.label} any more.")
-    if done.status:
-        raise GymError(f"{folder} on {host.label} cannot be listed ({done.stderr.strip() or done.status}).")
-    return [_remote(row) for row in done.stdout.split("\0")[:-1]]
+def _listing(host: Host, folder: str, through: Sequence[str]) -> dict[str, Remote]:
+    try:
+        found = listing(host, folder, through=through)
+    except NoSuchPathError:
+        raise GymError(f"there is no folder {folder} on {host.label} any more.") from None
+    except CommandFailedError as error:
+        said = error.text or error.status
+        raise GymError(f"{folder} on {host.label} cannot be listed ({said}).") from error
+    return {file.path: file for file in found}
 
 
-def _remote(row: str) -> Remote:
-    size, modified, path = row.split(" ", 2)
-    whole, _, fraction = modified.partition(".")
-    return Remote(path, int(size), int(whole) * 1_000_000_000 + int(fraction[:9].ljust(9, "0")))
+def _copy(
+    host: Host,
+    source: str,
+    folder: Path,
+    remote: Mapping[str, Remote],
+    through: Sequence[str],
+    ledger: Ledger,
+) -> list[str]:
+    """Copy what is new; what changes in that moment is copied again, a few times. The paths that are new."""
+    before = {path: mark_of(folder / path) for path in remote}
+    for left in reversed(range(_TRIES)):
+        try:
+            host.copy_out(
+                source, folder, wanted=lambda path: path in remote, expect=ledger.expect, through=through
+            )
+        except ChangedError:
+            if not left:
+                raise
+        else:
+            break
+    return sorted(path for path in remote if mark_of(folder / path) not in (None, before[path]))
 
 
 def _compare(host: Host, source: str, folder: Path, remote: dict[str, Remote], ledger: Ledger) -> list[str]:
@@ -172,13 +201,20 @@ def _compare(host: Host, source: str, folder: Path, remote: dict[str, Remote], l
     return [path for path in here if not ledger.proven(path, folder / path)]
 
 
-def _prove(host: Host, source: str, folder: Path, doubtful: Sequence[Remote], ledger: Ledger) -> list[str]:
+def _prove(
+    host: Host,
+    source: str,
+    folder: Path,
+    doubtful: Sequence[Remote],
+    ledger: Ledger,
+    through: Sequence[str],
+) -> list[str]:
     """Compare digests. What differs has changed meanwhile, or arrived damaged and is removed again."""
     sizes = {file.path: (folder / file.path).stat().st_size for file in doubtful}
     theirs = _digests(host, source, sizes)
     ours = {path: _sha256(folder / path) for path in sizes}
     differ = [file for file in doubtful if ours[file.path] != theirs.get(file.path)]
-    now = {file.path: file for file in _listing(host, source)} if differ else {}
+    now = _listing(host, source, through) if differ else {}
     damaged = [file.path for file in differ if now.get(file.path) == file]
     for file in doubtful:
         if file.path in damaged:

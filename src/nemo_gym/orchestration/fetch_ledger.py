@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,26 +11,11 @@ from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_runs import files
+from nemo_slurm.transfer import Remote
 
 SCHEMA_VERSION: Final = 1
 
 _KEYS: Final = ("marks", "sha256")
-
-
-@dataclass(frozen=True, slots=True)
-class Remote:
-    """One file of the run directory, as it was listed."""
-
-    path: str
-    """Relative to the run directory."""
-    size: int
-    modified: int
-    """Nanoseconds since the epoch."""
-
-    @property
-    def mark(self) -> list[int]:
-        """What tells it from other states of the same file."""
-        return [self.size, self.modified]
 
 
 class Ledger:
@@ -62,8 +46,7 @@ class Ledger:
 
     def vouches(self, path: str, local: Path) -> bool:
         """Whether a local file is as it was copied."""
-        found = local.stat()
-        return [found.st_size, found.st_mtime_ns] in self._entries.get(path, {}).get("marks", [])
+        return mark_of(local) in self._entries.get(path, {}).get("marks", [])
 
     def proven(self, path: str, local: Path) -> bool:
         """Whether its digest was compared."""
@@ -74,15 +57,25 @@ class Ledger:
         for file in remote:
             entry = self._entries.setdefault(file.path, {"marks": [], "sha256": None})
             if file.mark not in entry["marks"][:1]:
-                entry.update(marks=[file.mark, *entry["marks"][:1]], sha256=None)
+                here = mark_of(self._path.parent / file.path)
+                known = [mark for mark in entry["marks"] if mark == here]
+                entry.update(marks=[file.mark, *known], sha256=None)
         self.save()
 
     def note(self, path: str, local: Path, sha256: str | None) -> None:
         """Keep what a file is now."""
-        found = local.stat()
-        self._entries[path] = {"marks": [[found.st_size, found.st_mtime_ns]], "sha256": sha256}
+        self._entries[path] = {"marks": [mark_of(local)], "sha256": sha256}
 
     def save(self) -> None:
         """Replace the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         files.replace_file(self._path, json.dumps({**self._head, "files": self._entries}).encode() + b"\n")
+
+
+def mark_of(local: Path) -> list[int] | None:
+    """As `nemo_slurm.transfer.Remote.mark`; `None` for a file that is not there."""
+    try:
+        found = local.stat()
+    except FileNotFoundError:
+        return None
+    return [found.st_size, found.st_mtime_ns]

@@ -246,7 +246,7 @@ def _look_script(job_dirs: Sequence[Path]) -> str:
     names += [f"-name {name}" for name in _IN_JOB_DIR]
     names += [f"-path '*/artifacts/{name}'" for name in _IN_ARTIFACTS]
     of_interest = f"-type f -size -{LARGEST // 1024}k \\( {' -o '.join(names)} \\)"
-    search = f'exec find "$@" -maxdepth 3 -name logs -prune -o {of_interest} -print0'
+    search = f'exec find -L "$@" -maxdepth 3 -name logs -prune -o {of_interest} -print0'
     quoted = " ".join(shlex.quote(str(folder)) for folder in job_dirs)
     lines = [
         "date +%s",

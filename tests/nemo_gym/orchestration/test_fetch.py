@@ -150,7 +150,7 @@ class Breaking(LocalHost):
     def __init__(self, *, after: int | None = None, garble: str | None = None) -> None:
         self.after, self.garble = after, garble
 
-    def copy_out(self, remote, local, *, wanted=None):
+    def copy_out(self, remote, local, *, wanted=None, **more):
         names: list[str] = []
 
         def some(path: str) -> bool:
@@ -158,7 +158,7 @@ class Breaking(LocalHost):
             names.extend([path] * chosen)
             return chosen
 
-        done = super().copy_out(remote, local, wanted=some)
+        done = super().copy_out(remote, local, wanted=some, **more)
         if self.after is not None:
             raise NotReachableError("the connection broke")
         if self.garble:
@@ -194,8 +194,8 @@ class Writing(LocalHost):
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def copy_out(self, remote, local, *, wanted=None):
-        done = super().copy_out(remote, local, wanted=wanted)
+    def copy_out(self, remote, local, **more):
+        done = super().copy_out(remote, local, **more)
         self.path.write_text('{"done":3, "more": 1}')
         return done
 
@@ -205,6 +205,62 @@ def test_a_file_that_is_replaced_while_it_is_copied_is_told_and_comes_again(run:
     assert run.fetch(Writing(run.run_dir / name)).changing == [name]
     done = run.fetch()
     assert (done.new, done.changing) == ([name], [])
+
+
+class Working(LocalHost):
+    """A host on which the run replaces its files between the listing of a copy and the copy itself."""
+
+    def __init__(self, run: Run, *, breaks: bool = False) -> None:
+        self.run_of, self.breaks, self.copies = run, breaks, 0
+
+    def copy_out(self, remote, local, *, expect, **more):
+        self.copies += 1
+        # shorter than it was listed, and one that is gone: the stream gets out of step
+        self.run_of.write("sums/artifacts/progress.json", '{"done":3, "state": "running"}')
+
+        def listed(files):
+            expect(files)
+            if self.copies == 1:
+                self.run_of.write("sums/artifacts/progress.json", "{}")
+                (self.run_of.run_dir / "sums" / "links" / "7.0" / "started").unlink()
+
+        done = super().copy_out(remote, local, expect=listed, **more)
+        if self.breaks:
+            raise NotReachableError("the connection broke")
+        return done
+
+
+def test_what_the_run_replaces_or_removes_during_a_copy_is_copied_again(run: Run):
+    host = Working(run)
+    done = run.fetch(host)
+    assert host.copies == 2
+    assert set(run.here()) == set(FILES) - {"sums/links/7.0/started"}
+    assert (set(done.new), done.files) == (set(run.here()), len(run.here()))
+    assert run.fetch().new == []
+
+
+def test_a_copy_that_broke_off_is_ours_although_its_files_were_newer_than_listed(run: Run):
+    run.fetch()
+    with pytest.raises(NotReachableError):
+        run.fetch(Working(run, breaks=True))
+    run.write("sums/artifacts/progress.json", '{"done":4}')
+    run.write("sums/run.yaml", "{changed: 1}\n")
+    assert set(run.fetch().new) == {"sums/artifacts/progress.json", "sums/run.yaml"}
+
+
+def test_folders_of_a_run_that_were_moved_and_linked_come_and_other_links_do_not(
+    run: Run, host: Host, tmp_path: Path
+):
+    for path in (run.run_dir / "sums" / "artifacts", run.run_dir / "sums"):
+        path.rename(tmp_path / f"moved {path.name}")
+        path.symlink_to(tmp_path / f"moved {path.name}")
+    model = tmp_path / "a model"
+    model.mkdir()
+    (model / "weights").write_text("many")
+    (run.run_dir / "sums" / "model").symlink_to(model)
+    (run.run_dir / "sums" / "artifacts" / "again").symlink_to(run.run_dir)
+    assert set(run.fetch(host).new) == set(FILES)
+    assert set(run.here()) == set(FILES)
 
 
 class Mounted(LocalHost):
