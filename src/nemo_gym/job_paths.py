@@ -174,6 +174,11 @@ class ResubmissionPaths:
     folder: Path
 
     @property
+    def owner(self) -> Path:
+        """The process that queues it: while that may live, nobody else does."""
+        return self.folder / "owner"
+
+    @property
     def reason(self) -> Path:
         """UTC time, who, and why, a line each."""
         return self.folder / "reason"

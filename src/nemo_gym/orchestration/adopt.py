@@ -140,6 +140,11 @@ def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
         cluster, compute = next(iter(config["compute"].items()))
         benchmarks = list(config["driver"]["benchmarks"])
     except (GymError, KeyError, TypeError, AttributeError, StopIteration) as error:
+        if not _tells_of_jobs(run_dir):
+            raise DataError(
+                f"{run_dir}: nothing in it tells of a job, as after a submit that ended before it had queued "
+                "one; it can be removed."
+            ) from None
         raise DataError(f"{run_dir}: its record is lost and cannot be made again ({error}).") from None
     entries = tuple(_entry(name, RunPaths(run_dir).job(name)) for name in benchmarks)
     stamp = datetime.strptime(found[1], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
@@ -157,6 +162,14 @@ def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
         executor_metadata={ADOPTED: f"{now.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}"},
         config_digest=digest_of(config),
     )
+
+
+def _tells_of_jobs(run_dir: Path) -> bool:
+    """Whether there is a sign that anything was ever queued; a resolved config is written after that."""
+    if RunPaths(run_dir).resolved_config.exists():
+        return True
+    signs = ("*/.gym_events.jsonl", "*/.gym_job_chain", "*/links/*", "*/*.out")
+    return any(True for sign in signs for _ in run_dir.glob(sign))
 
 
 def _as_submitted(run_dir: Path, now: datetime) -> SubmissionRecord | None:

@@ -143,6 +143,8 @@ class Resubmission:
     number: int
     job_id: str = ""
     error: str = ""
+    owner: Mapping[str, Any] = field(default_factory=dict)
+    """The process that queues it, as `nemo_runs.processes.ProcessIdentity` has it."""
     reason: str = ""
     max_retries: int | None = None
     max_walltime: int | None = None

@@ -180,6 +180,7 @@ def _resubmissions(files: Mapping[str, str], problems: list[str]) -> Iterable[Re
             number=number,
             job_id=job_of(found.get("queued", "")),
             error=" ".join(found.get("queue_error", "").split()),
+            owner=_json(found.get("owner"), f"{where}/owner", problems),
             reason=", ".join(found.get("reason", "").splitlines()),
             max_retries=_count(found.get("max_retries"), f"{where}/max_retries", problems),
             max_walltime=_count(found.get("max_walltime"), f"{where}/max_walltime", problems),

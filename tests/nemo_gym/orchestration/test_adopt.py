@@ -142,6 +142,16 @@ def test_without_a_config_no_record_can_be_made(run_dir: Path, config: str):
     assert not RunPaths(run_dir).record.exists()
 
 
+def test_a_folder_of_which_nothing_was_ever_queued_is_told_from_one_whose_record_is_lost(run_dir: Path):
+    RunPaths(run_dir).resolved_config.unlink()
+    with pytest.raises(DataError, match="cannot be made again"):
+        take(run_dir)
+    RunPaths(run_dir).job("sums").events.unlink()
+    (RunPaths(run_dir).job("more").job_dir / ".gym_job_chain").unlink()
+    with pytest.raises(DataError, match="ended before it had queued one; it can be removed"):
+        take(run_dir)
+
+
 def test_a_folder_that_is_no_run_directory_is_refused(tmp_path: Path):
     with pytest.raises(DataError, match="is no id"):
         take(tmp_path)

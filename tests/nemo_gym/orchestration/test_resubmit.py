@@ -1,6 +1,9 @@
 """Queueing again in place: when it is refused, what is recorded, what can be raised."""
 
 import json
+import os
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,7 @@ from nemo_gym.orchestration.resubmit import Wish, resubmit
 from nemo_gym.orchestration.run_files import LocalRunFiles
 from nemo_gym.orchestration.script import quote
 from nemo_gym.orchestration.sites import Site
+from nemo_runs import processes
 from nemo_runs.errors import DiskFullError
 
 CONFIG = """
@@ -195,6 +199,38 @@ def test_an_attempt_that_could_not_be_noted_down_is_not_in_the_way_of_the_next(p
         with pytest.raises(DiskFullError):
             place.again()
     assert place.again().number == 1
+
+
+KILLED = "it was killed before it had noted down a job\n"
+
+
+def test_an_attempt_whose_process_was_killed_is_not_in_the_way_and_one_that_may_live_is(place):
+    with subprocess.Popen(["sleep", "60"]) as process:
+        owner = json.dumps(processes.identify(process.pid).to_json())
+        place.put("gpqa", {"resubmits/1/owner": owner, "resubmits/1/reason": "t\nada\nx\n"})
+        with pytest.raises(RefusedError, match="is being resubmitted"):
+            place.again()
+        process.kill()
+    elsewhere = json.dumps({**json.loads(owner), "host": "another"})
+    place.put("gpqa", {"resubmits/1/owner": elsewhere})
+    with pytest.raises(RefusedError, match="is being resubmitted"):
+        place.again()
+    place.put("gpqa", {"resubmits/1/owner": owner})
+    assert place.again().number == 2
+    assert (place.value("resubmits/1/queue_error"), place.value("resubmits/2/queued")) == (KILLED, "fake-1\n")
+
+
+def test_what_kills_a_resubmission_while_it_queues_leaves_a_way_on(place):
+    place.executor.submit = lambda _submission: os.kill(os.getpid(), signal.SIGKILL)
+    child = os.fork()
+    if not child:
+        try:
+            place.again()
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    del place.executor.submit
+    assert place.again().number == 2
 
 
 def test_an_attempt_of_which_only_the_claim_is_left_names_what_to_remove(place):
