@@ -1,0 +1,70 @@
+"""How the pages about Slurm are followed, on a real one behind an sshd of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import yaml
+from tests.docs import worlds
+from tests.docs.pages import Page, merged
+
+VLLM = "type: vllm\n    model: /scratch/ada/models/llama-3.1-8b-instruct"
+"""There is no GPU here, so another server answers."""
+
+
+def submit_to_slurm(page: Page) -> None:
+    server = f"""{worlds.MOCK} '{{"models": ["m"]}}'"""
+    page.replaced |= {
+        VLLM: f"type: command\n    model_name: m\n    command: >-\n      {server}",
+        "hostname: cluster": "hostname: lab",
+        "account: physics": "account: lab",
+        "{partition: batch, gpus_per_node: 1}": "{partition: main}",
+        "module load cuda": "module_load() { :; }",
+        "source /scratch/ada/vllm/bin/activate": "export ACTIVATED=1",
+        "/scratch/ada/runs": f"{page.folder}/runs",
+    }
+    page.save("submit.yaml")
+    whole = yaml.safe_load((page.folder / "submit.yaml").read_text())
+    page.run()
+    assert "problem" not in page.said
+
+    def ended(line: str) -> None:
+        if " fetch " in line:
+            page.type("gym job watch latest --exit-status")
+
+    page.run(each=ended)
+    assert "20/20" in page.said
+    for _ in range(2):
+        page.write("changed.yaml", yaml.safe_dump(merged(whole, page.yaml())))
+        page.type("gym eval submit -c changed.yaml --resolve-only")
+
+
+def fetch(page: Page) -> None:
+    config = worlds.submission("gpqa")
+    config["compute"] = {
+        "lab": {"type": "slurm", "account": "lab", "hostname": "lab", "walltime": "00:10:00"}
+    }
+    config["compute"]["lab"]["node_pools"] = {"all": {"partition": "main"}}
+    config["job"]["output_path"] = f"{page.folder}/results"
+    record = worlds.submit(page, config)
+    page.type("gym job watch latest --exit-status")
+    page.run()
+    assert "CERTIFIED" in page.said
+    assert "4/4" in page.said
+    page.replaced |= {
+        "gym-job-20270115T080000Z-0f0f0f": record["gym_job_id"],
+        "login.example": "lab",
+        "/scratch/ada/results": f"{page.folder}/results",
+        # jobs of others are found as well, and some of their folders are gone
+        "--from-scheduler --hostname lab": "--from-scheduler --hostname lab || [ $? = 1 ]",
+    }
+    index = Path(page.environ["HOME"], ".cache/nemo-gym/jobs", f"{record['gym_job_id']}.json")
+    page.run(each=lambda _line: index.unlink())
+    assert index.exists()
+
+
+READERS = {
+    "docs/how-to/fetch.md": fetch,
+    "docs/how-to/submit-to-slurm.md": submit_to_slurm,
+}
+"""Page -> how it is followed."""

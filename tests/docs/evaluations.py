@@ -1,0 +1,248 @@
+"""How the pages about evaluations are followed."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from pathlib import Path
+from typing import Any
+
+import yaml
+from tests.docs import worlds
+from tests.docs.pages import Page, merged
+
+from nemo_gym.serving import models
+
+BENCHMARK = """\
+benchmark:
+  name: {name}
+  datasets: {{benchmark: {{jsonl_fpath: rows.jsonl}}}}
+  prompt: {{user: "{{question}}"}}
+"""
+ROWS = '{"question": "3 + 4?", "expected_answer": "A", "options": [{"A": "7"}, {"B": "8"}]}\n'
+
+
+def benchmark(page: Page, fragment: dict[str, Any], name: str, **more: Any) -> None:
+    """Make a benchmark with what a page says of one, and evaluate it."""
+    base = yaml.safe_load(BENCHMARK.format(name=name))
+    folder = f"mine/benchmarks/{name}"
+    whole = merged(base, fragment if "benchmark" in fragment else {"benchmark": fragment})
+    page.write(f"{folder}/config.yaml", yaml.safe_dump(merged(whole, {"benchmark": more})))
+    page.write(f"{folder}/rows.jsonl", ROWS)
+    page.type(
+        f"gym eval run --search-dir mine --benchmark {name} --model m "
+        + page.filled(f"--model-url http://127.0.0.1:8000/v1 --output {name}/rollouts.jsonl")
+    )
+
+
+def readme(page: Page) -> None:
+    worlds.own_port(page)
+    worlds.few_questions(page)
+    page.replaced["--benchmark arithmetic "] = "--benchmark arithmetic --limit 4 "
+    page.run()
+    assert page.said.count("CERTIFIED: complete and intact.") == 1
+
+
+def first_evaluation(page: Page) -> None:
+    worlds.few_questions(page)
+    page.run()
+    page.run()
+    assert "4/4" in page.said
+    # the reader follows this page for the second time, and has two runs
+    page.type("cp -r runs/gym-job-* runs/gym-job-20990101T000000Z-000000")
+    page.run()
+    assert '"extracted_answer"' in page.said
+    page.run()
+
+
+def add_a_benchmark(page: Page) -> None:
+    worlds.own_port(page)
+    page.save("my-benchmarks/benchmarks/capitals/config.yaml")
+    page.save("my-benchmarks/benchmarks/capitals/data/capitals.jsonl", "json")
+    page.run()
+    assert "score      100.0%" in page.said
+    page.replaced.clear()
+    worlds.model_server(page)
+    benchmark(page, page.yaml(), "ends", verifier={"type": "match"})
+    benchmark(page, page.yaml(), "choices")
+    folder = "my-benchmarks/benchmarks/capitals"
+    whole = yaml.safe_load((page.folder / folder / "config.yaml").read_text())
+    page.write(f"{folder}/config.yaml", yaml.safe_dump(merged(whole, {"benchmark": page.yaml()})))
+    makes = "    output.write_text('{}\\n' * num_tasks)\n"
+    page.save(f"{folder}/prepare.py", "python", more=makes)
+    page.run()
+    assert Path(page.said.splitlines()[-1]).read_text() == "{}\n" * 50
+
+
+def add_a_verifier(page: Page) -> None:
+    worlds.model_server(page)
+    page.environ["PYTHONPATH"] = str(page.folder / "installed")
+    page.write("installed/my_package/__init__.py", "")
+    page.save("installed/my_package/length.py", "python")
+    entries = page.next("toml").text
+    assert entries.startswith('[project.entry-points."nemo_gym.verifiers"]\n')
+    group, _, lines = entries.partition("\n")
+    points = f"[{group.split(chr(34))[1]}]\n{lines.replace(chr(34), '')}"
+    page.write(
+        "installed/my_package-1.dist-info/METADATA", "Metadata-Version: 2.1\nName: my-package\nVersion: 1\n"
+    )
+    page.write("installed/my_package-1.dist-info/entry_points.txt", points)
+    benchmark(page, page.yaml(), "short")
+    assert "score      100.0%" in page.said
+    agent, verifier = page.next("python").text, page.next("python").text
+    page.write("installed/my_package/twice.py", agent)
+    length = (page.folder / "installed/my_package/length.py").read_text()
+    page.write("installed/my_package/length.py", length + verifier)
+    more = "refusal = my_package.length:RefusalVerifier\n"
+    more += "[nemo_gym.agents]\ntwice = my_package.twice:TwiceAgent\n"
+    page.write("installed/my_package-1.dist-info/entry_points.txt", points + more)
+    benchmark(page, {"agent": {"type": "twice"}, "verifier": {"type": "refusal"}}, "twice")
+    assert "score      0.0%" in page.said
+
+
+def bill(page: Page) -> None:
+    worlds.finished(page)
+    page.run()
+    assert page.said.count("gpqa") >= 2
+
+
+def verify(page: Page) -> None:
+    worlds.finished(page)
+    page.run()
+    assert "CERTIFIED" in page.said
+
+
+def compare(page: Page) -> None:
+    runs = [worlds.finished(page)["run_dir"], worlds.finished(page, answer="wrong")["run_dir"]]
+    page.replaced |= {
+        "runs/gym-job-A": runs[0],
+        "runs/gym-job-B": runs[1],
+        "results-a": f"{runs[0]}/gpqa/artifacts",
+        "results-b": f"{runs[1]}/gpqa/artifacts",
+    }
+    page.run()
+    assert "-100.0" in page.said
+
+
+def operate_runs(page: Page) -> None:
+    page.replaced["--all"] = "--all --yes"
+    worlds.finished(page)
+    page.run()
+    assert "succeeded" in page.said
+    page.run()
+    page.run()
+    record = worlds.at_work(page)
+    wishes = itertools.count()
+
+    def work(line: str) -> None:
+        if next(wishes):  # what the first command ended is at work again
+            page.type(f"gym job resubmit {record['gym_job_id']} gpqa")
+
+    page.run(each=work)
+
+    def end(_line: str) -> None:
+        page.type("gym job cancel latest --all --yes")
+
+    page.run(each=end)
+    page.run()
+
+
+def submit(page: Page) -> None:
+    page.environ |= {"HF_TOKEN": "hf_secret", "SCRATCH": "/scratch"}
+    page.replaced |= {"num_tasks: 40": "num_tasks: 4", "--all": "--all --yes"}
+    page.save("submit.yaml")
+    whole = yaml.safe_load((page.folder / "submit.yaml").read_text())
+    page.run()
+    assert "4/4" in page.said
+    page.run()
+    page.write("submit.yaml", yaml.safe_dump(merged(whole, page.yaml())))
+    page.type("gym eval submit -c submit.yaml --dry-run")
+    assert "hf_secret" not in page.said
+    assert "<host:HF_TOKEN>" in page.said
+    page.write("submit.yaml", yaml.safe_dump(whole))
+    page.run()
+    assert "gym_job_id,benchmark," in page.said
+    worlds.at_work(page, "arithmetic")
+    page.run()
+    record = worlds.at_work(page, "arithmetic")
+    job_id = record["benchmarks"][0]["job_id"]
+    page.replaced |= {
+        "<gym_job_id>": record["gym_job_id"],
+        "<benchmark>": "arithmetic",
+        "<job id>": job_id,
+    }
+    page.run()
+    log = Path(record["run_dir"], "arithmetic", "logs", f"driver-{job_id}.log")
+    worlds.wait(lambda: "drain" in log.read_text())
+
+
+def run_and_resume(page: Page) -> None:
+    worlds.model_server(page)
+    page.environ["MY_KEY"] = "key"
+    page.replaced["--benchmark arithmetic --model"] = "--benchmark arithmetic --limit 4 --model"
+
+    def fresh(_line: str) -> None:
+        page.type("rm -rf results")
+
+    page.run()
+    fresh("")
+    page.run()
+    fresh("")
+    page.run()
+    fresh("")
+    page.type(
+        page.filled(
+            "gym eval run --benchmark arithmetic --model my-model --output results/rollouts.jsonl "
+            "--model-url http://127.0.0.1:8000/v1"
+        )
+    )
+    page.run()
+    assert "4 resumed" in page.said
+    page.run()
+
+
+def resume_across_jobs(page: Page) -> None:
+    base = worlds.submission("arithmetic")
+    fragment = page.yaml()
+    whole = merged(base, {"driver": {**fragment["driver"], "policy_model": "policy"}})
+    page.write("submit.yaml", yaml.safe_dump(whole))
+    page.type("gym eval submit -c submit.yaml --resolve-only")
+    assert "resume_from_cache: true" in page.said
+    tuned = {"driver": {"benchmarks": {"gpqa": page.yaml()}}}
+    page.write("submit.yaml", yaml.safe_dump(merged(whole, tuned)))
+    page.type("gym eval submit -c submit.yaml --resolve-only")
+    assert "max_retries: 5" in page.said
+
+
+def serve_a_model(page: Page) -> None:
+    worlds.own_port(page)
+    page.serve("answers at")
+    shutil.copy(models.find_model("smollm2").path, page.folder / "tuned.gguf")
+    page.replaced["tuned.gguf"] = f"tuned.gguf --port {worlds.free_port()}"
+    page.serve("my-tuned-model answers at")
+
+
+def record(page: Page) -> None:
+    made = worlds.finished(page)
+    page.environ["PYTHONWARNINGS"] = "error"
+    page.save("read.py", "python", more="print(record.gym_job_id)\n")
+    page.type(f"cp {made['run_dir']}/gym-job.json . && python read.py")
+    assert page.said.strip() == made["gym_job_id"]
+
+
+READERS = {
+    "README.md": readme,
+    "docs/how-to/add-a-benchmark.md": add_a_benchmark,
+    "docs/how-to/add-a-verifier.md": add_a_verifier,
+    "docs/how-to/bill.md": bill,
+    "docs/how-to/compare.md": compare,
+    "docs/how-to/operate-runs.md": operate_runs,
+    "docs/how-to/resume-across-jobs.md": resume_across_jobs,
+    "docs/how-to/run-and-resume.md": run_and_resume,
+    "docs/how-to/serve-a-model.md": serve_a_model,
+    "docs/how-to/submit.md": submit,
+    "docs/how-to/verify.md": verify,
+    "docs/reference/record.md": record,
+    "docs/tutorial/first-evaluation.md": first_evaluation,
+}
+"""Page -> how it is followed."""

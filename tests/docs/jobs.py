@@ -1,0 +1,173 @@
+"""How the pages about the Jobs service, its jobs and its engines are followed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+
+from tests import engines
+from tests.docs import worlds
+from tests.docs.pages import ROOT, Page, merged
+
+NAMED = "automodel-a1b2c3d4e5f6"
+MODELS = ROOT / "tests" / "nemo_engines" / "export" / "models_program.py"
+
+
+def connect(page: Page) -> None:
+    url = worlds.jobs_service(page, context=False)
+    page.type(f"nemo workspaces create team-a --base-url {url}")
+    page.replaced["https://jobs.example.org"] = url
+    page.run()
+    page.run()
+    page.environ["LAB_TOKEN"] = page.said.split()[-1]
+    page.run()
+
+
+def contexts(page: Page) -> None:
+    page.environ["LAB_TOKEN"] = "token"
+    page.replaced["--prune-orphans"] = "--prune-orphans --yes"
+    page.save("contexts.yaml")
+    page.environ["NHX_CONFIG_FILE"] = str(page.folder / "contexts.yaml")
+    page.type("nemo config view --all-contexts")
+    assert "https://jobs.example.org" in page.said
+    del page.environ["NHX_CONFIG_FILE"]
+    page.run()
+
+
+def run_the_service(page: Page) -> None:
+    page.environ["NHX_PORT"] = worlds.free_port()
+    page.serve("nemo services: http://127.0.0.1:")
+    worlds.jobs_service(page)
+    page.run()
+    assert "nothing runs any more" in page.said
+    page.environ |= {"NHX_DATA_DIR": str(page.folder / "other"), "NHX_PORT": worlds.free_port()}
+    page.serve("nemo services: http://")
+    page.run()
+    assert "[Service]" in page.said
+
+
+def use_secrets(page: Page) -> None:
+    worlds.jobs_service(page)
+    page.environ["HF_TOKEN"] = "hf_secret"
+    page.run()
+    body = merged({"name": "with-secret", "source": "me", "spec": {}}, page.yaml())
+    page.write("train.py", "import os; print('length', len(os.environ['HF_TOKEN']))\n")
+    body["platform_spec"]["steps"][0]["executor"]["command"][1] = str(page.folder / "train.py")
+    page.write("job.json", json.dumps(body))
+    page.type("nemo jobs create --input-file job.json --watch")
+    assert "length 9" in page.said
+
+
+def keep_and_free_storage(page: Page) -> None:
+    settings = page.left.pop(1)
+    page.write("settings.yaml", settings.text)
+    worlds.jobs_service(page, "--settings", "settings.yaml")
+    worlds.paused(page)
+    page.run()
+    page.replaced["ckpt-90-0a1b2c3d4e"] = worlds.checkpoint(page)
+    page.run()
+
+
+def maintain(page: Page) -> None:
+    worlds.jobs_service(page)
+    worlds.job(page, worlds.training(), "active", step=31)
+    page.run()
+    assert "nothing runs any more" in page.said
+    page.type("nemo workspaces create team-a")
+    worlds.job(page, worlds.training("another"), "active", step=1, workspace="team-a")
+    page.run()
+    worlds.reached(page, "another", "paused", workspace="team-a")
+    page.run()
+    assert '"my-training"' in page.said
+
+
+def write_a_training_loop(page: Page) -> None:
+    python = worlds.engine(page, "trl")
+    worlds.jobs_service(page)
+    page.save("train.py", "python")
+    first, second = page.next("sh"), page.next("sh")
+    page.type(first.script + second.script)
+    page.replaced |= {"/path/to/engine/python": python, "/path/to": str(page.folder)}
+    page.save("job.yaml")
+    page.run()
+    assert "completed" in page.said
+
+
+def python_sdk(page: Page) -> None:
+    worlds.engine(page, "trl")
+    worlds.jobs_service(page)
+    worlds.job(page, worlds.training(NAMED, steps=400, fail_at=60, fail_times=0), "active", step=31)
+    program = page.next("python").text
+    pause, _, rest = program.partition("    client.jobs.update_job_control")
+    page.write("pause.py", pause)
+    page.type("python pause.py")
+    worlds.reached(page, NAMED, "paused")
+    page.write(
+        "resume.py", program.replace(f'    client.jobs.pause_job(name="{NAMED}", workspace="default")\n', "")
+    )
+    page.type("python resume.py")
+    assert rest
+    assert page.said.startswith("resuming")
+    page.type(f"nemo files upload base {engines.tiny_model()} && nemo models register base --fileset base")
+    page.write("pairs/train.jsonl", '{"prompt": "1?", "chosen": "1", "rejected": "2"}\n')
+    page.type("nemo files upload pairs pairs")
+    page.save("tune.py", "python")
+    page.type("python tune.py")
+    page.save("watch.py", "python")
+    page.type("python watch.py")
+    assert "completed" in page.said
+
+
+def track_experiments(page: Page) -> None:
+    worlds.engine(page, "trackers")
+    page.run()
+    body = json.loads(page.next("json").text)
+    worlds.jobs_service(page)
+    page.environ["KEY"] = "k" * 40
+    page.type("nemo secrets create wandb-key --value host:KEY")
+    model = engines.tiny_model()
+    page.write("pairs.jsonl", '{"prompt": "1?", "chosen": "1", "rejected": "2"}\n')
+    spec = {"model": str(model), "dataset": str(page.folder / "pairs.jsonl"), "training": {"type": "dpo"}}
+    page.write("job.json", json.dumps({**spec, **body}))
+    page.type("nemo customization rl --job-json job.json --json 2> log")
+    made = json.loads(page.said)
+    assert made["spec"]["integrations"]["wandb"]["project"] == "summaries"
+    page.type(f"nemo jobs cancel {made['name']}")
+    worlds.reached(page, made["name"], "cancelled")
+
+
+def serve_a_tuned_model(page: Page) -> None:
+    python = worlds.engine(page, "unsloth")
+    worlds.few_questions(page)
+    worlds.jobs_service(page)
+    made = page.folder / "made"
+    made.mkdir()
+    environ = {**page.environ, "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'tests' / 'nemo_engines'}"}
+    subprocess.run([python, MODELS, made], env=environ, check=True, capture_output=True, timeout=300)
+    page.type("nemo models upload sums made/adapter")
+    page.replaced |= {
+        "BASE_FOLDER": str(made / "llama"),
+        "MODEL.gguf": str(made / "qwen2.gguf"),
+        " FOLDER": " unpacked",
+    }
+    page.environ["engine"] = python
+    page.run()
+    page.run()
+    assert "4/4" in page.said
+    page.run()
+    assert (page.folder / "unpacked" / "model.safetensors").exists()
+
+
+READERS = {
+    "docs/how-to/connect.md": connect,
+    "docs/how-to/keep-and-free-storage.md": keep_and_free_storage,
+    "docs/how-to/maintain.md": maintain,
+    "docs/how-to/run-the-service.md": run_the_service,
+    "docs/how-to/serve-a-tuned-model.md": serve_a_tuned_model,
+    "docs/how-to/track-experiments.md": track_experiments,
+    "docs/how-to/use-secrets.md": use_secrets,
+    "docs/how-to/write-a-training-loop.md": write_a_training_loop,
+    "docs/reference/contexts.md": contexts,
+    "docs/reference/python-sdk.md": python_sdk,
+}
+"""Page -> how it is followed."""
