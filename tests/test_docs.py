@@ -321,6 +321,19 @@ def test_every_file_that_is_left_behind_is_documented():
     assert [name for name in named_files() if f"{name}" not in text] == []
 
 
+def test_every_file_of_a_job_that_the_shell_writes_is_documented():
+    shell = "".join(path.read_text("utf-8") for path in sorted(ROOT.glob("src/nemo_gym/shell/*.sh")))
+    written = set(re.findall(r'gym_put "\$gym_link/([\w.]+)"', shell))
+    assert {"started", "end", "ready"} <= written
+    text = (REFERENCE / "files.md").read_text(encoding="utf-8").partition("links/<job id>")[2]
+    named = {
+        name
+        for line in re.findall(r"^      (\w[\w.]*(?:, [\w.]+)*) ", text, re.MULTILINE)
+        for name in line.split(", ")
+    }
+    assert sorted(written - named) == []
+
+
 def test_every_event_is_documented_and_no_other():
     text = (
         (REFERENCE / "files.md").read_text(encoding="utf-8").partition("## Events")[2].partition("\n## ")[0]

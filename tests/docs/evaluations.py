@@ -172,8 +172,8 @@ def submit(page: Page) -> None:
         "<job id>": job_id,
     }
     page.run()
-    log = Path(record["run_dir"], "arithmetic", "logs", f"driver-{job_id}.log")
-    worlds.wait(lambda: "drain" in log.read_text())
+    page.type(f"gym job watch {record['gym_job_id']} --exit-status")
+    assert "stopped" in page.said
 
 
 def run_and_resume(page: Page) -> None:
