@@ -7,7 +7,7 @@ import os
 import secrets
 import shutil
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -43,7 +43,7 @@ def proof(trainer_path: Path, token: str, seq: int) -> Proof:
     last step that the trainer itself says it finished. ``seq`` is the number of the request. No date counts:
     whoever sets the clock changes no verdict.
     """
-    found = contract.newest_verified(trainer_path, deep=False)
+    found = contract.newest_verified(trainer_path, deep=False, within=trainer_path.parent)
     passed = found.passed_over[0].problem if found.passed_over else None
     final, unknown = _final_step(trainer_path, token, seq)
     if found.checkpoint is None and final == 0:
@@ -67,7 +67,7 @@ def _final_step(trainer_path: Path, token: str, seq: int) -> tuple[int | None, s
 
     A record that names no task is of this start when it has seen this request: an earlier one has not.
     """
-    said = contract.read_progress(contract.TrainerPaths(trainer_path).progress)
+    said = contract.read_progress(contract.TrainerPaths(trainer_path).progress, within=trainer_path.parent)
     final, seen = said.get("final_step"), said.get("seq_seen")
     if not isinstance(final, int) or isinstance(final, bool) or said.get("task", token) != token:
         return None, "the trainer left no final_step in progress.json, so what it had done is not known"
@@ -82,9 +82,9 @@ def _final_step(trainer_path: Path, token: str, seq: int) -> tuple[int | None, s
 def scan(context: StepContext, trainer_path: Path, now: int) -> list[Checkpoint]:
     """The checkpoints of a step as they are on disk now, sizes compared."""
     rows = []
-    for found in contract.list_checkpoints(trainer_path):
+    for found in contract.list_checkpoints(trainer_path, within=trainer_path.parent):
         if isinstance(found, contract.Checkpoint):
-            problems = contract.verify(found.folder, deep=False)
+            problems = contract.verify(found.folder, deep=False, within=trainer_path.parent)
             rows.append(_row(context, found, problems[0] if problems else None, now))
     return rows
 
@@ -92,17 +92,22 @@ def scan(context: StepContext, trainer_path: Path, now: int) -> list[Checkpoint]
 def newest_size(trainer_path: Path) -> int:
     """What the newest checkpoint takes: what the next one will take, more or less."""
     whole = [
-        found for found in contract.list_checkpoints(trainer_path) if isinstance(found, contract.Checkpoint)
+        found
+        for found in contract.list_checkpoints(trainer_path, within=trainer_path.parent)
+        if isinstance(found, contract.Checkpoint)
     ]
     return whole[-1].size if whole else 0
 
 
 def folder_of(storage: JobStorage, checkpoint: Checkpoint) -> Path | None:
     """Where a checkpoint can be read: in its job's storage, or else its pinned copy."""
-    trainer = storage.paths(checkpoint.workspace, checkpoint.job_id).trainer(checkpoint.step_name)
+    own = _own_folder(storage, checkpoint)
+    if _is(own, checkpoint.id, within=_storage(storage, checkpoint)):
+        return own
     pinned = storage.data_dir / checkpoint.pinned_path if checkpoint.pinned_path else None
-    places = [contract.TrainerPaths(trainer).checkpoint(checkpoint.step), *([pinned] if pinned else [])]
-    return next((place for place in places if _is(place, checkpoint.id)), None)
+    if pinned is not None and _is(pinned, checkpoint.id, within=storage.data_dir / "pinned"):
+        return pinned
+    return None
 
 
 def hold(storage: JobStorage, checkpoint: Checkpoint) -> bool:
@@ -112,11 +117,12 @@ def hold(storage: JobStorage, checkpoint: Checkpoint) -> bool:
     its place holds; one that is not may have come too late, or be about to be given back.
     """
     for _ in range(_LOOKS):
-        source = folder_of(storage, replace(checkpoint, pinned_path=None))
-        if source is not None:
+        with contextlib.suppress(OSError), _opened(storage, checkpoint) as folder:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             with contextlib.suppress(OSError):
-                (source / contract.PINNED).touch()
-            if (source / contract.PINNED).exists():
+                os.close(os.open(contract.PINNED, flags, 0o600, dir_fd=folder))
+            source = folder_of(storage, replace(checkpoint, pinned_path=None))
+            if source is not None and (source / contract.PINNED).exists():
                 return True
         time.sleep(_BETWEEN_LOOKS)
     return False
@@ -130,17 +136,18 @@ def pin(storage: JobStorage, checkpoint: Checkpoint) -> str:
     """
     relative = Path("pinned") / checked(checkpoint.workspace) / checked(checkpoint.id)
     target = storage.data_dir / relative
-    if _is(target, checkpoint.id) and not contract.verify(target, deep=True):
+    if _is(target, checkpoint.id, within=target.parent) and not contract.verify(target, deep=True):
         return str(relative)
     held = hold(storage, checkpoint)
     source = folder_of(storage, replace(checkpoint, pinned_path=None))
     if not held or source is None:
         raise PinError(f"the checkpoint {checkpoint.id} is no longer in the job's storage")
-    if problems := contract.verify(source, deep=False):
+    within = _storage(storage, checkpoint)
+    if problems := contract.verify(source, deep=False, within=within):
         raise PinError(f"the checkpoint {checkpoint.id} is damaged: {problems[0]}")
     copy = target.with_name(f".{target.name}-{secrets.token_hex(6)}")
     try:
-        _copy(source, copy)
+        _copy(source, copy, within)
         if problems := contract.verify(copy, deep=True):
             raise PinError(f"the checkpoint {checkpoint.id} is damaged: {problems[0]}")
         storage.discard(target)
@@ -157,9 +164,9 @@ def unpin(storage: JobStorage, checkpoint: Checkpoint) -> None:
     """Remove the pinned copy; the original, where there is one, may be pruned again."""
     target = storage.data_dir / "pinned" / checked(checkpoint.workspace) / checked(checkpoint.id)
     storage.discard(target)
-    source = folder_of(storage, replace(checkpoint, pinned_path=None))
-    if source is not None:
-        (source / contract.PINNED).unlink(missing_ok=True)
+    if folder_of(storage, replace(checkpoint, pinned_path=None)) is not None:
+        with contextlib.suppress(FileNotFoundError), _opened(storage, checkpoint) as folder:
+            os.unlink(contract.PINNED, dir_fd=folder)
 
 
 def _row(context: StepContext, found: contract.Checkpoint, problem: str | None, now: int) -> Checkpoint:
@@ -187,24 +194,48 @@ def _row(context: StepContext, found: contract.Checkpoint, problem: str | None, 
     )
 
 
-def _is(folder: Path, checkpoint_id: str) -> bool:
+def _storage(storage: JobStorage, checkpoint: Checkpoint) -> Path:
+    """The storage of a checkpoint's job: what a workload may write, and no link from there counts."""
+    return storage.paths(checkpoint.workspace, checkpoint.job_id).storage
+
+
+def _own_folder(storage: JobStorage, checkpoint: Checkpoint) -> Path:
+    """Where a checkpoint is in its job's storage, if it is there."""
+    trainer = storage.paths(checkpoint.workspace, checkpoint.job_id).trainer(checkpoint.step_name)
+    return contract.TrainerPaths(trainer).checkpoint(checkpoint.step)
+
+
+@contextlib.contextmanager
+def _opened(storage: JobStorage, checkpoint: Checkpoint) -> Iterator[int]:
+    """A checkpoint's folder in its job's storage; raises `OSError` when it is not there, but elsewhere."""
+    path = _own_folder(storage, checkpoint)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        return contract.read_checkpoint(folder).id == checkpoint_id
+        disk.require_within(descriptor, path, _storage(storage, checkpoint))
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _is(folder: Path, checkpoint_id: str, *, within: Path) -> bool:
+    try:
+        return contract.read_checkpoint(folder, within=within).id == checkpoint_id
     except contract.TrainerError:
         return False
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy what the manifest names, then the manifest, each durably."""
-    entries: Iterable[str] = [entry.path for entry in contract.read_manifest(source).files]
+def _copy(source: Path, target: Path, within: Path) -> None:
+    """Copy what the manifest names, then the manifest, each durably; nothing from outside a folder."""
+    entries: Iterable[str] = [entry.path for entry in contract.read_manifest(source, within=within).files]
     target.mkdir(mode=0o700, parents=True)
     folders = {target}
     for path in [*entries, contract.MANIFEST]:
         place = target / path
         place.parent.mkdir(parents=True, exist_ok=True)
         folders.add(place.parent)
-        with disk.full_disk_named(place), open(disk.open_regular(source / path), "rb", buffering=0) as file:
-            size = os.fstat(file.fileno()).st_size
-            disk.copy_range(file.fileno(), 0, size, place)
+        opened = disk.open_regular(source / path, within=within)
+        with disk.full_disk_named(place), open(opened, "rb", buffering=0) as file:
+            size = os.fstat(opened).st_size
+            disk.copy_range(opened, 0, size, place)
     for folder in folders:
         sync_folder(folder)

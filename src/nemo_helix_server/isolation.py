@@ -88,7 +88,9 @@ class Isolation:
         scratch = paths.scratch / run.token
         filesets = self._filesets()
         (home / ".cache").mkdir(parents=True, exist_ok=True, mode=0o700)
-        read = [*self._common(), str(run.folder), *([str(checkpoint)] if checkpoint else [])]
+        read = [*self._common(), str(run.folder)]
+        if checkpoint is not None and not checkpoint.is_relative_to(paths.storage):
+            read.append(str(checkpoint))  # a pinned copy; in its storage a step could lead it elsewhere
         write = [*self._shared(), str(paths.storage), str(scratch), str(home)]
         if filesets is not None:
             (filesets / workspace).mkdir(parents=True, exist_ok=True, mode=0o700)

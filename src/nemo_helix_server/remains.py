@@ -15,7 +15,7 @@ _ID = re.compile(r"ckpt-([1-9][0-9]{0,15})-")
 
 def says_done(trainer_path: Path, token: str) -> bool:
     """Whether this start has said that its training is completed."""
-    said = contract.read_progress(contract.TrainerPaths(trainer_path).progress)
+    said = contract.read_progress(contract.TrainerPaths(trainer_path).progress, within=trainer_path.parent)
     return said.get("task") == token and said.get("phase") == "completed"
 
 
@@ -33,7 +33,7 @@ def goes_on_from(trainer_path: Path, attempt_id: str, named: str | None) -> int 
 
     ``named`` is the checkpoint that a rerun was told to start from: it counts until the attempt has its own.
     """
-    found = contract.newest_verified(trainer_path, deep=False).checkpoint
+    found = contract.newest_verified(trainer_path, deep=False, within=trainer_path.parent).checkpoint
     name = _ID.match(named or "")
     if name is not None and (found is None or found.manifest.attempt != attempt_id):
         return int(name[1])
@@ -44,23 +44,24 @@ def whole_checkpoints(trainer_path: Path) -> list[str]:
     """The ids of the checkpoints whose files are all there, sizes compared; oldest first."""
     return [
         found.id
-        for found in contract.list_checkpoints(trainer_path)
-        if isinstance(found, contract.Checkpoint) and not contract.verify(found.folder, deep=False)
+        for found in contract.list_checkpoints(trainer_path, within=trainer_path.parent)
+        if isinstance(found, contract.Checkpoint)
+        and not contract.verify(found.folder, deep=False, within=trainer_path.parent)
     ]
 
 
 def last_step(trainer_path: Path, token: str) -> int:
     """The last training step that is known to have been finished; 0: none is."""
     paths = contract.TrainerPaths(trainer_path)
-    said = contract.read_progress(paths.progress)
+    said = contract.read_progress(paths.progress, within=trainer_path.parent)
     step = said.get("step") if said.get("task") == token else None
     known = step if isinstance(step, int) and not isinstance(step, bool) else 0
-    return max(known, _last_recorded(paths.metrics))
+    return max(known, _last_recorded(paths.metrics, trainer_path.parent))
 
 
-def _last_recorded(path: Path) -> int:
+def _last_recorded(path: Path, within: Path) -> int:
     try:
-        with open(open_regular(path), "rb") as file:
+        with open(open_regular(path, within=within), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
             lines = file.read(_TAIL).split(b"\n")
     except OSError:

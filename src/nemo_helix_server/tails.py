@@ -75,7 +75,7 @@ def pieces(job_id: str, step_name: str, trainer_path: Path, offset: int) -> Iter
     except OSError:
         return
     while True:
-        rows, behind = contract.MetricTail(path, offset).read(1 << 20)
+        rows, behind = contract.MetricTail(path, offset, trainer_path.parent).read(1 << 20)
         if behind == offset:
             return
         yield Piece(job_id, step_name, tuple(rows), behind)
@@ -99,7 +99,7 @@ class Progress:
         if self._seen.get(token) == mark:
             return None
         self._seen[token] = mark
-        return cleaned(contract.read_progress(path)) or None
+        return cleaned(contract.read_progress(path, within=trainer_path.parent)) or None
 
     def forget(self, token: str) -> None:
         """The start has ended."""

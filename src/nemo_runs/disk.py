@@ -102,21 +102,41 @@ def copy_range(source: int, start: int, end: int, target: Path) -> None:
             os.close(descriptor)
 
 
-def open_regular(path: Path) -> int:
+def open_regular(path: Path, *, within: Path | None = None) -> int:
     """Open a file that others write for reading, without ever waiting for them.
 
-    A pipe would block its reader and a device has no end: raises `OSError` for all that is no regular file.
+    A pipe would block its reader and a device has no end: raises `OSError` for all that is no regular file,
+    and, with ``within``, for what does not lie in that folder, whatever links led there.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "is no regular file", str(path))
+        require_within(descriptor, path, within)
+    except BaseException:
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "is no regular file", str(path))
+        raise
     return descriptor
 
 
-def read_regular(path: Path, *, most: int = 1 << 20) -> bytes:
-    """All bytes of a file that others write; raises `OSError` for no regular file, and for a larger one."""
-    with open(open_regular(path), "rb", buffering=0) as file:
+def require_within(descriptor: int, path: Path, within: Path | None) -> None:
+    """Raise `OSError` for what was opened outside a folder; `None`: anything may be.
+
+    It is asked of what is open: whoever may change the path could change it between a look and the opening.
+    """
+    if within is None:
+        return
+    opened = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+    if not opened.is_relative_to(within.resolve()):
+        raise OSError(errno.ELOOP, f"leads out of {within}", str(path))
+
+
+def read_regular(path: Path, *, most: int = 1 << 20, within: Path | None = None) -> bytes:
+    """All bytes of a file that others write.
+
+    Raises `OSError` for no regular file, for a larger one, and for one that does not lie in ``within``.
+    """
+    with open(open_regular(path, within=within), "rb", buffering=0) as file:
         data = file.read(most + 1) or b""
         while len(data) <= most and (more := file.read(most + 1 - len(data))):
             data += more

@@ -105,12 +105,33 @@ def test_a_storage_window_waits_for_a_pin_that_is_being_made(place, clock):
     job, found = job_with_checkpoints(place, 1)
     catalogue_of(place).pin(ANN, "default", job, found[0]["id"])
     clock.advance(5 * 3600)
-    place.controller.windows.run(clock.now())
+    place.controller.windows.run()
     assert place.get(job).storage_reclaimed_at is None
     place.controller.chores.run()
-    place.controller.windows.run(clock.now())
+    place.controller.windows.run()
     assert place.get(job).storage_reclaimed_at is not None
     assert catalogue_of(place).get("default", job, found[0]["id"])["pinned"]
+
+
+def test_a_checkpoint_that_a_link_leads_to_is_none(place, tmp_path):
+    job, found = job_with_checkpoints(place, 3)
+    own, elsewhere = place.trainer(job, "main"), tmp_path / "elsewhere"
+    own.rename(elsewhere)
+    own.symlink_to(elsewhere)
+    with pytest.raises(ConflictError):
+        catalogue_of(place).pin(ANN, "default", job, found[0]["id"])
+    assert not (elsewhere / "checkpoints" / "3" / contract.PINNED).exists()
+    with pytest.raises(checkpoints.PinError), place.store.read() as unit:
+        checkpoints.pin(place.storage, unit.checkpoint(job, found[0]["id"]))
+
+
+def test_a_mark_is_made_where_the_checkpoint_is_and_nowhere_else(place, tmp_path):
+    job, found = job_with_checkpoints(place, 3)
+    mark = place.trainer(job, "main") / "checkpoints" / "3" / contract.PINNED
+    mark.symlink_to(tmp_path / "planted")
+    with contextlib.suppress(ConflictError):
+        catalogue_of(place).pin(ANN, "default", job, found[0]["id"])
+    assert not (tmp_path / "planted").exists()
 
 
 @pytest.mark.e2e

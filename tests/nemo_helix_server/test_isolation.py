@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from tests.nemo_helix_server.commands.programs import Program, nemo, training, until
+from tests.nemo_helix_server.test_checkpoints import save
 
 from nemo_helix_server import isolation, settings
 from nemo_helix_server.auth import step_tokens
@@ -101,6 +102,36 @@ def test_an_admin_of_one_workspace_finds_no_key(service):
     assert [line for line in lines if "SEEN" in line] == []
     assert lines[-1] == "own files work"
     assert len([line for line in lines if line.startswith(("hidden", "kept"))]) == 19
+
+
+LINKS = {
+    "the record of its progress": "ln -s {hidden}/progress.json progress.json",
+    "its metrics": "ln -s {hidden}/metrics.jsonl metrics.jsonl",
+    "a checkpoint": "mkdir checkpoints; ln -s {hidden}/checkpoints/7 checkpoints/7",
+    "all its checkpoints": "ln -s {hidden}/checkpoints checkpoints",
+    "its folder": 'cd ..; rm -r "$NEMO_JOB_TRAINER_PATH"; ln -s {hidden} "$NEMO_JOB_TRAINER_PATH"',
+}
+
+
+@here
+@pytest.mark.parametrize("what", LINKS)
+def test_the_service_follows_no_link_that_a_step_put_there(service, what):
+    _, lab, home, _ = service
+    save(home, 7)
+    (home / "progress.json").write_text('{"phase": "hidden", "word": "hidden"}')
+    (home / "metrics.jsonl").write_text('{"step":1,"time":1,"attempt":"a","values":{"hidden":1}}\n')
+    script = f'cd "$NEMO_JOB_TRAINER_PATH"; {LINKS[what]}; exit 1'.format(hidden=home)
+    body = command("link", "/bin/sh", "-c", script, lifecycle={"pause_deadline_seconds": 60})
+    assert lab.post(LAB, json=body).status_code == 201
+    assert ended(lab, "link")["status"] == "error"
+    parts = (
+        lab.get(f"{LAB}/link{part}").json() for part in ("/status", "/attempts", "/steps", "/checkpoints")
+    )
+    answers = [{**lab.get(f"{LAB}/link").json(), "platform_spec": None}, *parts]
+    assert answers[-1]["data"] == []
+    assert "from its checkpoint" not in str(answers)
+    told = str([answer.get("status_details") for answer in answers])
+    assert "hidden" not in told
 
 
 @here

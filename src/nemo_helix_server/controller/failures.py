@@ -69,7 +69,7 @@ def rerun(context: StepContext, trainer: Path) -> str:
 
 def _facts(seen: Observation, run: Run, context: StepContext, trainer: Path) -> evidence.ExitFacts:
     step, named = context.step, context.attempt_checkpoint
-    said = contract.read_progress(contract.TrainerPaths(trainer).progress)
+    said = contract.read_progress(contract.TrainerPaths(trainer).progress, within=trainer.parent)
     mine = said.get("task") == run.token
     whole = remains.whole_checkpoints(trainer) if step.pausable else []
     executor = step.spec.get("executor") or {}

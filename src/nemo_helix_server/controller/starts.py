@@ -229,7 +229,7 @@ class Starter:
         trainer = self.launches.paths(context).trainer(step.name)
         own = (
             found
-            for found in contract.list_checkpoints(trainer)
+            for found in contract.list_checkpoints(trainer, within=trainer.parent)
             if isinstance(found, contract.Checkpoint) and found.manifest.attempt == step.attempt_id
         )
         if next(own, None) is not None:

@@ -59,24 +59,29 @@ class Found(NamedTuple):
     """Newest first."""
 
 
-def read_checkpoint(folder: Path) -> Checkpoint:
-    """The checkpoint in a folder, its files not looked at; raises `CheckpointUnusableError`."""
-    data = read_bytes(folder)
+def read_checkpoint(folder: Path, *, within: Path | None = None) -> Checkpoint:
+    """The checkpoint in a folder, its files not looked at; raises `CheckpointUnusableError`.
+
+    ``within``, here and below: the folder in which all of it must lie, whatever links lead there.
+    """
+    data = read_bytes(folder, within=within)
     manifest = parse_manifest(data, folder)
     return Checkpoint(manifest.step, folder, manifest, hashlib.sha256(data).hexdigest())
 
 
-def verify(folder: Path, *, deep: bool) -> list[str]:
+def verify(folder: Path, *, deep: bool, within: Path | None = None) -> list[str]:
     """What is wrong with the checkpoint in a folder, a sentence each; nothing = verified.
 
     Sizes are compared always, digests when ``deep``, which reads every byte.
     """
     try:
-        manifest = parse_manifest(read_bytes(folder), folder)
+        manifest = parse_manifest(read_bytes(folder, within=within), folder)
     except CheckpointUnusableError as error:
         return [str(error)]
     if not manifest.files:
         return [f"{folder}: its manifest names no files"]
+    if within is not None and not folder.resolve().is_relative_to(within.resolve()):
+        return [f"{folder}: leads out of {within}"]
     return file_problems(folder, manifest.files, deep=deep) or _foreign_files(folder, manifest)
 
 
@@ -91,10 +96,10 @@ def _foreign_files(folder: Path, manifest: Manifest) -> list[str]:
     return found
 
 
-def list_checkpoints(trainer_path: Path) -> list[Checkpoint | Damaged]:
+def list_checkpoints(trainer_path: Path, *, within: Path | None = None) -> list[Checkpoint | Damaged]:
     """Every checkpoint folder, oldest step first; one without a readable manifest of its step is damaged."""
     parent = TrainerPaths(trainer_path).checkpoints
-    return [_look(parent / str(step), step) for step in _steps(parent)]
+    return [_look(parent / str(step), step, within) for step in _steps(parent)]
 
 
 def list_superseded(trainer_path: Path) -> list[Checkpoint]:
@@ -107,22 +112,22 @@ def list_superseded(trainer_path: Path) -> list[Checkpoint]:
     return sorted(found, key=lambda checkpoint: checkpoint.step)
 
 
-def newest_verified(trainer_path: Path, *, deep: bool) -> Found:
+def newest_verified(trainer_path: Path, *, deep: bool, within: Path | None = None) -> Found:
     """The newest checkpoint whose files are all there; later ones that are not are named."""
     passed_over: list[Damaged] = []
-    for found in reversed(list_checkpoints(trainer_path)):
+    for found in reversed(list_checkpoints(trainer_path, within=within)):
         if isinstance(found, Damaged):
             passed_over.append(found)
-        elif problems := verify(found.folder, deep=deep):
+        elif problems := verify(found.folder, deep=deep, within=within):
             passed_over.append(Damaged(found.folder, found.step, problems[0]))
         else:
             return Found(found, tuple(passed_over))
     return Found(None, tuple(passed_over))
 
 
-def _look(folder: Path, step: int) -> Checkpoint | Damaged:
+def _look(folder: Path, step: int, within: Path | None) -> Checkpoint | Damaged:
     try:
-        checkpoint = read_checkpoint(folder)
+        checkpoint = read_checkpoint(folder, within=within)
     except CheckpointUnusableError as error:
         return Damaged(folder, step, str(error))
     if checkpoint.step != step:

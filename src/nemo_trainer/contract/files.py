@@ -66,7 +66,7 @@ def _problem(path: Path, entry: FileEntry, limit: Path, *, deep: bool) -> str | 
         size = _size(path)
         if size != entry.size:
             return f"{path}: has {size} bytes, and {entry.size} were written"
-        if deep and _digest(path) != entry.sha256:
+        if deep and _digest(path, limit) != entry.sha256:
             return f"{path}: its digest is not the one that was written"
     except FileNotFoundError:
         return f"{path}: is missing"
@@ -93,8 +93,8 @@ def _seal(folder: Path, path: Path) -> FileEntry:
     return FileEntry(Path(os.path.relpath(path, folder)).as_posix(), after.st_size, digest)
 
 
-def _digest(path: Path) -> str:
-    with open(open_regular(path), "rb", buffering=0) as file:
+def _digest(path: Path, limit: Path) -> str:
+    with open(open_regular(path, within=limit), "rb", buffering=0) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -68,15 +68,15 @@ class Manifest:
         return sum(entry.size for entry in self.files)
 
 
-def read_manifest(folder: Path) -> Manifest:
+def read_manifest(folder: Path, *, within: Path | None = None) -> Manifest:
     """The manifest in a checkpoint's folder; raises `CheckpointUnusableError` when there is no usable one."""
-    return parse_manifest(read_bytes(folder), folder)
+    return parse_manifest(read_bytes(folder, within=within), folder)
 
 
-def read_bytes(folder: Path) -> bytes:
+def read_bytes(folder: Path, *, within: Path | None = None) -> bytes:
     """The manifest as it stands in the folder; raises `CheckpointUnusableError`."""
     try:
-        return read_regular(folder / MANIFEST, most=_LARGEST)
+        return read_regular(folder / MANIFEST, most=_LARGEST, within=within)
     except FileNotFoundError:
         raise CheckpointUnusableError(f"{folder}: has no {MANIFEST}, so it was never finished") from None
     except OSError as error:

@@ -108,6 +108,8 @@ class MetricTail:
 
     path: Path
     offset: int = 0
+    within: Path | None = None
+    """The folder in which the file must lie, whatever links lead to it; `None`: anywhere."""
 
     def read(self, most: int = _MOST) -> Tailed:
         """The whole rows from here on, and where to go on; lines of no known kind are passed over.
@@ -118,7 +120,7 @@ class MetricTail:
         again from its beginning, behind a continue row from step 0.
         """
         try:
-            descriptor = open_regular(self.path)
+            descriptor = open_regular(self.path, within=self.within)
         except OSError:
             return Tailed([], self.offset)
         try:

@@ -27,11 +27,11 @@ class Outputs:
     files: tuple[FileEntry, ...]
 
 
-def read_outputs(trainer_path: Path) -> Outputs | None:
+def read_outputs(trainer_path: Path, *, within: Path | None = None) -> Outputs | None:
     """What the step says it has produced, `None` when it says nothing; raises `TrainerError`."""
     path = TrainerPaths(trainer_path).outputs
     try:
-        value = json.loads(read_regular(path, most=_LARGEST))
+        value = json.loads(read_regular(path, most=_LARGEST, within=within))
         if value["schema"] != _SCHEMA:
             raise ValueError(f"schema {value['schema']!r} is not {_SCHEMA}")  # noqa: TRY301 - one funnel for all damage
         files = parse_files(value["files"], inside=False)
@@ -54,7 +54,7 @@ def verify_outputs(trainer_path: Path, *, storage: Path, deep: bool) -> Sequence
     Files outside the job's ``storage`` are never looked at, and are a problem.
     """
     try:
-        outputs = read_outputs(trainer_path)
+        outputs = read_outputs(trainer_path, within=storage)
     except TrainerError as error:
         return [str(error)]
     if outputs is None:

@@ -21,10 +21,10 @@ FINAL_STEP = "final_step"
 """The last finished step; written by the trainer itself as it leaves."""
 
 
-def read_progress(path: Path) -> dict[str, Any]:
-    """What the trainer said last; empty when there is no such file or it holds something else."""
+def read_progress(path: Path, *, within: Path | None = None) -> dict[str, Any]:
+    """What the trainer said last; empty when there is no such file in ``within``, or it is something else."""
     try:
-        value = json.loads(read_regular(path))
+        value = json.loads(read_regular(path, within=within))
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
