@@ -235,7 +235,7 @@ def _copy(source: Path, target: Path, within: Path) -> None:
         folders.add(place.parent)
         opened = disk.open_regular(source / path, within=within)
         with disk.full_disk_named(place), open(opened, "rb", buffering=0) as file:
-            size = os.fstat(opened).st_size
-            disk.copy_range(opened, 0, size, place)
+            size = os.fstat(file.fileno()).st_size
+            disk.copy_range(file.fileno(), 0, size, place)
     for folder in folders:
         sync_folder(folder)

@@ -23,6 +23,10 @@ from nemo_helix_server.executors.run_files import OUTPUT
 
 LONGEST_PAGE = 10_000
 _BLOCK = 1 << 16
+_LONGEST_ROW = 4 << 20
+"""Bytes; the shim writes no row that comes near it, so a longer one is passed over, and never kept whole."""
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999."""
 _NEWEST = 1 << 62
 """Sorts behind every number of an older part."""
 
@@ -221,14 +225,18 @@ def _rows(part: _Part, offset: int) -> Iterator[tuple[bytes, int]]:
     """Rows from an offset on, each with the offset behind it."""
     rest = b""
     at = offset
-    while at + len(rest) < part.size:
-        block = os.pread(part.descriptor, min(_BLOCK, part.size - at - len(rest)), at + len(rest))
+    passed = 0  # bytes of a row that is too long
+    while (behind := at + passed + len(rest)) < part.size:
+        block = os.pread(part.descriptor, min(_BLOCK, part.size - behind), behind)
         if not block:
             return
         *rows, rest = (rest + block).split(b"\n")
         for row in rows:
-            at += len(row) + 1
-            yield row, at
+            at += passed + len(row) + 1
+            yield b"" if passed else row, at
+            passed = 0
+        if passed or len(rest) > _LONGEST_ROW:
+            passed, rest = passed + len(rest), b""
 
 
 def _back(parts: Sequence[_Part], start: _Position, wanted: int) -> _Position:
@@ -267,9 +275,17 @@ def _back_in(descriptor: int, end: int, wanted: int) -> tuple[int, int]:
 def _line(raw: bytes, source: Source) -> Line | None:
     try:
         value = json.loads(raw)
-        return Line(float(value["t"]), str(value["s"]), str(value["m"]), source.step, source.task)
+        at = float(value["t"])
+        if not 0 <= at <= _LAST_SECOND:
+            return None
+        return Line(at, _text(value["s"]), _text(value["m"]), source.step, source.task)
     except (KeyError, TypeError, ValueError, RecursionError):
         return None
+
+
+def _text(value: object) -> str:
+    """A text that can be written down again: a workload may have put anything into its log's file."""
+    return str(value).encode("utf-8", "replace").decode()
 
 
 def _cursor(position: _Position, sources: Sequence[Source]) -> str:

@@ -5,7 +5,8 @@ A value is read when a step starts, goes into that step's environment, and is in
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,8 @@ class SecretKeeper:
     store: Store
     data_dir: Path
     clock: Clock
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    """Held from the look at what there is until value and row are written: they belong together."""
 
     def create(
         self, caller: Caller, workspace: str, name: str, value: str, description: str | None
@@ -50,32 +53,34 @@ class SecretKeeper:
             created_at=now,
             updated_at=now,
         )
-        with self.store.read() as reader:
-            if reader.workspace(workspace) is None:
-                raise NotFoundError(f"there is no workspace '{workspace}'")
-            if reader.secret(workspace, name) is not None:
-                raise ConflictError(
-                    f"there is a secret '{name}' already; `nemo secrets update` changes its value"
-                )
-        self._write_value(workspace, name, value)
-        with self.store.write() as writer:
-            writer.put_secret(record)
+        with self._one_at_a_time:
+            with self.store.read() as reader:
+                if reader.workspace(workspace) is None:
+                    raise NotFoundError(f"there is no workspace '{workspace}'")
+                if reader.secret(workspace, name) is not None:
+                    raise ConflictError(
+                        f"there is a secret '{name}' already; `nemo secrets update` changes its value"
+                    )
+            self._write_value(workspace, name, value)
+            with self.store.write() as writer:
+                writer.put_secret(record)
         return shown(record)
 
     def update(self, workspace: str, name: str, value: str) -> dict[str, Any]:
         """Change a secret's value; steps that run keep the old one."""
-        known = self._known(workspace, name)
-        self._write_value(workspace, name, value)
-        record = Secret(
-            workspace=workspace,
-            name=name,
-            description=known.description,
-            created_by=known.created_by,
-            created_at=known.created_at,
-            updated_at=self.clock.now(),
-        )
-        with self.store.write() as writer:
-            writer.put_secret(record)
+        with self._one_at_a_time:
+            known = self._known(workspace, name)
+            self._write_value(workspace, name, value)
+            record = Secret(
+                workspace=workspace,
+                name=name,
+                description=known.description,
+                created_by=known.created_by,
+                created_at=known.created_at,
+                updated_at=self.clock.now(),
+            )
+            with self.store.write() as writer:
+                writer.put_secret(record)
         return shown(record)
 
     def all(self, workspace: str) -> list[dict[str, Any]]:
@@ -89,10 +94,12 @@ class SecretKeeper:
 
     def delete(self, workspace: str, name: str) -> None:
         """Forget a secret and its value."""
-        self._known(workspace, name)
-        with self.store.write() as writer:
-            writer.remove_secret(workspace, name)
-        value_path(self.data_dir, workspace, name).unlink(missing_ok=True)
+        with self._one_at_a_time:
+            self._known(workspace, name)
+            # the value first: a crash in between leaves a name without one, and never a value without a name
+            value_path(self.data_dir, workspace, name).unlink(missing_ok=True)
+            with self.store.write() as writer:
+                writer.remove_secret(workspace, name)
 
     def _known(self, workspace: str, name: str) -> Secret:
         with self.store.read() as reader:

@@ -111,7 +111,7 @@ def open_regular(path: Path, *, within: Path | None = None) -> int:
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", str(path))
+            raise OSError(errno.EINVAL, "is no regular file", str(path))  # noqa: TRY301 - one funnel
         require_within(descriptor, path, within)
     except BaseException:
         os.close(descriptor)

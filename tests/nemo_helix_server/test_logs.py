@@ -2,11 +2,14 @@
 
 import itertools
 import json
+import os
+import tracemalloc
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nemo_helix_server import log_pages
 from nemo_helix_server.errors import BadRequestError, InvalidError
 from nemo_helix_server.executors.output import Log
 from nemo_helix_server.logs import Logs, Source
@@ -124,6 +127,38 @@ def test_half_a_line_and_garbage_are_not_shown(tmp_path):
     page = Logs().page(given)
     assert messages(page) == ["a", "b"]
     assert page.next_page is None
+
+
+@pytest.mark.parametrize(
+    ("row", "shown"),
+    [
+        (b'{"t": 1, "s": "out", "m": "\\ud800"}', ["?"]),
+        (b'{"t": NaN, "s": "out", "m": "b"}', []),
+        (b'{"t": 1e300, "s": "out", "m": "b"}', []),
+        (b'{"t": -1e12, "s": "out", "m": "b"}', []),
+    ],
+)
+def test_what_a_workload_wrote_into_its_log_can_be_answered(tmp_path, row, shown):
+    given = sources(tmp_path, ["a"])
+    with (tmp_path / "task-0" / "output.jsonl").open("ab") as file:
+        file.write(row + b"\n")
+    page = Logs().page(given)
+    assert messages(page) == ["a", *shown]
+    assert all(log_pages.shown(line, "job")["message"].encode() for line in page.lines)
+
+
+def test_a_row_without_end_is_passed_over_and_never_kept(tmp_path):
+    given = sources(tmp_path, ["a"])
+    path = tmp_path / "task-0" / "output.jsonl"
+    os.truncate(path, 1 << 26)
+    with path.open("ab") as file:
+        file.write(b"\n" + json.dumps({"t": 1, "s": "out", "m": "b"}).encode() + b"\n")
+    tracemalloc.start()
+    try:
+        assert messages(Logs().page(given)) == ["a", "b"]
+        assert tracemalloc.get_traced_memory()[1] < 1 << 24
+    finally:
+        tracemalloc.stop()
 
 
 def test_no_logs_are_an_empty_page(tmp_path):

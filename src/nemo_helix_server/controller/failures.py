@@ -121,6 +121,6 @@ def _last_bytes(path: Path) -> bytes:
 
 def _message(line: bytes) -> str | None:
     try:
-        return str(json.loads(line)["m"])
+        return str(json.loads(line)["m"]).encode("utf-8", "replace").decode()
     except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import IO, Any
 
 from nemo_helix_plugin.jobs import names
-from nemo_helix_server.clock import Clock, wire
+from nemo_helix_server.clock import Clock, moment, wire
 from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, unwritable
 from nemo_helix_server.files.places import Place, Upload
 
 _RECORDS = ".records"
 _OWN = "job-fileset-"
 _LONGEST = 1024
+_LARGEST_RECORD = 1 << 20
 _LONGEST_NAME = 200
 """Bytes of one name of a path; file systems take 255, and a prefix of ours comes before some."""
 Document = dict[str, Any]
@@ -40,14 +42,14 @@ class Filesets:
     clock: Clock
     root: str
     """The place's address, for the steps of jobs."""
+    _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    """Held from the look whether there is a fileset until it is made."""
 
     def create(self, who: str, workspace: str, name: str, description: str | None) -> Document:
         """Make an empty fileset; raises `ConflictError` when there is one."""
         folder = _folder(workspace, name)
         if name.startswith(_OWN):
             raise InvalidError(f"names that begin with {_OWN} are for the filesets that jobs make")
-        if self._record(workspace, name) is not None or next(self.place.files(folder), None) is not None:
-            raise ConflictError(f"there is a fileset '{name}' already in workspace {workspace}")
         record = {
             "name": name,
             "workspace": workspace,
@@ -55,7 +57,10 @@ class Filesets:
             "created_by": who,
             "created_at": wire(self.clock.now()),
         }
-        self.write_record(workspace, name, record)
+        with self._one_at_a_time:
+            if self._record(workspace, name) is not None or next(self.place.files(folder), None) is not None:
+                raise ConflictError(f"there is a fileset '{name}' already in workspace {workspace}")
+            self.write_record(workspace, name, record)
         return self._shown(record)
 
     def write_record(self, workspace: str, name: str, record: Document) -> None:
@@ -104,7 +109,8 @@ class Filesets:
     def files(self, workspace: str, name: str) -> list[Document]:
         """The files of a fileset, by path."""
         self.known(workspace, name)
-        return [{"path": one.path, "size": one.size} for one in self.place.files(_folder(workspace, name))]
+        found = self.place.files(_folder(workspace, name))
+        return [{"path": _readable(one.path), "size": one.size} for one in found]
 
     def paths(self, workspace: str, name: str) -> tuple[str, ...]:
         """The paths of a fileset's files."""
@@ -153,13 +159,31 @@ class Filesets:
         try:
             file, _ = self.place.open(_record_path(workspace, name))
             with file:
-                found = json.loads(file.read())
-        except (OSError, ValueError):
+                found = json.loads(file.read(_LARGEST_RECORD))
+            return _checked_record(found, workspace, name)
+        except (OSError, ValueError, RecursionError):
             return None
-        return found if isinstance(found, dict) else None
 
     def _shown(self, record: Document) -> Document:
         return {**record, "url": f"fileset://{record['workspace']}/{record['name']}"}
+
+
+def _checked_record(found: Any, workspace: str, name: str) -> Document:
+    """A record as `Filesets.create` writes it; raises ValueError, since a step may have put another there."""
+    if not isinstance(found, dict) or (found.get("workspace"), found.get("name")) != (workspace, name):
+        raise ValueError(found)
+    rest = {key: found.get(key) for key in ("description", "created_by", "created_at")}
+    for key, value in rest.items():
+        if not isinstance(value, str) and (value is not None or key == "created_at"):
+            raise ValueError(found)
+        (value or "").encode()
+    moment(str(rest["created_at"]))
+    return {"name": name, "workspace": workspace, **rest}
+
+
+def _readable(path: str) -> str:
+    """A path that can be written down: the names of files are bytes."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def chunks(file: IO[bytes], size: int = 1 << 18) -> Iterator[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import secrets
 import shutil
@@ -118,14 +119,19 @@ class _LocalUpload:
             os.close(self._parts)
 
 
-def _folder(root: Path, folder: str) -> int:
-    """A folder below the root, opened, and made where it is not there; no link leads to another place."""
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+def _folder(root: Path, folder: str, *, make: bool = True) -> int:
+    """A folder below the root, opened, and made where it is not there; no link leads to another place.
+
+    Steps write here at any moment: what was opened stays what it is, and a path does not.
+    """
+    if make:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
     opened = os.open(root, _DIRECTORY & ~os.O_NOFOLLOW)  # the operator may have put it on another disk
-    for part in folder.split("/"):
+    for part in folder.split("/") if folder else ():
         try:
-            with contextlib.suppress(FileExistsError):
-                os.mkdir(part, 0o700, dir_fd=opened)
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, 0o700, dir_fd=opened)
             inner = os.open(part, _DIRECTORY, dir_fd=opened)
         finally:
             os.close(opened)
@@ -149,7 +155,9 @@ class LocalPlace:
 
     def open(self, path: str) -> tuple[IO[bytes], int]:
         """See `Place.open`."""
-        opened = os.open(self._own(path), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with self._there(path) as (folder, name):
+            opened = os.open(name, flags, dir_fd=folder)
         status = os.fstat(opened)
         if not stat.S_ISREG(status.st_mode):
             os.close(opened)
@@ -158,24 +166,24 @@ class LocalPlace:
 
     def files(self, folder: str) -> Iterator[Entry]:
         """See `Place.files`."""
-        top = self._own(folder)
         found = []
-        for parent, _, names in os.walk(top):
-            for name in names:
-                path = Path(parent, name)
-                status = path.lstat()
-                if stat.S_ISREG(status.st_mode):
-                    found.append(Entry(path.relative_to(top).as_posix(), status.st_size, status.st_mtime))
+        with contextlib.suppress(FileNotFoundError), self._there(f"{folder}/.") as (top, _):
+            for parent, _, names, inside in os.fwalk(".", dir_fd=top):
+                for name in names:
+                    with contextlib.suppress(FileNotFoundError):
+                        status = os.stat(name, dir_fd=inside, follow_symlinks=False)
+                        if stat.S_ISREG(status.st_mode):
+                            path = os.path.normpath(os.path.join(parent, name))
+                            found.append(Entry(path, status.st_size, status.st_mtime))
         yield from sorted(found, key=lambda entry: entry.path)
 
     def remove(self, path: str) -> None:
         """See `Place.remove`."""
-        target = self._own(path)
         aside = f"removed-{secrets.token_hex(8)}"
         parts = _folder(self.root, f"{path.partition('/')[0]}/{_PARTS}")
         try:
-            with contextlib.suppress(FileNotFoundError):
-                os.rename(target, aside, dst_dir_fd=parts)
+            with contextlib.suppress(FileNotFoundError), self._there(path) as (folder, name):
+                os.rename(name, aside, src_dir_fd=folder, dst_dir_fd=parts)
                 if stat.S_ISDIR(os.stat(aside, dir_fd=parts, follow_symlinks=False).st_mode):
                     shutil.rmtree(aside, ignore_errors=True, dir_fd=parts)
                 else:
@@ -183,14 +191,21 @@ class LocalPlace:
         finally:
             os.close(parts)
 
-    def _own(self, path: str) -> Path:
-        """A path none of whose folders is a link."""
-        found = self.root
-        for part in path.split("/"):
-            found /= part
-            if found.is_symlink():
-                raise FileNotFoundError(path)
-        return found
+    @contextlib.contextmanager
+    def _there(self, path: str) -> Iterator[tuple[int, str]]:
+        """The folder of a path, opened, and the last name; a link on the way is as if nothing were there."""
+        folder, _, name = path.rpartition("/")
+        opened = None
+        try:
+            opened = _folder(self.root, folder, make=False)
+            yield opened, name
+        except OSError as error:
+            if error.errno not in {errno.ELOOP, errno.ENOTDIR}:
+                raise
+            raise FileNotFoundError(path) from None
+        finally:
+            if opened is not None:
+                os.close(opened)
 
 
 class _RemoteUpload:

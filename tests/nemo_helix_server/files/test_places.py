@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -143,6 +146,87 @@ def test_a_link_that_somebody_put_there_leads_nowhere(tmp_path: Path, where: str
         made.delete_file("default", "sums", "sub/hub")
     assert [path.name for path in elsewhere.iterdir()] == ["hub"]
     assert (elsewhere / "hub").read_text() == "kept"
+
+
+@pytest.mark.parametrize("read", ["open", "list", "remove"])
+def test_a_link_that_comes_between_two_looks_leads_nowhere(tmp_path: Path, read: str) -> None:
+    """A step exchanges a folder and a link all the time."""
+    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made.create("ann", "default", "sums", None)
+    put(made, "sub/value", b"own")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "value").write_text("hidden")
+    (elsewhere / "also").write_text("hidden")
+    sub, aside, link = (tmp_path / "root" / "default" / "sums" / name for name in ("sub", "aside", "link"))
+    link.symlink_to(elsewhere)
+    over = threading.Event()
+
+    def exchange() -> None:
+        while not over.is_set():
+            for one, other in ((sub, aside), (link, sub), (sub, link), (aside, sub)):
+                one.rename(other)
+
+    thread = threading.Thread(target=exchange)
+    thread.start()
+    seen: set[bytes | str] = set()
+    try:
+        for _ in range(3000):
+            try:
+                if read == "open":
+                    with made.open("default", "sums", "sub/value")[0] as file:
+                        seen.add(file.read())
+                elif read == "list":
+                    seen |= {path for path in made.paths("default", "sums") if "also" in path}
+                else:
+                    made.place.remove("default/sums/sub/also")
+            except (NotFoundError, UnavailableError):
+                pass
+    finally:
+        over.set()
+        thread.join()
+    assert not seen & {b"hidden", "sub/also", "link/also"}
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["also", "value"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{}",
+        b"[]",
+        b'{"name": "sums", "workspace": "default", "created_at": 5}',
+        b'{"name": "sums", "workspace": "other", "created_at": "2026-01-01T00:00:00Z"}',
+        b'{"name": "sums", "workspace": "default", "created_at": "2026-01-01", "description": "\\ud800"}',
+        b"[" * 100_000,
+    ],
+)
+def test_a_record_that_a_step_wrote_is_none(tmp_path: Path, content: bytes) -> None:
+    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made.create("ann", "default", "other", None)
+    (tmp_path / "root" / "default" / ".records" / "sums.json").write_bytes(content)
+    assert [one["name"] for one in made.all("default")] == ["other"]
+    with pytest.raises(NotFoundError):
+        made.get("default", "sums")
+
+
+def test_a_name_that_is_no_text_can_be_shown(tmp_path: Path) -> None:
+    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made.create("ann", "default", "sums", None)
+    put(made, "a", b"1")
+    (tmp_path / "root" / "default" / "sums" / os.fsdecode(b"b\xff")).write_bytes(b"1")
+    json.dumps(made.files("default", "sums"), ensure_ascii=False).encode()
+
+
+def test_of_many_who_make_one_at_once_one_has_made_it(filesets: Filesets) -> None:
+    def make(who: int) -> str | None:
+        try:
+            return str(filesets.create(f"user-{who}", "default", "sums", None)["created_by"])
+        except ConflictError:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        made = [name for name in pool.map(make, range(8)) if name]
+    assert made == [filesets.get("default", "sums")["created_by"]]
 
 
 def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
