@@ -56,7 +56,7 @@ words that say what they are, as are NaN, and whole numbers of more than 64 bits
 - `weight`, `train` or `loss` of a message: with 0 or false nothing of it is learned. Other values than 0, 1,
   false and true are refused, and 1 for any message but the assistant's.
 - `mask`, `loss_mask`, `assistant_masks`, `labels`, `input_ids`, a `weight` of a whole row other than 1 and
-  the like cannot be honoured, and are refused by file and line. So is content that is no text.
+  the like cannot be honoured, and are refused by file and line. So is content other than text.
 - Arguments of tool calls may be objects or, as the OpenAI API has them, JSON text: they are written once, as
   the template wants them.
 - A message, `reasoning_content`, `tool_calls` or `tools` that the chat template leaves out is refused.

@@ -65,7 +65,7 @@ its current attempt until it is removed.
 
 ## Ways out
 
-A status that is no end has a way out. A deadline counts from when the status was entered.
+A status that is not final has a way out. A deadline counts from when the status was entered.
 
 """
 REASONS = """

@@ -21,7 +21,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "commands
 _INTRODUCTION = """\
 # Commands
 
-Written by `scripts/write_reference.py` from the programs themselves; `make reference` writes it anew.
+Written by `scripts/write_reference.py` from the programs themselves; `make reference` writes it again.
 
 Data goes to standard output, everything else to standard error.
 With `--json`, standard output is one JSON document and nothing else.

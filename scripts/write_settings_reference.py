@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "service-
 _INTRODUCTION = """\
 # Settings of the service
 
-Written by `scripts/write_settings_reference.py` from the settings; `make reference` writes it anew.
+Written by `scripts/write_settings_reference.py` from the settings; `make reference` writes it again.
 
 `nemo services run --settings FILE` reads them from YAML, with a level for each dot of the name.
 A variable wins over the file and holds YAML too; options of the command line win over both.

@@ -120,7 +120,11 @@ class Page:
     def type(self, script: str, *, status: int = 0) -> str:
         """Type commands into a shell that ends at the first failure."""
         with self._shell(script) as shell:
-            self.said = shell.communicate(timeout=300)[0]
+            try:
+                self.said = shell.communicate(timeout=300)[0]
+            except subprocess.TimeoutExpired:
+                os.killpg(shell.pid, signal.SIGKILL)
+                raise
             assert shell.returncode == status, f"{self.name}:\n{script}\n{shell.returncode}:\n{self.said}"
         return self.said
 
