@@ -70,6 +70,7 @@ class Host(Protocol):
     def copy_in(self, local: Path, remote: str) -> None:
         """Copy a file or folder to a name that is not there yet, missing parents made, permissions kept.
 
+        Times are those of the copy, by the host's clock.
         The name appears only when everything is there. Raises `PathExistsError`; nothing is ever overwritten.
         """
         ...

@@ -58,7 +58,8 @@ def copy_in(host: Channel, local: Path, remote: str) -> None:
         # mktemp puts random letters in place of the X's
         f"mkdir -p -- {parent} && t=$(mktemp -d -- {parent}/.incoming.XXXXXXXX) || exit\n"
         """trap 'rm -rf -- "$t"' EXIT\n"""
-        'tar -x -p --no-same-owner -f - -C "$t" <&3 || exit\n'
+        # -m: times are the host's, as those of its scheduler are, whatever the clock here says
+        'tar -x -p -m --no-same-owner -f - -C "$t" <&3 || exit\n'
         f'mv -nT -- "$t/{_CONTENT}" {target} || exit\n'
         f'if [ -e "$t/{_CONTENT}" ]; then exit 45; fi'
     )

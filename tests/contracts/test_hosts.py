@@ -137,6 +137,16 @@ def test_a_copy_has_the_same_names_bytes_and_permissions(host: Host, tree: Path,
     assert stat.S_IMODE((tmp_path / "one file").stat().st_mode) == 0o600
 
 
+def test_a_copy_has_the_times_of_the_host_although_the_clock_here_is_wrong(
+    host: Host, tree: Path, tmp_path: Path
+) -> None:
+    ahead = time.time() + 7200
+    for path in [tree, *tree.rglob("*")]:
+        os.utime(path, (ahead, ahead))
+    host.copy_in(tree, str(tmp_path / "there"))
+    assert all(path.stat().st_mtime < ahead - 3600 for path in (tmp_path / "there").rglob("*"))
+
+
 def test_a_copy_never_touches_what_is_there(host: Host, tree: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     target.mkdir()

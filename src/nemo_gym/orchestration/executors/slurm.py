@@ -92,7 +92,10 @@ class SlurmExecutor:
             raise GymError(f"{', '.join(map(str, named))}: {error}") from error
         if strangers:
             numbers = ", ".join(job.id for job in strangers)
-            raise GymError(f"job {numbers} of the cluster does not carry this run's token: it is left alone")
+            raise GymError(
+                f"job {numbers} of the cluster is not proven to be of this run, by its comment, owner, name "
+                "and times: it is left alone"
+            )
 
     def _queue(self, plan: JobPlan, before: str | None, *, there: bool) -> Queued:
         script = str(JobPaths(plan.job_dir).script)

@@ -97,7 +97,7 @@ def test_a_job_of_somebody_else_under_a_number_of_ours_is_never_cancelled(world)
     one, two = world.refs(submission, answers)
     with world.fake._state.open() as model:
         model.jobs[one.job_id].comment = "another-run/a/1"
-    with pytest.raises(GymError, match=f"job {one.job_id} of the cluster does not carry this run's token"):
+    with pytest.raises(GymError, match=f"job {one.job_id} of the cluster is not proven to be of this run"):
         world.executor.cancel([one, two])
     assert [job.active for job in world.fake.jobs()] == [True, False]
 
