@@ -181,7 +181,9 @@ async def _graded(answers: StoredAnswers, verifier: Verifier) -> AsyncIterator[t
     for stored in answers.read():
         answer = stored.answer
         try:
-            verdict = await verifier.verify(answer.to_task(*stored.identity), answer.to_episode())
+            task = answer.to_task(*stored.identity)
+            _check(verifier, task.row)
+            verdict = await verifier.verify(task, answer.to_episode())
             yield stored, answer.graded(verdict, checked_reward(verdict.reward))
         except (GymError, RolloutFailedError) as error:
             raise DataError(f"{stored.where}: {error}") from error
@@ -190,6 +192,12 @@ async def _graded(answers: StoredAnswers, verifier: Verifier) -> AsyncIterator[t
             raise DataError(
                 f"{stored.where}: the verifier failed: {told.failure_type}: {told.message}"
             ) from error
+
+
+def _check(verifier: Verifier, row: Row) -> None:
+    """Ask what a run asks before its first request: other options may need other fields."""
+    if problem := verifier.check_row(row):
+        raise DataError(f"the verifier cannot grade this row: {problem.rstrip('.')}.")
 
 
 @contextlib.contextmanager

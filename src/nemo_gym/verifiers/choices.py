@@ -16,11 +16,20 @@ Choices = Mapping[str, str]
 
 _BOXED = "\\boxed{"
 _BRACES = re.compile(r"\\boxed\{|\\[{}]|[{}]")
-_TEXT = re.compile(r"\\text\s?\{([^{}]*)\}")
+_TEXT = re.compile(
+    r"\\(?:text(?:bf|rm|it|sf|tt|sc|up|normal)?|math(?:bf|rm|it|sf|tt)|boldsymbol|bm)\s?\{([^{}]*)\}"
+)
+"""Commands that say how letters look."""
 _STRICT = re.compile(r"([A-Z])(?:[:).-](?!\s*[A-Z](?![\w'\u2019]))|\Z)")
+_NAMED = re.compile(
+    r"(?:option |choice |answer )?\(?([A-Z])(?:\)(?!\s*\(?[A-Z](?![\w'\u2019]))|\Z)", re.IGNORECASE
+)
+"""``(B)``, ``(B) banana``, ``Option B``: what the modes that are not strict understand in a box as well."""
 _ANSWER = re.compile(r"answer:[ \t]*([^\n]*)", re.IGNORECASE)
 _EMPHASIS = re.compile(r"[*_`$]+")
-_ANSWER_MD = re.compile(r"answer[ \t]?:[ \t]*([^\n]*)", re.IGNORECASE)
+_ANSWER_MD = re.compile(r"answer[\"'\u201d]?[ \t]?:[ \t]*", re.IGNORECASE)
+_QUOTED = re.compile("[\"'\u201c\u2018]([^\"'\u201c\u201d\u2018\u2019\n]*)[\"'\u201d\u2019]")
+_NEXT_LINE = re.compile(r"\s*\n\s*([^\n]*)")
 _LEADING = re.compile(r"[(\[{\s]*(?:([A-Z])(?![\w'’])|([a-z])[)\]}.:,\s]*\Z)")  # noqa: RUF001 - a real apostrophe
 _AS_WORD = re.compile(
     r"A (?!(?:is|was|seems|because|since|as|by|for|from|and|or|but|not|the|which|would)\b)[a-z]"
@@ -111,7 +120,7 @@ def _strict_boxed(text: str, choices: Choices) -> str | None:
 
 
 def _lenient_boxed(text: str, choices: Choices) -> str | None:
-    letter = _strict_boxed(text, choices)
+    letter = _named_in_box(text, choices)
     content = _boxed_content(text)
     if letter is not None or not content:
         return letter
@@ -133,14 +142,39 @@ def _answer_colon(text: str, choices: Choices) -> str | None:
 def _answer_colon_md(text: str, choices: Choices, answer_prefix: str | None) -> str | None:
     plain = _plain_letters(unicodedata.normalize("NFKC", text))
     bare = _EMPHASIS.sub("", plain)
-    letter = _last_letter(_ANSWER_MD.findall(bare), choices)
+    letter = _last_letter(_payloads(_ANSWER_MD, bare), choices)
     if letter is None and answer_prefix and answer_prefix.strip():
         label = _EMPHASIS.sub("", unicodedata.normalize("NFKC", answer_prefix)).strip()
         colon = ":" if label.endswith(":") else ":?"
-        pattern = rf"{re.escape(label.rstrip(': '))}[ \t]*{colon}[ \t]*([^\n]*)"
-        payloads = re.findall(pattern, bare, re.IGNORECASE)
-        letter = _last_letter(payloads, choices)
-    return letter if letter is not None else _strict_boxed(plain, choices)
+        pattern = re.compile(rf"{re.escape(label.rstrip(': '))}[ \t]*{colon}[ \t]*", re.IGNORECASE)
+        letter = _last_letter(_payloads(pattern, bare), choices)
+    return letter if letter is not None else _named_in_box(plain, choices)
+
+
+def _payloads(label: re.Pattern[str], text: str) -> list[str]:
+    """What stands behind each label, up to the next one or the end of its line.
+
+    Where that is nothing, the next line counts, if it begins with a letter of its own.
+    """
+    labels = list(label.finditer(text))
+    payloads = []
+    for at, found in enumerate(labels):
+        line_end = text.find("\n", found.end())
+        end = len(text) if line_end < 0 else line_end
+        if at + 1 < len(labels):
+            end = min(end, labels[at + 1].start())
+        payload = text[found.end() : end]
+        following = None if payload.strip() else _NEXT_LINE.match(text, found.end())
+        if following is not None and _LEADING.match(following[1]):
+            payload = following[1]
+        payloads.append(payload)
+    return payloads
+
+
+def _named_in_box(text: str, choices: Choices) -> str | None:
+    letter = _strict_boxed(text, choices)
+    named = None if letter is not None else _NAMED.match(_boxed_content(text) or "")
+    return named[1] if named and named[1] in choices else letter
 
 
 def _last_letter(payloads: list[str], choices: Choices) -> str | None:
@@ -157,12 +191,17 @@ def _last_letter(payloads: list[str], choices: Choices) -> str | None:
 def _payload_letter(payload: str, choices: Choices) -> tuple[str | None, set[str]]:
     r"""Nothing for a list of distinct letters; else a leading letter, else the last standalone capital.
 
-    A letter with the text of another option behind it is none of both. The second value: letters that are
-    denied (``not A``).
+    The whole text of one option is that option, whatever letters are in it; a letter with the text of another
+    option behind it is none of both. The second value: letters that are denied (``not A``).
     """
     payload = _without_text(payload)
     if payload.startswith(_BOXED):
         payload = last_boxed(payload) or payload
+    if quoted := _QUOTED.match(payload):
+        payload = quoted[1]
+    whole = payload.rstrip(" .")
+    if len(whole) > 1 and (by_text := letter_of_text(whole, choices)) is not None:
+        return by_text, set()
     listed = _listed(payload)
     if len(listed) > 1:
         return None, set()

@@ -11,10 +11,13 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Policy, Row, Task, Verdict
 from nemo_gym.verifiers.patterns import Which, safe_pattern
+from nemo_gym.verifiers.wording import shortened
 
 if TYPE_CHECKING:
     from nemo_gym.verifiers.numbers import Number
 
+_NO_ANSWERS = ("responses_create_params", "agent_ref", "task_source")
+"""Keys of rows that never hold the right answer."""
 _PLAIN = re.compile(r"-?[0-9]{1,15}").fullmatch
 
 
@@ -27,6 +30,9 @@ class MatchOptions(BaseModel):
     """``exact``: the whole text; ``regex``: what ``pattern`` finds in it; ``numeric``: a number in it."""
     answer_field: str = "expected_answer"
     """Field of the dataset row that holds the right answer, or a list of right answers."""
+    answer_pattern: str | None = None
+    """Regular expression for fields that hold more than the answer, such as a solution that ends in
+    ``#### 18``: its last match (group 1, the whole match without one) is the right answer."""
     pattern: str | None = None
     """Regular expression; its group 1 (the whole match without one) is the answer. Required for ``regex``,
     allowed for ``numeric``, where the number is then looked for within what was found."""
@@ -41,7 +47,7 @@ class MatchOptions(BaseModel):
     rel_tolerance: float = Field(0.0, ge=0, lt=1, allow_inf_nan=False)
     """… by this share of the right answer, whichever allows more."""
 
-    @field_validator("pattern")
+    @field_validator("pattern", "answer_pattern")
     @classmethod
     def _safe(cls, value: str | None) -> str | None:
         if value is not None:
@@ -73,6 +79,10 @@ class MatchVerifier:
         self._pattern = (
             None if pattern is None else safe_pattern(pattern, ignore_case=self.options.ignore_case)
         )
+        named = self.options.answer_pattern
+        self._answer_pattern = (
+            None if named is None else safe_pattern(named, ignore_case=self.options.ignore_case)
+        )
         self._abs = Fraction(repr(self.options.abs_tolerance))
         self._rel = Fraction(repr(self.options.rel_tolerance))
 
@@ -82,13 +92,42 @@ class MatchVerifier:
 
         field = self.options.answer_field
         if row.get(field) is None or row[field] == []:
-            return f"no '{field}'"
+            return self._lacks(row)
+        numeric = self.options.mode == "numeric"
         for answer in _alternatives(row[field]):
-            if self.options.mode == "numeric" and not _is_plain(answer) and read_number(answer) is None:
-                return f"'{field}' is not one number: {_short(answer)}"
             if isinstance(answer, bool) or not isinstance(answer, str | int | float):
-                return f"'{field}' is neither text nor a number: {_short(answer)}"
+                return f"'{field}' is neither text nor a number: {shortened(answer)}"
+            known = self._within(answer)
+            if known is None:
+                return f"'{field}' has nothing that answer_pattern finds: {shortened(answer)}"
+            if numeric and not _is_plain(known) and read_number(known) is None:
+                return f"'{field}' is not one number: {shortened(known)}{self._hint(known)}"
+        if not numeric and not any(str(known).strip() for known in self._right_answers(row[field])):
+            return f"'{field}' is empty, so no answer could be right"
         return None
+
+    def _lacks(self, row: Row) -> str:
+        field = self.options.answer_field
+        if field in row:
+            return f"no '{field}': it is {'null' if row[field] is None else 'an empty list'}"
+        others = ", ".join([key for key in row if key not in _NO_ANSWERS][:8])
+        return f"no '{field}'" + (f"; answer_field names the field, one of {others}" if others else "")
+
+    def _hint(self, known: Any) -> str:
+        """What helps where a whole solution stands in place of the answer."""
+        if self.options.answer_pattern is None and isinstance(known, str) and "####" in known:
+            return "; answer_pattern '#### *(.*)' takes the answer out of it"
+        return ""
+
+    def _within(self, answer: Any) -> Any:
+        """What of one value of the field is the answer; ``None`` where ``answer_pattern`` finds nothing."""
+        if self._answer_pattern is None or not isinstance(answer, str):
+            return answer
+        return self._answer_pattern.find(answer)
+
+    def _right_answers(self, expected: Any) -> list[Any]:
+        found = [self._within(answer) for answer in _alternatives(expected)]
+        return [answer for answer in found if answer is not None]
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:
         """Compare the answer's text with the row's expected answer."""
@@ -100,14 +139,16 @@ class MatchVerifier:
         if found is None:
             return Verdict(0.0)
         if self.options.mode != "numeric":
-            right = any(self._plain(str(answer)) == self._plain(found) for answer in _alternatives(expected))
+            given = self._plain(found)
+            answers = self._right_answers(expected)
+            right = any(self._plain(text) == given for answer in answers for text in _texts(answer))
             return Verdict(float(right), extracted_answer=found)
         from nemo_gym.verifiers.numbers import pick_number, read_number
 
         number = pick_number(found, self.options.which)
         if number is None:
             return Verdict(0.0)
-        right = any(self._near(number, read_number(answer)) for answer in _alternatives(expected))
+        right = any(self._near(number, read_number(answer)) for answer in self._right_answers(expected))
         return Verdict(float(right), extracted_answer=number.text)
 
     def _extract(self, text: str) -> str | None:
@@ -134,13 +175,15 @@ def _alternatives(expected: Any) -> list[Any]:
     return expected if isinstance(expected, list) else [expected]
 
 
+def _texts(answer: Any) -> list[str]:
+    """How an expected answer is written; 3.0, as tables hold whole numbers beside gaps, is 3 as well."""
+    if isinstance(answer, float) and answer.is_integer():
+        return [str(answer), str(int(answer))]
+    return [str(answer)]
+
+
 def _is_plain(answer: Any) -> bool:
     """Whether this is surely one number, so that reading it tells nothing new: most answers of most data."""
     if isinstance(answer, str):
         return _PLAIN(answer) is not None
     return isinstance(answer, int) and not isinstance(answer, bool)
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -10,8 +10,10 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Policy, Row, Task, Verdict
 from nemo_gym.verifiers.choices import Choices, GradingMode, choices_of, chosen, letter_of_text
 from nemo_gym.verifiers.patterns import safe_pattern
+from nemo_gym.verifiers.wording import shortened
 
 DEFAULT_MODE: GradingMode = "strict_single_letter_boxed"
+_LIKE = 'a list like [{"A": "…"}, {"B": "…"}]'
 
 
 class MultipleChoiceOptions(BaseModel):
@@ -38,13 +40,16 @@ class MultipleChoiceVerifier:
 
     def check_row(self, row: Row) -> str | None:
         """The row needs options, an expected letter among them, and whatever else it names must be usable."""
-        choices = choices_of(row.get("options"))
+        options = row.get("options")
+        choices = choices_of(options)
         patterns = _patterns(row)
-        if not choices and not patterns:
-            return 'no \'options\' (a list like [{"A": "…"}, {"B": "…"}])'
+        if not patterns and (problem := _wrong_options(options, choices)):
+            return problem
         expected = row.get("expected_answer")
-        if not isinstance(expected, str) or not expected.strip():
+        if expected is None:
             return "no 'expected_answer' (a letter)"
+        if not isinstance(expected, str) or not expected.strip():
+            return f"'expected_answer' is {expected!r}, not the letter of an option"
         if not patterns and expected.strip().upper() not in choices:
             return f"'expected_answer' {expected!r} is none of the options {', '.join(choices)}"
         mode = row.get("grading_mode")
@@ -68,6 +73,21 @@ class MultipleChoiceVerifier:
         if letter is None:
             return Verdict(0.0)
         return Verdict(float(letter == row["expected_answer"].strip().upper()), extracted_answer=letter)
+
+
+def _wrong_options(options: Any, choices: Choices) -> str | None:
+    """What is wrong with a row's options; one that is labelled otherwise could never be found chosen."""
+    if options is None or options in ([], {}):
+        return f"no 'options' ({_LIKE})"
+    entries = options if isinstance(options, list) else [options]
+    if not choices or not all(isinstance(entry, dict) for entry in entries):
+        return f"'options' is not {_LIKE} but {shortened(options)}"
+    letters = [str(label).strip().upper() for entry in entries for label in entry]
+    for letter in letters:
+        if len(letter) != 1 or not "A" <= letter <= "Z":
+            return f"'options' has the label {letter!r}, which is not one of the letters A to Z ({_LIKE})"
+    double = next((letter for letter in letters if letters.count(letter) > 1), None)
+    return None if double is None else f"'options' has the letter {double} twice"
 
 
 def _patterns(row: Row) -> list[Any]:

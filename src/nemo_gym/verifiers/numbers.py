@@ -5,14 +5,15 @@ Understood: signs (``-``, U+2212, ``minus 5``, ``-$5``, ``= - 5``), thousands se
 thin spaces), decimals (``.5`` and ``1.234,56`` too), scientific notation (``1.2e-3``, ``1.2 x 10^3``,
 ``1.2 \\times 10^{-3}``, ``1.2 * 10**3``), powers (``2^10``, ``10³``), fractions (``3/4``, ``½``,
 ``\\frac{3}{4}``, ``\\frac34``), mixed numbers (``1 1/2``, ``2½``, ``2\\frac{1}{2}``), percent signs and
-words of scale (``50 %``, ``3 million``), and the decimal digits of every script. Other units are left out.
+words of scale (``50 %``, ``3 million``, ``5 lakh``, ``3万``), degrees (``90^\\circ``), and the decimal digits
+of every script, letters of scripts without spaces beside them or not. Other units are left out.
 
 Not understood, so that nothing comes out instead of a wrong number: a decimal comma that could be a list
 (``1,23``), times, ratios and dates (``10:30``, ``12/05/2024``), ranges, lists and expressions (``5-10``,
 ``(3, 4)``, ``1 or 2``, ``3 + 4``), roots, logarithms, multiples of pi and imaginary numbers, repeating
-decimals, numbers of another base, inequalities, and numbers of absurd size (over 400 digits or decimal
-powers). Exponents of units and variables (``12 cm^2``), subscripts, and digits of names (``GPT-4``) are not
-numbers.
+decimals, numbers of another base, inequalities, quantities in two units (``2 hours 30 minutes``), and
+numbers of absurd size (over 400 digits or decimal powers). Exponents of units and variables (``12 cm^2``),
+subscripts, and digits of names (``GPT-4``) are not numbers.
 """
 
 from __future__ import annotations
@@ -96,12 +97,19 @@ _RAISED = str.maketrans(
     "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207a\u207b", "0123456789+-"
 )
 _SUPERSCRIPT = re.compile("[\u207a\u207b]?[\u2070\u00b9\u00b2\u00b3\u2074-\u2079]+")
+_EMPHASIS = re.compile(r"(?<!\w)(_{1,3})(?=\S)([^_\n{}$\\^]{1,80}?)(?<=\S)\1(?!\w)")
+"""``__18__``: emphasis of Markdown, whose underscores would make the digits part of a word."""
+_OTHER_LETTER = r"[^\W\d_\x00-\u024f\u0370-\u052f\u1e00-\u1fff\uff21-\uff5a]"
+_GLUED = re.compile(rf"(?<={_OTHER_LETTER})(?=[-+]?\.?\d)|(?<=\d)(?={_OTHER_LETTER})")
+"""Between a digit and a letter of a script whose words digits are no part of: Chinese, Thai, Arabic, …"""
+_SPACED_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+),(?=\d+(?![.,]?\d))")
+"""``1 234,50`` with spaces that do not break: one number, and its comma a decimal one."""
 _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!; ]|[\u00a0\u2009\u202f'_])(?=\d{3}(?!\d))")
 
 _NAME_PART = re.compile(r"(?:[A-Za-z]-|[\^_][{(]?|\^[{(]?-)\Z")
 """Before digits that are no number: ``GPT-4``, exponents and subscripts of letters."""
 _MINUS = re.compile(
-    r"(?:(?<![\w)\]}])-\s?\\?[$\u20ac\u00a3\u00a5]|(?<=[=:(])\s?-\s|(?<=[=:(])\s?\u2013\s?|\b(?:minus|negative)\s)\Z",
+    r"(?:(?<![\w)\]}])-\s?\\?[$\u20ac\u00a3\u00a5]|(?<=[=:(])\s?-\s|(?<=[=:(])\s?\u2013\s?|(?:\A|(?<=[\s$]))\u2013|\b(?:minus|negative)\s)\Z",
     re.IGNORECASE,
 )
 _LEFT_OPERAND = re.compile(r"(?:\d\s?|[)\]}%])\Z")
@@ -112,7 +120,11 @@ _UNSURE_BEFORE = re.compile(
     r"(?:[\d)\]}%]|(?<![A-Za-z])[a-z]|\\pi|\u03c0)"
     r"\s?(?:\*\*|[-+*/\u00d7\u00b7\u00f7\u2013]|\\times|\\cdot|\\div)\s?"
     r"|\d\s[xX]\s|\d\s?:|\d\s:\s|\d\s?[-+]"
-    r"|\d\s(?:or|and|to|through|minus|plus|times)\s"
+    r"|[\d)\]}%]\s?(?:[+*/\u00d7\u00b7\u00f7]|\\times|\\cdot|\\div)\s?\("
+    r"|\d\s?\\?[%$\u00b0]?\s(?:or|and|to|through|minus|plus|times|out of)\s\\?[$\u20ac\u00a3\u00a5]?"
+    r"|\d\s?\\text\s?\{\s*(?:or|and|to)\s*\}\s?|\d\}\$?\s(?:or|and)\s\$?\\boxed\{"
+    r"|\d\s?\u2013\s?\\?[$\u20ac\u00a3\u00a5]"
+    r"|\d\s?[\u767e\u5343\u4e07\u842c\u4ebf\u5104\ub9cc\uc5b5]\s"  # the rest of a number in parts
     r"|[^\s>=:(|]\s?[-\u2013]\s"  # a dash or a minus
     r"|\u00b1\s?|\+/-\s?|\\pm\s?"
     r"|[<\u2264\u2265\u2260]\s?|\\(?:le|ge|lt|gt|ne|leq|geq|neq)\s?|\S >\s?"
@@ -121,12 +133,24 @@ _UNSURE_BEFORE = re.compile(
     r")\Z"
 )
 _UNSURE_AFTER = re.compile(
-    r"i(?!\w)|\s?(?:\\pi\b|\u03c0|\\?sqrt\b|\u221a|\^|\*\*\s?[-+(]?\d|_\{?\d|\)\s?\^)"
+    r"i(?!\w)|\s?(?:\\?pi\b|\u03c0|\\?sqrt\b|\u221a"
+    r"|\^(?!\s?\{?\s?(?:\\circ|\\degree|o(?!\w)|\\(?:text|mathrm)\s?\{\s?(?:st|nd|rd|th|o)\s?\}))|\*\*\s?[-+(]?\d|_\{?\d|\)\s?\^)"
     r"|[eE][-+]?\d|[.,:]\d|\.\(\d|\s?/\s?\d|\s:\s\d|\s?[-\u2013]\s?\d|\s?[+*\u00d7\u00b7\u00f7]\s?\d|\s?\\(?:times|cdot|div|pm)\b"
     r"|\.?\\(?:overline|bar|dot)\b|\}\s?\{"
     r"|\s(?:and\s)?(?:an?\s|one\s)?(?:half|quarter|third)s?\b"
-    r"|\s(?:or|to|through)\s\d|\s?\u00b1|\s\+/-"
+    r"|\s?\\?[%$\u00b0]?\s(?:or|to|through|out of)\s\\?[$\u20ac\u00a3\u00a5]?\d|\s?\u00b1|\s\+/-"
+    r"|\s?\\text\s?\{\s*(?:or|and|to)\s*\}\s?[-$\\\d]"
+    r"|\s?[\u767e\u5343\u4e07\u842c\u4ebf\u5104\ub9cc\uc5b5]\s?\d"
 )
+_LARGER = r"(?:hours?|hrs?|h|minutes?|mins?|years?|weeks?|days?|feet|foot|ft|pounds?|lbs?|dollars?|')"
+_SMALLER = (
+    r"(?:hours?|hrs?|minutes?|mins?|m|seconds?|secs?|s|months?|days?"
+    r"|inch(?:es)?|in|ounces?|oz|cents?|\")(?!\w)"
+)
+_PART_BEFORE = re.compile(rf"\d\s?{_LARGER},?\s?(?:and\s)?\Z", re.IGNORECASE)
+_PART_AFTER = re.compile(rf"\s?{_SMALLER}", re.IGNORECASE)
+_PART_GOES_ON = re.compile(rf"\s?{_LARGER},?\s?(?:and\s)?\d+(?:\.\d+)?\s?{_SMALLER}", re.IGNORECASE)
+"""``2 hours and 30 minutes``, ``5 ft 3 in``: neither of both numbers is the quantity."""
 _LISTED_BEFORE = re.compile(r"\d\s?[,;]\s?[-+]?\Z")
 _LISTED_AFTER = re.compile(r"\s?\\?[)\]}]")
 _LIST_OPENS = re.compile(r"[(\[{]\s?[-+]?\Z")
@@ -134,11 +158,18 @@ _LIST_GOES_ON = re.compile(r"\s?[,;]\s?[-+]?\d")
 
 _PERCENT = re.compile(r"\s?(?:\\?%|per\s?cent\b)", re.IGNORECASE)
 _SCALE_WORD = re.compile(
-    r"\s?(?:\\text\{\s?)?(hundred|thousand|million|billion|trillion|dozen)\b", re.IGNORECASE
+    r"\s?(?:\\text\{\s?)?(?:(hundred|thousand|million|billion|trillion|dozen|lakh|crore)s?\b"
+    r"|(\u767e(?!\u5206)|\u5343(?![\u7c73\u514b\u74e6\u5361\u8d6b])"
+    r"|[\u4e07\u842c\u4ebf\u5104\ub9cc\uc5b5]|\u0932\u093e\u0916|\u0915\u0930\u094b\u0921\u093c?))",
+    re.IGNORECASE,
 )
 _SCALE_LETTER = re.compile(r"(k|K|M|B|bn|T)(?!\w)")
 _SCALES = {
     "hundred": 100, "thousand": 10**3, "million": 10**6, "billion": 10**9, "trillion": 10**12, "dozen": 12,
+    "lakh": 10**5, "crore": 10**7, "\u0932\u093e\u0916": 10**5,
+    "\u0915\u0930\u094b\u0921": 10**7, "\u0915\u0930\u094b\u0921\u093c": 10**7,
+    "\u767e": 100, "\u5343": 10**3, "\u4e07": 10**4, "\u842c": 10**4, "\ub9cc": 10**4,
+    "\u4ebf": 10**8, "\u5104": 10**8, "\uc5b5": 10**8,
     "k": 10**3, "K": 10**3, "M": 10**6, "B": 10**9, "bn": 10**9, "T": 10**12,
 }  # fmt: skip
 
@@ -198,9 +229,13 @@ def _matches(text: str) -> Iterator[re.Match[str]]:
 
 def _ascii(text: str) -> str:
     """Digits and signs of other scripts as ASCII, powers as ``^{…}``, separators of thousands as commas."""
+    if "_" in text:
+        text = _EMPHASIS.sub(r"\2", text)
     if not text.isascii():
+        text = _SPACED_DECIMAL.sub(r"\1.", text)
         text = "".join(_ascii_char(char, text[at - 1 : at]) for at, char in enumerate(text.translate(_SIGNS)))
         text = _SUPERSCRIPT.sub(lambda raised: f"^{{{raised[0].translate(_RAISED)}}}", text)
+        text = _GLUED.sub(" ", text)
     return _GROUPING.sub(",", text)
 
 
@@ -232,6 +267,8 @@ def _number(text: str, match: re.Match[str]) -> Number | None:
         before = ""
     if _UNSURE_BEFORE.search(before) or _UNSURE_AFTER.match(after) or _in_a_list(before, after):
         return None
+    if _PART_GOES_ON.match(after) or (_PART_AFTER.match(after) and _PART_BEFORE.search(before)):
+        return None
     return _with_scale(written, value, after)
 
 
@@ -244,7 +281,8 @@ def _with_scale(text: str, value: Fraction, after: str) -> Number:
     if percent := _PERCENT.match(after):
         return Number(text + percent[0], value, value / 100)
     if word := _SCALE_WORD.match(after):
-        return Number(f"{text} {word[1]}", value * _SCALES[word[1].lower()], value, by_word=True)
+        name = word[1] or word[2]
+        return Number(f"{text} {name}", value * _SCALES[name.lower()], value, by_word=True)
     if letter := _SCALE_LETTER.match(after):
         return Number(text + letter[0], value, value * _SCALES[letter[1]])
     return Number(text, value)

@@ -211,6 +211,26 @@ def test_a_verifier_that_fails_on_one_row_replaces_nothing(output, tmp_path, out
     assert load_manifest(output.manifest).scoring["benchmark"]["verifier"]["type"] == "match"
 
 
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ("{type: match, answer_field: solution}", "no 'solution'; answer_field names the field, one of"),
+        ("{type: multiple_choice}", "no 'options'"),
+        ("{type: match, answer_pattern: '#### (.*)'}", "has nothing that answer_pattern finds"),
+    ],
+)
+def test_options_that_the_stored_rows_do_not_fit_are_refused_with_their_line(
+    output, tmp_path, options, problem
+):
+    config = run_config(benchmark_config(tmp_path / "other", verifier=options))
+    before = output.output.read_bytes()
+    with pytest.raises(
+        DataError, match=r"rollouts\.jsonl:1: the verifier cannot grade this row: .*" + problem
+    ):
+        reverify(output, config)
+    assert output.output.read_bytes() == before
+
+
 def test_a_verifier_of_live_environments_is_refused(output, tmp_path, outsider):
     config = run_config(benchmark_config(tmp_path / "l", verifier="{type: live}"))
     with pytest.raises(ConfigError, match="'live' cannot grade stored answers"):

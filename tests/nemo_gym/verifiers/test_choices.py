@@ -17,6 +17,9 @@ STRICT = [
     (r"\boxed{\text{B}}", "B"),
     (r"\boxed{\text{ B }}", "B"),
     (r"\boxed{\text{\text{B}}}", "B"),
+    (r"\boxed{\textbf{B}}", "B"),
+    (r"\boxed{\mathrm{B}}", "B"),
+    (r"\boxed{\mathbf{\text{B}}}", "B"),
     (r"\boxed{B: banana}", "B"),
     (r"\boxed{B) banana}", "B"),
     (r"\boxed{B. banana}", "B"),
@@ -47,6 +50,11 @@ LENIENT_BOXED = [
     (r"\boxed{bananas}", None),
     (r"\boxed{pear}", None),
     (r"\boxed{A apple pie}", "A"),
+    (r"\boxed{(B)}", "B"),
+    (r"\boxed{(B) banana}", "B"),
+    (r"\boxed{\text{Option B}}", "B"),
+    (r"\boxed{(A) (B)}", None),
+    (r"\boxed{b}", None),
     ("banana", None),
 ]
 
@@ -123,6 +131,22 @@ ANSWER_COLON_MD = [
     ("Answer: I don't know", None),
     ("Answer: I'm sure it is D", "D"),
     ("Answer:\n", None),
+    ("Answer:\nB", "B"),
+    ("**Answer:**\n\n**B**", "B"),
+    ("### Answer:\n\nB) banana", "B"),
+    ("Answer:\n\nAnswer: C", "C"),
+    ("Answer:\nApple pie is sour, so C.", None),
+    ("Answer: A, no wait. Answer: B", "B"),
+    ("Answer: Answer: C", "C"),
+    ('{"answer": "B", "reason": "A is sour"}', "B"),
+    ("{'answer': 'B'}", "B"),
+    ('"Answer" : "b"', "B"),
+    ('{"answer": "banana"}', "B"),
+    ("Answer: 'B'", "B"),
+    ("Answer: banana", "B"),
+    ("Answer: Cherry cake.", "C"),
+    (r"\boxed{(B)}", "B"),
+    (r"Answer: $\boxed{\textbf{(B)}}$", "B"),
     ("B", None),
     ("", None),
 ]
@@ -174,6 +198,20 @@ def test_a_pronoun_is_no_option():
     assert chosen("lenient_answer_colon_md", "Answer: I would choose C", ten) == "C"
     assert chosen("lenient_answer_colon_md", "Answer: I", ten) == "I"
     assert chosen("lenient_answer_colon_md", "Answer: I.", ten) == "I"
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("Answer: vitamin C", "A"),
+        ("Answer: Both A and B", "D"),
+        ("Answer: B cells", "C"),
+        ("Answer: A dog", "B"),
+    ],
+)
+def test_the_whole_text_of_an_option_is_that_option_whatever_letters_are_in_it(text, letter):
+    options = {"A": "vitamin C", "B": "a dog", "C": "B cells", "D": "both A and B"}
+    assert chosen("lenient_answer_colon_md", text, options) == letter
 
 
 def test_an_option_text_that_two_letters_share_chooses_neither():

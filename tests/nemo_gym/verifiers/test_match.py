@@ -10,6 +10,8 @@ from nemo_gym.verifiers.match import MatchVerifier, _is_plain
 from nemo_gym.verifiers.numbers import read_number
 from nemo_gym.verifiers.registry import load_verifier
 
+SOLUTION = "She sells 16 - 3 - 4 = <<16-3-4=9>>9 eggs.\nShe makes 9 * 2 = $<<9*2=18>>18.\n#### 18"
+
 
 def match(**options):
     verifier = load_verifier({"type": "match", **options})
@@ -59,6 +61,12 @@ def graded(verifier, text, expected):
         ({"mode": "numeric"}, "5,000,000", "5 million", 1, "5,000,000"),
         ({"mode": "numeric"}, "5", "5 million", 0, "5"),
         ({"mode": "numeric"}, "1.2 \u00d7 10\u00b3", 1200, 1, "1.2 \u00d7 10^{3}"),
+        ({"mode": "numeric", "answer_pattern": "#### *(.*)"}, "so $18", SOLUTION, 1, "18"),
+        ({"mode": "numeric", "answer_pattern": "#### *(.*)"}, "so 9", SOLUTION, 0, "9"),
+        ({"answer_pattern": "#### *(.*)"}, "18", [SOLUTION], 1, "18"),
+        ({}, "3", 3.0, 1, "3"),
+        ({}, "3.0", 3.0, 1, "3.0"),
+        ({}, "3", 3.5, 0, "3"),
         ({"mode": "numeric"}, "x^2", 2, 0, None),
         ({"mode": "numeric"}, r"\sqrt{2}", 2, 0, None),
         ({"mode": "numeric"}, "It is minus 5.", 5, 0, "-5"),
@@ -80,6 +88,15 @@ def test_the_answer_is_taken_from_the_episode_and_the_row():
     [
         ({}, {"expected_answer": "x"}, None),
         ({}, {}, "no 'expected_answer'"),
+        ({}, {"question": "1", "answer": "x"}, "answer_field names the field, one of question, answer"),
+        ({}, {"expected_answer": None}, "it is null"),
+        ({}, {"expected_answer": " "}, "'expected_answer' is empty"),
+        ({}, {"expected_answer": ["", "x"]}, None),
+        ({"mode": "numeric"}, {"expected_answer": {"value": 1}}, "neither text nor a number"),
+        ({"mode": "numeric"}, {"expected_answer": SOLUTION}, "answer_pattern '#### *(.*)' takes the answer"),
+        ({"mode": "numeric", "answer_pattern": "#### *(.*)"}, {"expected_answer": SOLUTION}, None),
+        ({"answer_pattern": "#### *(.*)"}, {"expected_answer": "18"}, "nothing that answer_pattern finds"),
+        ({"mode": "numeric", "answer_pattern": "(.*)"}, {"expected_answer": 18}, None),
         ({}, {"expected_answer": []}, "no 'expected_answer'"),
         ({"answer_field": "a"}, {"expected_answer": "x"}, "no 'a'"),
         ({}, {"expected_answer": {"x": 1}}, "neither text nor a number"),
@@ -105,6 +122,7 @@ def test_a_row_is_checked_before_the_first_request(options, row, problem):
         ({"mode": "numeric", "abs_tolerance": -1}, r"benchmark\.verifier\.abs_tolerance"),
         ({"mode": "numeric", "rel_tolerance": float("nan")}, r"benchmark\.verifier\.rel_tolerance"),
         ({"mode": "close"}, r"benchmark\.verifier\.mode"),
+        ({"answer_pattern": "(a+)+"}, r"benchmark\.verifier\.answer_pattern .*for ever"),
         ({"patern": "x"}, r"benchmark\.verifier\.patern \(unknown option; did you mean pattern\?\)"),
     ],
 )

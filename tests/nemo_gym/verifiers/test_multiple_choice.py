@@ -52,6 +52,21 @@ def test_a_text_is_graded(text, row, options, outcome):
         ({"options": None}, "no 'options'"),
         ({"options": []}, "no 'options'"),
         ({"expected_answer": None}, "no 'expected_answer'"),
+        (
+            {"options": ["12", "13"]},
+            '\'options\' is not a list like [{"A": "…"}, {"B": "…"}] but [\'12\', \'13\']',
+        ),
+        (
+            {"options": {"text": ["12", "13"], "label": ["A", "B"]}},
+            "the label 'TEXT', which is not one of the",
+        ),
+        (
+            {"options": [{"1": "12"}, {"2": "13"}], "expected_answer": "2"},
+            "the label '1', which is not one of",
+        ),
+        ({"options": [{"A": "12"}, {"A": "13"}]}, "'options' has the letter A twice"),
+        ({"options": [{"A": "12"}, {"B": None}], "expected_answer": "A"}, None),
+        ({"expected_answer": 1}, "'expected_answer' is 1, not the letter of an option"),
         ({"expected_answer": "C"}, "is none of the options A, B"),
         ({"expected_answer": "two"}, "is none of the options A, B"),
         ({"grading_mode": "kind"}, "'grading_mode' 'kind' is none of"),
