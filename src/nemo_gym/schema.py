@@ -30,7 +30,7 @@ class KnownKeys:
     checked_later: bool = False
     """Any key may be set here: what reads it has a schema of its own and refuses what that does not name."""
     aliases: Mapping[str, str] = field(default_factory=dict)
-    """Other names that people give to keys here, and the keys; suggested, never accepted."""
+    """Other names that people give to keys here, and the keys (``../``: above); suggested, never accepted."""
 
     @classmethod
     def of(cls, model: type[BaseModel]) -> KnownKeys:
@@ -118,7 +118,11 @@ class KnownKeys:
         for part in parts[:-1]:
             node = node.names.get(part, node.values) if node is not None else None
         found = difflib.get_close_matches(parts[-1], node.aliases, n=1, cutoff=cutoff) if node else []
-        return ".".join([*parts[:-1], node.aliases[found[0]]]) if node and found else None
+        if node is None or not found:
+            return None
+        meant = node.aliases[found[0]]
+        above = meant.count("../")
+        return ".".join([*parts[: len(parts) - 1 - above], meant.removeprefix("../" * above)])
 
 
 def _of_type(annotation: Any) -> KnownKeys:

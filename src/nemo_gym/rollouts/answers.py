@@ -111,7 +111,9 @@ def end_of(finish: Any) -> Row | None:
         return None
     if not isinstance(finish, str):
         return {"reason": "unstated"} if finish is None else {"reason": str(finish)}
-    word = finish.lower()
+    word = finish.strip().lower()
+    if not word:
+        return {"reason": "unstated"}
     if word in _GOOD_ENDS:
         return None
     reason = _ENDS.get(word, word)

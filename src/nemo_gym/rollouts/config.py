@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validat
 
 from nemo_gym import errors
 from nemo_gym.composition import KnownKeys, Override, check_model, compose, drop_scratch, merge
-from nemo_gym.rollouts import catalog, includes
+from nemo_gym.rollouts import catalog, includes, other_names
 from nemo_gym.rollouts.policy_apis import Api, CannotBeSentError, request_body
 from nemo_gym.rollouts.prompts import check_template
 from nemo_gym.rollouts.roles import SystemRole
@@ -210,12 +210,15 @@ _TYPED = KnownKeys({"type": KnownKeys()}, free=True, checked_later=True)
 """Agents and verifiers: a type, and options that only their own schemas know."""
 _ARGUMENTS = KnownKeys(free=True, checked_later=True)
 """Arguments of a prepare script, which is asked for their names."""
+_SAMPLING = replace(KnownKeys.of(SamplingConfig), aliases=other_names.SAMPLING)
 RUN_KEYS = replace(
     KnownKeys.of(RunConfig)
+    .with_keys(("responses_create_params",), _SAMPLING)
     .with_keys(("benchmark", "agent"), _TYPED)
     .with_keys(("benchmark", "verifier"), _TYPED)
     .with_keys(("prepare_script_args",), _ARGUMENTS),
     aliases={
+        **other_names.above("responses_create_params"),
         "model": "policy_model_name",
         "model_url": "policy_base_url",
         "base_url": "policy_base_url",

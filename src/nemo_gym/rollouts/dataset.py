@@ -13,7 +13,7 @@ import orjson
 
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.policy_apis import request_body
-from nemo_gym.rollouts.prompts import check_template, fill
+from nemo_gym.rollouts.prompts import check_template, doubled_fields, fill
 from nemo_gym.rollouts.row_params import of_the_run
 from nemo_gym.types import Row, Verifier
 from nemo_runs import json_lines
@@ -21,6 +21,8 @@ from nemo_runs import json_lines
 if TYPE_CHECKING:
     from nemo_gym.rollouts.config import PromptConfig, RunConfig
 
+_CONVERSATIONS = ("messages", "conversations", "prompt", "input")
+"""Where data of other tools have the conversation."""
 _OURS = ("agent_ref", "task_source")
 
 
@@ -178,24 +180,42 @@ def _message_maker(prompt: PromptConfig | None) -> Callable[[Row, Mapping[str, A
     templates = [("system", prompt.system)] if prompt.system is not None else []
     segments = [(role, check_template(text)) for role, text in [*templates, ("user", prompt.user)]]
 
+    doubled = sorted({name for _, parts in segments for name in doubled_fields(parts)})
+
     def from_prompt(row: Row, own: Mapping[str, Any]) -> Any:
         if "input" in own:
             raise DataError(
                 "has its own responses_create_params.input, but the benchmark has a prompt; drop one"
             )
+        for name in doubled:
+            if name in row:
+                raise DataError(
+                    f"the prompt has {name} in double braces, which stand for braces in the text; "
+                    f"write {{{name}}} for the field of the row"
+                )
         try:
             return [{"role": role, "content": fill(parts, row)} for role, parts in segments]
         except KeyError as error:
-            raise DataError(f"the prompt needs the field {error.args[0]}, which this row lacks") from None
+            raise DataError(_missing_field(error.args[0], row)) from None
 
     return from_prompt
 
 
-def _own_input(_row: Row, own: Mapping[str, Any]) -> Any:
+def _missing_field(name: str, row: Row) -> str:
+    if name in row:
+        return f"the prompt needs the field {name}, which is null in this row"
+    return (
+        f"the prompt needs the field {name}, which this row lacks; it has {', '.join([*row][:8]) or 'none'}"
+    )
+
+
+def _own_input(row: Row, own: Mapping[str, Any]) -> Any:
     messages = own.get("input")
     is_list = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
     if not messages or not (isinstance(messages, str) or is_list):
+        found = next((key for key in _CONVERSATIONS if key in row), None)
+        hint = f"; move what is under {found} there" if found else ""
         raise DataError(
-            "lacks responses_create_params.input (text or messages), and the benchmark has no prompt"
+            f"lacks responses_create_params.input (text or messages), and the benchmark has no prompt{hint}"
         )
     return messages

@@ -188,8 +188,14 @@ class HttpPolicy:
     def _refused(self, answer: aiohttp.ClientResponse, content: bytes) -> Row:
         """The answer of a content filter that has a status of its own; raises `PolicyError` for any other."""
         text = self._without_key(content)
-        retry_after = answer.headers.get("retry-after")
-        error = policy_errors.of_status(self._where, answer.status, text, retry_after, now=time.time())
+        error = policy_errors.of_status(
+            self._where,
+            answer.status,
+            text,
+            answer.headers.get("retry-after"),
+            now=time.time(),
+            location=answer.headers.get("location"),
+        )
         if error.said is not None and error.said.withheld:
             return policy_apis.withheld(error.said.words)
         raise error
@@ -245,7 +251,7 @@ def parsed_json(content: bytes) -> Any:
     try:
         return orjson.loads(content)
     except orjson.JSONDecodeError:
-        text = content.decode(errors="replace")
+        text = content.decode("utf-8-sig", errors="replace")
     try:
         loose = json.loads(text, parse_constant=_finite, parse_float=_finite, parse_int=_bounded)
         return orjson.loads(json.dumps(loose, ensure_ascii=False).encode(errors="replace"))

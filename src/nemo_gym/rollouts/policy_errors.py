@@ -32,6 +32,9 @@ _TRY_AGAIN = frozenset({408, 425})
 REJECTED = frozenset({401, 403})
 """Statuses of an answer that refuses the credentials."""
 
+REDIRECTED = frozenset({301, 302, 303, 307, 308})
+"""Statuses of an answer that points to another address."""
+
 _NOT_THIS_REQUEST = frozenset({401, 403, 404})
 _OUT_OF_QUOTA = "insufficient_quota"
 _OUT_OF_FILES = frozenset({23, 24, 12, 99, 105})  # ENFILE EMFILE ENOMEM EADDRNOTAVAIL ENOBUFS
@@ -81,12 +84,19 @@ class PolicyError(Exception):
         return "agent_run_error"
 
 
-def of_status(where: str, status: int, body: str, retry_after: str | None, *, now: float) -> PolicyError:
-    """The error for an answer whose status is not 200; ``now`` (UTC seconds) reads a Retry-After date."""
+def of_status(
+    where: str, status: int, body: str, retry_after: str | None, *, now: float, location: str | None = None
+) -> PolicyError:
+    """The error for an answer whose status is not 200; ``now`` (UTC seconds) reads a Retry-After date.
+
+    ``location`` is where a redirect points to; none is followed, since a POST can become a GET on the way.
+    """
     said = of_body(body)
     words = _one_line(body) or "no text"
     if said is None and (title := page_title(body)) is not None:
         words = f"an HTML page ({_one_line(title) or 'without a title'})"
+    if status in REDIRECTED and location:
+        words = f"it points to {_CREDENTIALS.sub('//', _one_line(re.split('[?#]', location)[0]))}"
     message = f"{where} answered {status}: {words}"
     wait = parse_retry_after(retry_after, now=now)
     return PolicyError(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import string
 from collections.abc import Mapping
 from typing import Any
 
 Segment = tuple[str, str | None]
 """Literal text, and the field that follows it."""
+_IN_BRACES = re.compile(r"\{\s*(\w+)\s*\}")
 
 
 def check_template(template: str) -> list[Segment]:
@@ -20,9 +22,16 @@ def check_template(template: str) -> list[Segment]:
     segments: list[Segment] = []
     for literal, name, spec, conversion in parsed:
         if name is not None and (not name.isidentifier() or spec or conversion):
-            raise ValueError(f"'{{{name}}}' is no field name; write {{{{ and }}}} for literal braces")
+            written = name + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
+            raise ValueError(f"'{{{written}}}' is no field name; write {{{{ and }}}} for literal braces")
         segments.append((literal, name))
     return segments
+
+
+def doubled_fields(segments: list[Segment]) -> frozenset[str]:
+    """Names in double braces, as other tools write fields: here they stand for the words themselves."""
+    literals = "".join(literal + ("" if name is None else "\0") for literal, name in segments)
+    return frozenset(_IN_BRACES.findall(literals))
 
 
 def fill(segments: list[Segment], row: Mapping[str, Any]) -> str:

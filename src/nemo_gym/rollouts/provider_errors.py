@@ -91,7 +91,13 @@ def inside(answer: Any) -> ProviderError | None:
         return ProviderError(
             f"the answer is not there yet, its status is {status}; background must not be set"
         )
-    return None if "output" in answer or choices else _loose(answer)
+    whole = "output" in answer or choices or _is_turn(answer.get("message"))
+    return None if whole else _loose(answer)
+
+
+def _is_turn(message: Any) -> bool:
+    """Whether this is what a model said, in an answer of another API."""
+    return isinstance(message, dict) and "role" in message
 
 
 def page_title(text: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from nemo_gym.rollouts.policy_errors import PolicyError
+from nemo_gym.rollouts.policy_errors import REDIRECTED, PolicyError
 
 ROWS_ENOUGH = 5
 """So many different rows refused with the same words, and none answered, end a run."""
@@ -15,8 +15,8 @@ LONG_ROWS_ENOUGH = 64
 MOST_WORDINGS = 100
 """So many different refusals are told apart."""
 
-_OF_THE_REQUEST = frozenset({400, 404, 405, 409, 411, 413, 415, 422, 501})
-_PASSING = frozenset({404, 405, 409})
+_OF_THE_REQUEST = frozenset({400, 404, 405, 409, 411, 413, 415, 422, 501}) | REDIRECTED
+_PASSING = frozenset({404, 405, 409}) | REDIRECTED
 """Statuses that may be gone when the server has been started or set up anew."""
 _IDS = re.compile(r"[\w-]*\d[\w-]*")
 """Numbers, and whatever else holds a digit: ids of requests differ from row to row."""
@@ -122,6 +122,8 @@ def remedy(error: PolicyError) -> str:
     """What would help against a client error."""
     said = error.said.message if error.said else error.body or ""
     param = error.said.param if error.said else ""
+    if error.http_status in REDIRECTED:
+        return "set policy_base_url to the address of the API itself (https instead of http, no final slash)"
     if error.http_status in {404, 405}:
         return "check policy_base_url (it ends in /v1 for most servers), policy_api and policy_model_name"
     if _LENGTH.search(said):

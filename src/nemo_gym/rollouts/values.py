@@ -60,6 +60,12 @@ def base_address(url: str, api: str) -> str:
     if "@" in url.split("/")[2]:
         raise ValueError("must not hold a password; use policy_api_key: host:VAR")
     address, found = _without_route(re.split(r"[?#]", url)[0])
+    if "api-version=" in url and "/openai/" in f"{address}/":
+        newer = address.split("/openai/")[0].removesuffix("/openai")
+        raise ValueError(
+            f"must not hold a query; write {newer}/openai/v1, Azure's API that needs none, "
+            "with the deployment's name as policy_model_name"
+        )
     if "?" in url or "#" in url:
         raise ValueError(f"must not hold a query or a fragment; write {address}")
     if found is not None and found != api:

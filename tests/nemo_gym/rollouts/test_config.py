@@ -171,8 +171,27 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         ("temperature=1", "did you mean responses_create_params.temperature"),
         (
             "+responses_create_params.top_k=3",
-            "unknown key responses_create_params.top_k; did you mean responses",
+            "key responses_create_params.top_k; did you mean responses_create_params.extra_body.top_k.",
         ),
+        *(
+            (f"+responses_create_params.{given}=1", f"did you mean {meant}.")
+            for given, meant in {
+                "min_p": "responses_create_params.extra_body.min_p",
+                "repetition_penalty": "responses_create_params.extra_body.repetition_penalty",
+                "response_format": "responses_create_params.extra_body.response_format",
+                "logprobs": "responses_create_params.extra_body.logprobs",
+                "tools": "responses_create_params.extra_body.tools",
+                "enable_thinking": "responses_create_params.extra_body.chat_template_kwargs",
+                "max_tokens": "responses_create_params.max_output_tokens",
+                "reasoning_effort": "responses_create_params.reasoning.effort",
+                "stop_sequences": "responses_create_params.stop",
+                "do_sample": "responses_create_params.temperature",
+                "n": "num_repeats",
+            }.items()
+        ),
+        ("+max_tokens=1", "did you mean responses_create_params.max_output_tokens."),
+        ("+top_k=1", "did you mean responses_create_params.extra_body.top_k."),
+        ("+n=4", "did you mean num_repeats."),
         (
             "concurency=3",
             "concurency: unknown key on the command line for the run configuration; did you mean num",
@@ -201,6 +220,8 @@ def test_two_benchmarks_in_one_run_are_refused_and_none_is_too(folder: Path) -> 
         ("policy_api=grpc", "policy_api (input should be 'chat', 'completions' or 'responses')"),
         ("split=test", "split (input should be 'benchmark', 'validation' or 'train')"),
         ("benchmark.prompt.user='{a.b}'", "benchmark.prompt.user ('{a.b}' is no field name"),
+        ("benchmark.prompt.user='{a!r}'", "benchmark.prompt.user ('{a!r}' is no field name"),
+        ("benchmark.prompt.user='{a:>9}'", "benchmark.prompt.user ('{a:>9}' is no field name"),
         ("benchmark.prompt.user='{'", "benchmark.prompt.user ("),
         ("benchmark.name=a/b", "benchmark.name (string should match pattern"),
         ("benchmark.verifier={type: 3}", "benchmark.verifier (needs a type"),

@@ -80,8 +80,9 @@ def test_line_and_paragraph_separators_inside_of_strings_are_text(tmp_path: Path
         (b'{"a":"\xff"}', "is not UTF-8: it has the byte 0xff after 6 others; if the file is in Latin-1"),
         (b'{"a":"\\ud800"}', "holds half of a character"),
         (b'{"a":12345678901234567890123}', "has more than 64 bits; write it as text, in quotes"),
-        (b'{"b":1,"answer":1}', "the prompt needs the field a, which this row lacks"),
-        (b'{"a":null,"answer":1}', "the prompt needs the field a"),
+        (b'{"b":1,"answer":1}', "the prompt needs the field a, which this row lacks; it has b, answer"),
+        (b"{}", "the prompt needs the field a, which this row lacks; it has none"),
+        (b'{"a":null,"answer":1}', "the prompt needs the field a, which is null in this row"),
         (b'{"a":1}', "no 'answer'"),
         (b'{"a":1,"answer":1,"_ng_task_index":0}', "a key that begins with _ng_"),
         (b'{"a":1,"answer":1,"responses_create_params":[]}', "responses_create_params must be an object"),
@@ -97,6 +98,38 @@ def test_a_row_that_cannot_be_used_is_named_with_file_and_line(
     assert str(caught.value).startswith(f"{path}:3: ")
     assert message in str(caught.value)
     assert str(caught.value).endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("prompt", "row", "refused"),
+    [
+        ("{{question}}", {"question": "1 + 1"}, True),
+        ("{{ question }}\nA. {a}", {"question": "1 + 1", "a": 2}, True),
+        ("{a} as {{question}}", {"a": 1}, False),
+        ('{a} as {{"question": 1}}', {"question": "1 + 1", "a": 1}, False),
+        (r"{question} in \boxed{{}}", {"question": "1 + 1"}, False),
+        ("{{{question}}}", {"question": "1 + 1"}, False),
+    ],
+)
+def test_a_field_in_double_braces_as_other_tools_write_it_is_refused(
+    tmp_path: Path, prompt: str, row: Row, refused: bool
+) -> None:
+    path = write(tmp_path / "a.jsonl", json.dumps({**row, "answer": 1}).encode())
+    asked = config(prompt={"user": prompt})
+    if not refused:
+        assert check_rows(asked, path, Grader()).num_tasks == 1
+        return
+    with pytest.raises(
+        DataError, match=r"a.jsonl:1: the prompt has question in double .*write {question} for"
+    ):
+        check_rows(asked, path, Grader())
+
+
+def test_a_conversation_elsewhere_in_the_row_is_pointed_out(tmp_path: Path) -> None:
+    row = {"answer": 1, "messages": [{"role": "user", "content": "1 + 1"}]}
+    path = write(tmp_path / "a.jsonl", json.dumps(row).encode())
+    with pytest.raises(DataError, match=r"has no prompt; move what is under messages there\.$"):
+        check_rows(config(), path, Grader())
 
 
 @pytest.mark.parametrize("own", [{}, {"input": []}, {"input": ""}, {"input": ["x"]}, {"input": 3}])

@@ -281,11 +281,20 @@ def test_a_question_that_a_content_filter_refuses_is_answered_by_the_filter(faul
         ("text:data: [DONE]\n\n", "an event stream without an answer in it"),
         ('json:{"detail": "no such deployment"}', "error inside: no such deployment"),
         ("text:hello", "malformed answer: no JSON"),
+        (
+            'json:{"message": {"role": "assistant", "content": "4"}}',
+            "malformed answer: the answer has no 'choices'",
+        ),
     ],
 )
 def test_an_odd_body_is_named(body, words):
     with MockServer(faults=[f"{body}*"]) as server, pytest.raises(PolicyError, match=words):
         ask(server)
+
+
+def test_a_byte_order_mark_before_an_answer_is_passed_over():
+    body = parsed_json(b'\xef\xbb\xbf{"choices": [{"message": {"content": "4"}}]}')
+    assert body["choices"][0]["message"]["content"] == "4"
 
 
 def test_an_error_page_is_named_by_its_title():

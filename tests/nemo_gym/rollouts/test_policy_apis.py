@@ -199,6 +199,8 @@ def test_details_of_the_usage_that_are_none_are_left_out():
         ("refusal", "refusal", None),
         ("tool_calls", "tool_calls", None),
         (None, "unstated", None),
+        ("", "unstated", None),
+        (" ", "unstated", None),
         ("repetition_detected", "other", None),
         (7, "other", None),
     ],

@@ -85,6 +85,7 @@ def test_an_error_inside_an_answer_is_seen(answer):
         {"status": "completed", "error": None, "output": []},
         {"choices": [{"message": {"content": "4"}}], "message": "done", "detail": "all"},
         {"choices": []},
+        {"model": "m", "message": {"role": "assistant", "content": "4"}, "done": True},
         [],
         4,
     ],

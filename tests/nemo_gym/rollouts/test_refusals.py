@@ -48,6 +48,16 @@ def test_an_address_without_such_a_route_is_told_as_one():
     assert not found.lasting
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_an_address_that_only_points_to_another_is_told_with_where(status):
+    location = "https://me:pw@h/v1/chat/completions?token=secret"
+    error = of_status("http://h/v1/chat/completions", status, "", None, now=0.0, location=location)
+    found = refusal_of(error)
+    assert found.message.endswith(f"answered {status}: it points to https://h/v1/chat/completions")
+    assert "set policy_base_url" in found.remedy
+    assert not found.lasting
+
+
 @pytest.mark.parametrize("status", [401, 403, 429, 500, 503])
 def test_what_other_rules_cover_is_no_refusal_of_a_request(status):
     assert refusal("no", status=status) is None

@@ -37,6 +37,16 @@ def test_the_route_of_the_api_is_cut_off(given, api, address):
             "chat",
             "must not hold a query or a fragment; write http://h/v1$",
         ),
+        (
+            "https://me.openai.azure.com/openai/deployments/gpt/chat/completions?api-version=2024-10-21",
+            "chat",
+            r"write https://me\.openai\.azure\.com/openai/v1, .* deployment's name as policy_model_name$",
+        ),
+        (
+            "https://me.openai.azure.com/openai?api-version=3",
+            "chat",
+            r"write https://me\.openai\.azure\.com/openai/v1,",
+        ),
         ("http://h/v1#top", "chat", "write http://h/v1"),
         ("localhost:8000", "chat", "write http://localhost:8000/v1$"),
         ("h.example:8000/v1/models", "chat", "write http://h.example:8000/v1$"),
