@@ -23,12 +23,15 @@ MAY_IMPORT = {
     "nemo_engines": {"nemo_runs", "nemo_trainer", "nemo_gym"},
 }
 ONLY_PARTS = {
-    # how a program treats its streams, the proxies and folders of its environment, and what a plain scalar is
+    # how a program treats its streams, the proxies and folders of its environment, what a plain scalar is,
+    # which command may have been meant, and how drawn tables end
     ("nemo_helix_plugin", "nemo_runs"): (
         "nemo_runs.streams",
         "nemo_runs.proxies",
         "nemo_runs.homes",
         "nemo_runs.yaml_scalars",
+        "nemo_runs.near_commands",
+        "nemo_runs.trimmed",
     ),
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
     ("nemo_engines", "nemo_gym"): (

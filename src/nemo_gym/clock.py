@@ -56,6 +56,11 @@ class MovableClock:
         self._now += seconds
 
 
+def utc_second(seconds: float) -> str:
+    """UTC seconds as people read them in tables and headings, ``2027-01-15T08:00:00Z``."""
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")
+
+
 def utc_text(seconds: float) -> str:
     """UTC seconds as ``2027-01-15T08:00:00.000Z``."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -41,6 +41,8 @@ def _print(found: Comparisons) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from nemo_runs.trimmed import trimmed
+
     table = Table(box=None, pad_edge=False, show_edge=False)
     table.add_column("benchmark")
     for name in ("A", "B", "B - A", "95% interval", "tasks", "better", "worse", "same"):
@@ -51,7 +53,9 @@ def _print(found: Comparisons) -> None:
     console = Console(
         file=sys.stdout, width=None if sys.stdout.isatty() else 130, highlight=False, markup=False
     )
-    console.print(table)
+    with console.capture() as drawn:
+        console.print(table)
+    console.file.write(trimmed(drawn.get()))
     for comparison in found.shared:
         for line in _notes(comparison):
             console.print(line, soft_wrap=True)

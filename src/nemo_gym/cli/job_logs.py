@@ -31,8 +31,9 @@ _HERE, _ELSEWHERE = 0.5, 5.0
 def logs(
     name: str, benchmark: str | None, source: str | None, follow: bool, tail: int | None, as_json: bool
 ) -> int:
-    """Print a log of a benchmark: `driver` (unless given), `prepare`, a service's name, `otel_collector`, or
-    `job` for what the job script itself said. BENCHMARK can be left out where the submission has only one.
+    """Print a log of a benchmark: `driver`, `prepare`, a service's name, `otel_collector`, or `job` for what
+    the job script itself said. Unless one is given it is `driver`, or `job` where no driver has started.
+    BENCHMARK can be left out where the submission has only one.
 
     The logs of several jobs come in their order, each after a line `==> … <==`. A source that there is not is
     answered with those that there are.
@@ -48,6 +49,7 @@ def logs(
         files = sites.of(record).files
         if follow:
             return _follow(record, benchmark, source, tail, sites)
+        source = source or _chosen(known, files)
         reading.refuse_unknown(known, source, files)
         found = reading.pieces(known, source, files)
         if as_json:
@@ -60,8 +62,8 @@ def logs(
     return EXIT_DONE
 
 
-def _named(name: str, benchmark: str | None, source: str | None) -> tuple[SubmissionRecord, str, str]:
-    """Submission, benchmark and source; with one benchmark alone, a lone word is a source."""
+def _named(name: str, benchmark: str | None, source: str | None) -> tuple[SubmissionRecord, str, str | None]:
+    """Submission, benchmark and the source that is given; with one benchmark alone, a lone word is it."""
     from nemo_gym.cli.submissions import one, only_benchmark
 
     record = one(name)
@@ -70,7 +72,7 @@ def _named(name: str, benchmark: str | None, source: str | None) -> tuple[Submis
         benchmark, source = None, benchmark
     if benchmark is not None:
         one(name, benchmark)
-    return record, only_benchmark(record, benchmark), source or "driver"
+    return record, only_benchmark(record, benchmark), source
 
 
 def _look(record: SubmissionRecord, benchmark: str, sites: Sites) -> tuple[Evidence, bool]:
@@ -82,14 +84,30 @@ def _look(record: SubmissionRecord, benchmark: str, sites: Sites) -> tuple[Evide
     return known, not assess(known).state.final
 
 
-def _follow(record: SubmissionRecord, benchmark: str, source: str, tail: int | None, sites: Sites) -> int:
+def _chosen(known: Evidence, files: RunFiles) -> str:
+    """The log to show when none is named; where it is not the driver's, that is said on stderr."""
+    from nemo_gym.orchestration import logs as reading
+
+    source = reading.to_show(known, files)
+    if source != reading.DEFAULT:
+        others = ", ".join(name for name in reading.sources(known, files) if name != source)
+        more = f" There are also: {others}." if others else ""
+        click.echo(f"gym: no driver has started, so this is what the job script said.{more}", err=True)
+    return source
+
+
+def _follow(
+    record: SubmissionRecord, benchmark: str, source: str | None, tail: int | None, sites: Sites
+) -> int:
     from nemo_gym.orchestration import logs as reading
     from nemo_gym.orchestration.run_files import LocalRunFiles
 
     files = sites.of(record).files
     known, live = _look(record, benchmark, sites)
     if not live:
+        source = source or _chosen(known, files)
         reading.refuse_unknown(known, source, files)
+    source = source or reading.DEFAULT
     follower = reading.Follower(source, files)
     if tail is not None:
         found = reading.pieces(known, source, files)

@@ -45,11 +45,10 @@ class LazyGroup(click.Group):
         try:
             name, command, rest = super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from difflib import get_close_matches
+            from nemo_runs.near_commands import suggestion
 
             shown = [name for name in self.list_commands(ctx) if not self._is_hidden(name)]
-            near = get_close_matches(args[0], shown, n=1)
-            hint = f" Did you mean '{near[0]}'?" if near else ""
+            hint = suggestion(ctx, self, args[0], shown)
             raise click.UsageError(f"{error.message}{hint}", ctx) from None
         if name not in _PRINT and not isinstance(command, click.Group):
             streams.only_tell()

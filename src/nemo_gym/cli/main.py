@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from typing import NoReturn
 
@@ -88,7 +89,7 @@ def _status(args: list[str]) -> int:
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "gym"
-        message = error.format_message().replace(" (Did you mean", " Did you mean").replace("?)", "?")
+        message = re.sub(r" \((Did you mean .*\?)\)", r" \1", error.format_message())
         end = "" if message.endswith((".", "?")) else "."
         return _say(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
     except (click.exceptions.Abort, KeyboardInterrupt):

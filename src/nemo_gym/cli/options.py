@@ -44,12 +44,28 @@ def let_stdout_go() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _checked(_ctx: click.Context, _param: click.Parameter, tokens: tuple[str, ...]) -> tuple[str, ...]:
+def _checked(ctx: click.Context, _param: click.Parameter, tokens: tuple[str, ...]) -> tuple[str, ...]:
     for token in tokens:
         key, equals, _ = token.lstrip("+").partition("=")
         if not equals or not key:
-            message = f"'{token}' is no override: an override looks like key=value, +key=value or ++key=value"
-            if token.endswith((".yaml", ".yml")):
-                message += f"; a file is given with --config {token}"
-            raise click.UsageError(message)
+            message = f"'{token}' is not an override, which looks like key=value, +key=value or ++key=value"
+            raise click.UsageError(message + _meant(ctx, token))
     return tokens
+
+
+_GIVEN_WITH = (
+    ((".yaml", ".yml"), "a configuration file", "--config"),
+    ((".jsonl",), "a file of results", "--rollouts"),
+    ((".jsonl",), "a file of rows", "--input"),
+    (("",), "a benchmark", "--benchmark"),
+)
+"""Ends of words, what such a word names, and the option that it belongs to."""
+
+
+def _meant(ctx: click.Context, token: str) -> str:
+    """The option without which the word was typed, of those that the command has."""
+    options = {option for parameter in ctx.command.params for option in parameter.opts}
+    for ends, what, option in _GIVEN_WITH:
+        if option in options and token.endswith(ends):
+            return f"; {what} is given with {option} {token}"
+    return ""

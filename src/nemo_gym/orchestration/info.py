@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nemo_gym.clock import utc_text
+from nemo_gym.clock import utc_second
 from nemo_gym.orchestration import logs
 from nemo_gym.orchestration.evidence import Decision, Evidence, Link
 from nemo_gym.orchestration.jobs import SubmissionRecord
@@ -145,7 +145,7 @@ def _row(known: Evidence, link: Link) -> list[str]:
     ended = f"{link.end.outcome} (exit status {link.end.status})" if link.end is not None else "-"
     return [
         link.name,
-        "-" if link.started is None else utc_text(link.started),
+        "-" if link.started is None else utc_second(link.started),
         ended,
         str(link.exit.get("state") or word or "-"),
         link.queued or link.queue_error or "-",

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nemo_gym.clock import utc_text
+from nemo_gym.clock import utc_second
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.evidence import Evidence
 from nemo_gym.orchestration.run_files import RunFiles
+from nemo_gym.schema import nearest
 
 DEFAULT = "driver"
 SCRIPT = "job"
@@ -57,7 +58,7 @@ def pieces(known: Evidence, source: str, files: RunFiles) -> list[Piece]:
     found: list[Piece] = []
     for number, job_id in enumerate((job for job in order if job in jobs), start=1):
         started = next((link.started for link in known.links if link.job_id == job_id), None)
-        begun = f", started {utc_text(started)}" if started is not None else ""
+        begun = f", started {utc_second(started)}" if started is not None else ""
         path = paths.output(job_id) if source == SCRIPT else paths.log(source, job_id)
         found.append(Piece(job_id, path, f"{source} of job {job_id} (log {number}{begun})"))
     return found
@@ -67,8 +68,16 @@ def refuse_unknown(known: Evidence, source: str, files: RunFiles) -> None:
     """Raise `GymError` naming what there is when there is no log of a source."""
     there = sources(known, files)
     if source not in there:
+        near = nearest(source, [*there, known.benchmark])
+        hint = f"; did you mean '{near}'?" if near else "."
         names = f"there are {', '.join(there)}" if there else "there is none yet"
-        raise GymError(f"{known.benchmark} of {known.gym_job_id} has no log '{source}'; {names}.")
+        raise GymError(f"{known.benchmark} of {known.gym_job_id} has no log '{source}'; {names}{hint}")
+
+
+def to_show(known: Evidence, files: RunFiles) -> str:
+    """The log to show when none is named: the driver's, or the job script's where no driver has started."""
+    there = sources(known, files)
+    return SCRIPT if DEFAULT not in there and SCRIPT in there else DEFAULT
 
 
 def seam(piece: Piece) -> bytes:

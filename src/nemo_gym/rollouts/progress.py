@@ -215,7 +215,7 @@ class Bar:
 
 def progress_line(snapshot: Snapshot, rate: float, eta: float | None) -> str:
     """One plain line."""
-    done = f"{snapshot.done:,}/{snapshot.expected:,} rollouts ({snapshot.percent:.0f} %)"
+    done = f"{snapshot.done:,}/{snapshot.expected:,} rollouts ({snapshot.percent:.0f}%)"
     return f"{done}, {_talk(snapshot, rate, eta)}"
 
 

@@ -121,10 +121,15 @@ class Summary:
         from rich.table import Table
         from rich.text import Text
 
+        from nemo_runs.trimmed import trimmed
+
         table = Table.grid(padding=(0, 2))
         for name, words in lines:
             table.add_row(Text(name, style="bold"), Text(words))
-        Console(file=file, width=width, highlight=False, soft_wrap=False).print(table)
+        console = Console(file=file, width=width, highlight=False, soft_wrap=False)
+        with console.capture() as drawn:
+            console.print(table)
+        file.write(trimmed(drawn.get()))
 
     def lines(self) -> list[tuple[str, str]]:
         """What is printed, as (heading, words)."""

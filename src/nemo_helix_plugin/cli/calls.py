@@ -151,7 +151,7 @@ class Call:
         """Print one entity: a card for people if there is one, else a document."""
         wanted = self.entity_format
         if wanted == "table" and card is not None:
-            self.console.print(card(entity))
+            self._draw(card(entity))
         elif wanted == "table" and self.flags.output_format == "table" and isinstance(entity, dict):
             self._print_table([entity], list(entity), None)
         elif wanted == "yaml":
@@ -235,7 +235,15 @@ class Call:
 
         whole = self.flags.no_truncate or not self.context.truncate
         shown = terminal_width()
-        self.console.print(table(records, names, self.manner, width=shown, extra=extra, whole=whole))
+        self._draw(table(records, names, self.manner, width=shown, extra=extra, whole=whole))
+
+    def _draw(self, shown: RenderableType) -> None:
+        from nemo_runs.trimmed import trimmed
+
+        console = self.console
+        with console.capture() as drawn:
+            console.print(shown)
+        console.file.write(trimmed(drawn.get()))
 
     def all_records(self, operation: code.Operation) -> list[Record]:
         """The records of all pages."""

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
@@ -73,7 +73,7 @@ def validated(model: type[Model], found: Mapping[str, Any]) -> Model:
     try:
         return model.model_validate(found)
     except ValidationError as error:
-        raise click.UsageError(_problem(model, error)) from None
+        raise click.UsageError(_problem(model, error, found)) from None
 
 
 def secret(value: str, option: str) -> str:
@@ -175,19 +175,31 @@ _WORDING = (
 """What pydantic says, and what is said in its place."""
 
 
-def _problem(model: type[BaseModel], error: ValidationError) -> str:
+def _place(found: Sequence[int | str], given: object) -> Iterator[str]:
+    """The keys of the body that lead to a problem: pydantic has kinds of objects among them."""
+    for number, part in enumerate(found, start=1):
+        if isinstance(given, Mapping) and part not in given and number < len(found):
+            continue
+        yield str(part)
+        if isinstance(given, Mapping):
+            given = given.get(str(part))
+        elif isinstance(given, list) and isinstance(part, int) and part < len(given):
+            given = given[part]
+
+
+def _problem(model: type[BaseModel], error: ValidationError, given: object) -> str:
     """The first problem, and how many more there are."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     first, more = found[0], len(found) - 1
-    where = ".".join(str(part) for part in first["loc"])
+    where = ".".join(_place(first["loc"], given))
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     if first["type"] == "extra_forbidden":
         from nemo_helix_plugin.suggestions import field_like
 
         like = field_like(model, str(first["loc"][-1]))
-        message = "there is no such field" + (f"; did you mean '{like}'?" if like else "")
+        message = "there is no such field" + (f" (did you mean '{like}'?)" if like else "")
     for theirs, ours in _WORDING:
         message = theirs.sub(ours, message)
-    end = f" (and {more} more)" if more else ""
+    end = f"; {more} more {'problem is' if more == 1 else 'problems are'} there" if more else ""
     return f"{where}: {message}{end}." if where else f"{message}{end}."

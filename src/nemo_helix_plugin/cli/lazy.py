@@ -69,16 +69,18 @@ class LazyGroup(click.Group):
         """Find the command that was typed; for a name that is none, suggest one."""
         try:
             name, command, rest = super().resolve_command(ctx, args)
-        except click.UsageError:
+        except click.UsageError as error:
             hint = self.suggested(ctx, args[0])
-            raise click.UsageError(f"There is no command '{args[0]}'.{hint}", ctx) from None
+            raise click.UsageError(f"{error.message}{hint}", ctx) from None
         if not isinstance(command, click.Group) and not _prints(ctx, name or ""):
             streams.only_tell()
         return name, command, rest
 
     def suggested(self, ctx: click.Context, typed: str) -> str:
         """What may have been meant by a name that is none."""
-        return suggestion(typed, [name for name, _ in self.shown(ctx)])
+        from nemo_runs import near_commands
+
+        return near_commands.suggestion(ctx, self, typed, [name for name, _ in self.shown(ctx)])
 
     def shown(self, ctx: click.Context) -> list[tuple[str, str]]:
         """Names and one-line help of what the help lists, importing nothing."""

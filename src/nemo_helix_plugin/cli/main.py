@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from typing import NoReturn
 
@@ -96,8 +97,6 @@ def main() -> NoReturn:
 
 
 _WORDING = (
-    (" (Did you mean", " Did you mean"),
-    ("?)", "?"),
     ("'[NAME]'", "'NAME'"),
     ("is not a valid integer range", "is not a whole number"),
     ("is not a valid float range", "is not a number"),
@@ -115,7 +114,7 @@ def _status(args: list[str]) -> int:
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "nemo"
-        message = " ".join(error.format_message().split())
+        message = re.sub(r" \((Did you mean .*\?)\)", r" \1", " ".join(error.format_message().split()))
         for theirs, ours in _WORDING:
             message = message.replace(theirs, ours)
         end = "" if message.endswith((".", "?")) else "."

@@ -91,9 +91,14 @@ def as_text(found: dict[str, Any]) -> str:
         return str(found["problems"][0])
     jobs = ", ".join(f"{number} {name}" for name, number in sorted(found["jobs"].items())) or "none"
     lines = [
-        f"{found['status']}: {found['url']} (process {found['pid']}, since {found['started_at']})",
+        f"{found['status']}: {found['url']} (process {found['pid']}, since {_second(found['started_at'])})",
         f"data in {found['data_dir']}",
         f"jobs: {jobs}",
         *(f"problem: {problem}" for problem in found["problems"]),
     ]
     return "\n".join(lines)
+
+
+def _second(moment: str) -> str:
+    """A moment to the second, as all commands show it to people; documents keep its microseconds."""
+    return f"{moment.partition('.')[0]}Z" if "." in moment else moment

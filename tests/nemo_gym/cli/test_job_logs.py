@@ -34,8 +34,8 @@ def submission(tmp_path):
 @pytest.mark.parametrize(
     ("words", "understood"),
     [
-        ((None, None), ("sums", "driver")),
-        (("sums", None), ("sums", "driver")),
+        ((None, None), ("sums", None)),
+        (("sums", None), ("sums", None)),
         (("job", None), ("sums", "job")),
         (("sums", "policy"), ("sums", "policy")),
     ],
@@ -50,4 +50,4 @@ def test_of_several_benchmarks_one_must_be_named(submission):
         _named(name, None, None)
     with pytest.raises(GymError, match="has no benchmark 'job'"):
         _named(name, "job", None)
-    assert _named(name, "gpqa", None)[1:] == ("gpqa", "driver")
+    assert _named(name, "gpqa", None)[1:] == ("gpqa", None)

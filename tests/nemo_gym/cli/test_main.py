@@ -17,6 +17,10 @@ PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
         ("evel", "No such command 'evel'. Did you mean 'eval'? See 'gym --help'."),
         ("eval runn", "No such command 'runn'. Did you mean 'run'? See 'gym eval --help'."),
         ("list benchmark", "No such command 'benchmark'. Did you mean 'benchmarks'? See 'gym list --help'."),
+        ("status", "No such command 'status'. Did you mean 'gym job status'? See 'gym --help'."),
+        ("compare a b", "No such command 'compare'. Did you mean 'gym eval compare'? See 'gym --help'."),
+        ("eval results", "No such command 'results'. Did you mean 'gym job results'? See 'gym eval --help'."),
+        ("port", "No such command 'port'. See 'gym --help'."),
         ("stepp", "No such command 'stepp'. See 'gym --help'."),
         (
             "eval run --benchmarks x",
@@ -31,7 +35,17 @@ PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
             "gym: Invalid value for '--walltime': '4h' is not a duration; write MM, MM:SS, HH:MM:SS, D-HH",
         ),
         ("job resubmit x y --max-walltime 0 --reason z", "'--max-walltime': a duration of zero; it must"),
-        ("eval submit submit.yaml -c x", "; a file is given with --config submit.yaml. See 'gym eval submit"),
+        (
+            "eval submit submit.yaml -c x",
+            "; a configuration file is given with --config submit.yaml. See 'gym",
+        ),
+        ("eval run my.jsonl", "; a file of rows is given with --input my.jsonl. See 'gym eval run"),
+        ("eval run arithmetic", "; a benchmark is given with --benchmark arithmetic. See 'gym eval run"),
+        ("eval reverify my.jsonl", "; a file of results is given with --rollouts my.jsonl. See 'gym"),
+        (
+            "eval submit -c x arithmetic",
+            "is not an override, which looks like key=value, +key=value or ++key",
+        ),
     ],
 )
 def test_a_mistyped_word_is_refused_with_the_nearest_one(words: str, hint: str, capsys) -> None:

@@ -33,10 +33,10 @@ def read(evidence, source="driver"):
 
 def test_all_logs_come_in_the_order_of_the_jobs_with_a_line_between_them(evidence):
     assert read(evidence).splitlines() == [
-        "==> driver of job 9 (log 1, started 1970-01-01T00:01:40.000Z) <==",
+        "==> driver of job 9 (log 1, started 1970-01-01T00:01:40Z) <==",
         "one",
         "two",
-        "==> driver of job 10 (log 2, started 1970-01-01T00:03:20.000Z) <==",
+        "==> driver of job 10 (log 2, started 1970-01-01T00:03:20Z) <==",
         "three",
         "four",
     ]
@@ -47,6 +47,23 @@ def test_sources_are_those_of_this_benchmarks_jobs(evidence):
     assert logs.sources(evidence, FILES) == {"driver": {"9", "10"}, "job": {"9"}, "my-service": {"10"}}
     with pytest.raises(GymError, match="has no log 'policy'; there are driver, job, my-service"):
         logs.refuse_unknown(evidence, "policy", FILES)
+
+
+def test_what_is_shown_unasked_is_what_the_job_script_said_when_no_driver_has_started(evidence, tmp_path):
+    assert logs.to_show(evidence, FILES) == "driver"
+    for log in (tmp_path / "logs").glob("driver-*.log"):
+        log.unlink()
+    assert logs.to_show(evidence, FILES) == "job"
+    (tmp_path / "slurm-9.out").unlink()
+    assert logs.to_show(evidence, FILES) == "driver"
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("drivr", "driver"), ("gpq", "gpqa"), ("my-servise", "my-service")]
+)
+def test_a_mistyped_source_or_benchmark_is_answered_with_what_was_meant(evidence, typed, meant):
+    with pytest.raises(GymError, match=rf"has no log '{typed}'; .*; did you mean '{meant}'\?"):
+        logs.refuse_unknown(evidence, typed, FILES)
 
 
 @pytest.mark.parametrize(

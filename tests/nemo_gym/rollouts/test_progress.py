@@ -104,7 +104,7 @@ def test_a_run_of_any_length_prints_a_bounded_number_of_lines():
 
 def test_a_line_holds_counts_reward_rate_and_time_left():
     line = progress_line(snapshot(250, failed=3), 12.5, 3725.0)
-    assert line == "250/1,000 rollouts (25 %), mean reward 50.0%, 12.5/s, 3 failed attempts, 1 h 2 min left"
+    assert line == "250/1,000 rollouts (25%), mean reward 50.0%, 12.5/s, 3 failed attempts, 1 h 2 min left"
 
 
 @pytest.mark.parametrize(("eta", "text"), [(5.2, "5 s left"), (65, "1 min 5 s left"), (3599.7, "1 h left")])

@@ -27,8 +27,8 @@ MARKDOWN = """\
 """
 TABLE = """\
 name                    description   status     created at            note
-unsloth-0000000000aa                  active     2026-11-01T10:00:00Z  step 40 of 100 (40 %)
-automodel-a1b2c3d4e5f6                paused     2026-11-01T10:00:00Z  kept # d more, step 40 of 100 (40 %)
+unsloth-0000000000aa                  active     2026-11-01T10:00:00Z  step 40 of 100 (40%)
+automodel-a1b2c3d4e5f6                paused     2026-11-01T10:00:00Z  kept # d more, step 40 of 100 (40%)
 rl-ffffffffffff                       error      2026-11-01T10:00:00Z  CUDA ran out of memory
 done-1                  base | first  completed  2026-11-01T10:00:00Z
 """

@@ -57,8 +57,28 @@ def test_help_lists_the_own_groups(packages, capsys):
 
 def test_a_mistyped_command_is_a_usage_error_with_the_one_that_was_meant(packages, capsys):
     assert main._status(["jbos"]) == errors.EXIT_USAGE
-    sentence = "nemo: There is no command 'jbos'. Did you mean 'jobs'? See 'nemo --help'.\n"
+    sentence = "nemo: No such command 'jbos'. Did you mean 'jobs'? See 'nemo --help'.\n"
     assert capsys.readouterr().err == sentence
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        ("pause first", " Did you mean 'nemo jobs pause'?"),
+        ("view", " Did you mean 'nemo config view'?"),
+        ("config resume", " Did you mean 'nemo jobs resume'?"),
+        ("token", " Did you mean 'nemo auth token'?"),
+        ("checkpoints list", " Did you mean 'nemo jobs checkpoints'?"),
+        ("upload x", " Did you mean one of: 'nemo files upload', 'nemo models upload'?"),
+        ("jobs create-it-all", ""),
+    ],
+)
+def test_a_command_that_another_group_has_is_named(packages, capsys, words, meant):
+    packages.install(
+        "broken", "broken_import", "raise SystemError", "[nemo.commands]\nxyz = broken_import:x\n"
+    )
+    assert main._status(words.split()) == errors.EXIT_USAGE
+    assert f"{meant} See 'nemo" in capsys.readouterr().err
 
 
 def test_an_installed_package_cannot_take_the_place_of_an_own_group(packages, capsys):

@@ -22,9 +22,9 @@ PAUSED, ACTIVE, FAILED = "automodel-a1b2c3d4e5f6", "unsloth-0000000000aa", "rl-f
 
 LIST_80 = """\
 name                    status     created at         note
-unsloth-0000000000aa    active     2026-11-01T10:00Z  step 40 of 100 (40 %)
+unsloth-0000000000aa    active     2026-11-01T10:00Z  step 40 of 100 (40%)
 automodel-a1b2c3d4e5f6  paused     2026-11-01T10:00Z  kept # d more, step 40
-                                                      of 100 (40 %)
+                                                      of 100 (40%)
 rl-ffffffffffff         error      2026-11-01T10:00Z  CUDA ran out of memory
 done-1                  completed  2026-11-01T10:00Z
 """
@@ -32,12 +32,12 @@ GET_80 = """\
 ■ automodel-a1b2c3d4e5f6  paused
   workspace  default
   source     customization
-  progress   ━━━━━━━━━━────────────── step 40 of 100 (40 %)
+  progress   ━━━━━━━━━━────────────── step 40 of 100 (40%)
   storage    kept until 2099-01-01 00:00 UTC, # d left
   created    2026-11-01T10:00:00Z  # d ago
   updated    2026-11-01T11:30:00Z  # d ago
   steps
-    ■ training  paused  step 40 of 100 (40 %)
+    ■ training  paused  step 40 of 100 (40%)
   next       nemo jobs resume automodel-a1b2c3d4e5f6 --workspace default
 """
 FAILED_80 = """\

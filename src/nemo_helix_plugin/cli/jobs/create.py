@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import click
@@ -71,7 +73,8 @@ def create(
         f"--{key.replace('_', '-')}" for key in ("source", "spec", "platform_spec") if key not in found
     ]
     if missing:
-        raise click.UsageError(f"A job needs {' and '.join(missing)}, as options or in --input-file.")
+        needed = " and ".join(filter(None, (", ".join(missing[:-1]), missing[-1])))
+        raise click.UsageError(f"A job needs {needed}, as options or in --input-file{_file_of(found)}.")
     body = inputs.validated(CreateHelixJobRequest, found)
     operation = Operation("jobs.create_job", {"body": body, "workspace": call.workspace})
     if call.prints_code(operation):
@@ -90,3 +93,9 @@ def create(
     wanted = Watch(job["name"], timeout=timeout, poll_interval=poll_interval, include_logs=watch, talk=True)
     call.say(f"{'created job' if new else 'there is already the job'} '{job['name']}'; waiting for its end.")
     return run(call, wanted)
+
+
+def _file_of(found: Mapping[str, Any]) -> str:
+    """What to type where the name that was given is that of a file."""
+    name = str(found.get("name", ""))
+    return f"; to give the file {name}, type --input-file {name}" if name and Path(name).is_file() else ""

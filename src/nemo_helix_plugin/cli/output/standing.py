@@ -25,17 +25,17 @@ def details(record: Record) -> Record:
 
 
 def progress(found: Record) -> str:
-    """``step 40 of 100 (40 %), epoch 1 of 3``, or nothing when no progress is known."""
+    """``step 40 of 100 (40%), epoch 1 of 3``, or nothing when no progress is known."""
     moved = _of_files(found)
     if moved is not None:
-        return f"{found['phase']} ({100 * moved:.0f} %)"
+        return f"{found['phase']} ({100 * moved:.0f}%)"
     parts = []
     step, last = found.get("step"), found.get("max_steps")
     if isinstance(step, int):
         parts.append(f"step {step} of {last}" if last else f"step {step}")
     percentage = fraction(found)
     if percentage is not None:
-        text = f"{100 * percentage:.0f} %"
+        text = f"{100 * percentage:.0f}%"
         parts = [f"{parts[0]} ({text})"] if parts else [text]
     epoch, epochs = found.get("epoch"), found.get("num_epochs")
     if isinstance(epoch, int | float) and isinstance(epochs, int | float) and epochs > 1:

@@ -102,8 +102,8 @@ def test_pausing_everything_names_what_could_not_be_paused(service, nemo):
         (("get", ".."), "name is '..', which names nothing"),
         (("list", "--filter.status", "eror"), "There is no status 'eror'. Did you mean 'error'?"),
         (("list", "--all-page"), "'--all-pages'"),
-        (("resme", PAUSED), "There is no command 'resme'. Did you mean 'resume'?"),
-        (("create",), "A job needs --source and --spec and --platform-spec"),
+        (("resme", PAUSED), "No such command 'resme'. Did you mean 'resume'?"),
+        (("create",), "A job needs --source, --spec and --platform-spec, as options or in --input-file."),
         (("create", "--wait", "--watch"), "Give --wait or --watch, not both."),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else None,
@@ -114,6 +114,13 @@ def test_a_usage_error_is_one_sentence_and_asks_nothing(service, nemo, words, se
     assert sentence in ran.err
     assert ran.err.count("\n") == 1
     assert service.requests == []
+
+
+def test_a_file_that_is_given_as_the_name_is_answered_with_its_option(nemo, tmp_path):
+    (tmp_path / "job.yaml").write_text("name: x\n")
+    ran = nemo("jobs", "create", str(tmp_path / "job.yaml"))
+    assert (ran.status, ran.out) == (2, "")
+    assert f"to give the file {tmp_path}/job.yaml, type --input-file {tmp_path}/job.yaml." in ran.err
 
 
 def test_create_takes_the_body_from_a_file_and_flags_win(service, nemo, tmp_path):
@@ -138,7 +145,7 @@ def test_create_takes_the_body_from_standard_input(service, nemo, monkeypatch):
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"sauce": "x"}, "sauce: there is no such field; did you mean 'source'?"),
+        ({"sauce": "x"}, "sauce: there is no such field (did you mean 'source'?)"),
         ({"platform_spec": {"steps": []}}, "platform_spec.steps: list should have at least 1 item"),
         (
             {"platform_spec": {"steps": [STEP], "secrets": [{"name": "hf", "value": "hf_verysecret"}]}},

@@ -14,17 +14,17 @@ LATER = (NOW + timedelta(days=6, hours=3)).isoformat()
     ("details", "words"),
     [
         ({}, ""),
-        ({"step": 40, "max_steps": 100}, "step 40 of 100 (40 %)"),
+        ({"step": 40, "max_steps": 100}, "step 40 of 100 (40%)"),
         ({"step": 40}, "step 40"),
-        ({"percentage_done": 12.6}, "13 %"),
-        ({"step": 3, "max_steps": 9, "epoch": 2, "num_epochs": 3}, "step 3 of 9 (33 %), epoch 2 of 3"),
-        ({"step": 3, "max_steps": 9, "stops_at": 4}, "step 3 of 9 (33 %), stops at step 4"),
+        ({"percentage_done": 12.6}, "13%"),
+        ({"step": 3, "max_steps": 9, "epoch": 2, "num_epochs": 3}, "step 3 of 9 (33%), epoch 2 of 3"),
+        ({"step": 3, "max_steps": 9, "stops_at": 4}, "step 3 of 9 (33%), stops at step 4"),
         ({"step": 4, "stops_at": 4}, "step 4"),
         (
             {"step": 92, "max_steps": 200, "epoch": 3.68, "num_epochs": 8},
-            "step 92 of 200 (46 %), epoch 3.68 of 8",
+            "step 92 of 200 (46%), epoch 3.68 of 8",
         ),
-        ({"progress_pct": 250}, "100 %"),
+        ({"progress_pct": 250}, "100%"),
     ],
 )
 def test_progress_says_what_is_known_and_no_more(details, words):
@@ -54,7 +54,7 @@ def test_storage_that_is_gone_says_since_when():
         ({"status": "paused", "storage_expires_at": LATER}, "kept 6 d more"),
         ({"status": "queued", "reason": "GPU 0 is held by x"}, "GPU 0 is held by x"),
         ({"status": "cancelled", "reason": "pause_window_ended"}, "pause window ended"),
-        ({"status": "active", "status_details": {"step": 1, "max_steps": 2}}, "step 1 of 2 (50 %)"),
+        ({"status": "active", "status_details": {"step": 1, "max_steps": 2}}, "step 1 of 2 (50%)"),
         ({"status": "completed", "status_details": {"step": 2}}, ""),
     ],
 )
@@ -121,16 +121,16 @@ def test_runs_of_trackers_say_where_they_are_and_how_far_they_were_told():
 @pytest.mark.parametrize(
     ("details", "words", "part"),
     [
-        ({"phase": "downloading", "progress_pct": 40}, "downloading (40 %)", 0.4),
-        ({"phase": "downloading", "progress_pct": 100, "step": 0}, "downloading (100 %)", 1.0),
+        ({"phase": "downloading", "progress_pct": 40}, "downloading (40%)", 0.4),
+        ({"phase": "downloading", "progress_pct": 100, "step": 0}, "downloading (100%)", 1.0),
         ({"phase": "starting", "progress_pct": 100, "step": 0}, "step 0", None),
-        ({"phase": "training", "progress_pct": 100, "step": 1, "max_steps": 4}, "step 1 of 4 (25 %)", 0.25),
+        ({"phase": "training", "progress_pct": 100, "step": 1, "max_steps": 4}, "step 1 of 4 (25%)", 0.25),
         (
             {"phase": "uploading", "progress_pct": 10, "percentage_done": 100, "step": 4, "max_steps": 4},
-            "uploading (10 %)",
+            "uploading (10%)",
             0.1,
         ),
-        ({"phase": "completed", "progress_pct": 100, "step": 4, "max_steps": 4}, "step 4 of 4 (100 %)", 1.0),
+        ({"phase": "completed", "progress_pct": 100, "step": 4, "max_steps": 4}, "step 4 of 4 (100%)", 1.0),
     ],
 )
 def test_the_progress_of_files_is_not_that_of_training(details, words, part):
@@ -142,7 +142,7 @@ def test_a_step_shows_what_its_newest_process_says():
         {"status_details": {"step": 9, "max_steps": 10}},
         {"status_details": {"step": 4, "max_steps": 10}},
     ]
-    assert standing.step_note({"status": "active", "tasks": tasks}) == "step 4 of 10 (40 %)"
+    assert standing.step_note({"status": "active", "tasks": tasks}) == "step 4 of 10 (40%)"
 
 
 @pytest.mark.parametrize(("status", "said"), [("error", ["boom"]), ("active", ["boom"]), ("completed", [])])
