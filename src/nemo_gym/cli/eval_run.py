@@ -64,8 +64,8 @@ _FLAGS = {
     metavar="host:VAR|-",
     help="Variable that holds the API key, or - for stdin.",
 )
-@click.option("--temperature", type=float)
-@click.option("--top-p", type=float)
+@click.option("--temperature", type=float, help="Sampling temperature; 0 is the likeliest answer.")
+@click.option("--top-p", type=float, help="Sample from the likeliest tokens of this share together, 0 to 1.")
 @click.option("--max-output-tokens", type=int, help="Longest answer, in tokens.")
 @click.option("-i", "--input", "input_path", metavar="FILE", help="Rows that replace the benchmark's data.")
 @click.option("-o", "--output", "output_path", metavar="FILE", help="Where result rows go (JSONL).")

@@ -45,5 +45,9 @@ def results(ids: tuple[str, ...], labels: dict[str, str], as_csv: bool, as_json:
     elif rows:
         click.echo(operations.results_table(rows, terminal_width()))
     else:
-        say("no submission matches; `gym job list` shows what is there.")
+        say(
+            "no submission matches; `gym job list` shows what is there."
+            if ids or labels
+            else "no submissions here; `gym eval submit -c FILE` makes one."
+        )
     return 0

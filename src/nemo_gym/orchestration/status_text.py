@@ -17,7 +17,8 @@ def status_text(submissions: Sequence[SubmissionStatus], width: int | None = Non
     shown = [status for submission in submissions for status in submission.benchmarks]
     rows = [row(status) for status in shown]
     parts = [table(_COLUMNS, rows, width)]
-    parts += ["\n".join(lines) for status in shown if (lines := list(details(status)))]
+    told = shown if len(submissions) == 1 else [status for status in shown if not _is_done(status)]
+    parts += ["\n".join(details(status, whole=len(submissions) > 1)) for status in told]
     silent = dict.fromkeys(status.silent for status in shown if status.silent)
     parts += [f"no answer: {why}. What is shown was known before." for why in silent]
     return "\n\n".join(parts)
@@ -48,11 +49,17 @@ def _aged(age: float | None) -> str:
     return "" if age is None or age < FRESH else f" ({format_duration(round(age))} ago)"
 
 
-def details(status: BenchmarkStatus) -> Iterable[str]:
-    """Reason, notes and the next command; nothing for what is simply done or at work."""
+def _is_done(status: BenchmarkStatus) -> bool:
+    """Whether there is nothing to say about a benchmark, which succeeded."""
+    return status.state == BenchmarkState.SUCCEEDED and not status.reason and not status.notes
+
+
+def details(status: BenchmarkStatus, *, whole: bool = False) -> Iterable[str]:
+    """Reason, notes and the next command, below the benchmark's name; ``whole``: its submission's too."""
+    name = f"{status.benchmark} of {status.gym_job_id}" if whole else status.benchmark
     ordinary = status.state in (BenchmarkState.SUCCEEDED, BenchmarkState.RUNNING)
     if ordinary and not status.reason and not status.notes:
-        yield f"{status.benchmark}: {status.next_command}"
+        yield f"{name}: {status.next_command}"
         return
     reason = " ".join(status.reason.split())
     whose = {
@@ -63,6 +70,6 @@ def details(status: BenchmarkStatus) -> Iterable[str]:
         "a limit you set": " [a limit you set]",
         None: "",
     }[status.cause]
-    yield f"{status.benchmark}: {status.state}{f': {reason}' if reason else ''}{whose}"
+    yield f"{name}: {status.state}{f': {reason}' if reason else ''}{whose}"
     yield from (f"  {note}" for note in status.notes)
     yield f"  next: {status.next_command}"

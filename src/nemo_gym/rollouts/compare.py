@@ -8,6 +8,7 @@ sampling, agent, repeats) is what is being compared, and is told.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -203,13 +204,20 @@ def _refuse_unlike(a: RolloutPaths, b: RolloutPaths, left: Manifest, right: Mani
         changes.append(f"num_tasks: {left.num_tasks} → {right.num_tasks}")
     if changes:
         raise UnlikeRunsError(
-            f"{a.output} and {b.output} are not alike in tasks or grading: {'; '.join(changes)}."
+            f"{a.output} and {b.output} are not alike in tasks or grading: {_shortened('; '.join(changes))}."
             + _remedy(left.scoring != right.scoring)
         )
 
 
 def _remedy(scoring: bool) -> str:
-    return " Grade one of them again with `gym eval reverify`." if scoring else ""
+    if scoring:
+        return " Grade one of them again with `gym eval reverify`."
+    return " Only runs on the same questions can be compared."
+
+
+def _shortened(changes: str) -> str:
+    """Digests are only told apart here, for which their first digits do."""
+    return re.sub(r'"([0-9a-f]{12})[0-9a-f]{52}"', r"\1…", changes)
 
 
 def _tasks(generation: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,6 +63,15 @@ class Coverage:
     @property
     def denominator(self) -> str:
         """What the score is a mean over, as a sentence."""
+        return f"{self.measured:,} measured of {self._rest_of_the_sentence}"
+
+    @property
+    def counted(self) -> str:
+        """The same, below a heading that says that it is what was measured."""
+        return f"{self.measured:,} of {self._rest_of_the_sentence}"
+
+    @property
+    def _rest_of_the_sentence(self) -> str:
         left_out = {
             "failed": self.failed,
             "missing": self.missing,
@@ -71,10 +80,7 @@ class Coverage:
         }
         parts = [f"{count:,} {name}" for name, count in left_out.items() if count]
         rest = f"; left out: {', '.join(parts)}" if parts else ""
-        return (
-            f"{self.measured:,} measured of {self.expected:,} expected rollouts "
-            f"({self.measured_tasks:,} of {self.tasks:,} tasks){rest}"
-        )
+        return f"{self.expected:,} expected rollouts ({self.measured_tasks:,} of {self.tasks:,} tasks){rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +142,7 @@ class Summary:
         found = [("benchmark", str(self.run["benchmark"]))] if self.run.get("benchmark") else []
         if self.run.get("model"):
             found.append(("model", str(self.run["model"])))
-        found += [("score", self._score()), ("measured", self.coverage.denominator)]
+        found += [("score", self._score()), ("measured", self.coverage.counted)]
         found += [(name, words) for name, words in self._counts() if words]
         found += [("note", note) for note in self.notes]
         return found

@@ -633,7 +633,7 @@ def test_data_with_a_name_of_ours_is_graded_right_and_again_the_same(run, tmp_pa
         status, out, err = run(server, flags=own_benchmark(tmp_path, "c.yaml", verifier, "own.jsonl", "{q}"))
     assert status == 0, err
     assert "66.7%" in out
-    assert "3 measured of 3" in out
+    assert "3 of 3 expected rollouts" in out
     for _ in range(2):
         rollouts = str(tmp_path / "out" / "rollouts.jsonl")
         assert _status(["eval", "reverify", "--rollouts", rollouts, "-c", str(tmp_path / "c.yaml")]) == 0

@@ -279,6 +279,14 @@ def test_a_narrow_terminal_gets_each_id_on_a_line_of_its_own():
     assert status_text(found) == status_text(found, 200)
 
 
+def test_of_several_submissions_each_remark_names_its_own_and_those_that_are_done_have_none():
+    failed = replace(ends("FAILED"), gym_job_id="gym-job-other")
+    text = status_text(of_submissions([failed, ends("COMPLETED", end="ended 0 none\n")]))
+    assert "\ngpqa of gym-job-other: failed" in text
+    assert "gym job results" not in text
+    assert "\ngpqa: failed" in status_text(of_submissions([failed]))
+
+
 # Silence
 
 

@@ -12,7 +12,7 @@ from tests.result_rows import benchmark_config, result, run_config, write_manife
 from nemo_gym.cli.main import gym
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RunPaths
-from nemo_gym.rollouts.compare import UnlikeRunsError, compare, pair
+from nemo_gym.rollouts.compare import UnlikeRunsError, _shortened, compare, pair
 from nemo_gym.rollouts.statistics import t_quantile, wilson
 
 A = {0: [1, 0], 1: [0, 0], 2: [1, 1], 3: [0, 1]}
@@ -96,6 +96,18 @@ def test_unlike_tasks_or_grading_are_refused_with_every_key(tmp_path, options, o
     a, b = make(tmp_path / "a", A), make(tmp_path / "b", B, override, **options)
     with pytest.raises(UnlikeRunsError, match=key):
         compare(a.output, b.output)
+
+
+def test_runs_on_other_questions_are_refused_with_what_can_be_compared(tmp_path):
+    a, b = make(tmp_path / "a", A), make(tmp_path / "b", B, prompt="Say {question}")
+    with pytest.raises(UnlikeRunsError, match=r"\. Only runs on the same questions can be compared\.$"):
+        compare(a.output, b.output)
+
+
+def test_digests_are_told_by_their_first_digits():
+    change = f'dataset_sha256: "{"0a" * 32}" → "{"1b" * 32}"; limit: (unset) → 3; name: "{"0a" * 33}"'
+    shown = f'dataset_sha256: 0a0a0a0a0a0a… → 1b1b1b1b1b1b…; limit: (unset) → 3; name: "{"0a" * 33}"'
+    assert _shortened(change) == shown
 
 
 def test_settings_of_how_to_answer_may_differ_and_are_told(tmp_path):

@@ -45,7 +45,7 @@ def test_a_person_reads_score_coverage_failures_tokens_and_time():
         "benchmark  arithmetic",
         "model      smollm2",
         "score      42.5%  (95% interval 31.0% to 54.0%, clustered by task)",
-        "measured   78 measured of 80 expected rollouts (40 of 40 tasks); left out: 2 failed",
+        "measured   78 of 80 expected rollouts (40 of 40 tasks); left out: 2 failed",
         "more       pass@2/accuracy 55.0%, majority@2/accuracy 44.0%",
         "answers    5 truncated, 3 without an understandable answer (1 of them truncated)",
         "rollouts   30 resumed, 48 new, 2 failed, 84 attempts",
@@ -60,7 +60,7 @@ def test_what_is_not_known_is_not_printed():
     bare = Summary(Coverage(*[0] * 12), None, {}, {}, {})
     assert printed(bare) == [
         "score     none: nothing was measured",
-        "measured  0 measured of 0 expected rollouts (0 of 0 tasks)",
+        "measured  0 of 0 expected rollouts (0 of 0 tasks)",
         "answers   0 truncated, 0 without an understandable answer",
         "rollouts  0 failed, 0 attempts",
     ]
