@@ -16,13 +16,15 @@ from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError
 from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.evidence import Evidence
+from nemo_gym.orchestration.evidence import Evidence, Resubmission
 from nemo_gym.orchestration.executors.base import JobRef, JobState
 from nemo_gym.orchestration.gathering import Groups, Key, Scope, gather
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.sites import Site
 from nemo_gym.orchestration.status import assess
+from nemo_runs import processes
 from nemo_runs.errors import RunsError
+from nemo_runs.processes import Liveness, ProcessIdentity
 from nemo_slurm.errors import NotReachableError, SlurmError
 
 SCHEMA_VERSION = 1
@@ -105,7 +107,7 @@ def cancel(
     sweep.bury([known[key] for key in targets])
     deadline, pause, clean = clock.monotonic() + wish.within, _FIRST_PAUSE, 0
     while targets:
-        left = [known[key] for key in targets if _alive(known[key]) or may_be_alive(known[key])]
+        left = [known[key] for key in targets if _is_left(known[key])]
         clean = 0 if left else clean + 1
         if clean > 1 or clock.monotonic() >= deadline:
             break
@@ -113,6 +115,7 @@ def cancel(
         sleep(min(pause, max(0.0, deadline - clock.monotonic())) if left else 0.0)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
         known = sweep.look()
+        sweep.renew([known[key] for key in targets])
     return Report(tuple(sweep.outcome(evidence) for evidence in known.values()), tuple(sweep.troubles))
 
 
@@ -136,10 +139,19 @@ class _Sweep:
         wish = self._wish
         event = {"at": at, "event": Event.CANCEL_ASKED.value, "by": wish.by, "why": wish.why}
         for known in targets:
-            paths = JobPaths(known.job_dir)
             if not known.cancelled:
-                self._site.files.write(paths.cancelled, f"{at}\n{wish.by}\n{wish.why}\n".encode())
-            self._site.files.append(paths.events, json.dumps(event).encode() + b"\n")
+                self._bury(known, at)
+            self._site.files.append(JobPaths(known.job_dir).events, json.dumps(event).encode() + b"\n")
+
+    def renew(self, targets: Sequence[Evidence]) -> None:
+        """Write the tombstones that a resubmission has removed since."""
+        for known in targets:
+            if not known.cancelled and not known.unread:
+                self._bury(known, utc_text(self._clock.now()))
+
+    def _bury(self, known: Evidence, at: str) -> None:
+        text = f"{at}\n{self._wish.by}\n{self._wish.why}\n"
+        self._site.files.write(JobPaths(known.job_dir).cancelled, text.encode())
 
     def ask(self, left: Sequence[Evidence]) -> None:
         """Ask what waits to go, then what runs, then what nobody can see."""
@@ -193,7 +205,21 @@ def _refs(known: Evidence, job_ids: Sequence[str]) -> list[JobRef]:
 
 def _may_live(known: Evidence) -> bool:
     # where files cannot be read, the tombstone cannot be written: that is said, and not that nothing is alive
-    return bool(known.unread or _alive(known) or may_be_alive(known))
+    return known.unread or _is_left(known)
+
+
+def _is_left(known: Evidence) -> bool:
+    """Whether a job of it lives or may live, or is being queued in this moment."""
+    queueing = any(owner_of(again) is Liveness.ALIVE for again in known.pending)
+    return bool(queueing or _alive(known) or may_be_alive(known))
+
+
+def owner_of(again: Resubmission) -> Liveness:
+    """What can be said of the process that queues a benchmark again."""
+    try:
+        return processes.liveness(ProcessIdentity.from_json(again.owner))
+    except RunsError:
+        return Liveness.ELSEWHERE  # an older Gym noted nobody down
 
 
 def _alive(known: Evidence) -> tuple[str, ...]:

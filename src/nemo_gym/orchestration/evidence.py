@@ -199,6 +199,11 @@ class Evidence:
         return tuple(dict.fromkeys(job_id for job_id in ids if job_id))
 
     @property
+    def pending(self) -> tuple[Resubmission, ...]:
+        """Attempts to queue it again that neither queued a job nor said why not."""
+        return tuple(again for again in self.resubmissions if not again.job_id and not again.error)
+
+    @property
     def last(self) -> Link | None:
         """The run that started last: the benchmark's state follows it.
 

@@ -86,7 +86,7 @@ def progress(job_dir: Path) -> dict[str, Any]:
     """What the job's collector last said, empty before it has said anything."""
     try:
         report = json.loads(JobPaths(job_dir).rollouts.progress.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return report if isinstance(report, dict) else {}
 

@@ -20,7 +20,7 @@ from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths, ResubmissionPaths, RunPaths
 from nemo_gym.orchestration import cancel
 from nemo_gym.orchestration.endings import BenchmarkState
-from nemo_gym.orchestration.evidence import Evidence, Resubmission
+from nemo_gym.orchestration.evidence import Evidence
 from nemo_gym.orchestration.executors.base import Queued
 from nemo_gym.orchestration.gathering import Groups, Scope, gather
 from nemo_gym.orchestration.jobs import SubmissionRecord
@@ -28,8 +28,7 @@ from nemo_gym.orchestration.script import folder_of
 from nemo_gym.orchestration.status import assess
 from nemo_runs import processes
 from nemo_runs.durations import format_duration, parse_duration
-from nemo_runs.errors import RunsError
-from nemo_runs.processes import Liveness, ProcessIdentity
+from nemo_runs.processes import Liveness
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.config import SubmitConfig
@@ -110,7 +109,7 @@ def resubmit(wish: Wish, sites: Groups, *, clock: Clock | None = None) -> Resubm
     number = len(known.resubmissions) + 1
     paths = JobPaths(known.job_dir).resubmission(number)
     _refuse_elsewhere(site, known)
-    for again in _pending(known):
+    for again in known.pending:
         # a job that it may have queued is refused a second one by the executor, and is seen once it starts
         error = JobPaths(known.job_dir).resubmission(again.number).queue_error
         site.files.write(error, b"it was killed before it had noted down a job\n")
@@ -142,27 +141,13 @@ def _refuse(known: Evidence) -> None:
     if unsure:
         why = known.silent or "nobody sees it, and it left no last word"
         raise RefusedError(f"nobody can tell whether job {', '.join(unsure)} of {it} still runs ({why}).")
-    for again in _pending(known):
-        if not _is_abandoned(again):
+    for again in known.pending:
+        if cancel.owner_of(again) is not Liveness.DEAD:
             raise RefusedError(_under_way(known, again.number))
     status = assess(known)
     complete = known.last is not None and known.last.collected is not None and known.last.collected.complete
     if status.state is BenchmarkState.SUCCEEDED and complete:
         raise RefusedError(f"{it} has succeeded: every rollout is recorded, and nothing is left to do.")
-
-
-def _pending(known: Evidence) -> list[Resubmission]:
-    """Attempts that neither queued a job nor said why not."""
-    return [again for again in known.resubmissions if not again.job_id and not again.error]
-
-
-def _is_abandoned(again: Resubmission) -> bool:
-    """Whether the process that was to queue it is proven dead."""
-    try:
-        owner = ProcessIdentity.from_json(again.owner)
-    except RunsError:
-        return False  # an older Gym noted nobody down
-    return processes.liveness(owner) is Liveness.DEAD
 
 
 def _under_way(known: Evidence, number: int) -> str:

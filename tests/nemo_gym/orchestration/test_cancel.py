@@ -14,6 +14,7 @@ from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.run_files import LocalRunFiles
 from nemo_gym.orchestration.sites import Site
+from nemo_runs import processes
 from nemo_slurm.errors import NotReachableError
 
 
@@ -209,3 +210,36 @@ def test_nobody_claims_that_nothing_is_alive_where_the_files_cannot_be_read(plac
     place.site = Site(place.executor, files=Away())
     with pytest.raises(NotReachableError):
         place.cancel()
+
+
+def test_a_job_that_is_being_queued_again_in_that_moment_is_waited_for_and_ended(place):
+    owner = json.dumps(processes.identify().to_json())
+    job_dir = place.put(
+        "gpqa", link("1.0", end="failed 1 none\nx"), {"resubmits/1/owner": owner}, j1="FAILED"
+    )
+    looks = 0
+    observe = place.executor.observe
+
+    def observed(jobs):
+        nonlocal looks
+        looks += 1
+        if looks == 3:
+            # as a resubmission does it, which does not know of the wish
+            (job_dir / ".gym_cancelled").unlink()
+            place.executor.cluster.jobs["2"] = Observation(JobState.RUNNING, "")
+            (job_dir / "resubmits" / "1" / "queued").write_text("2\n")
+        return observe(jobs)
+
+    place.executor.observe = observed
+    report = place.cancel()
+    assert (report.exit_status, report.outcomes[0].asked) == (EXIT_DONE, ("2",))
+    assert (job_dir / ".gym_cancelled").exists()
+
+
+def test_an_attempt_to_queue_again_that_was_killed_is_not_waited_for(place):
+    owner = json.dumps({**processes.identify().to_json(), "start_time": 1})
+    job_dir = place.put(
+        "gpqa", link("1.0", end="failed 1 none\nx"), {"resubmits/1/owner": owner}, j1="FAILED"
+    )
+    assert place.cancel().exit_status == EXIT_DONE
+    assert not (job_dir / ".gym_cancelled").exists()

@@ -234,7 +234,7 @@ def _supervisor(link: LinkPaths) -> ProcessIdentity | None:
         return ProcessIdentity.from_json(json.loads(link.supervisor.read_bytes()))
     except FileNotFoundError:
         return None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunsError(f"{link.supervisor} is damaged") from error
 
 

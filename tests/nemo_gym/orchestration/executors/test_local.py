@@ -54,7 +54,7 @@ def test_after_a_restart_of_the_machine_a_job_has_failed(job):
     )
 
 
-@pytest.mark.parametrize("text", ["", "{", "{}", '{"pid": 1}'])
+@pytest.mark.parametrize("text", ["", "{", "{}", '{"pid": 1}', "[" * 99_999])
 def test_a_damaged_record_of_the_supervisor_proves_nothing(job, text):
     JobPaths(job.job_dir).link("local-1").supervisor.write_text(text)
     assert look(job).state is JobState.UNKNOWN
