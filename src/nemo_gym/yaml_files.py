@@ -81,7 +81,7 @@ def read_scalar(text: str) -> Any:
     try:
         tag = loader.resolve(yaml.ScalarNode, text, (True, False))  # type: ignore[no-untyped-call]
         return loader.construct_object(yaml.ScalarNode(tag, text), deep=True)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError):
         return text
     finally:
         loader.dispose()
@@ -125,6 +125,8 @@ def load_yaml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: no valid YAML: {' '.join(str(error).split())}.") from error
     except RecursionError:
         raise ConfigError(f"{path}: nested too deeply to be read.") from None
+    except ValueError as error:
+        raise ConfigError(f"{path}: a value in it cannot be read ({str(error).partition(';')[0]}).") from None
     if content is None:
         return {}
     if not isinstance(content, dict):

@@ -229,6 +229,7 @@ def test_a_quoted_duration_stays_text(tmp_path: Path) -> None:
         (b"\xff\xfe", "not UTF-8"),
         (b"a: \x00", "YAML"),
         (b"a: " + b"[" * 9999, "nested too deeply"),
+        (b"a: " + b"9" * 9999, "a value in it cannot be read"),
         (b"? [a]\n: 1\n", r"a key must be text\.$"),
         (f"a: {ALIASES}".encode(), "its aliases make more than 100,000"),
     ],
