@@ -53,8 +53,14 @@ words that say what they are, as are NaN, and whole numbers of more than 64 bits
 | `prompt`, `chosen`, `rejected` (DPO) | that `chosen` is preferred to `rejected` |
 | rows of a benchmark (GRPO) | answers to its prompt that its verifier rewards |
 
-- `weight`, `train` or `loss` of a message: with 0 or false nothing of it is learned. Other values than 0, 1,
-  false and true are refused, and 1 for any message but the assistant's.
+- Of an assistant's message what it writes is learned, with the token that ends it; not what the template asks
+  it with. A template that writes today's date is told 26 July 2024, so that every start makes the same rows.
+- `weight`, `train`, `training` or `loss` of a message: with 0 or false nothing of it is learned. Other
+  values than 0, 1, false and true are refused, and 1 for any message but the assistant's.
+- `system` and `history` of a row, which no template would see, are refused, as are empty answers, answers
+  with `label` false, and pairs of one answer. Rows as ShareGPT, Alpaca, KTO and OpenAI's pairs have them are
+  refused with what to write instead.
+- A text gets the tokens that the tokenizer puts around it, and the one that ends it, unless it has them.
 - `mask`, `loss_mask`, `assistant_masks`, `labels`, `input_ids`, a `weight` of a whole row other than 1 and
   the like cannot be honoured, and are refused by file and line. So is content other than text.
 - Arguments of tool calls may be objects or, as the OpenAI API has them, JSON text: they are written once, as

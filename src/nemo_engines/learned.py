@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 from nemo_engines.errors import BadSpecError, DataError
 from nemo_engines.rows import Row, Rows
 from nemo_engines.spec import EngineSpec
-from nemo_engines.writing import Writer
+from nemo_engines.writing import Writer, common
 
 Made = TypeVar("Made")
 
@@ -119,12 +119,6 @@ def say_what_is_cut(spec: EngineSpec, part: str, rows: Sequence[Row], cut: Cut) 
         sys.stderr.write(
             f"{len(cut.shortened)} {of} lose their end to max_seq_length {longest}; lines {where}\n"
         )
-
-
-def common(ids: Sequence[int], others: Sequence[int]) -> int:
-    """How many tokens both begin with."""
-    most = min(len(ids), len(others))
-    return next((index for index in range(most) if ids[index] != others[index]), most)
 
 
 def lines_of(rows: Sequence[Row], indices: Iterable[int], most: int = 10) -> str:

@@ -9,9 +9,12 @@ from nemo_runs import json_lines
 
 Message = dict[str, Any]
 
-LEARNED_WHERE: Final = ("weight", "train", "loss")
+LEARNED_WHERE: Final = ("weight", "train", "training", "loss")
 """Keys of a message that say whether it is learned: 0 and false leave it out, 1 and true do not."""
-_AMBIGUOUS: Final = ("mask", "masked", "loss_mask", "train_detail", "train_on_input", "learn", "labels")
+_AMBIGUOUS: Final = (
+    *("mask", "masked", "loss_mask", "labels", "learn", "learnable", "trainable"),
+    *("train_detail", "training_detail", "train_on_input"),
+)
 _MEDIA: Final = ("images", "image", "videos", "audio", "audios")
 _TO_LEARN: Final = frozenset({"reasoning_content", "reasoning", "thinking", "tool_calls", "refusal"})
 """Keys whose value is a part of the answer: lost for learning where the chat template does not name them."""
@@ -50,6 +53,17 @@ def check_messages(value: object, name: str) -> list[Message]:
         if given:
             raise ValueError(f"'{name}[{index}].{given[0]}' cannot be honoured here; leave it out")
     return found.messages
+
+
+def check_learnable(found: Conversation, name: str, start: int = 0) -> None:
+    """`ValueError` for an answer that is to be learned and says nothing; those before ``start`` are read."""
+    for index, message in enumerate(found.messages[start:], start):
+        if message["role"] != "assistant" or index in found.unlearned or must_be_named(message):
+            continue
+        if not (message.get("content") or "").strip():
+            raise ValueError(
+                f"'{name}[{index}]' is an empty answer; leave it out, or say 'weight': 0 if it is only read"
+            )
 
 
 def _is_learned(message: Mapping[str, Any], where: str) -> bool:

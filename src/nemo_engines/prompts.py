@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nemo_engines.messages import Message, check_messages, conversation
+from nemo_engines.messages import Message, check_learnable, check_messages, conversation
 
 Row = dict[str, Any]
 _ALIASES = {"chosen_response": "chosen", "rejected_response": "rejected"}
@@ -22,6 +22,7 @@ def prompt_completion(row: Row) -> Row:
     found = conversation(row["completion"], "completion")
     before = _repeated(prompt, found.messages)
     _check_answer(found.messages[before:], "completion")
+    check_learnable(found, "completion", before)
     learned = [index for index in range(before, len(found.messages)) if index not in found.unlearned]
     if not any(found.messages[index]["role"] == "assistant" for index in learned):
         raise ValueError("'completion' has no message of the assistant that is to be learned")
@@ -41,7 +42,7 @@ def preference(row: Row) -> Row:
     row = _renamed(row)
     answers = [name for name in ("chosen", "rejected") if isinstance(row.get(name), list)]
     if not answers:
-        return _texts(row, ("prompt", "chosen", "rejected"))
+        return _differing(_texts(row, ("prompt", "chosen", "rejected")))
     chosen, rejected = (check_messages(row.get(name), name) for name in ("chosen", "rejected"))
     given = row.get("prompt")
     if isinstance(given, list):
@@ -54,6 +55,10 @@ def preference(row: Row) -> Row:
     made = {"prompt": prompt, "chosen": chosen[ends[0] :], "rejected": rejected[ends[1] :]}
     for name in ("chosen", "rejected"):
         _check_answer(made[name], name)
+    return _differing(made)
+
+
+def _differing(made: Row) -> Row:
     if made["chosen"] == made["rejected"]:
         raise ValueError("'chosen' and 'rejected' are the same, so there is nothing to prefer")
     return made

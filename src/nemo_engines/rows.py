@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nemo_engines import foreign
 from nemo_engines.errors import BadSpecError, DataError
-from nemo_engines.messages import check_objects, check_row, conversation
+from nemo_engines.messages import check_learnable, check_objects, check_row, conversation
 from nemo_engines.prompts import preference, prompt_completion, text
 from nemo_engines.spec import EngineSpec
 from nemo_runs import json_lines
@@ -152,7 +153,11 @@ def shape_for(spec: EngineSpec, first: Row) -> Shape:
 
     def shape(row: Row) -> Row:
         check_row(row)
-        found = made(row)
+        try:
+            found = made(row)
+        except ValueError as error:
+            raise ValueError(f"{error}{foreign.hint(row, kind)}") from None
+        foreign.check_context(row, kind)
         beside = _with_messages(row)
         if beside and isinstance(found.get("prompt"), str):
             raise ValueError(f"'{min(beside)}' needs messages: a text is learned as it is")
@@ -195,6 +200,7 @@ def chat(row: Row) -> Row:
         raise ValueError("'messages' has no message of the role assistant, so there is nothing to learn")
     if set(answers) <= set(found.unlearned):
         raise ValueError("no message of the assistant is to be learned; leave the row out")
+    check_learnable(found, "messages")
     unlearned = {"unlearned": found.unlearned} if found.unlearned else {}
     return {"messages": found.messages, **unlearned, **_with_messages(row)}
 
@@ -228,7 +234,10 @@ def text_shape(name: str) -> Shape:
 
     def shape(row: Row) -> Row:
         check_row(row, frozenset({name}))
-        return {"text": text(row, name)}
+        try:
+            return {"text": text(row, name)}
+        except ValueError as error:
+            raise ValueError(f"{error}{foreign.hint(row, 'text') if name == 'text' else ''}") from None
 
     return shape
 
@@ -252,8 +261,11 @@ def template_shape(template: str) -> Shape:
     def shape(row: Row) -> Row:
         check_row(row, uses)
         try:
-            return {"prompt": fill(head, row), "completion": fill(tail, row)}
+            made = {"prompt": fill(head, row), "completion": fill(tail, row)}
         except KeyError as error:
             raise ValueError(f"lacks '{error.args[0]}', which data.prompt_template needs") from None
+        if not str(row.get(str(name))).strip():
+            raise ValueError(f"'{name}' is empty, and it is what is to be learned; leave the row out")
+        return made
 
     return shape

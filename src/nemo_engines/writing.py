@@ -36,15 +36,22 @@ class Writer:
         self._template = template
 
     def text(self, text: str) -> list[int]:
-        """The tokens of a text, with those that the tokenizer puts before any text."""
-        return list(self._tokenizer(text=text)["input_ids"])
+        """The tokens of a text, with those that the tokenizer puts around any text and that it lacks."""
+        ids = list(self._tokenizer(text=text)["input_ids"])
+        own = list(self._tokenizer(text=text, add_special_tokens=False)["input_ids"])
+        start, end = self._tokenizer.bos_token_id, self._tokenizer.eos_token_id
+        if ids[:2] == [start] * 2 and own[:1] == [start] and own[:2] != [start] * 2:
+            ids = ids[1:]
+        if ids[-2:] == [end] * 2 and own[-1:] == [end] and own[-2:] != [end] * 2:
+            ids = ids[:-1]
+        return ids
 
     def ended(self, text: str) -> str:
         """A text with the token that ends it, which is learned, too."""
         end = self._tokenizer.eos_token
         if not end:
             raise ValueError("the model's tokenizer names no token that ends a text (eos_token)")
-        return text if text.endswith(end) else text + str(end)
+        return text if text.rstrip().endswith(end) else text + str(end)
 
     def conversation(self, messages: Sequence[Message], row: Row, *, asks: bool = False) -> Written:
         """Messages of a row, with its tools; ``asks``: up to where the assistant's answer begins."""
@@ -64,10 +71,21 @@ class Writer:
             return written
         unlearned = set(row.get("unlearned", ()))
         if self._assistant_only and not marked:
-            unlearned |= {index for index, message in enumerate(spelled) if message["role"] != "assistant"}
+            return self._answers_marked(spelled, options, written.ids, unlearned)
         for index in sorted(unlearned):
             start, end = self._span(index, spelled, options, written.ids)
             written.learned[start:end] = [False] * (end - start)
+        return written
+
+    def _answers_marked(
+        self, messages: list[Message], options: Row, ids: list[int], unlearned: set[int]
+    ) -> Written:
+        """Only what the assistant writes is learned, where the template itself does not mark it."""
+        written = Written(ids, [False] * len(ids))
+        for index, message in enumerate(messages):
+            if message["role"] == "assistant" and index not in unlearned:
+                start, end = self._answer(index, messages, options, ids)
+                written.learned[start:end] = [True] * (end - start)
         return written
 
     def _source(self, options: Row) -> str:
@@ -100,7 +118,10 @@ class Writer:
         try:
             return str(
                 self._tokenizer.apply_chat_template(
-                    list(messages), tokenize=False, chat_template=self._template, **options
+                    list(messages),
+                    tokenize=False,
+                    chat_template=self._template,
+                    **options,
                 )
             )
         except Exception as error:
@@ -153,6 +174,33 @@ class Writer:
             )
         return start, end
 
+    def _answer(self, index: int, messages: list[Message], options: Row, ids: list[int]) -> tuple[int, int]:
+        """Where what the assistant writes begins and ends: behind what asks for it, and before the next
+        message's head."""
+        start, end = self._span(index, messages, options, ids)
+        asked = self._prefix(messages[:index], options, asks=True)
+        if (
+            asked is None
+            and index == 0
+            and messages[0].get("content")
+            and not checked.must_be_named(messages[0])
+        ):
+            # some templates need a message before they can ask
+            asked = list(
+                self._tokens([{**messages[0], "content": _OTHER}, *messages[1:]], options)["input_ids"]
+            )
+        behind = common(asked or [], ids)
+        start = behind if start < behind < end else start
+        if index + 1 == len(messages):
+            return start, end
+        alone = self._prefix(messages[: index + 1], options)
+        if alone is not None and ids[: len(alone)] != alone:
+            end = _same_ending(ids, alone, start, end)
+        content = (messages[index].get("content") or "").rstrip()
+        if content and str(self._tokenizer.decode(ids[start:end])).endswith(content):
+            end += 1  # some templates end an answer with the first token of what follows it
+        return start, end
+
     def _boundary(self, count: int, messages: list[Message], options: Row, ids: list[int]) -> int:
         """How many tokens the first messages take."""
         if count == 0:
@@ -168,11 +216,36 @@ class Writer:
         most = min(len(ids), len(changed))
         return next((place for place in range(most) if ids[place] != changed[place]), most)
 
-    def _prefix(self, messages: list[Message], options: Row) -> list[int] | None:
+    def _prefix(self, messages: list[Message], options: Row, *, asks: bool = False) -> list[int] | None:
         try:
-            return list(self._tokens(messages, options)["input_ids"])
+            return list(self._tokens(messages, options, asks=asks)["input_ids"])
         except ValueError:  # some templates take whole conversations only
             return None
+
+
+def common(ids: Sequence[int], others: Sequence[int]) -> int:
+    """How many tokens both begin with."""
+    most = min(len(ids), len(others))
+    return next((index for index in range(most) if ids[index] != others[index]), most)
+
+
+_CLOSING = 3
+"""So many tokens at most does a template put behind a last message only."""
+
+
+def _same_ending(ids: Sequence[int], alone: Sequence[int], start: int, end: int) -> int:
+    """Where a message ends within its span: as it ends where it is the last one."""
+    best, found = 0, end
+    for closing in range(min(_CLOSING, len(alone)) + 1):
+        stop = len(alone) - closing
+        for place in range(end, start, -1):
+            most = min(place - start, stop)
+            same = next(
+                (back for back in range(most) if ids[place - 1 - back] != alone[stop - 1 - back]), most
+            )
+            if same > best:
+                best, found = same, place
+    return found
 
 
 _MARK = re.compile(r"\{%-?\s*generation\s*-?%\}")

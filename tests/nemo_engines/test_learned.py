@@ -44,6 +44,22 @@ KNOWN_ROLES = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
+CLOSED_LAST = (
+    "{% if messages[0]['role'] != 'system' %}<|im_start|>system\nDefault.<|im_end|>\n{% endif %}"
+    "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}"
+    "{% if loop.last %}<|endoftext|>{% else %}<|im_end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+CLOSED_BY_NEXT = (
+    "{% for message in messages %}<|im_{{ 'start' if message['role'] == 'user' else 'end' }}|>"
+    "{{ message['content'] }}{% endfor %}{% if add_generation_prompt %}<|im_end|>{% endif %}"
+)
+DATED = (
+    "<|im_start|>{{ strftime_now('%d %b %Y') }}<|im_end|>\n{% for message in messages %}<|im_start|>"
+    "{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
 
 class Learner:
     """Asks an engine's interpreter what would be learned."""
@@ -59,6 +75,27 @@ class Learner:
         if not made.exists():
             shutil.copytree(engines.tiny_model(), made)
             (made / "chat_template.jinja").write_text(template)
+        return str(made)
+
+    def with_start(self) -> str:
+        """The tiny model, and its tokenizer puts a token before any text and one behind it."""
+        made = Path(self.model("with-start", MARKED))
+        file = made / "tokenizer.json"
+        start, end = (
+            {"SpecialToken": {"id": token, "type_id": 0}} for token in ("<|im_start|>", "<|im_end|>")
+        )
+        around = {
+            "type": "TemplateProcessing",
+            "single": [start, {"Sequence": {"id": "A", "type_id": 0}}, end],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 0}}],
+            "special_tokens": {
+                token: {"id": token, "ids": [number], "tokens": [token]}
+                for number, token in ((1, "<|im_start|>"), (2, "<|im_end|>"))
+            },
+        }
+        file.write_text(json.dumps({**json.loads(file.read_text()), "post_processor": around}))
+        config = made / "tokenizer_config.json"
+        config.write_text(json.dumps({**json.loads(config.read_text()), "bos_token": "<|im_start|>"}))
         return str(made)
 
     def with_pad_as_end(self, template: str) -> str:
@@ -104,6 +141,9 @@ TEMPLATES = {
     "as_text": AS_TEXT,
     "thinking": THINKING,
     "known_roles": KNOWN_ROLES,
+    "closed_last": CLOSED_LAST,
+    "closed_by_next": CLOSED_BY_NEXT,
+    "dated": DATED,
 }
 
 
@@ -245,6 +285,49 @@ def test_an_engine_learns_exactly_what_the_rows_say(engine: str, tmp_path: Path)
         f"{where[1]}the model's chat template leaves out 'reasoning_content' of" in found[thoughts]["refused"]
     )
     assert f"{where[2]}the model's chat template leaves out 'tool" in found[tools]["refused"]
+
+
+TALK = [
+    {
+        "messages": [
+            said("user", "one?"),
+            said("assistant", "FIRST"),
+            said("user", "two?"),
+            said("assistant", "SECOND"),
+        ]
+    }
+]
+WRITTEN = {
+    MARKED: f"FIRST{END}SECOND{END}",
+    THINKING: f"FIRST{END}\n<think>\n\n</think>\nSECOND{END}\n",
+    CLOSED_LAST: f"FIRST{END}SECOND<|endoftext|>",
+    CLOSED_BY_NEXT: "FIRST<|im_start|>SECOND",
+    DATED: f"FIRST{END}\nSECOND{END}\n",
+}
+"""What the assistant writes, and not what it is asked with nor the head of what follows."""
+
+
+@pytest.mark.parametrize("engine", ["trl", "automodel"])
+def test_only_what_the_assistant_writes_is_learned_by_whatever_template(engine: str, tmp_path: Path) -> None:
+    learner = Learner(engine, tmp_path)
+    data = {"shuffle": False, "assistant_only_loss": True}
+    talks = {learner.ask(template, TALK, data=data): template for template in WRITTEN}
+    greeting = [{"messages": [said("assistant", "HELLO"), *TALK[0]["messages"]]}]
+    greeted = learner.ask(CLOSED_LAST, greeting, data=data)
+    dated = learner.ask(DATED, TALK)
+    lines = [{"text": "<|im_start|>ready"}, {"text": "bare"}, {"text": f"<|im_start|>ended{END}\n"}]
+    started = learner.ask(MARKED, lines, model=learner.with_start())
+    found = learner.answers()
+    for number, template in talks.items():
+        assert texts(found[number], "learned") == [WRITTEN[template]]
+    assert texts(found[greeted], "learned") == [f"HELLO{END}FIRST{END}SECOND<|endoftext|>"]
+    # whatever day it is: a training that goes on tomorrow has the same rows
+    assert texts(found[dated])[0].startswith("<|im_start|>26 Jul 2024<|im_end|>")
+    assert [text.strip() for text in texts(found[started])] == [
+        f"<|im_start|>ready{END}",
+        f"<|im_start|>bare{END}",
+        f"<|im_start|>ended{END}\n{END}",
+    ]
 
 
 def test_preferences_are_trained_on_once_and_with_their_tools(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from nemo_automodel._transformers.auto_tokenizer import NeMoAutoTokenizer
 from nemo_automodel.components.datasets.llm.formatting_utils import _package_tokenized_example
 
 from nemo_engines import learned
+from nemo_engines.day import fix_day
 from nemo_engines.errors import BadSpecError
 from nemo_engines.learned import Tokens
 from nemo_engines.rows import Row
@@ -29,6 +30,7 @@ def tokenizer_of(spec: EngineSpec) -> Any:
 
 def writer(tokenizer: Any) -> Writer:
     """The recipe learns the assistant's turns of a conversation only."""
+    fix_day()
     return Writer(tokenizer, assistant_only=True)
 
 

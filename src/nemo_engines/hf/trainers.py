@@ -7,6 +7,7 @@ one from a checkpoint and silently drop what was trained.
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTr
 from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
 from nemo_engines import learned
+from nemo_engines.day import fix_day
 from nemo_engines.hf.arguments import arguments, lora_arguments
 from nemo_engines.rewards import ROW, Rewards
 from nemo_engines.rows import Row
@@ -66,9 +68,11 @@ def build(
 
 def writer(spec: EngineSpec, tokenizer: Any) -> Writer:
     """What writes the rows of a run. Some families' templates are replaced by ones that mark the answers."""
+    fix_day()
     template = None
     if spec.data.assistant_only_loss and not has_generation_markers(tokenizer.chat_template):
-        template = get_training_chat_template(tokenizer)
+        with contextlib.suppress(ValueError):  # of a template that it does not know the answers are found
+            template = get_training_chat_template(tokenizer)
     return Writer(tokenizer, assistant_only=spec.data.assistant_only_loss, template=template)
 
 
