@@ -177,7 +177,16 @@ class Writer:
     def _answer(self, index: int, messages: list[Message], options: Row, ids: list[int]) -> tuple[int, int]:
         """Where what the assistant writes begins and ends: behind what asks for it, and before the next
         message's head."""
-        start, end = self._span(index, messages, options, ids)
+        start = self._asked(index, messages, options, ids)
+        end = self._answered(index, messages, options, ids, start)
+        if end <= start:
+            raise ValueError(f"where the chat template writes message {index} cannot be told")
+        content = (messages[index].get("content") or "").rstrip()
+        if end < len(ids) and content and str(self._tokenizer.decode(ids[start:end])).endswith(content):
+            end += 1  # some templates end an answer with the first token of what follows it
+        return start, end
+
+    def _asked(self, index: int, messages: list[Message], options: Row, ids: list[int]) -> int:
         asked = self._prefix(messages[:index], options, asks=True)
         if (
             asked is None
@@ -186,20 +195,21 @@ class Writer:
             and not checked.must_be_named(messages[0])
         ):
             # some templates need a message before they can ask
-            asked = list(
-                self._tokens([{**messages[0], "content": _OTHER}, *messages[1:]], options)["input_ids"]
-            )
+            other = [{**messages[0], "content": _OTHER}, *messages[1:]]
+            asked = list(self._tokens(other, options)["input_ids"])
         behind = common(asked or [], ids)
-        start = behind if start < behind < end else start
+        if asked is not None and behind == len(asked):
+            return behind
+        return max(behind, self._boundary(index, messages, options, ids))
+
+    def _answered(self, index: int, messages: list[Message], options: Row, ids: list[int], start: int) -> int:
         if index + 1 == len(messages):
-            return start, end
+            return len(ids)
         alone = self._prefix(messages[: index + 1], options)
-        if alone is not None and ids[: len(alone)] != alone:
-            end = _same_ending(ids, alone, start, end)
-        content = (messages[index].get("content") or "").rstrip()
-        if content and str(self._tokenizer.decode(ids[start:end])).endswith(content):
-            end += 1  # some templates end an answer with the first token of what follows it
-        return start, end
+        if alone is not None and ids[: len(alone)] == alone:
+            return len(alone)
+        end = self._boundary(index + 1, messages, options, ids)
+        return end if alone is None else _same_ending(ids, alone, start, end)
 
     def _boundary(self, count: int, messages: list[Message], options: Row, ids: list[int]) -> int:
         """How many tokens the first messages take."""
@@ -231,6 +241,8 @@ def common(ids: Sequence[int], others: Sequence[int]) -> int:
 
 _CLOSING = 3
 """So many tokens at most does a template put behind a last message only."""
+_COMPARED = 64
+"""So many tokens tell an ending; of long texts that repeat themselves all would take minutes."""
 
 
 def _same_ending(ids: Sequence[int], alone: Sequence[int], start: int, end: int) -> int:
@@ -239,7 +251,7 @@ def _same_ending(ids: Sequence[int], alone: Sequence[int], start: int, end: int)
     for closing in range(min(_CLOSING, len(alone)) + 1):
         stop = len(alone) - closing
         for place in range(end, start, -1):
-            most = min(place - start, stop)
+            most = min(place - start, stop, _COMPARED)
             same = next(
                 (back for back in range(most) if ids[place - 1 - back] != alone[stop - 1 - back]), most
             )
