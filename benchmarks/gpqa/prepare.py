@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import json
 import random
@@ -31,9 +32,11 @@ def prepare(output: Path, source: str | None = None) -> None:
 
 
 def load_questions(source: str | None) -> Iterable[Mapping[str, Any]]:
-    """The records of the public data set, or of a file, through the `datasets` library."""
+    """Records of the public data set, or of a file; a table as its text, nothing read as a number or null."""
     if source is not None and not (_kind(source) and Path(source).is_file()):
         raise DataError(f"prepare_script_args.source: {source} is no CSV, JSONL or Parquet file.")
+    if source is not None and _kind(source) == "csv":
+        return _read_table(Path(source))
     try:
         import datasets  # noqa: PLC0415 - it takes seconds to import
     except ImportError:
@@ -64,6 +67,20 @@ def _load_file(datasets: Any, source: str) -> Iterable[Mapping[str, Any]]:
         return list(loaded)
 
 
+def _read_table(source: Path) -> list[Mapping[str, Any]]:
+    """A CSV file as spreadsheets write it: any of their separators, a byte order mark or none."""
+    try:
+        with source.open(encoding="utf-8-sig", newline="") as stream:
+            header = stream.readline()
+            separator = max(",;\t", key=header.count)
+            stream.seek(0)
+            return list(csv.DictReader(stream, delimiter=separator, strict=True))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{source}: is not UTF-8; export it as CSV UTF-8.") from error
+    except (OSError, csv.Error) as error:
+        raise DataError(f"{source}: cannot be read: {error}.") from error
+
+
 def make_row(record: Mapping[str, Any], number: int = 1) -> dict[str, Any]:
     """A record of the data set as a multiple-choice row.
 
@@ -88,5 +105,6 @@ def make_row(record: Mapping[str, Any], number: int = 1) -> dict[str, Any]:
 def _text(record: Mapping[str, Any], column: str, number: int) -> str:
     value = record.get(column)
     if value is None or not str(value).strip():
-        raise DataError(f"record {number} of the GPQA data has no '{column}'.")
+        known = "" if column in record else f"; its columns are {', '.join(map(str, [*record][:12]))}"
+        raise DataError(f"record {number} of the GPQA data has no '{column}'{known}.")
     return str(value).strip()

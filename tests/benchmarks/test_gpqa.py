@@ -115,6 +115,39 @@ def test_files_with_the_public_columns_become_rows_that_the_benchmark_can_grade(
 
 
 @pytest.mark.e2e
+@pytest.mark.parametrize(("mark", "separator"), [("", ","), ("\ufeff", ";"), ("", "\t")])
+def test_a_table_of_a_spreadsheet_is_read_as_it_is_written(
+    script: ModuleType, tmp_path: Path, mark: str, separator: str
+) -> None:
+    source = tmp_path / "q.csv"
+    options = ["1.50", "NA", "None", "007"]
+    with source.open("w", newline="", encoding="utf-8") as stream:
+        stream.write(mark)
+        writer = csv.writer(stream, delimiter=separator)
+        writer.writerow(["Question", script.RIGHT, *script.WRONG])
+        writer.writerow(["Which?\nOne, of these; say", *options])
+    script.prepare(tmp_path / "rows.jsonl", str(source))
+    (row,) = [json.loads(line) for line in (tmp_path / "rows.jsonl").read_text().splitlines()]
+    assert sorted(text for option in row["options"] for text in option.values()) == sorted(options)
+    assert {row["expected_answer"]: "1.50"} in row["options"]
+    assert row["question"] == "Which?\nOne, of these; say"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"Frage,Antwort\n1,2\n", "record 1 .* has no 'Question'; its columns are Frage, Antwort"),
+        ("Question,Correct Answer\ncaf\u00e9,2\n".encode("latin-1"), "is not UTF-8; export it as CSV UTF-8"),
+    ],
+)
+def test_a_table_that_cannot_be_used_is_refused_with_what_it_has(
+    script: ModuleType, tmp_path: Path, content: bytes, words: str
+) -> None:
+    (tmp_path / "q.csv").write_bytes(content)
+    with pytest.raises(DataError, match=words):
+        script.prepare(tmp_path / "rows.jsonl", str(tmp_path / "q.csv"))
+
+
 def test_without_the_network_there_is_one_clear_sentence(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     command = [

@@ -270,7 +270,7 @@ def _contains(text: str, option: str) -> bool:
 
 
 def _normal(text: str) -> str:
-    return " ".join(_without_text(text).casefold().split())
+    return " ".join(_without_text(unicodedata.normalize("NFKC", text)).casefold().split())
 
 
 _RULES: dict[str, Callable[[str, Choices], str | None]] = {

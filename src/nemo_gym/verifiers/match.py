@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast
 
@@ -159,6 +160,8 @@ class MatchVerifier:
 
     def _plain(self, text: str) -> str:
         text = text.strip() if self.options.strip else text
+        if not text.isascii():  # the same letters can be written in two ways, with accents apart or not
+            text = unicodedata.normalize("NFC", text)
         return text.casefold() if self.options.ignore_case else text
 
     def _near(self, number: Number, expected: Number | None) -> bool:

@@ -214,6 +214,13 @@ def test_the_whole_text_of_an_option_is_that_option_whatever_letters_are_in_it(t
     assert chosen("lenient_answer_colon_md", text, options) == letter
 
 
+@pytest.mark.parametrize("mode", ["lenient_answer_colon", "lenient_answer_colon_md"])
+@pytest.mark.parametrize("said", ["caf\u00e9", "cafe\u0301"])
+def test_the_text_of_an_option_is_known_however_its_accents_are_written(mode, said):
+    assert chosen(mode, f"Answer: {said}", {"A": "cafe\u0301", "B": "cafe"}) == "A"
+    assert chosen(mode, "Answer: 10\u00b2 m", {"A": "10\u00b2 m", "B": "10 m"}) == "A"
+
+
 def test_an_option_text_that_two_letters_share_chooses_neither():
     assert chosen("lenient_answer_colon", "Answer: same", {"A": "same", "B": "Same"}) is None
 

@@ -64,6 +64,8 @@ def graded(verifier, text, expected):
         ({"mode": "numeric", "answer_pattern": "#### *(.*)"}, "so $18", SOLUTION, 1, "18"),
         ({"mode": "numeric", "answer_pattern": "#### *(.*)"}, "so 9", SOLUTION, 0, "9"),
         ({"answer_pattern": "#### *(.*)"}, "18", [SOLUTION], 1, "18"),
+        ({}, "caf\u00e9", "cafe\u0301", 1, "caf\u00e9"),
+        ({"ignore_case": True}, "Vie\u0323\u0302t Nam", "vi\u1ec7t nam", 1, "Vie\u0323\u0302t Nam"),
         ({}, "3", 3.0, 1, "3"),
         ({}, "3.0", 3.0, 1, "3.0"),
         ({}, "3", 3.5, 0, "3"),
