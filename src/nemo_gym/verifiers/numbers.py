@@ -142,14 +142,24 @@ _UNSURE_AFTER = re.compile(
     r"|\s?\\text\s?\{\s*(?:or|and|to)\s*\}\s?[-$\\\d]"
     r"|\s?[\u767e\u5343\u4e07\u842c\u4ebf\u5104\ub9cc\uc5b5]\s?\d"
 )
-_LARGER = r"(?:hours?|hrs?|h|minutes?|mins?|years?|weeks?|days?|feet|foot|ft|pounds?|lbs?|dollars?|')"
-_SMALLER = (
-    r"(?:hours?|hrs?|minutes?|mins?|m|seconds?|secs?|s|months?|days?"
-    r"|inch(?:es)?|in|ounces?|oz|cents?|\")(?!\w)"
+_PARTS = {
+    r"years?": r"months?|weeks?|days?",
+    r"weeks?": r"days?",
+    r"days?": r"hours?|hrs?",
+    r"hours?|hrs?|h": r"minutes?|mins?|m",
+    r"minutes?|mins?": r"seconds?|secs?|s",
+    r"feet|foot|ft|'": r"inch(?:es)?|in|\"",
+    r"pounds?|lbs?": r"ounces?|oz",
+    r"dollars?": r"cents?",
+}
+"""Units, and those of the rest of a quantity. No comma is between: ``after 2 hours, 30 minutes remain``."""
+_PART = re.compile(
+    "|".join(
+        rf"\d\s?(?:{larger})\s?(?:and\s)?(\d+(?:\.\d+)?)\s?(?:{smaller})(?!\w)"
+        for larger, smaller in _PARTS.items()
+    ),
+    re.IGNORECASE,
 )
-_PART_BEFORE = re.compile(rf"\d\s?{_LARGER},?\s?(?:and\s)?\Z", re.IGNORECASE)
-_PART_AFTER = re.compile(rf"\s?{_SMALLER}", re.IGNORECASE)
-_PART_GOES_ON = re.compile(rf"\s?{_LARGER},?\s?(?:and\s)?\d+(?:\.\d+)?\s?{_SMALLER}", re.IGNORECASE)
 """``2 hours and 30 minutes``, ``5 ft 3 in``: neither of both numbers is the quantity."""
 _LISTED_BEFORE = re.compile(r"\d\s?[,;]\s?[-+]?\Z")
 _LISTED_AFTER = re.compile(r"\s?\\?[)\]}]")
@@ -267,9 +277,16 @@ def _number(text: str, match: re.Match[str]) -> Number | None:
         before = ""
     if _UNSURE_BEFORE.search(before) or _UNSURE_AFTER.match(after) or _in_a_list(before, after):
         return None
-    if _PART_GOES_ON.match(after) or (_PART_AFTER.match(after) and _PART_BEFORE.search(before)):
+    if _is_part(match):
         return None
     return _with_scale(written, value, after)
+
+
+def _is_part(match: re.Match[str]) -> bool:
+    """Whether the number is one of both in a quantity of two units."""
+    around = match.string[max(0, match.start() - _CONTEXT) : match.end() + _CONTEXT]
+    at = min(match.start(), _CONTEXT)
+    return any(part.start() < at + len(match[0]) and at < part.end() for part in _PART.finditer(around))
 
 
 def _in_a_list(before: str, after: str) -> bool:
