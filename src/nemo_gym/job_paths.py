@@ -216,9 +216,9 @@ class JobPaths:
         return self.job_dir / "job.sh"
 
     @property
-    def shell(self) -> Path:
-        """The static shell files that the job script sources, as they were at submit."""
-        return self.job_dir / "shell"
+    def sealed(self) -> Path:
+        """What jobs read, as it was queued: shell files, configurations. A folder in it for each content."""
+        return self.job_dir / "sealed"
 
     @property
     def config(self) -> Path:
@@ -227,7 +227,10 @@ class JobPaths:
 
     @property
     def run_config(self) -> Path:
-        """What `gym eval run` is given, includes merged and paths absolute; `host:VAR` stays `host:VAR`."""
+        """What was submitted, includes merged and paths absolute; `host:VAR` stays `host:VAR`.
+
+        For people and for later commands: jobs read the copy that is sealed.
+        """
         return self.job_dir / "run.yaml"
 
     @property

@@ -61,6 +61,11 @@ def happened(job):
     return [event["event"] for event in read_journal(JobPaths(job.job_dir).events)]
 
 
+def run_config(job):
+    """What the driver reads: the copy that was sealed."""
+    return next(JobPaths(job.job_dir).sealed.glob("*/run.yaml"))
+
+
 def result(job, name):
     """What a stand-in wrote."""
     return json.loads((JobPaths(job.job_dir).artifacts / name).read_text())
@@ -129,7 +134,7 @@ def test_a_job_in_a_folder_of_any_name_runs_services_then_driver_and_leaves_its_
     assert result(job, "answer.json")["model"] == model
     shown = result(job, "driver.json")
     base_url, name, policy = shown["argv"][4:]
-    assert shown["argv"][:4] == ["eval", "run", "--config", str(job.job_dir / "run.yaml")]
+    assert shown["argv"][:4] == ["eval", "run", "--config", str(run_config(job))]
     assert base_url.startswith('+policy_base_url="http://localhost:')
     assert (name, policy) == (f"+policy_model_name={json.dumps(model)}", '+policy_service_name="policy"')
     chain = f"{plan.gym_job_id}/arithmetic"
@@ -417,7 +422,7 @@ def test_data_is_prepared_before_any_service_starts_and_a_failure_ends_the_job(w
     assert workplace.wait(good).state is JobState.SUCCEEDED
     assert result(good, "prepare.json") == [
         "--config",
-        str(good.job_dir / "run.yaml"),
+        str(run_config(good)),
         "+prepare_script_args.num_tasks=3",
         '+prepare_script_args.operators=["+"]',
     ]

@@ -89,6 +89,7 @@ def ended(known: Evidence, last: Link) -> Verdict:
     return (
         _complete(known, last)
         or _cancelled(known, last, observation)
+        or _unsealed(last)
         or _decided(known, last)
         or _last_word(last)
         or _by_scheduler(known, last, observation)
@@ -146,6 +147,13 @@ def _cancelled(known: Evidence, last: Link, observation: Observation | None) -> 
         said = observation.reason or f"job {last.job_id} was cancelled"
         return Verdict(BenchmarkState.CANCELLED, said, cause)
     return None
+
+
+def _unsealed(last: Link) -> Verdict | None:
+    """A job that found that what it was to read is not what was queued."""
+    if last.decision is None or "seal=broken" not in last.decision.evidence:
+        return None
+    return Verdict(BenchmarkState.FAILED, last.decision.reason, Cause.PERSON, "job")
 
 
 def _decided(known: Evidence, last: Link) -> Verdict | None:

@@ -25,7 +25,7 @@ from nemo_slurm.errors import ChangedError, CommandFailedError, NoSuchPathError
 from nemo_slurm.hosts import Host
 from nemo_slurm.transfer import Remote, Wanted, everything, listing
 
-_CAPTURES: Final = frozenset({"model-calls", "otel", "shell", "__pycache__"})
+_CAPTURES: Final = frozenset({"model-calls", "otel", "sealed", "shell", "__pycache__"})
 _LOGS: Final = ("logs",)
 _PARTS: Final = ("artifacts", "config", "links", "logs", "resubmits")
 _NAMED: Final = 3

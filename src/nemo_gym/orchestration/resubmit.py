@@ -18,7 +18,7 @@ from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
 from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths, ResubmissionPaths, RunPaths
-from nemo_gym.orchestration import cancel
+from nemo_gym.orchestration import cancel, sealing
 from nemo_gym.orchestration.endings import BenchmarkState
 from nemo_gym.orchestration.evidence import Evidence
 from nemo_gym.orchestration.executors.base import Queued
@@ -109,6 +109,7 @@ def resubmit(wish: Wish, sites: Groups, *, clock: Clock | None = None) -> Resubm
     number = len(known.resubmissions) + 1
     paths = JobPaths(known.job_dir).resubmission(number)
     _refuse_elsewhere(site, known)
+    sealing.refuse_changed(known.job_dir, site.files.read)
     for again in known.pending:
         # a job that it may have queued is refused a second one by the executor, and is seen once it starts
         error = JobPaths(known.job_dir).resubmission(again.number).queue_error

@@ -10,15 +10,24 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nemo_gym.decide import Budget
 from nemo_gym.errors import ConfigError
+from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.plan import Container, JobPlan, OtelPlan, ServicePlan
+from nemo_gym.orchestration.sealed_files import (
+    NOT_SEALED,
+    SEALED_AGAIN,
+    check_of_the_seal,
+    digest_lines,
+    folder_name,
+    sealed_files,
+    shell_parts,
+    with_own_digest,
+)
 from nemo_runs.secret_refs import VARIABLE, Reference, parse_reference
-
-SHELL_PARTS = ("header", "full_disk", "services", "driver", "decide", "chain_facts", "chain", "end_marker")
-"""The static files of every job script in the order in which it reads them; its scheduler's is not named."""
 
 _LONGEST_LAST_SCRAPE = 20
 _OPENING = """\
@@ -35,23 +44,24 @@ gym_main "$@"
 """
 
 
-def render_job(plan: JobPlan, *, redacted: bool) -> str:
-    """The whole script; with ``redacted``, ``<host:VAR>`` stands in place of each secret value."""
-    lines = [*_job_lines(plan, redacted=redacted), *_slurm_lines(plan)]
+def render_job(plan: JobPlan, *, redacted: bool, sealed: Mapping[str, bytes] | None = None) -> str:
+    """The whole script; with ``redacted``, ``<host:VAR>`` stands in place of each secret value.
+
+    ``sealed`` are the files that it reads, by default those of this installation.
+    """
+    files = sealed_files(plan) if sealed is None else sealed
+    name = folder_name(files)
+    folder = JobPaths(plan.job_dir).sealed / name
+    lines = [*_job_lines(plan, folder), *_slurm_lines(plan)]
     for index, service in enumerate(plan.services):
         lines += ["", *_service_lines(index, service)]
         if plan.slurm is not None:
             lines += _container_lines(f"GYM_SERVICE_{index}", service.container)
-    sources = [f". shell/{part}.sh" for part in shell_parts(plan)]
+    lines += ["", *_seal_lines(plan, folder, files), *_secret_lines(plan, redacted=redacted), ""]
+    sources = [f". {folder.parent.name}/{name}/{part}.sh" for part in shell_parts(plan)]
     change = f"cd -- {quote(str(plan.job_dir))} || exit 1"
-    return "\n".join([_opening(plan), *lines, "", change, *sources]) + "\n" + _CLOSING
-
-
-def shell_parts(plan: JobPlan) -> list[str]:
-    """The static files of one job's script, in the order in which it reads them."""
-    own = ["clean_environment", "slurm_steps", "slurm_queue"] if plan.scheduler == "slurm" else []
-    install = ["install"] if plan.install is not None else []
-    return [SHELL_PARTS[0], *own, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:], *install]
+    text = [_opening(plan), *lines, check_of_the_seal(), change, 'gym_check_seal "${1-}"', *sources]
+    return with_own_digest("\n".join(text) + "\n" + _CLOSING)
 
 
 def _opening(plan: JobPlan) -> str:
@@ -87,7 +97,7 @@ def host_variables(values: object) -> list[str]:
     return list(dict.fromkeys(reference.text for reference in found))
 
 
-def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
+def _job_lines(plan: JobPlan, sealed: Path) -> Iterator[str]:
     yield _assign("GYM_JOB", plan.gym_job_id)
     yield _assign("GYM_BENCHMARK", plan.benchmark)
     yield _assign("GYM_JOB_DIR", str(plan.job_dir))
@@ -100,10 +110,7 @@ def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
     yield _assign("GYM_WALLTIME", _limit(plan.walltime))
     yield _assign("GYM_DRAIN_LEAD", _limit(round(plan.drain_lead) or None))
     yield from _chain_lines(plan.budget)
-    for variable, value in plan.secrets.items():
-        _check_variable(variable, "secrets")
-        yield _assign(f"GYM_SECRET_{variable}", f"<host:{variable}>" if redacted else value.reveal())
-    yield from _driver_lines(plan)
+    yield from _driver_lines(plan, sealed)
     yield from _otel_lines(plan.otel)
     services = plan.services
     yield _array("GYM_SERVICE_NAMES", [service.name for service in services])
@@ -112,6 +119,21 @@ def _job_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
     yield _array("GYM_SERVICE_MODELS", [service.model_name for service in services])
     yield _array("GYM_SERVICE_PATHS", [service.health_path for service in services])
     yield _array("GYM_SERVICE_TIMEOUTS", [str(service.health_timeout) for service in services])
+
+
+def _seal_lines(plan: JobPlan, folder: Path, files: Mapping[str, bytes]) -> Iterator[str]:
+    yield _assign("GYM_SCHEDULER", plan.scheduler)
+    yield _assign("GYM_SEALED", str(folder))
+    yield _assign("GYM_SEALED_FILES", digest_lines(files))
+
+
+def _secret_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:
+    yield NOT_SEALED
+    yield _assign("GYM_SCRIPT", "")
+    for variable, value in plan.secrets.items():
+        _check_variable(variable, "secrets")
+        yield _assign(f"GYM_SECRET_{variable}", f"<host:{variable}>" if redacted else value.reveal())
+    yield SEALED_AGAIN
 
 
 def _chain_lines(budget: Budget | None) -> Iterator[str]:
@@ -148,7 +170,7 @@ def _both_sides(mount: str) -> str:
     return mount if ":" in mount else f"{mount}:{mount}"
 
 
-def _driver_lines(plan: JobPlan) -> Iterator[str]:
+def _driver_lines(plan: JobPlan, sealed: Path) -> Iterator[str]:
     names = [service.name for service in plan.services]
     policy = names.index(plan.policy) if plan.policy is not None else None
     # the key of our own service is not among the secrets: the job makes it
@@ -156,7 +178,7 @@ def _driver_lines(plan: JobPlan) -> Iterator[str]:
     named = [(name, Reference("host", name)) for name in variables]
     yield _array("GYM_DRIVER_ENV", _environment([*named, *plan.env.items()], "driver.env"))
     yield _assign("GYM_PREPARE", "" if plan.prepare is None else "yes")
-    yield _array("GYM_PREPARE_ARGS", _prepare_arguments(plan))
+    yield _array("GYM_PREPARE_ARGS", _prepare_arguments(plan, sealed))
     yield _assign("GYM_COMMAND", plan.command or "")
     yield _assign("GYM_POLICY", "" if policy is None else str(policy))
     yield _assign("GYM_POLICY_HOST", plan.policy_host)
@@ -167,8 +189,8 @@ def _driver_lines(plan: JobPlan) -> Iterator[str]:
     yield _array("GYM_POLICY_ARGS", override_tokens(wired))
 
 
-def _prepare_arguments(plan: JobPlan) -> list[str]:
-    config = [] if plan.run is None else ["--config", str(plan.job_dir / "run.yaml")]
+def _prepare_arguments(plan: JobPlan, sealed: Path) -> list[str]:
+    config = [] if plan.run is None else ["--config", str(sealed / JobPaths(sealed).run_config.name)]
     return [*config, *override_tokens(plan.prepare or {})]
 
 

@@ -10,22 +10,24 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
-from nemo_gym.errors import DataError, GymError
+from nemo_gym.errors import DataError, GymError, RefusedError
 from nemo_gym.job_paths import JobPaths, RunPaths
-from nemo_gym.orchestration import resolve, script, staging
+from nemo_gym.orchestration import resolve, script
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.plan import JobPlan, Submission
 from nemo_gym.orchestration.record_files import SHARED, Write
+from nemo_gym.orchestration.sealed_files import folder_name, sealed_files
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
 SCHEMA_VERSION: Final = 1
+_SEALED: Final = "sealed/"
 NOT_YET: Final = "it was not queued yet when this was written"
 _SECRET: Final = re.compile(r"(?m)^GYM_SECRET_(\w+)=(?:'[^']*'|\\')+$")
 
@@ -62,18 +64,69 @@ def read(run_dir: Path) -> Mapping[str, Any] | None:
 
 
 def changes(job_dir: Path) -> Iterator[str]:
-    """A sentence for each benchmark's file that is not what was queued any more; none where nobody knows."""
+    """Sentences about a benchmark's files that are not what was queued; none where nobody knows."""
     try:
         found = read(job_dir.parent)
     except DataError:
         return
-    sealed = (found or {}).get("sealed", {}).get(job_dir.name)
-    if not isinstance(sealed, dict):
+    names = _differing(found, job_dir, _digest_of)
+    live = _is_read_live(found, job_dir)
+    fatal = [] if live else _fatal(found, names)
+    ignored = ", ".join(name for name in names if name not in fatal)
+    if fatal:
+        what = ", ".join(fatal)
+        yield f"not as it was queued: {what}; a job that starts now ends at once: put it back as it was"
+    if ignored:
+        then = "a job that starts now reads what is there"
+        if not live:
+            then = "its jobs run what was submitted: to run something else, submit it"
+        yield f"changed since it was queued: {ignored}; {then}"
+
+
+def refuse_changed(job_dir: Path, reader: Callable[[Path], bytes]) -> None:
+    """Raise `RefusedError` when what a job of a benchmark would read is not what was queued.
+
+    ``reader`` gives the content of a file on the machine of the run, or raises `OSError`.
+    """
+    try:
+        found = json.loads(reader(RunPaths(job_dir.parent).submission))
+    except (FileNotFoundError, ValueError, RecursionError):
         return
-    differing = [name for name, digest in sealed.items() if _digest_of(job_dir / name) != digest]
-    if differing:
-        names = ", ".join(differing)
-        yield f"changed since it was queued: {names}; a job that starts now reads what is there"
+    if _is_read_live(found, job_dir):
+        return
+    names = _differing(found, job_dir, lambda path: _digest_read(path, reader))
+    fatal = [name for name in names if name != JobPaths(job_dir).run_config.name]
+    if fatal:
+        raise RefusedError(
+            f"{', '.join(fatal)} in {job_dir}: not as it was queued; put it back as it was, or submit the "
+            "run that is wanted."
+        )
+
+
+def _differing(found: object, job_dir: Path, digest_of: Callable[[Path], str]) -> list[str]:
+    """Names of the sealed files that differ, in order."""
+    return [name for name, digest in _seals(found, job_dir).items() if digest_of(job_dir / name) != digest]
+
+
+def _seals(found: object, job_dir: Path) -> dict[str, str]:
+    document = found if isinstance(found, dict) else {}
+    seals = document.get("sealed")
+    its = seals.get(job_dir.name) if isinstance(seals, dict) else None
+    return its if isinstance(its, dict) else {}
+
+
+def _fatal(found: object, names: Sequence[str]) -> list[str]:
+    """Those without which a job ends at once; a job of this machine has no other copy of its script."""
+    document = found if isinstance(found, dict) else {}
+    record = document.get("record")
+    local = isinstance(record, dict) and record.get("executor") == "local"
+    sealed = [name for name in names if name.startswith(_SEALED)]
+    return [*(name for name in names if name == "job.sh" and local), *sealed]
+
+
+def _is_read_live(found: object, job_dir: Path) -> bool:
+    """Whether the run is of a version that sealed nothing: its jobs read what is in their folder."""
+    return not any(name.startswith(_SEALED) for name in _seals(found, job_dir))
 
 
 def _digests(plan: JobPlan) -> Iterator[tuple[str, str]]:
@@ -84,8 +137,9 @@ def _digests(plan: JobPlan) -> Iterator[tuple[str, str]]:
     )
     if plan.run is not None:
         yield paths.run_config.name, _digest(resolve.to_yaml(plan.run).encode())
-    for name, content in staging.shell_files(plan):
-        yield f"{paths.shell.name}/{name}", _digest(content)
+    sealed = sealed_files(plan)
+    for name, content in sealed.items():
+        yield f"{_SEALED}{folder_name(sealed)}/{name}", _digest(content)
 
 
 def _digest_of(path: Path) -> str:
@@ -103,12 +157,22 @@ def _digest_at(path: Path, *_state: int) -> str:
         data = path.read_bytes()
     except OSError:
         return ""
-    if path.name == "job.sh":
-        text = data.decode("utf-8", "surrogateescape")
-        data = _SECRET.sub(lambda found: f"GYM_SECRET_{found[1]}='<host:{found[1]}>'", text).encode(
-            "utf-8", "surrogateescape"
-        )
-    return _digest(data)
+    return _digest(_without_secrets(path, data))
+
+
+def _digest_read(path: Path, reader: Callable[[Path], bytes]) -> str:
+    try:
+        return _digest(_without_secrets(path, reader(path)))
+    except FileNotFoundError:
+        return ""
+
+
+def _without_secrets(path: Path, data: bytes) -> bytes:
+    if path.name != "job.sh":
+        return data
+    text = data.decode("utf-8", "surrogateescape")
+    text = _SECRET.sub(lambda found: f"GYM_SECRET_{found[1]}='<host:{found[1]}>'", text)
+    return text.encode("utf-8", "surrogateescape")
 
 
 def _digest(data: bytes) -> str:

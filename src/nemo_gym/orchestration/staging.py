@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import contextlib
-import pkgutil
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-import nemo_gym
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import otel, resolve, script
 from nemo_gym.orchestration.plan import JobPlan, Submission
+from nemo_gym.orchestration.sealed_files import folder_name, sealed_files
 from nemo_runs import files
-from nemo_slurm import calls
 
 _FOLDER = 0o755
 _SCRIPT = 0o600
 _READABLE = 0o644
+_FINISHED = 0o444
 
 
 def stage(submission: Submission, *, into: Path | None = None) -> None:
     """Write the run directory of a submission with one folder a benchmark.
 
-    With ``into`` it is written there, for a machine on which it will have its own name. Folders are 0755 and
-    files 0644, ``job.sh`` alone is 0600. Raises `FileExistsError` when the run directory is there already (it
-    is left as it is), and `GymError` when something cannot be written.
+    With ``into`` it is written there, for a machine on which it will have its own name. Folders are 0755,
+    files 0644, those that are sealed 0444, and ``job.sh`` is 0600. Raises `FileExistsError` when the run
+    directory is there already (it is left as it is), and `GymError` when something cannot be written.
     """
     scripts = [script.render_job(plan, redacted=False) for plan in submission.jobs]
     run_dir = into or submission.run_dir
@@ -54,10 +53,12 @@ def _named(run_dir: Path, *, taken: type[OSError] | tuple[()] = ()) -> Iterator[
 
 def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
     links = paths.job_dir / "links"
-    for folder in (paths.job_dir, paths.logs, paths.artifacts, paths.config, paths.shell, links):
+    sealed = sealed_files(plan)
+    home = paths.sealed / folder_name(sealed)
+    for folder in (paths.job_dir, paths.logs, paths.artifacts, paths.config, paths.sealed, home, links):
         _make_folder(folder)
-    for name, content in shell_files(plan):
-        files.create_file(paths.shell / name, content, mode=_READABLE)
+    for name, content in sealed.items():
+        files.create_file(home / name, content, mode=_FINISHED)
     for source, name in _config_copies(plan.config_files):
         shutil.copyfile(source, paths.config / name)
         (paths.config / name).chmod(_READABLE)
@@ -74,20 +75,6 @@ def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
         files.create_file(paths.otel / "collector.yaml", config, mode=_READABLE)
     files.create_file(paths.script, text.encode("utf-8", "surrogateescape"), mode=_SCRIPT)
     files.sync_folder(paths.job_dir)
-
-
-def shell_files(plan: JobPlan) -> Iterator[tuple[str, bytes]]:
-    """The static files beside one job's script."""
-    for part in script.shell_parts(plan):
-        source = _shell_file(part)
-        yield source.name, source.read_bytes()
-    yield "states.tsv", pkgutil.get_data("nemo_slurm", "states.tsv") or b""
-
-
-def _shell_file(part: str) -> Path:
-    if part == "clean_environment":
-        return Path(calls.__file__).with_name(f"{part}.sh")
-    return Path(nemo_gym.__file__).parent / "shell" / f"{part}.sh"
 
 
 def _make_folder(folder: Path) -> None:

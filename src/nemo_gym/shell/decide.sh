@@ -36,7 +36,7 @@ gym_read_state() {
         ((++beginnings))
         gym_s_name=$row_name gym_s_meaning=$row_meaning gym_s_reason=$row_reason
       fi
-    done <"$GYM_JOB_DIR/shell/states.tsv"
+    done <"$GYM_SEALED/states.tsv"
   fi
   if ((beginnings != 1)); then
     gym_s_name=$text gym_s_meaning=other gym_s_reason='a state that is not in the table' gym_s_author='' gym_s_known=''

@@ -46,7 +46,7 @@ gym_become_run() {
   [[ ! -e $GYM_JOB_DIR/resubmits ]] || _policy+=(++resume_from_cache=true)
   # Ignored until the program handles it: an early signal must not kill an interpreter that is still importing.
   trap '' USR1
-  gym_run_step driver "$GYM_PROGRAM" eval run --config "$GYM_JOB_DIR/run.yaml" "${_policy[@]}"
+  gym_run_step driver "$GYM_PROGRAM" eval run --config "$GYM_SEALED/run.yaml" "${_policy[@]}"
 }
 
 gym_become_command() {

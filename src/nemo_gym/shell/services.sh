@@ -204,7 +204,7 @@ gym_start_collector() {
     export NEMO_GYM_OTEL_GRPC_PORT="${gym_service_ports[first]}" NEMO_GYM_OTEL_DIR="$GYM_JOB_DIR/otel"
     export NEMO_GYM_OTEL_HTTP_PORT="${gym_service_ports[first + 1]}" "$GYM_OTEL_TOKEN_ENV=$gym_token"
     export NEMO_GYM_OTEL_HEALTH_PORT="${gym_service_ports[first + 2]}"
-    gym_run_step otel_collector "$GYM_OTEL_BINARY" --config "$GYM_JOB_DIR/otel/collector.yaml"
+    gym_run_step otel_collector "$GYM_OTEL_BINARY" --config "$GYM_SEALED/collector.yaml"
   ) >"$log" 2>&1 </dev/null &
   set +m
   gym_otel_pid=$!

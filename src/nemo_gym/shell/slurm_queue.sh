@@ -7,7 +7,7 @@
 # `id;cluster`), or gym_queue_error. One that carries the same token is taken instead: the answer to an earlier call
 # may have been lost or can mean several things, and a second run of this job has queued it already.
 gym_queue_next() {
-  local _token _call=gym_call_from_job
+  local _token _call=gym_call_from_job _script _text=''
   local -a _words
   gym_next=''
   gym_queue_error=''
@@ -15,8 +15,13 @@ gym_queue_next() {
   ! gym_find_next "$_token" || return 0
   _words=(sbatch --parsable "--dependency=afternotok:$gym_job_id" "--comment=$_token")
   [[ -z $GYM_KILL_ON_INVALID_DEP ]] || _words+=(--kill-on-invalid-dep=yes)
-  _words+=(-- "$GYM_JOB_DIR/job.sh" "$gym_job_id" ${gym_handed:+"$gym_handed"})
+  gym_choose_script
   [[ $GYM_QUEUE_FROM != login ]] || _call=gym_call_from_login
+  if [[ $_call == gym_call_from_login && $_script != "$GYM_JOB_DIR/job.sh" ]]; then
+    _text=$(<"$_script")
+    _script=/dev/stdin
+  fi
+  _words+=(-- "$_script" "$gym_job_id" ${gym_handed:+"$gym_handed"})
   gym_submit "$_call" "${_words[@]}"
   gym_read_reply "$gym_printed"
   [[ $gym_call_status == 0 && -n $gym_reply && -n $gym_reply_plain ]] && gym_next=$gym_reply && return 0
@@ -27,6 +32,15 @@ gym_queue_next() {
   gym_queue_error=${gym_queue_error%"${gym_queue_error##*[![:space:]]}"}
   gym_queue_error=${gym_queue_error:-sbatch said nothing}
   return 1
+}
+
+# Sets _script of gym_queue_next: job.sh, which may hold another secret by now; where it was changed otherwise, or is gone,
+# the scheduler's copy of it that runs now.
+gym_choose_script() {
+  _script=$GYM_JOB_DIR/job.sh
+  [[ $(gym_digest_script "$_script") != "$GYM_SCRIPT" && $(gym_digest_script "$0") == "$GYM_SCRIPT" ]] || return 0
+  _script=$0
+  gym_say "warning: $GYM_JOB_DIR/job.sh is not as it was queued; the successor runs what was queued"
 }
 
 # gym_submit CALL WORDS…: sets gym_printed and gym_complaint to what a command printed and complained, gym_call_status to
@@ -156,9 +170,9 @@ gym_call_from_job() {
 # gym_call_from_login MARK COMMAND…: where compute nodes may not call sbatch, over ssh, on the host from which this job was
 # queued. What the command needs goes in by standard input, where nobody else can read it.
 gym_call_from_login() {
-  local _script _mark=$1
+  local _commands _mark=$1
   shift
-  _script=$(
+  _commands=$(
     declare -f slurm_clean_environment
     printf 'slurm_clean_environment\ncd -- %q || exit\n' "$GYM_JOB_DIR"
     if [[ -n ${SLURM_CONF-} ]]; then
@@ -170,10 +184,14 @@ gym_call_from_login() {
     printf 'printf "%%s\\n" %q\n' "$_mark"
     printf 'exec timeout -k 5 60'
     printf ' %q' "$@"
-    printf ' </dev/null\n'
+    if [[ -n ${_text-} ]]; then
+      printf ' <<<%q\n' "$_text"
+    else
+      printf ' </dev/null\n'
+    fi
   )
   exec timeout -k 5 90 ssh -T -o BatchMode=yes -o ConnectTimeout=15 -- "${SLURM_SUBMIT_HOST:?}" "exec bash -s" \
-    <<<"$_script"
+    <<<"$_commands"
 }
 
 # gym_find_unheard: sets gym_next to a successor that waits although its submission seemed to fail.

@@ -1,5 +1,6 @@
 import dataclasses
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration import script
 from nemo_gym.orchestration.otel import collector_config
 from nemo_gym.orchestration.plan import Container, InstallPlan, JobPlan, OtelPlan, ServicePlan, SlurmPlan
+from nemo_gym.orchestration.sealed_files import sealed_files
 from nemo_runs.secret_refs import Reference, SecretText
 from nemo_slurm import calls
 
@@ -124,7 +126,8 @@ CASES = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_whole_script_is_as_recorded(name):
     job, redacted = CASES[name]
-    rendered = script.render_job(job, redacted=redacted)
+    sealed = dict.fromkeys(sealed_files(job), b"as recorded\n")
+    rendered = script.render_job(job, redacted=redacted, sealed=sealed)
     recorded = RECORDED / f"{name}.sh"
     if os.environ.get("ACCEPT_RECORDED"):
         recorded.write_text(rendered)
@@ -135,8 +138,11 @@ def test_a_whole_script_is_as_recorded(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_recorded_script_parses_and_is_clean_with_the_files_it_reads(name, tmp_path):
-    shutil.copytree(RECORDED / "shell", tmp_path / "shell", ignore=shutil.ignore_patterns(".*"))
-    shutil.copy(Path(calls.__file__).with_name("clean_environment.sh"), tmp_path / "shell")
+    (home,) = set(
+        re.findall(r"^\. (sealed/[0-9a-f]{16})/", (RECORDED / f"{name}.sh").read_text(), re.MULTILINE)
+    )
+    shutil.copytree(RECORDED / "shell", tmp_path / home, ignore=shutil.ignore_patterns(".*"))
+    shutil.copy(Path(calls.__file__).with_name("clean_environment.sh"), tmp_path / home)
     recorded = shutil.copy(RECORDED / f"{name}.sh", tmp_path)
     subprocess.run(["bash", "-n", recorded], check=True)
     checked = subprocess.run(["shellcheck", "-x", recorded], capture_output=True, text=True, check=False)

@@ -2,11 +2,12 @@
 
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from tests.local_jobs import Workplace
 
-from nemo_gym.errors import GymError
+from nemo_gym.errors import GymError, RefusedError
 from nemo_gym.orchestration import adopt, sealing, staging
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.record_files import create
@@ -62,16 +63,73 @@ def test_nothing_is_told_of_a_run_as_it_was_queued(run):
     assert list(sealing.changes(run[1].job_dir)) == []
 
 
-@pytest.mark.parametrize("name", ["job.sh", "shell/chain.sh", "shell/states.tsv"])
-@pytest.mark.parametrize("how", ["changed", "removed"])
-def test_a_file_that_a_queued_job_depends_on_is_named_when_it_differs(run, name, how):
-    path = run[1].job_dir / name
+def sealed(plan, name):
+    """A file that a job of the plan reads."""
+    return next((plan.job_dir / "sealed").glob(f"*/{name}"))
+
+
+def altered(path, how):
     if how == "changed":
+        path.chmod(0o644)
         path.write_text(path.read_text() + "\n# one more line\n")
     else:
         path.unlink()
-    (said,) = sealing.changes(run[1].job_dir)
-    assert said == f"changed since it was queued: {name}; a job that starts now reads what is there"
+    return path
+
+
+@pytest.mark.parametrize("name", ["job.sh", "chain.sh", "states.tsv", "run.yaml"])
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_a_file_without_which_no_job_can_do_what_was_queued_is_named(run, name, how):
+    plan = run[1]
+    path = altered(plan.job_dir / name if name == "job.sh" else sealed(plan, name), how)
+    (said,) = sealing.changes(plan.job_dir)
+    assert said == (
+        f"not as it was queued: {path.relative_to(plan.job_dir)}; a job that starts now ends at once: "
+        "put it back as it was"
+    )
+    with pytest.raises(RefusedError, match=f"{name} in .*: not as it was queued; put it back"):
+        sealing.refuse_changed(plan.job_dir, Path.read_bytes)
+
+
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_what_jobs_do_not_read_may_differ_and_it_is_said_what_they_run(run, how):
+    plan = run[1]
+    altered(plan.job_dir / "run.yaml", how)
+    (said,) = sealing.changes(plan.job_dir)
+    assert said == (
+        "changed since it was queued: run.yaml; its jobs run what was submitted: to run something else, "
+        "submit it"
+    )
+    sealing.refuse_changed(plan.job_dir, Path.read_bytes)
+
+
+def test_a_job_of_slurm_has_its_script_from_the_scheduler(run):
+    submission, plan, _ = run
+    path = submission.run_dir / ".gym_submission.json"
+    document = json.loads(path.read_text())
+    document["record"]["executor"] = "slurm"
+    path.write_text(json.dumps(document))
+    altered(plan.job_dir / "job.sh", "changed")
+    (said,) = sealing.changes(plan.job_dir)
+    assert said.startswith("changed since it was queued: job.sh; its jobs run what was submitted")
+    with pytest.raises(RefusedError, match=r"job\.sh"):
+        sealing.refuse_changed(plan.job_dir, Path.read_bytes)
+
+
+def test_the_jobs_of_a_version_that_sealed_nothing_read_what_is_there(run):
+    submission, plan, _ = run
+    path = submission.run_dir / ".gym_submission.json"
+    document = json.loads(path.read_text())
+    seals = document["sealed"][plan.benchmark]
+    document["sealed"][plan.benchmark] = {"job.sh": seals["job.sh"], "shell/chain.sh": "sha256:0"}
+    path.write_text(json.dumps(document))
+    altered(plan.job_dir / "job.sh", "changed")
+    (said,) = sealing.changes(plan.job_dir)
+    assert (
+        said
+        == "changed since it was queued: job.sh, shell/chain.sh; a job that starts now reads what is there"
+    )
+    sealing.refuse_changed(plan.job_dir, Path.read_bytes)
 
 
 def test_nothing_is_queued_when_it_cannot_be_written(run, tmp_path):

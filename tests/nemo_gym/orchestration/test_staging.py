@@ -9,6 +9,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import staging
 from nemo_gym.orchestration.plan import SlurmPlan
+from nemo_gym.orchestration.sealed_files import folder_name, sealed_files
 
 
 def modes(folder):
@@ -51,10 +52,12 @@ def test_a_run_directory_holds_all_that_a_job_needs_and_only_the_script_is_close
         "services",
         *own,
     ]
+    home = f"sealed/{folder_name(sealed_files(plan))}"
     assert modes(plan.job_dir) == {
-        **dict.fromkeys(["artifacts", "config", "links", "logs", "shell"], "0o755"),
-        **{f"shell/{name}.sh": "0o644" for name in shell},
-        "shell/states.tsv": "0o644",
+        **dict.fromkeys(["artifacts", "config", "links", "logs", "sealed", home], "0o755"),
+        **{f"{home}/{name}.sh": "0o444" for name in shell},
+        f"{home}/states.tsv": "0o444",
+        f"{home}/run.yaml": "0o444",
         "config/01-config.yaml": "0o644",
         "config/02-config.yaml": "0o644",
         "run.yaml": "0o644",

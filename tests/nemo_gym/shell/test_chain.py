@@ -16,6 +16,7 @@ from nemo_gym.decide import Budget
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import script
 from nemo_gym.orchestration.plan import JobPlan
+from nemo_gym.orchestration.sealed_files import SHELL_PARTS, folder_name, with_own_digest
 from nemo_gym.rollouts.collected import Collected
 from nemo_runs.journal import read_journal
 
@@ -38,13 +39,15 @@ class World:
         self.cluster, self.job_dir = folder / "cluster", folder / "run" / "b"
         self.cluster.mkdir()
         self.paths = JobPaths(self.job_dir)
-        for path in (self.paths.shell, self.paths.logs, self.paths.artifacts, self.job_dir / "links"):
+        self.parts = folder / "parts"
+        for path in (self.parts, self.paths.logs, self.paths.artifacts, self.job_dir / "links"):
             path.mkdir(parents=True)
-        sources = [SHELL / f"{part}.sh" for part in script.SHELL_PARTS]
+        sources = [SHELL / f"{part}.sh" for part in SHELL_PARTS]
         sources += [Path(__file__).with_name("scheduler_stub.sh")]
         sources += [Path(nemo_slurm.__file__).with_name("states.tsv")]
         for source in sources:
-            (self.paths.shell / source.name).write_bytes(source.read_bytes())
+            (self.parts / source.name).write_bytes(source.read_bytes())
+        (self.parts / "run.yaml").write_text("{}\n")
         self.gym = folder / "gym"
         self.gym.write_text('#!/bin/bash\n[ "$1" = eval ] || { echo gym 9; exit; }\neval "$DRIVE"\n')
         self.gym.chmod(0o755)
@@ -67,9 +70,17 @@ class World:
             walltime=walltime,
             budget=budget,
         )
-        self.paths.script.write_text(
-            script.render_job(plan, redacted=False).replace("scheduler_local", "scheduler_stub")
-        )
+        self.seal(plan)
+
+    def seal(self, plan):
+        """Write the script and, beside it, the parts as they are now."""
+        files = {part.name: part.read_bytes() for part in self.parts.iterdir()}
+        self.sealed = self.paths.sealed / folder_name(files)
+        self.sealed.mkdir(parents=True, exist_ok=True)
+        for name, content in files.items():
+            (self.sealed / name).write_bytes(content)
+        text = script.render_job(plan, redacted=False, sealed=files)
+        self.paths.script.write_text(with_own_digest(text.replace("scheduler_local", "scheduler_stub")))
 
     def start(self, job, before="", *, restart=0, drive="exit 1", **environ):
         """Let a job run; ``drive`` is what its driver does after it has said that it worked."""
@@ -732,15 +743,16 @@ def test_a_script_that_dies_before_its_prologue_has_finished_leaves_nothing_in_t
     world.run(7)
     world.set("queue")
     world.set("state-7", "FAILED")
-    (world.paths.shell / "states.tsv").unlink()
-    (world.paths.shell / "chain.sh").write_text("exit 9\n")
+    (world.parts / "chain.sh").write_text("exit 9\n")
+    world.limits(Budget())
     assert world.run(101, 7)[0] == 9
     assert (world.worked, world.lines("queue")) == (1, [])
 
 
 def test_a_successor_that_cannot_be_taken_back_is_named(world):
-    stub = world.paths.shell / "scheduler_stub.sh"
+    stub = world.parts / "scheduler_stub.sh"
     stub.write_text(stub.read_text() + "\ngym_drop_next() { return 1; }\n")
+    world.limits(Budget())
     status, said = world.run(7, drive=says(COMPLETE))
     assert status == 0
     assert "job 101 could not be taken out of the queue" in said

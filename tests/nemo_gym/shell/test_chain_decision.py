@@ -26,12 +26,9 @@ SAMPLE = ["", "COMPLETED", "CANCELLED by 1000", "PREEMPTED", "FAILED", "RUNNING"
 @pytest.fixture
 def ask(tmp_path):
     """Lets the shell's functions answer: one record of words in, one line out."""
-    (tmp_path / "shell").mkdir()
-    (tmp_path / "shell" / "states.tsv").write_bytes(
-        (Path(nemo_slurm.__file__).parent / "states.tsv").read_bytes()
-    )
+    (tmp_path / "states.tsv").write_bytes((Path(nemo_slurm.__file__).parent / "states.tsv").read_bytes())
     sources = "".join(f". {SHELL}/{part}.sh\n" for part in ("header", "decide", "chain_facts"))
-    ready = f"GYM_JOB_DIR={tmp_path}\n{sources}"
+    ready = f"GYM_JOB_DIR={tmp_path} GYM_SEALED={tmp_path}\n{sources}"
 
     def answers(names, records, then):
         loop = f"while IFS=$'\\x1f' read -r {' '.join(names)} _end; do {then}; done"

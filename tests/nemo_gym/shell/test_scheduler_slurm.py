@@ -9,6 +9,7 @@ from tests.resident_programs import ResidentPrograms
 from tests.sbatch_replies import REPLIES
 
 import nemo_gym
+from nemo_gym.orchestration.sealed_files import script_digest
 from nemo_slurm import calls
 from nemo_slurm.cluster import Cluster
 from nemo_slurm.hosts import LocalHost
@@ -32,6 +33,7 @@ class World:
         os.utime(self.job_dir / "job.sh", (self.fake.now() - 10_000,) * 2)
         patch.setenv("PATH", f"{self.fake.path}:{os.environ['PATH']}")
         self.settings = {"GYM_KILL_ON_INVALID_DEP": "yes", "GYM_QUEUE_FROM": "job", "GYM_OTEL_TOKEN_ENV": ""}
+        self.settings["GYM_SCRIPT"] = ""
 
     def queue(self, token: str = "gym-job-x/b/1") -> str:
         """A job of the chain, running."""
@@ -58,7 +60,7 @@ class World:
                 *(f"{name}={_quoted(value)}" for name, value in values.items()),
                 f". {_quoted(str(SHELL / 'header.sh'))}",
                 f". {_quoted(str(CLEAN))}",
-                *(f". {_quoted(str(SHELL / f'{part}.sh'))}" for part in PARTS),
+                *(f". {_quoted(str(SHELL / f'{part}.sh'))}" for part in ("seal", *PARTS)),
                 "gym_identify",
                 command,
             ]
@@ -283,6 +285,35 @@ def test_a_successor_hears_what_could_be_written_nowhere_however_it_is_queued(
     world.settings["GYM_QUEUE_FROM"] = way
     _, number = world.queue_next(job, "gym_handed=full-disk:3:17", SLURM_SUBMIT_HOST="login7").split()
     assert world.fake.job(number).arguments == [job, "full-disk:3:17"]
+
+
+@pytest.mark.parametrize("way", ["job", "login"])
+@pytest.mark.parametrize("how", ["as queued", "another secret", "edited", "gone"])
+def test_a_successor_runs_what_was_queued_whatever_became_of_the_script(
+    world, tmp_path, monkeypatch, way, how
+):
+    job = world.queue()
+    text = "#!/bin/bash\n# Not sealed: a\nGYM_SCRIPT=''\nKEY='old'\n# Sealed again.\necho 'what was queued'\n"
+    kept, script = tmp_path / "slurm_script", world.job_dir / "job.sh"
+    kept.write_text(text)
+    script.write_text(
+        {"another secret": text.replace("old", "new"), "edited": text + "exit 9\n"}.get(how, text)
+    )
+    if how == "gone":
+        script.unlink()
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    # the login node has not got what the scheduler keeps on the compute node
+    hidden = f'[ "$2" != {kept} ] || [ {way} = job ] || exit 9; '
+    read = f'while [ "$1" != -- ]; do shift; done; {hidden}cat "$2" >{tmp_path}/got; echo 4711'
+    for name, does in {"sbatch": read, "ssh": "exec bash -s"}.items():
+        (folder / name).write_text(f"#!/bin/bash\n{does}\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    world.settings |= {"GYM_QUEUE_FROM": way, "GYM_SCRIPT": script_digest(text)}
+    said = world.queue_next(job, f"BASH_ARGV0={kept}; exec 2>/dev/null", SLURM_SUBMIT_HOST="login7")
+    assert said == "0 4711"
+    assert (tmp_path / "got").read_text() == (text.replace("old", "new") if how == "another secret" else text)
 
 
 def test_a_successor_waits_or_is_gone_or_nobody_can_tell(world):

@@ -17,9 +17,6 @@ GYM_MAX_RETRIES='3'
 GYM_MAX_WALLTIME=''
 GYM_MAX_LINKS_WITHOUT_PROGRESS=''
 GYM_RESUMES='yes'
-GYM_SECRET_MY_HF_TOKEN='hf'\''1
-$x'
-GYM_SECRET_JUDGE_KEY='judge-key'
 GYM_DRIVER_ENV=(
   'JUDGE_KEY'
   'secret'
@@ -35,7 +32,7 @@ GYM_DRIVER_ENV=(
 GYM_PREPARE='yes'
 GYM_PREPARE_ARGS=(
   '--config'
-  '/runs/gym-job-20270115T080000Z-00abcd/arithmetic/run.yaml'
+  '/runs/gym-job-20270115T080000Z-00abcd/arithmetic/sealed/bbbcced869112700/run.yaml'
   '+prepare_script_args.num_tasks=40'
   '+prepare_script_args.operators=["+", "-"]'
   '+split=null'
@@ -102,16 +99,107 @@ GYM_SERVICE_1_ARGV=()
 GYM_SERVICE_1_SHELL='exec serve --port {port} --name '\''it'\'''\''s'\'''
 GYM_SERVICE_1_PRE=''
 
+GYM_SCHEDULER='local'
+GYM_SEALED='/runs/gym-job-20270115T080000Z-00abcd/arithmetic/sealed/bbbcced869112700'
+GYM_SEALED_FILES='d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  chain.sh
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  chain_facts.sh
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  collector.yaml
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  decide.sh
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  driver.sh
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  end_marker.sh
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  full_disk.sh
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  header.sh
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  run.yaml
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  scheduler_local.sh
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  services.sh
+d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
+# Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
+GYM_SCRIPT='c76ada0f1be9934777b41cc346afe2adfffadccb33762bd06d8fe6070db63b29'
+GYM_SECRET_MY_HF_TOKEN='hf'\''1
+$x'
+GYM_SECRET_JUDGE_KEY='judge-key'
+# Sealed again.
+
+# Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
+# files lie in a folder that is named by their content, so nothing has a reason to write there; where they are changed all
+# the same, or gone, the job ends at once and says so: what it would do is not what was asked for, and no retry helps.
+
+# gym_check_seal [PREDECESSOR]: ends the job unless everything is as it was queued. A file that is being replaced, or cannot
+# be read for a moment, is looked at again.
+gym_check_seal() {
+  local look differing=''
+  for look in 1 2 3; do
+    ((look == 1)) || sleep 2
+    command -v sha256sum >/dev/null && gym_find_differing && return 0
+  done
+  if [[ -n $differing ]]; then
+    gym_end_unsealed "${1-}" "$differing"
+  fi
+  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+}
+
+# Sets differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.
+gym_find_differing() {
+  local said status line
+  differing=''
+  if [[ $GYM_SCHEDULER == local && $(gym_digest_script "$0") != "$GYM_SCRIPT" ]]; then
+    differing=$0
+    return 1
+  elif [[ ! -d $GYM_SEALED ]]; then
+    differing=$GYM_SEALED
+    return 1
+  fi
+  said=$(cd -- "$GYM_SEALED" && printf '%s\n' "$GYM_SEALED_FILES" | LC_ALL=C sha256sum --check --quiet 2>/dev/null)
+  status=$?
+  while IFS= read -r line; do
+    [[ $line != *': FAILED'* ]] || differing+="${differing:+, }${GYM_SEALED#"$GYM_JOB_DIR/"}/${line%%: FAILED*}"
+  done < <(printf '%s\n' "$said")
+  return "$status"
+}
+
+# gym_digest_script FILE: prints the digest of a job script without what is not sealed in it: the values of secrets.
+gym_digest_script() {
+  local text
+  text=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1" 2>/dev/null | sha256sum)
+  printf '%s' "${text%% *}"
+}
+
+# gym_end_unsealed PREDECESSOR NAMES: the end of the chain and of this job, told in the folder of this run.
+gym_end_unsealed() {
+  local id restart link now at reason
+  reason="$2: not as it was when this job was queued; put it back as it was and resubmit the benchmark, or submit the run that is wanted"
+  printf 'gym job: the chain ends here: %s\n' "$reason" >&2
+  if [[ $GYM_SCHEDULER == slurm ]]; then
+    id=$SLURM_JOB_ID restart=${SLURM_RESTART_COUNT:-0}
+  else
+    id=$NEMO_GYM_JOB_ID restart=$NEMO_GYM_RESTART
+  fi
+  while link="$GYM_JOB_DIR/links/$id.$restart" && [[ -e $link/started ]]; do
+    ((++restart))
+  done
+  printf -v now '%(%s)T' -1
+  TZ=UTC printf -v at '%(%Y-%m-%dT%H:%M:%S)T.000Z' "$now"
+  mkdir -p -- "$link"
+  printf '%s\n' "$1" >"$link/predecessor"
+  printf '%s\n' "$now" >"$link/started"
+  printf '%s\n' 'fail failed' "$reason" 'scheduler= source= seal=broken' >"$link/decision"
+  printf '%s\n' 'decided 1 none' "$reason" >"$link/end"
+  printf '{"at":"%s","event":"job_ended","job_id":"%s","restart":%s,"outcome":"decided","status":1,"asked":"none"}\n' \
+    "$at" "$id" "$restart" >>"$GYM_JOB_DIR/.gym_events.jsonl"
+  exit 1
+}
+
 cd -- '/runs/gym-job-20270115T080000Z-00abcd/arithmetic' || exit 1
-. shell/header.sh
-. shell/scheduler_local.sh
-. shell/full_disk.sh
-. shell/services.sh
-. shell/driver.sh
-. shell/decide.sh
-. shell/chain_facts.sh
-. shell/chain.sh
-. shell/end_marker.sh
+gym_check_seal "${1-}"
+. sealed/bbbcced869112700/header.sh
+. sealed/bbbcced869112700/scheduler_local.sh
+. sealed/bbbcced869112700/full_disk.sh
+. sealed/bbbcced869112700/services.sh
+. sealed/bbbcced869112700/driver.sh
+. sealed/bbbcced869112700/decide.sh
+. sealed/bbbcced869112700/chain_facts.sh
+. sealed/bbbcced869112700/chain.sh
+. sealed/bbbcced869112700/end_marker.sh
 
 # Never returns, so that nothing is read from this file any more while the job runs.
 gym_main "$@"

@@ -1,0 +1,69 @@
+# shellcheck shell=bash
+# Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
+# files lie in a folder that is named by their content, so nothing has a reason to write there; where they are changed all
+# the same, or gone, the job ends at once and says so: what it would do is not what was asked for, and no retry helps.
+
+# gym_check_seal [PREDECESSOR]: ends the job unless everything is as it was queued. A file that is being replaced, or cannot
+# be read for a moment, is looked at again.
+gym_check_seal() {
+  local look differing=''
+  for look in 1 2 3; do
+    ((look == 1)) || sleep 2
+    command -v sha256sum >/dev/null && gym_find_differing && return 0
+  done
+  if [[ -n $differing ]]; then
+    gym_end_unsealed "${1-}" "$differing"
+  fi
+  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+}
+
+# Sets differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.
+gym_find_differing() {
+  local said status line
+  differing=''
+  if [[ $GYM_SCHEDULER == local && $(gym_digest_script "$0") != "$GYM_SCRIPT" ]]; then
+    differing=$0
+    return 1
+  elif [[ ! -d $GYM_SEALED ]]; then
+    differing=$GYM_SEALED
+    return 1
+  fi
+  said=$(cd -- "$GYM_SEALED" && printf '%s\n' "$GYM_SEALED_FILES" | LC_ALL=C sha256sum --check --quiet 2>/dev/null)
+  status=$?
+  while IFS= read -r line; do
+    [[ $line != *': FAILED'* ]] || differing+="${differing:+, }${GYM_SEALED#"$GYM_JOB_DIR/"}/${line%%: FAILED*}"
+  done < <(printf '%s\n' "$said")
+  return "$status"
+}
+
+# gym_digest_script FILE: prints the digest of a job script without what is not sealed in it: the values of secrets.
+gym_digest_script() {
+  local text
+  text=$({ LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1"; } 2>/dev/null | sha256sum)
+  printf '%s' "${text%% *}"
+}
+
+# gym_end_unsealed PREDECESSOR NAMES: the end of the chain and of this job, told in the folder of this run.
+gym_end_unsealed() {
+  local id restart link now at reason
+  reason="$2: not as it was when this job was queued; put it back as it was and resubmit the benchmark, or submit the run that is wanted"
+  printf 'gym job: the chain ends here: %s\n' "$reason" >&2
+  if [[ $GYM_SCHEDULER == slurm ]]; then
+    id=$SLURM_JOB_ID restart=${SLURM_RESTART_COUNT:-0}
+  else
+    id=$NEMO_GYM_JOB_ID restart=$NEMO_GYM_RESTART
+  fi
+  while link="$GYM_JOB_DIR/links/$id.$restart" && [[ -e $link/started ]]; do
+    ((++restart))
+  done
+  printf -v now '%(%s)T' -1
+  TZ=UTC printf -v at '%(%Y-%m-%dT%H:%M:%S)T.000Z' "$now"
+  mkdir -p -- "$link"
+  printf '%s\n' "$1" >"$link/predecessor"
+  printf '%s\n' "$now" >"$link/started"
+  printf '%s\n' 'fail failed' "$reason" 'scheduler= source= seal=broken' >"$link/decision"
+  printf '%s\n' 'decided 1 none' "$reason" >"$link/end"
+  printf '{"at":"%s","event":"job_ended","job_id":"%s","restart":%s,"outcome":"decided","status":1,"asked":"none"}\n' \
+    "$at" "$id" "$restart" >>"$GYM_JOB_DIR/.gym_events.jsonl"
+  exit 1
+}
