@@ -90,8 +90,8 @@ def refuse_changed(job_dir: Path, reader: Callable[[Path], bytes]) -> None:
     """
     try:
         found = json.loads(reader(RunPaths(job_dir.parent).submission))
-    except (FileNotFoundError, ValueError, RecursionError):
-        return
+    except (OSError, ValueError, RecursionError):
+        return  # of an older version, or lost: what a job finds changed, it says itself
     if _is_read_live(found, job_dir):
         return
     names = _differing(found, job_dir, lambda path: _digest_read(path, reader))
@@ -163,7 +163,7 @@ def _digest_at(path: Path, *_state: int) -> str:
 def _digest_read(path: Path, reader: Callable[[Path], bytes]) -> str:
     try:
         return _digest(_without_secrets(path, reader(path)))
-    except FileNotFoundError:
+    except OSError:
         return ""
 
 

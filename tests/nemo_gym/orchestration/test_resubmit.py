@@ -1,5 +1,6 @@
 """Queueing again in place: when it is refused, what is recorded, what can be raised."""
 
+import hashlib
 import json
 import os
 import signal
@@ -246,4 +247,25 @@ def test_a_run_directory_that_was_moved_is_not_queued_again_from_where_it_is_now
         place.again()
     assert not (place.folder / "gpqa" / "resubmits").exists()
     place.put("gpqa", {"job.sh": f"#!/bin/sh\nGYM_JOB_DIR={quote(str(place.folder / 'gpqa'))}\n"})
+    assert place.again().number == 1
+
+
+def test_what_is_not_as_it_was_queued_is_not_queued_again_and_is_when_it_was_put_back(place):
+    digests = {
+        name: f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+        for name, text in {"job.sh": "s", "sealed/0/chain.sh": "c", "run.yaml": "r"}.items()
+    }
+    document = {"sealed": {"gpqa": digests}, "record": {"executor": "fake"}}
+    (place.folder / ".gym_submission.json").write_text(json.dumps(document))
+    place.put("gpqa", {"job.sh": "s", "sealed/0/chain.sh": "edited", "run.yaml": "edited"})
+    with pytest.raises(
+        RefusedError, match=r"^sealed/0/chain\.sh in .*gpqa: not as it was queued; put it back"
+    ):
+        place.again()
+    assert not (place.folder / "gpqa" / "resubmits").exists()
+    place.put("gpqa", {"job.sh": "edited", "sealed/0/chain.sh": "c"})
+    with pytest.raises(RefusedError, match=r"^job\.sh in "):
+        place.again()
+    # jobs do not read run.yaml itself
+    place.put("gpqa", {"job.sh": "s"})
     assert place.again().number == 1
