@@ -499,3 +499,17 @@ def test_a_controller_that_is_away_for_a_while_costs_nothing(
     working.times_out(working.first)
     working.completed(links=2)
     assert len(working.events("successor_queued")) == 2
+
+
+def test_a_chain_runs_what_was_submitted_although_somebody_edits_its_folder(chains: Chains) -> None:
+    chain = chains.start("edited", links=3)
+    first = chain.at_work(1)
+    script = chain.paths.script
+    script.write_text(script.read_text() + "\nexit 9\n")
+    chain.paths.run_config.write_text("not: what was submitted\n")
+    chain.times_out(first)
+    second = chain.at_work(2)
+    # the first one's successor had its script already; the second one queues the third from its own
+    chain.times_out(second)
+    chain.completed(links=3)
+    assert "is not as it was queued; the successor runs what was queued" in chain.said()
