@@ -119,7 +119,7 @@ def test_the_service_follows_no_link_that_a_step_put_there(service, what):
     _, lab, home, _ = service
     save(home, 7)
     (home / "progress.json").write_text('{"phase": "hidden", "word": "hidden"}')
-    (home / "metrics.jsonl").write_text('{"step":1,"time":1,"attempt":"a","values":{"hidden":1}}\n')
+    (home / "metrics.jsonl").write_text('{"step":1,"time":1,"attempt":"a","values":{"train_loss":77}}\n')
     script = f'cd "$NEMO_JOB_TRAINER_PATH"; {LINKS[what]}; exit 1'.format(hidden=home)
     body = command("link", "/bin/sh", "-c", script, lifecycle={"pause_deadline_seconds": 60})
     assert lab.post(LAB, json=body).status_code == 201
@@ -132,6 +132,7 @@ def test_the_service_follows_no_link_that_a_step_put_there(service, what):
     assert "from its checkpoint" not in str(answers)
     told = str([answer.get("status_details") for answer in answers])
     assert "hidden" not in told
+    assert "77" not in str(answers[0]["status_details"])
 
 
 @here

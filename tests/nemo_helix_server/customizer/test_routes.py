@@ -119,6 +119,7 @@ def test_a_missing_engine_is_said_before_there_is_a_job(
             422,
             "modle: there is no such field (did you mean 'model'?); `nemo customization rl explain` shows",
         ),
+        ({"max_steps": 2}, 422, "max_steps: there is no such field (did you mean 'training.max_steps'?)"),
         ({"training": {"type": "ppo"}}, 422, "training: "),
         ({"training": {"type": "dpo", "batch_size": 3, "micro_batch_size": 2}}, 422, "cannot be divided"),
         ({"model": "nothing"}, 422, "model: there is no model or fileset 'nothing' in workspace 'default'"),
