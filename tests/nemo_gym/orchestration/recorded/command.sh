@@ -50,7 +50,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  scheduler_loca
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  services.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='bcb7d940a994c0e0ebe10a8e56164fb71bd7fc44951d30c883abc6a5ec09c108'
+GYM_SCRIPT='a3772600f13b08694500a5c19cc373a53288dfd03dbd7214e1c67b2e68958f65'
 # Sealed again.
 
 # Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
@@ -93,7 +93,7 @@ gym_find_differing() {
 # gym_digest_script FILE: prints the digest of a job script without what is not sealed in it: the values of secrets.
 gym_digest_script() {
   local text
-  text=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1" 2>/dev/null | sha256sum)
+  text=$({ LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1"; } 2>/dev/null | sha256sum)
   printf '%s' "${text%% *}"
 }
 

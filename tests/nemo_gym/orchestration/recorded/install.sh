@@ -56,7 +56,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  scheduler_loca
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  services.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='0f07407b6ca6904782c7e1a560bdaace2340b1090b6571743a96cdc3fcdc277c'
+GYM_SCRIPT='a3892a058d7c8643d0a59f5a973d3d86067978abbbe665123c7a44de226938f5'
 # Sealed again.
 
 # Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
@@ -99,7 +99,7 @@ gym_find_differing() {
 # gym_digest_script FILE: prints the digest of a job script without what is not sealed in it: the values of secrets.
 gym_digest_script() {
   local text
-  text=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1" 2>/dev/null | sha256sum)
+  text=$({ LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1"; } 2>/dev/null | sha256sum)
   printf '%s' "${text%% *}"
 }
 

@@ -134,7 +134,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  slurm_queue.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  slurm_steps.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='e3cf97dc0a88585b5fdad50ae971e9f9e54fea8e2f34be02813d708f444cb14d'
+GYM_SCRIPT='c624eace452db9f096c0a5cd01f7e0306eb0c912d50a48917a9a4b3d7d23efae'
 GYM_SECRET_MY_HF_TOKEN='hf'\''1
 $x'
 GYM_SECRET_JUDGE_KEY='judge-key'
@@ -180,7 +180,7 @@ gym_find_differing() {
 # gym_digest_script FILE: prints the digest of a job script without what is not sealed in it: the values of secrets.
 gym_digest_script() {
   local text
-  text=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1" 2>/dev/null | sha256sum)
+  text=$({ LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1"; } 2>/dev/null | sha256sum)
   printf '%s' "${text%% *}"
 }
 

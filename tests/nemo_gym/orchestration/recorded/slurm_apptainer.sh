@@ -142,7 +142,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  slurm_queue.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  slurm_steps.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='00b79cf37fc13dfaa0e93d669d524bf1b9497c34f9c48214955631d4b51a49a1'
+GYM_SCRIPT='e1bb75a9927dfc4fd9abd67c92dfec28c8ea7919df7c809662b40a6a03770195'
 GYM_SECRET_MY_HF_TOKEN='<host:MY_HF_TOKEN>'
 GYM_SECRET_JUDGE_KEY='<host:JUDGE_KEY>'
 # Sealed again.
@@ -187,7 +187,7 @@ gym_find_differing() {
 # gym_digest_script FILE: prints the digest of a job script without what is not sealed in it: the values of secrets.
 gym_digest_script() {
   local text
-  text=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1" 2>/dev/null | sha256sum)
+  text=$({ LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1"; } 2>/dev/null | sha256sum)
   printf '%s' "${text%% *}"
 }
 

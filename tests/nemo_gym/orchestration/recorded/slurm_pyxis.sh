@@ -142,7 +142,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  slurm_queue.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  slurm_steps.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='dcb0e9fcb255411914c403366fff6cb72afb2457b4554d1df38d647585c2a91f'
+GYM_SCRIPT='88043061102f3a173fe262ff7247583b03088c969020d6d24f262bbeaf94f1ad'
 GYM_SECRET_MY_HF_TOKEN='hf'\''1
 $x'
 GYM_SECRET_JUDGE_KEY='judge-key'
@@ -188,7 +188,7 @@ gym_find_differing() {
 # gym_digest_script FILE: prints the digest of a job script without what is not sealed in it: the values of secrets.
 gym_digest_script() {
   local text
-  text=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1" 2>/dev/null | sha256sum)
+  text=$({ LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1"; } 2>/dev/null | sha256sum)
   printf '%s' "${text%% *}"
 }
 
