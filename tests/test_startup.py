@@ -1,10 +1,14 @@
 """Start-up is a feature: help and version import nothing heavy, and no command before it is called."""
 
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
 
 HEAVY = [
     *("aiohttp", "asyncio", "datasets", "omegaconf", "orjson", "pydantic", "rich", "xllamacpp", "yaml"),
@@ -61,3 +65,32 @@ def test_help_of_a_command_needs_no_data_models(module, args):
     status, modules = json.loads(probe.stdout)
     assert status == 0
     assert [name for name in ("aiohttp", "httpx", "omegaconf", "pydantic", "rich") if name in modules] == []
+
+
+UNUSED = [
+    *("aiohttp", "asyncio", "omegaconf", "tarfile"),
+    *("nemo_gym.orchestration.examine", "nemo_gym.orchestration.own_gym", "nemo_gym.orchestration.sealing"),
+    *(
+        "nemo_gym.orchestration.staging",
+        "nemo_gym.orchestration.twins",
+        "nemo_runs.leases",
+        "nemo_slurm.hosts",
+    ),
+]
+
+
+def test_a_dry_run_on_this_machine_imports_nothing_that_only_a_submission_needs(tmp_path):
+    example = ROOT / "examples" / "quickstart.yaml"
+    args = ["eval", "submit", "-c", str(example), "--dry-run"]
+    homes = dict.fromkeys(("HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "XDG_CACHE_HOME"), str(tmp_path))
+    probe = subprocess.run(
+        [sys.executable, "-c", PROBE.format(module="nemo_gym.cli.main", args=args)],
+        capture_output=True,
+        check=True,
+        cwd=tmp_path,
+        env={"PATH": os.environ["PATH"], **homes},
+    )
+    status, modules = json.loads(probe.stdout)
+    assert status == 0
+    assert [name for name in UNUSED if name in modules] == []
+    assert list(tmp_path.iterdir()) == []

@@ -7,21 +7,21 @@ refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 from nemo_runs.durations import format_duration, parse_duration
 from nemo_runs.errors import DurationError
+from nemo_runs.patterns import pattern
 from nemo_slurm.errors import UnusableValueError
 
 OptionValue = str | int | bool | None
 """A text or number; True for an option without a value; None and False leave the option out."""
 
-_KEY = re.compile(r"[a-z][a-z0-9-]*")
-_WORD = re.compile(r"[A-Za-z0-9_./:,=+@%*&|~()\[\]-]+")
-_NAMES = re.compile(r"[A-Za-z0-9_.-]+(?:,[A-Za-z0-9_.-]+)*")
-_COUNT = re.compile(r"[1-9][0-9]*")
-_RANGE = re.compile(r"[1-9][0-9]*(?:-[1-9][0-9]*)?")
+_KEY = pattern(r"[a-z][a-z0-9-]*")
+_WORD = pattern(r"[A-Za-z0-9_./:,=+@%*&|~()\[\]-]+")
+_NAMES = pattern(r"[A-Za-z0-9_.-]+(?:,[A-Za-z0-9_.-]+)*")
+_COUNT = pattern(r"[1-9][0-9]*")
+_RANGE = pattern(r"[1-9][0-9]*(?:-[1-9][0-9]*)?")
 
 _STRICTER = {
     "account": (_NAMES, "a name"),

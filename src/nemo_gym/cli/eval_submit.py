@@ -16,9 +16,11 @@ from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, UsageError
 from nemo_gym.job_paths import RunPaths
 
 if TYPE_CHECKING:
+    from nemo_gym.orchestration.config import SubmitConfig
     from nemo_gym.orchestration.jobs import SubmissionRecord
     from nemo_gym.orchestration.resolve import ResolvedConfig
     from nemo_gym.orchestration.submit import Desk, Order
+    from nemo_slurm.hosts import Host
 
 _RULE = "=" * 60
 
@@ -90,15 +92,20 @@ def _say(sentence: str) -> None:
 
 def _desk(resolved: ResolvedConfig) -> Desk:
     from nemo_gym.orchestration.destination import destination_of
-    from nemo_gym.orchestration.examine import refuse_cheaply
     from nemo_gym.orchestration.executors.registry import executor_for, refuse_unusable
     from nemo_gym.orchestration.provenance import provenance
     from nemo_gym.orchestration.submit import Desk
-    from nemo_slurm.ssh import host_of
 
     compute = resolved.config.machine
-    host = host_of(getattr(compute, "hostname", None))
+    hostname = getattr(compute, "hostname", None)
+    host = None if hostname is None else _host(hostname)
     destination = destination_of(host)
+
+    def preflight(config: SubmitConfig) -> None:
+        from nemo_gym.orchestration.examine import refuse_cheaply
+
+        refuse_cheaply(config, host or _host(None))
+
     return Desk(
         executor=executor_for(compute.type, host),
         stage=destination.stage,
@@ -107,9 +114,15 @@ def _desk(resolved: ResolvedConfig) -> Desk:
         cwd=Path.cwd(),
         say=_say,
         destination=destination,
-        preflight=lambda config: refuse_cheaply(config, host),
+        preflight=preflight,
         ready=lambda: refuse_unusable(compute.type),
     )
+
+
+def _host(hostname: str | None) -> Host:
+    from nemo_slurm.ssh import host_of
+
+    return host_of(hostname)
 
 
 def _dry_run(order: Order, desk: Desk) -> int:

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import os
 import shlex
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.job_paths import RunPaths
-from nemo_gym.orchestration import interpreter, machine, own_gym, staging
+from nemo_gym.orchestration import interpreter, machine
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.plan import Submission
 from nemo_gym.orchestration.run_configs import BenchmarkRun
-from nemo_runs.files import create_file
 from nemo_slurm.errors import PathExistsError, SlurmError
-from nemo_slurm.hosts import Host
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.own_gym import Bundle
+    from nemo_slurm.hosts import Host
 
 
 class Destination(Protocol):
@@ -91,10 +92,14 @@ class ThisMachine:
 
     def stage(self, submission: Submission) -> None:
         """See `Destination.stage`."""
+        from nemo_gym.orchestration import staging
+
         staging.stage(submission)
 
     def write(self, path: Path, data: bytes, mode: int) -> None:
         """See `Destination.write`."""
+        from nemo_runs.files import create_file
+
         create_file(path, data, mode=mode)
 
 
@@ -103,7 +108,7 @@ class OtherMachine:
     """Run directories on a host that is reached over ssh, with or without file systems that are ours too."""
 
     host: Host
-    bundle: own_gym.Bundle | None = None
+    bundle: Bundle | None = None
     """Our own Gym, once it is decided that it has to be brought."""
 
     @property
@@ -159,6 +164,8 @@ class OtherMachine:
                 raise
         if config.driver.gym_install is not None:
             return None
+        from nemo_gym.orchestration import own_gym
+
         self.bundle = own_gym.plan_bundle(self.host, Path(config.job.output_path))
         return self.bundle.program
 
@@ -183,6 +190,10 @@ class OtherMachine:
 
     def stage(self, submission: Submission) -> None:
         """See `Destination.stage`: made here, copied there under another name, then given its own."""
+        import tempfile
+
+        from nemo_gym.orchestration import staging
+
         with tempfile.TemporaryDirectory(prefix="gym-submit-") as folder:
             made = Path(folder) / submission.run_dir.name
             staging.stage(submission, into=made)
@@ -208,6 +219,7 @@ class OtherMachine:
             [f"[ -x {name} ] && cksum <{name} && timeout 20 {name} --version 2>/dev/null || :"]
         )
         from nemo_gym import __version__
+        from nemo_gym.orchestration import own_gym
 
         return (
             len(found) == 2 and found[0].split()[0] == str(own_gym.cksum(program)) and __version__ in found[1]
@@ -264,6 +276,6 @@ def _prepared(run: Mapping[str, Any]) -> Path | None:
     return data_path(RunConfig.model_validate(dict(run)))
 
 
-def destination_of(host: Host) -> Destination:
-    """Where submissions over a host go."""
-    return ThisMachine() if host.name is None else OtherMachine(host)
+def destination_of(host: Host | None) -> Destination:
+    """Where submissions over a host go; ``None`` is this machine."""
+    return ThisMachine() if host is None or host.name is None else OtherMachine(host)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.plan import InstallPlan
+from nemo_runs.patterns import pattern
 
-_REF = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._/+@-]*[A-Za-z0-9_+-])?")
-_URL = re.compile(r"(?:https?|ssh|git|file)://\S+")
-_SCP_LIKE = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._-]*:[^-\s:][^\s:]*")
-_LOGIN = re.compile(r"(?:https?|git)://[^/]*@|[a-z]+://[^/@]*:[^/@]*@")
+_REF = pattern(r"[A-Za-z0-9_](?:[A-Za-z0-9._/+@-]*[A-Za-z0-9_+-])?")
+_URL = pattern(r"(?:https?|ssh|git|file)://\S+")
+_SCP_LIKE = pattern(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9][A-Za-z0-9._-]*:[^-\s:][^\s:]*")
+_LOGIN = pattern(r"(?:https?|git)://[^/]*@|[a-z]+://[^/@]*:[^/@]*@")
 
 
 def problems(config: SubmitConfig) -> Iterator[str]:

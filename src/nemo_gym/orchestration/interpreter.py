@@ -23,6 +23,13 @@ LIBRARIES, USER_SITE = "libraries", "user_site"
 EVERYTHING = f"{LIBRARIES} {USER_SITE}"
 _ATTEMPTS = ("", LIBRARIES, USER_SITE, EVERYTHING)
 _SECONDS = 30
+_SWITCHES = frozenset(
+    {
+        *("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8"),
+        *("PYTHONFAULTHANDLER", "PYTHONOPTIMIZE", "PYTHONWARNINGS", "PYTHONNOUSERSITE"),
+    }
+)
+"""Variables that say how Python works and not where it finds anything: it starts without them."""
 
 Run = Callable[[str], str]
 """Runs a script of bash in the environment that a job will inherit; its standard output."""
@@ -45,9 +52,10 @@ def kept(program: Path, config: SubmitConfig, run: Run) -> str:
 
 
 def is_plain(environ: Mapping[str, str]) -> bool:
-    """Whether a shell has nothing that could be kept or not."""
-    if any(name == "LD_LIBRARY_PATH" or name.startswith("PYTHON") for name in environ):
-        return False
+    """Whether a shell has nothing that a program could need in order to start."""
+    for name in environ.keys() - _SWITCHES:
+        if name == "LD_LIBRARY_PATH" or name.startswith("PYTHON"):
+            return False
     return not os.path.isdir(site.getusersitepackages())
 
 

@@ -6,7 +6,6 @@ The resolved config can be submitted again and means the same: interpolations ar
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -21,7 +20,6 @@ from nemo_gym.orchestration import rules
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.rollouts.config import RUN_KEYS
 from nemo_gym.spelling import WrittenFloat, WrittenInt, remembered
-from nemo_slurm.hosts import is_this_machine
 
 _BRACE = re.compile(r"(\\*)\$\{")
 
@@ -149,13 +147,20 @@ def _anchored(config: dict[str, Any], folders: Sequence[Path]) -> dict[str, Any]
 
 def _refuse_relative_elsewhere(path: str, compute: Any) -> None:
     """A relative path means a place on this machine."""
-    for name, entry in (compute if isinstance(compute, Mapping) else {}).items():
-        host = entry.get("hostname") if isinstance(entry, Mapping) else None
-        if isinstance(host, str) and not is_this_machine(host) and not path.startswith("/"):
+    entries = (compute if isinstance(compute, Mapping) else {}).items()
+    hosts = {name: entry.get("hostname") for name, entry in entries if isinstance(entry, Mapping)}
+    for name, host in hosts.items():
+        if isinstance(host, str) and not path.startswith("/") and not _is_this_machine(host):
             raise ConfigError(
                 f"job.output_path: {path} is relative to a folder of this machine, but "
                 f"compute.{name}.hostname is {host}; give an absolute path on that machine."
             )
+
+
+def _is_this_machine(host: str) -> bool:
+    from nemo_slurm.hosts import is_this_machine
+
+    return is_this_machine(host)
 
 
 def _anchored_job(job: Any, folders: Sequence[Path]) -> Any:
@@ -199,6 +204,8 @@ def escaped(value: Any) -> Any:
 
 def digest_of(plain: Mapping[str, Any]) -> str:
     """SHA-256 of a resolved config, as ``resolved-config.yaml`` holds it."""
+    import hashlib
+
     canonical = json.dumps(plain, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import secrets
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nemo_gym.errors import BusyError
-from nemo_gym.orchestration import gym_install, machine, record_files, rules, sealing, twins
+from nemo_gym.orchestration import gym_install, machine, record_files, rules
 from nemo_gym.orchestration.config import SubmitConfig
 from nemo_gym.orchestration.destination import Destination, ThisMachine
 from nemo_gym.orchestration.executors.base import Executor, Queued
@@ -61,7 +61,7 @@ class Desk:
     ready: Callable[[], None] = lambda: None
     """Makes sure of what queueing needs of this machine; raises `GymError`. Called once all is planned."""
     now: Callable[[], datetime] = lambda: datetime.now(UTC)
-    token: Callable[[], str] = lambda: secrets.token_hex(3)
+    token: Callable[[], str] = lambda: os.urandom(3).hex()
 
 
 def plan(order: Order, desk: Desk) -> Submission:
@@ -90,6 +90,8 @@ def submit(order: Order, desk: Desk) -> SubmissionRecord:
     Raises `BusyError` for a twin of a live run, and `SubmitError` when jobs were queued that could not be
     recorded.
     """
+    from nemo_gym.orchestration import sealing, twins
+
     desk.preflight(order.resolved.config)
     submission = plan(order, desk)
     with twins.one_at_a_time(order.resolved.digest):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nemo_gym.types import Row
+from nemo_runs.patterns import pattern
 
 TAGS = (
     ("<think>", "</think>"),
@@ -24,13 +25,11 @@ TAGS = (
 )
 """Opening and closing tags of models that are in use; upper and lower case count alike."""
 
-_CLOSING = {opening.lower(): re.compile(re.escape(closing), re.IGNORECASE) for opening, closing in TAGS}
-_OPEN = re.compile(
+_CLOSING = {opening.lower(): pattern(re.escape(closing), re.IGNORECASE) for opening, closing in TAGS}
+_OPEN = pattern(
     r"^[^\S\n]*(" + "|".join(re.escape(opening) for opening, _ in TAGS) + ")", re.IGNORECASE | re.MULTILINE
 )
-_CLOSE = re.compile(
-    "(?<!`)(?:" + "|".join(re.escape(closing) for _, closing in TAGS) + ")(?!`)", re.IGNORECASE
-)
+_CLOSE = pattern("(?<!`)(?:" + "|".join(re.escape(closing) for _, closing in TAGS) + ")(?!`)", re.IGNORECASE)
 
 
 def without_thoughts(items: list[Row]) -> list[Row]:

@@ -7,6 +7,8 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from nemo_runs.patterns import pattern
+
 GradingMode = Literal[
     "strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon", "lenient_answer_colon_md"
 ]
@@ -15,41 +17,41 @@ Choices = Mapping[str, str]
 """Option text by capital letter."""
 
 _BOXED = "\\boxed{"
-_BRACES = re.compile(r"\\boxed\{|\\[{}]|[{}]")
-_TEXT = re.compile(
+_BRACES = pattern(r"\\boxed\{|\\[{}]|[{}]")
+_TEXT = pattern(
     r"\\(?:text(?:bf|rm|it|sf|tt|sc|up|normal)?|math(?:bf|rm|it|sf|tt)|boldsymbol|bm)\s?\{([^{}]*)\}"
 )
 """Commands that say how letters look."""
-_STRICT = re.compile(r"([A-Z])(?:[:).-](?!\s*[A-Z](?![\w'\u2019]))|\Z)")
-_NAMED = re.compile(
+_STRICT = pattern(r"([A-Z])(?:[:).-](?!\s*[A-Z](?![\w'\u2019]))|\Z)")
+_NAMED = pattern(
     r"(?:option |choice |answer )?\(?([A-Z])(?:\)(?!\s*\(?[A-Z](?![\w'\u2019]))|\Z)", re.IGNORECASE
 )
 """``(B)``, ``(B) banana``, ``Option B``: what the modes that are not strict understand in a box as well."""
-_ANSWER = re.compile(r"answer:[ \t]*([^\n]*)", re.IGNORECASE)
-_EMPHASIS = re.compile(r"[*_`$]+")
-_ANSWER_MD = re.compile(r"answer[\"'\u201d]?[ \t]?:[ \t]*", re.IGNORECASE)
-_QUOTED = re.compile("[\"'\u201c\u2018]([^\"'\u201c\u201d\u2018\u2019\n]*)[\"'\u201d\u2019]")
-_NEXT_LINE = re.compile(r"\s*\n\s*([^\n]*)")
-_LEADING = re.compile(r"[(\[{\s]*(?:([A-Z])(?![\w'’])|([a-z])[)\]}.:,\s]*\Z)")  # noqa: RUF001 - a real apostrophe
-_AS_WORD = re.compile(
+_ANSWER = pattern(r"answer:[ \t]*([^\n]*)", re.IGNORECASE)
+_EMPHASIS = pattern(r"[*_`$]+")
+_ANSWER_MD = pattern(r"answer[\"'\u201d]?[ \t]?:[ \t]*", re.IGNORECASE)
+_QUOTED = pattern("[\"'\u201c\u2018]([^\"'\u201c\u201d\u2018\u2019\n]*)[\"'\u201d\u2019]")
+_NEXT_LINE = pattern(r"\s*\n\s*([^\n]*)")
+_LEADING = pattern(r"[(\[{\s]*(?:([A-Z])(?![\w'’])|([a-z])[)\]}.:,\s]*\Z)")  # noqa: RUF001 - a real apostrophe
+_AS_WORD = pattern(
     r"A (?!(?:is|was|seems|because|since|as|by|for|from|and|or|but|not|the|which|would)\b)[a-z]"
     r"|I (?!(?:is|because|since|as)\b)[a-z]"
 )
 """``A banana``, ``I think``: an article or a pronoun, not an option."""
-_NEGATED = re.compile(
+_NEGATED = pattern(
     r"(?:\b(?:not|cannot be|neither|nor|except|rather than|instead of|exclud\w+|eliminat\w+|rul\w+ out)"
     r"|n['\u2019]t(?: be)?) +(?:option |choice |answer )?[(\"]?\Z",
     re.IGNORECASE,
 )
 _WORDS = 32
 """Characters before a letter in which a negation is looked for."""
-_STANDALONE = re.compile(r"(?<![\w'’])([A-Z])(?![\w'’])")  # noqa: RUF001 - the same
-_LIST = re.compile(
+_STANDALONE = pattern(r"(?<![\w'’])([A-Z])(?![\w'’])")  # noqa: RUF001 - the same
+_LIST = pattern(
     r"[(\[{\s]*(?:both |either )?\(?([A-Z])\)?"
     r"[ \t]*(?:,|/|;|&|\+|\||and\b|or\b)+[ \t]*(?:and |or )?\(?([A-Z])\)?(?!\w)",
     re.IGNORECASE,
 )
-_SEPARATED = re.compile(r"[ \t]*(?:,|/|;|&|\+|\||\band\b|\bor\b)[ \t,]*(?:and |or )?\(?([A-Z])\)?(?!\w)")
+_SEPARATED = pattern(r"[ \t]*(?:,|/|;|&|\+|\||\band\b|\bor\b)[ \t,]*(?:and |or )?\(?([A-Z])\)?(?!\w)")
 _FOREIGN = {
     **dict(zip("أبجدهوزحطي", "ABCDEFGHIJ", strict=True)),  # Arabic, in the order of numbering
     "\u0627": "A",  # alef without its hamza
@@ -146,7 +148,7 @@ def _answer_colon_md(text: str, choices: Choices, answer_prefix: str | None) -> 
     if letter is None and answer_prefix and answer_prefix.strip():
         label = _EMPHASIS.sub("", unicodedata.normalize("NFKC", answer_prefix)).strip()
         colon = ":" if label.endswith(":") else ":?"
-        pattern = re.compile(rf"{re.escape(label.rstrip(': '))}[ \t]*{colon}[ \t]*", re.IGNORECASE)
+        pattern = pattern(rf"{re.escape(label.rstrip(': '))}[ \t]*{colon}[ \t]*", re.IGNORECASE)
         letter = _last_letter(_payloads(pattern, bare), choices)
     return letter if letter is not None else _named_in_box(plain, choices)
 

@@ -67,6 +67,8 @@ def test_a_program_that_never_starts_is_refused_at_submit_unless_the_setup_may_h
 def test_a_plain_shell_needs_no_try(tmp_path, monkeypatch):
     monkeypatch.setattr("site.getusersitepackages", lambda: str(tmp_path / "none"))
     assert interpreter.is_plain({"PATH": "/bin"})
+    assert interpreter.is_plain({"PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"})
+    assert not interpreter.is_plain({"PYTHONUNBUFFERED": "1", "PYTHONHOME": "/x"})
     assert not interpreter.is_plain({"PYTHONPATH": "/x"})
     assert not interpreter.is_plain({"LD_LIBRARY_PATH": "/x"})
     monkeypatch.setattr("site.getusersitepackages", lambda: str(tmp_path))

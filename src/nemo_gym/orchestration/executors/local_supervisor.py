@@ -17,16 +17,19 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nemo_gym import events, job_paths
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.draining import drain_lead
-from nemo_gym.orchestration.executors.local_slots import MachineShare, Turn
 from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_room
 from nemo_runs import processes, supervise
 from nemo_runs.errors import DiskFullError
 from nemo_runs.files import create_file, replace_file
 from nemo_runs.journal import Journal
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.executors.local_slots import MachineShare
 
 _LOOK = 0.2
 """Seconds between two looks whether it is this job's turn."""
@@ -65,6 +68,8 @@ class Assignment:
 
 def main() -> int:
     """Keep one job to its end."""
+    from nemo_gym.orchestration.executors.local_slots import Turn
+
     cancelled: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _frame: cancelled.append(received))
@@ -97,6 +102,8 @@ def main() -> int:
 
 def _share(assignment: Assignment) -> MachineShare:
     """What the job needs of the machine."""
+    from nemo_gym.orchestration.executors.local_slots import MachineShare
+
     name = f"{assignment.gym_job_id}/{assignment.benchmark}/{assignment.job_id}"
     return MachineShare(name, gpus=assignment.gpus, slots=assignment.slots, environ=os.environ)
 
