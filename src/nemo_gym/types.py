@@ -123,7 +123,8 @@ class Verifier(Protocol):
     """How an answer becomes a reward. Built as ``VerifierClass(options, models)``.
 
     ``models`` maps a name to a `Policy`; it is empty unless the config names judge models. A class that needs
-    a live environment says ``grades_stored_answers = False``; `gym eval reverify` then refuses it.
+    a live environment says ``grades_stored_answers = False``; `gym eval reverify` then refuses it. One whose
+    grades take no time worth speaking of says ``grades_at_once = True``: answer and grade become one write.
 
     Only answers that ended well are put to a verifier; others get reward 0 and their end as the reason. A
     class that can grade more names those ends: ``graded_ends = frozenset({"refusal"})``, say. So can a

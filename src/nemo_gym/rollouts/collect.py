@@ -1,8 +1,9 @@
 """The collector: N workers that pull planned rollouts from one iterator, and a tick about twice a second.
 
 There is no task object a rollout and no queue: memory does not grow with the number of rollouts. One failing
-rollout never ends a run. An answer is stored before it is graded; if grading it fails, it is graded again and
-not asked for again. After the main pass come retry passes over what failed and may be tried again.
+rollout never ends a run. An answer is stored before it is graded, or together with its grade where the
+verifier needs no time for one (`grades_at_once`); if grading it fails, it is graded again and not asked for
+again. After the main pass come retry passes over what failed and may be tried again.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from nemo_gym.rollouts.refusals import Refusals
 from nemo_gym.rollouts.result_rows import NOT_GRADED_FIELD, Answer
 from nemo_gym.rollouts.room import Room
 from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verifier
+from nemo_gym.verifiers.registry import grades_at_once
 from nemo_runs.errors import DiskFullError
 
 STORE_TICK_SECONDS = 1.0
@@ -131,6 +133,7 @@ class Collector:
         self._store = store
         self._agent = agent
         self._verifier = verifier
+        self._at_once = grades_at_once(verifier)
         self._policy = policy
         self._drain = drain
         self._bounds = bounds
@@ -216,18 +219,24 @@ class Collector:
             failure = describe(error, "agent", self._agent)
             await self._failed(task, failure, 1000 * (time.perf_counter() - started))
             return
-        try:
-            await self._room.stored(lambda: self._store.answer(task, answer.ungraded()))
-        except TypeError as error:
-            await self._failed(task, no_json("the answer", error), latency)
+        if not self._at_once and not await self._kept(task, answer, latency):
             return
         self.tally.answered += 1
         self.tally.input_tokens += answer.perf["prompt_tokens"]
         self.tally.output_tokens += answer.perf["completion_tokens"]
-        await self._grade(task, answer, episode)
+        await self._grade(task, answer, episode, kept=not self._at_once)
 
-    async def _grade(self, task: Task, answer: Answer, episode: Episode) -> None:
-        """Grade one stored answer; when that fails the answer stays, to be graded again."""
+    async def _kept(self, task: Task, answer: Answer, latency_ms: float) -> bool:
+        """Store an answer that has no grade yet; false where it cannot be written, which is a failure."""
+        try:
+            await self._room.stored(lambda: self._store.answer(task, answer.ungraded()))
+        except TypeError as error:
+            await self._failed(task, no_json("the answer", error), latency_ms)
+            return False
+        return True
+
+    async def _grade(self, task: Task, answer: Answer, episode: Episode, *, kept: bool = True) -> None:
+        """Grade one answer, ``kept`` or not; when that fails the answer is kept, to be graded again."""
         started = time.perf_counter()
         try:
             verdict = await self._verifier.verify(task, episode)
@@ -235,12 +244,16 @@ class Collector:
             fields = answer.graded(verdict, reward)
         except Exception as error:  # noqa: BLE001 - as above
             failure = describe(error, "verifier", self._verifier)
-            await self._failed(task, failure, 1000 * (time.perf_counter() - started))
+            spent = 1000 * (time.perf_counter() - started)
+            if kept or await self._kept(task, answer, spent):
+                await self._failed(task, failure, spent)
             return
         try:
             await self._room.stored(lambda: self._store.record(task, fields))
         except TypeError as error:
-            await self._failed(task, no_json("the grade", error), 1000 * (time.perf_counter() - started))
+            spent = 1000 * (time.perf_counter() - started)
+            if kept or await self._kept(task, answer, spent):
+                await self._failed(task, no_json("the grade", error), spent)
             return
         self._streak = 0
         self._tell_not_graded(fields.get(NOT_GRADED_FIELD))

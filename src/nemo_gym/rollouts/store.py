@@ -1,10 +1,10 @@
 """The durable files of one output: planned rollouts come out; answers, results, failures go in, a row each.
 
-An answer is stored before it is graded, and leaves its file once its result is on the disk. What
-`Store.answer`, `Store.record` and `Store.fail` returned from survives the end of this process in any way, and
-the end of the machine once `Store.tick` has returned after it. There is one writer at a time: an output is
-claimed when it is opened, and a process that was taken over from learns it at its next `Store.tick`, while
-its late rows land in a file that nobody reads (see `nemo_gym.rollouts.lock`).
+An answer without a grade leaves its file once its result is on the disk. What `Store.answer`, `Store.record`
+and `Store.fail` returned from survives the end of this process in any way, and the end of the machine once
+`Store.tick` has returned after it. There is one writer at a time: an output is claimed when it is opened, and
+a process that was taken over from learns it at its next `Store.tick`, while its late rows land in a file that
+nobody reads (see `nemo_gym.rollouts.lock`).
 """
 
 from __future__ import annotations

@@ -86,6 +86,8 @@ class MatchVerifier:
         )
         self._abs = Fraction(repr(self.options.abs_tolerance))
         self._rel = Fraction(repr(self.options.rel_tolerance))
+        self._tolerant = bool(self._abs or self._rel)
+        self.grades_at_once = pattern is None  # a pattern of somebody else may take its time
 
     def check_row(self, row: Row) -> str | None:
         """The row needs an expected answer; for ``numeric`` it must be a number."""
@@ -167,10 +169,13 @@ class MatchVerifier:
     def _near(self, number: Number, expected: Number | None) -> bool:
         if expected is None:
             return False
+        readings, accepted = number.readings, expected.accepted
+        if not self._tolerant:
+            return any(reading in accepted for reading in readings)
         return any(
             abs(reading - wanted) <= max(self._abs, self._rel * abs(wanted))
-            for reading in number.readings
-            for wanted in expected.accepted
+            for reading in readings
+            for wanted in accepted
         )
 
 

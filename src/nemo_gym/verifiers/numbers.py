@@ -199,7 +199,7 @@ def read_number(value: object) -> Number | None:
         return Number(repr(value), Fraction(repr(value))) if finite else None
     if not isinstance(value, str):
         return None
-    if value.isascii() and value.isdigit() and len(value) <= _PLAIN_DIGITS:
+    if _is_plain(value):
         return Number(value, Fraction(int(value)))
     text = _ascii(value)
     matches = list(_matches(text))
@@ -208,6 +208,8 @@ def read_number(value: object) -> Number | None:
 
 def pick_number(text: str, which: Which = "last") -> Number | None:
     """The first or last number of a text, ``None`` where it is not sure; looks at `TEXT_LIMIT` characters."""
+    if _is_plain(text):
+        return Number(text, Fraction(int(text)))
     if which == "first":
         plain = _ascii(text[:TEXT_LIMIT])
         found = next(_matches(plain), None)
@@ -220,6 +222,10 @@ def pick_number(text: str, which: Which = "last") -> Number | None:
     plain = _ascii(text[-TEXT_LIMIT:])
     found = _last(_matches(plain))
     return None if found is None else _number(plain, found)
+
+
+def _is_plain(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= _PLAIN_DIGITS
 
 
 def _last(matches: Iterable[re.Match[str]]) -> re.Match[str] | None:

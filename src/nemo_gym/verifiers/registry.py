@@ -36,6 +36,15 @@ def verifier_types() -> list[str]:
     return plugins.known_types(VERIFIERS)
 
 
+def grades_at_once(verifier: Verifier) -> bool:
+    """Whether a grade takes no time worth speaking of, so that an answer is stored together with it.
+
+    Only for one that says ``grades_at_once = True``: it waits for nothing, and runs no code or pattern of
+    somebody else. All others are asked once the answer is stored.
+    """
+    return bool(getattr(verifier, "grades_at_once", False))
+
+
 def grades_stored_answers(verifier: Verifier) -> bool:
     """Whether the verifier needs nothing but task and stored episode, so that answers can be graded again.
 

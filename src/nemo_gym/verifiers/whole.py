@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from nemo_gym.rollouts.reasoning import with_thoughts, without_thoughts
 from nemo_gym.rollouts.result_rows import NOT_GRADED_FIELD
 from nemo_gym.types import Episode, Row, Task, Verdict, Verifier
-from nemo_gym.verifiers.registry import grades_stored_answers, load_verifier
+from nemo_gym.verifiers.registry import grades_at_once, grades_stored_answers, load_verifier
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.config import BenchmarkConfig
@@ -29,6 +29,7 @@ class WholeAnswers:
 
     def __init__(self, verifier: Verifier, also: Iterable[str] = (), *, reasoning: bool = False) -> None:
         self.grades_stored_answers = grades_stored_answers(verifier)
+        self.grades_at_once = grades_at_once(verifier)
         self.inner = verifier
         self._graded = frozenset({"completed", *also, *getattr(verifier, "graded_ends", ())})
         self._reasoning = reasoning

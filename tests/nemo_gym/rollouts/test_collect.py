@@ -17,6 +17,9 @@ REFUSED = PolicyError("transport_unreachable", "nobody there")
 class MemoryStore:
     """The collector's view of the store, in memory."""
 
+    first_the_answer = True
+    """Whether a result is refused whose answer was not stored before."""
+
     def __init__(self, expected, max_attempts=3):
         self.expected, self.max_attempts = expected, max_attempts
         self.rows, self.failures, self.ticks = {}, [], 0
@@ -52,7 +55,7 @@ class MemoryStore:
         if isinstance(fields.get("odd"), object) and "odd" in fields:
             raise TypeError("Type is not JSON serializable: object")
         assert task.task_index not in self.rows
-        assert task.task_index in self.answers
+        assert task.task_index in self.answers or not self.first_the_answer
         self.rows[task.task_index] = fields
 
     def fail(self, task, **failure):
@@ -533,4 +536,64 @@ def test_an_answer_that_no_row_can_hold_is_a_failure_of_the_rollout():
 
     store = Unstorable(1, max_attempts=1)
     collect(store, Scripted())
+    assert [failure["failure_class"] for _, failure in store.failures] == ["persistence_failed"]
+
+
+class AtOnce(Scripted):
+    """Needs no time for a grade."""
+
+    grades_at_once = True
+
+
+class Together(MemoryStore):
+    """Takes results whose answers were not stored before."""
+
+    first_the_answer = False
+
+
+def test_an_answer_whose_grade_takes_no_time_is_stored_together_with_it():
+    store = Together(3)
+    tally, _ = collect(store, AtOnce(fields={"trace": 1}))
+    assert sorted(store.rows) == [0, 1, 2]
+    assert not store.answers
+    assert (tally.new, tally.answered, tally.output_tokens) == (3, 3, 6)
+    assert [row["trace"] for row in store.rows.values()] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("verdict", "failure_class"),
+    [
+        (ValueError("no such option"), "verifier_error"),
+        (Verdict(float("nan")), "verifier_error"),
+        (Verdict(1.0, fields=[]), "verifier_error"),
+        (Verdict(1.0, fields={"odd": object()}), "persistence_failed"),
+    ],
+)
+def test_when_such_a_grade_fails_the_answer_is_stored_first_and_asked_for_once(verdict, failure_class):
+    seen = []
+
+    class Watched(Together):
+        def fail(self, task, **failure):
+            seen.append(task.task_index in self.answers)
+            super().fail(task, **failure)
+
+    store = Watched(2, max_attempts=1)
+    scripted = AtOnce(verdict=verdict)
+    tally, _ = collect(store, scripted)
+    assert scripted.tries == {0: 1, 1: 1}
+    assert sorted(store.answers) == [0, 1]
+    assert (store.rows, tally.new) == ({}, 0)
+    assert {failure["failure_class"] for _, failure in store.failures} == {failure_class}
+    assert seen == [True, True]
+
+
+def test_an_answer_that_no_row_can_hold_is_one_failure_also_where_its_grade_takes_no_time():
+    class Unstorable(Together):
+        def answer(self, task, fields):
+            raise TypeError("nested too deeply for JSON")
+
+        record = answer
+
+    store = Unstorable(1, max_attempts=1)
+    collect(store, AtOnce())
     assert [failure["failure_class"] for _, failure in store.failures] == ["persistence_failed"]

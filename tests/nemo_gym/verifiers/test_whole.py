@@ -8,7 +8,7 @@ from pydantic import BaseModel
 from nemo_gym.rollouts.policy_apis import to_response
 from nemo_gym.rollouts.result_rows import NOT_GRADED_FIELD
 from nemo_gym.types import ANSWER_ENDS, Episode, Task, Verdict
-from nemo_gym.verifiers.registry import grades_stored_answers
+from nemo_gym.verifiers.registry import grades_at_once, grades_stored_answers, load_verifier
 from nemo_gym.verifiers.whole import WholeAnswers
 
 
@@ -98,3 +98,15 @@ def test_an_episode_tells_how_it_ended_and_what_was_thought_and_refused():
 )
 def test_an_agents_own_odd_response_counts_as_completed(odd):
     assert Episode(odd).end == "completed"
+
+
+def test_only_who_runs_nothing_of_somebody_else_grades_at_once():
+    def at_once(**options):
+        return grades_at_once(WholeAnswers(load_verifier({"type": "match", **options})))
+
+    assert at_once(mode="numeric")
+    assert at_once(mode="exact")
+    assert not at_once(mode="regex", pattern="x(.)")
+    assert not grades_at_once(
+        WholeAnswers(load_verifier({"type": "multiple_choice", "grading_mode": "lenient_boxed"}))
+    )
