@@ -148,8 +148,8 @@ def _answer_colon_md(text: str, choices: Choices, answer_prefix: str | None) -> 
     if letter is None and answer_prefix and answer_prefix.strip():
         label = _EMPHASIS.sub("", unicodedata.normalize("NFKC", answer_prefix)).strip()
         colon = ":" if label.endswith(":") else ":?"
-        pattern = pattern(rf"{re.escape(label.rstrip(': '))}[ \t]*{colon}[ \t]*", re.IGNORECASE)
-        letter = _last_letter(_payloads(pattern, bare), choices)
+        prefix = re.compile(rf"{re.escape(label.rstrip(': '))}[ \t]*{colon}[ \t]*", re.IGNORECASE)
+        letter = _last_letter(_payloads(prefix, bare), choices)
     return letter if letter is not None else _named_in_box(plain, choices)
 
 

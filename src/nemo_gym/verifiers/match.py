@@ -87,7 +87,7 @@ class MatchVerifier:
         self._abs = Fraction(repr(self.options.abs_tolerance))
         self._rel = Fraction(repr(self.options.rel_tolerance))
         self._tolerant = bool(self._abs or self._rel)
-        self.grades_at_once = pattern is None  # a pattern of somebody else may take its time
+        self.grades_at_once = pattern is None and named is None  # somebody else's may take its time
 
     def check_row(self, row: Row) -> str | None:
         """The row needs an expected answer; for ``numeric`` it must be a number."""

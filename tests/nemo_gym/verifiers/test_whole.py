@@ -107,6 +107,7 @@ def test_only_who_runs_nothing_of_somebody_else_grades_at_once():
     assert at_once(mode="numeric")
     assert at_once(mode="exact")
     assert not at_once(mode="regex", pattern="x(.)")
+    assert not at_once(mode="numeric", answer_pattern="#### (.*)")
     assert not grades_at_once(
         WholeAnswers(load_verifier({"type": "multiple_choice", "grading_mode": "lenient_boxed"}))
     )
