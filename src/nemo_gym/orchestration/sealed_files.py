@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Final
 
 import nemo_gym
+import nemo_slurm
 from nemo_gym.orchestration.plan import JobPlan
-from nemo_slurm import calls
 
 SHELL_PARTS: Final = (
     "header",
@@ -63,7 +63,7 @@ def _files(plan: JobPlan) -> Iterator[tuple[str, bytes]]:
 def shell_file(part: str) -> Path:
     """Where a static shell file lies in this installation."""
     if part == "clean_environment":
-        return Path(calls.__file__).with_name(f"{part}.sh")
+        return Path(nemo_slurm.__file__).with_name(f"{part}.sh")
     return Path(nemo_gym.__file__).parent / "shell" / f"{part}.sh"
 
 
