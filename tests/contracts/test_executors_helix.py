@@ -105,7 +105,7 @@ def new_run(place):
 
 
 def request_for(run, at=1.0, slots=1):
-    return Request(run, "default/" + run.token[:9], "default", 0, slots, at)
+    return Request(run, "default/" + run.token[:9], "default", 0, slots, (at, 0))
 
 
 def until(executor, run, *states):

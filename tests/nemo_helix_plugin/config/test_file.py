@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import stat
 import threading
 from pathlib import Path
@@ -130,8 +131,11 @@ def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
 
 
 def test_the_file_is_where_the_environment_says() -> None:
-    home = Path.home()
-    assert file.default_path({}) == home / ".config" / "nhx" / "config.yaml"
+    home, account = Path("/home/ada"), Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert file.default_path({}) == account / ".config" / "nhx" / "config.yaml"
+    assert file.default_path({"HOME": "/home/ada"}) == home / ".config" / "nhx" / "config.yaml"
     assert file.default_path({"XDG_CONFIG_HOME": "/x"}) == Path("/x/nhx/config.yaml")
-    assert file.default_path({"XDG_CONFIG_HOME": "relative"}) == home / ".config" / "nhx" / "config.yaml"
-    assert file.default_path({"XDG_CONFIG_HOME": "/x", "NHX_CONFIG_FILE": "~/c.yaml"}) == home / "c.yaml"
+    relative = {"XDG_CONFIG_HOME": "relative", "HOME": "/home/ada"}
+    assert file.default_path(relative) == home / ".config" / "nhx" / "config.yaml"
+    given = {"XDG_CONFIG_HOME": "/x", "NHX_CONFIG_FILE": "~/c.yaml", "HOME": "/home/ada"}
+    assert file.default_path(given) == Path.home() / "c.yaml"

@@ -14,7 +14,7 @@ OPERATE = {
     "update_job", "delete_job", "pause_job", "resume_job", "cancel_job", "rerun_job", "update_job_control",
     "pause_all", "create_result", "pin_checkpoint", "unpin_checkpoint",
     "create_secret", "update_secret", "delete_secret",
-    "create_customization_job", "cancel_customization_job", "delete_customization_job",
+    "preview_training", "create_customization_job", "cancel_customization_job", "delete_customization_job",
     "create_job_template", "update_job_template", "delete_job_template",
     "create_fileset", "delete_fileset", "upload_file", "delete_file", "create_model", "delete_model",
 }  # fmt: skip
