@@ -140,7 +140,9 @@ def _lost_successor(known: Evidence, finished: Verdict, successor: str) -> Verdi
         return Verdict(BenchmarkState.FAILED, reason, finished.cause, finished.look_at)
     by = f" by {seen.stranger}" if seen.stranger else ""
     reason = f"{before}; its successor {successor} was cancelled{by} before it started"
-    if seen.stranger or finished.cause is not Cause.INFRASTRUCTURE:
+    if seen.stranger:  # the chain had gone on if nobody had ended it: whatever ended the last run
+        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, finished.look_at)
+    if finished.cause is not Cause.INFRASTRUCTURE:
         return Verdict(BenchmarkState.FAILED, reason, finished.cause, finished.look_at)
     return Verdict(BenchmarkState.CANCELLED, reason, Cause.PERSON)
 

@@ -654,3 +654,16 @@ def test_a_drain_that_a_person_asked_for_is_a_stop_and_is_resubmitted_without_mo
     seen = {"2": saw("SUCCEEDED", word="COMPLETED")}
     followed = assess(known(link("1.0", end=asked), successor, progress(done=6), seen=seen))
     assert (followed.state, followed.cause, followed.reason) == (status.state, status.cause, status.reason)
+
+
+def test_a_chain_that_would_have_retried_is_resubmitted_when_another_ended_its_successor():
+    stranger = "user 1 (not its owner, user 0)"
+    evidence = known(
+        link("1.0", queued="2", end="ended 1 none\nservice 'policy' ended with exit status 137\n"),
+        seen={"1": saw("FAILED", word="FAILED"), "2": saw("CANCELLED", word="CANCELLED", stranger=stranger)},
+    )
+    status = assess(evidence)
+    assert told(status) == ("failed", "infrastructure")
+    assert "service 'policy' ended" in status.reason
+    assert stranger in status.reason
+    assert status.next_command == "gym job resubmit gym-job-20270115T080000Z-00000a gpqa"
