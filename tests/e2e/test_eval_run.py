@@ -87,7 +87,7 @@ def test_a_signal_drains_and_the_next_run_goes_on(start, tmp_path, number):
         status, out, err = end(process)
         assert status == 75, err
         assert f"drained (signal: {number.name})" in err
-        assert f"{len(rows(tmp_path))} measured of 200 expected" in out
+        assert f"{len(rows(tmp_path))} of 200 expected rollouts" in out
         assert server.requests == len(rows(tmp_path)) < 200  # what was in flight was finished
         progress = json.loads((tmp_path / "out" / "progress.json").read_bytes())
         assert (progress["state"], progress["done"]) == ("drained", server.requests)
