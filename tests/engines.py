@@ -18,6 +18,15 @@ CACHE = environments.cache_folder(dict(os.environ))
 _TINY_MODEL = Path(__file__).parent / "nemo_engines" / "tiny_model.py"
 
 
+def shared_cache(folder: Path) -> str:
+    """A cache folder with the user's engines in it; submissions have an index of their own there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / CACHE.name).exists():
+        CACHE.mkdir(parents=True, exist_ok=True)
+        (folder / CACHE.name).symlink_to(CACHE)
+    return str(folder)
+
+
 @cache
 def engine_python(name: str) -> Path:
     """The interpreter of an engine; installed as ``nemo engines install`` does, if it is not there."""

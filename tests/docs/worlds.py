@@ -167,5 +167,5 @@ def checkpoint(page: Page, name: str = "my-training") -> str:
 def engine(page: Page, name: str) -> str:
     """The interpreter of an engine, which is kept from one test run to the next."""
     python = str(engines.engine_python(name))
-    page.environ["XDG_CACHE_HOME"] = str(engines.CACHE.parent)
+    page.environ["XDG_CACHE_HOME"] = engines.shared_cache(Path(page.environ["HOME"], ".cache"))
     return python

@@ -30,9 +30,9 @@ NEMO = str(Path(sys.executable).with_name("nemo"))
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The user's real cache, where the engine is, and leases of this test's own."""
+    """The user's engines, and everything else of this test's own."""
     engines.engine_python("trl")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(engines.CACHE.parent))
+    monkeypatch.setenv("XDG_CACHE_HOME", engines.shared_cache(tmp_path / "cache"))
     monkeypatch.setenv("NEMO_LEASES_DIR", str(tmp_path / "leases"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setenv("NHX_ENGINES_DEVICE", "cpu")

@@ -21,7 +21,7 @@ def demo(tmp_path_factory):
     folder = tmp_path_factory.mktemp("demo-train")
     homes = {name: str(folder / name) for name in ("XDG_STATE_HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME")}
     # engines and the unpacked model are kept from one test run to the next
-    environ = {**os.environ, **homes, "XDG_CACHE_HOME": str(engines.CACHE.parent)}
+    environ = {**os.environ, **homes, "XDG_CACHE_HOME": engines.shared_cache(folder / "cache")}
     argv = ["--steps", str(STEPS), "--tasks", str(TASKS), "--folder", str(folder / "made")]
     done = subprocess.run(
         [ROOT / "scripts" / "demo-train.sh", *argv],

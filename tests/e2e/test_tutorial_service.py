@@ -35,9 +35,11 @@ def test_the_tutorial_says_what_its_commands_print(tutorial: ModuleType) -> None
 
 @pytest.mark.e2e
 @pytest.mark.slow
-def test_the_tutorial_of_fine_tuning_does_too(tutorial: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_tutorial_of_fine_tuning_does_too(
+    tutorial: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engines.engine_python("trl")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(engines.CACHE.parent))
+    monkeypatch.setenv("XDG_CACHE_HOME", engines.shared_cache(tmp_path / "cache"))
     page = tutorial.PAGE.with_name("fine-tune.md").read_text(encoding="utf-8")
     assert "every step, to the last digit: the same\n" in page
     assert "&& echo the same bytes\nthe same bytes\n" in page

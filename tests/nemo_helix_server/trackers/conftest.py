@@ -11,7 +11,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from tests.engines import CACHE, engine_python
+from tests.engines import engine_python, shared_cache
 
 PATIENCE = 180
 
@@ -144,11 +144,11 @@ def gate(mlflow_address):
 
 
 @pytest.fixture
-def tracker_environ(trackers_python):
+def tracker_environ(trackers_python, tmp_path_factory):
     """What a service needs to publish here: the installed libraries, W&B in files."""
     return {
         "NHX_ENGINES_TRACKERS_PYTHON": str(trackers_python),
-        "XDG_CACHE_HOME": str(CACHE.parent),
+        "XDG_CACHE_HOME": shared_cache(tmp_path_factory.mktemp("cache")),
         "WANDB_MODE": "offline",
         "NHX_TRACKERS_INTERVAL_SECONDS": "0.2",
     }
