@@ -22,13 +22,16 @@ benchmark:
 ROWS = '{"question": "3 + 4?", "expected_answer": "A", "options": [{"A": "7"}, {"B": "8"}]}\n'
 
 
-def benchmark(page: Page, fragment: dict[str, Any], name: str, **more: Any) -> None:
+SOLUTIONS = '{"question": "3 + 4?", "answer": "3 and 4 make 7. #### 7"}\n'
+
+
+def benchmark(page: Page, fragment: dict[str, Any], name: str, rows: str = ROWS, **more: Any) -> None:
     """Make a benchmark with what a page says of one, and evaluate it."""
     base = yaml.safe_load(BENCHMARK.format(name=name))
     folder = f"mine/benchmarks/{name}"
     whole = merged(base, fragment if "benchmark" in fragment else {"benchmark": fragment})
     page.write(f"{folder}/config.yaml", yaml.safe_dump(merged(whole, {"benchmark": more})))
-    page.write(f"{folder}/rows.jsonl", ROWS)
+    page.write(f"{folder}/rows.jsonl", rows)
     page.type(
         f"gym eval run --search-dir mine --benchmark {name} --model m "
         + page.filled(f"--model-url http://127.0.0.1:8000/v1 --output {name}/rollouts.jsonl")
@@ -65,6 +68,7 @@ def add_a_benchmark(page: Page) -> None:
     worlds.model_server(page)
     benchmark(page, page.yaml(), "ends", verifier={"type": "match"})
     benchmark(page, page.yaml(), "choices")
+    benchmark(page, page.yaml(), "solutions", rows=SOLUTIONS)
     folder = "my-benchmarks/benchmarks/capitals"
     whole = yaml.safe_load((page.folder / folder / "config.yaml").read_text())
     page.write(f"{folder}/config.yaml", yaml.safe_dump(merged(whole, {"benchmark": page.yaml()})))
