@@ -196,21 +196,19 @@ def _manifest(paths: RolloutPaths) -> Manifest:
 
 
 def _refuse_unlike(a: RolloutPaths, b: RolloutPaths, left: Manifest, right: Manifest) -> None:
-    changes = [
-        *differences(_tasks(left.generation), _tasks(right.generation)),
-        *differences(left.scoring, right.scoring),
-    ]
+    tasks = [*differences(_tasks(left.generation), _tasks(right.generation))]
+    changes = [*tasks, *differences(left.scoring, right.scoring)]
     if left.num_tasks != right.num_tasks and not changes:
         changes.append(f"num_tasks: {left.num_tasks} → {right.num_tasks}")
     if changes:
         raise UnlikeRunsError(
             f"{a.output} and {b.output} are not alike in tasks or grading: {_shortened('; '.join(changes))}."
-            + _remedy(left.scoring != right.scoring)
+            + _remedy(grading_alone=not tasks and left.scoring != right.scoring)
         )
 
 
-def _remedy(scoring: bool) -> str:
-    if scoring:
+def _remedy(*, grading_alone: bool) -> str:
+    if grading_alone:
         return " Grade one of them again with `gym eval reverify`."
     return " Only runs on the same questions can be compared."
 

@@ -100,8 +100,10 @@ def test_unlike_tasks_or_grading_are_refused_with_every_key(tmp_path, options, o
 
 def test_runs_on_other_questions_are_refused_with_what_can_be_compared(tmp_path):
     a, b = make(tmp_path / "a", A), make(tmp_path / "b", B, prompt="Say {question}")
-    with pytest.raises(UnlikeRunsError, match=r"\. Only runs on the same questions can be compared\.$"):
-        compare(a.output, b.output)
+    both = make(tmp_path / "both", B, prompt="Say {question}", verifier="{type: match, mode: exact}")
+    for other in (b, both):
+        with pytest.raises(UnlikeRunsError, match=r"\. Only runs on the same questions can be compared\.$"):
+            compare(a.output, other.output)
 
 
 def test_digests_are_told_by_their_first_digits():
