@@ -102,10 +102,10 @@ def test_more_memory_than_the_limit_allows(shop: Shop) -> None:
     name = shop.create(shop.spec(), memory="150Mi")
     error = shop.ended(name)
     assert error["type"] == "out_of_memory"
-    assert error["message"].endswith("the machine's memory, or the step's limit of it, was not enough")
+    assert error["message"].endswith("its limit is 150 MiB: the step's memory limit was not enough")
     warning = shop.rerun(name)
     assert warning is not None
-    assert "raise the step's memory limit, or load less at once, in a new job" in warning
+    assert "raise resources.limits.memory of the step, or load less at once, in a new job" in warning
 
 
 def test_a_loss_that_is_no_number(shop: Shop) -> None:
@@ -140,14 +140,14 @@ def test_a_disk_that_is_full(shop: Shop) -> None:
     assert error["detail"].startswith("the checkpoint of step 2 was not saved: ")
     warning = shop.rerun(name)
     assert warning is not None
-    assert "free space, or keep fewer checkpoints, before running it again" in warning
+    assert f"the disk is full; free space and use `nemo jobs rerun {name}" in warning
 
 
 def test_a_module_that_is_not_there(shop: Shop) -> None:
     name = shop.create(shop.spec(), command=["/usr/bin/env", "PYTHONPATH="])
     error = shop.ended(name)
-    assert error["message"].endswith("a Python module that it needs is not installed")
+    assert error["message"].endswith("the Python module nemo_engines, which it needs, is not installed")
     assert "nemo_engines" in error["detail"]
     warning = shop.rerun(name)
     assert warning is not None
-    assert "install it where the command runs" in warning
+    assert "install it for /usr/bin/env and use" in warning

@@ -1,5 +1,6 @@
 import json
 import os
+import pwd
 import subprocess
 import sys
 import time
@@ -387,7 +388,10 @@ def test_the_folder_is_one_for_all_programs_of_a_user(tmp_path):
     home = {"XDG_STATE_HOME": str(tmp_path)}
     assert leases.default_folder(home) == tmp_path / "nemo-runs" / "leases"
     assert leases.default_folder({**home, "NEMO_LEASES_DIR": "/x"}) == Path("/x")
-    assert leases.default_folder({}) == Path.home() / ".local/state/nemo-runs/leases"
+    own = {"HOME": "/home/ada"}
+    assert leases.default_folder(own) == Path("/home/ada/.local/state/nemo-runs/leases")
+    account = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert leases.default_folder({}) == account / ".local/state/nemo-runs/leases"
     assert leases.found_slots() >= 1
     assert leases.found_slots({"NEMO_LEASES_SLOTS": "7"}) == 7
     with pytest.raises(LeaseError, match="must be a whole number from 1"):
