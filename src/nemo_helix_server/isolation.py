@@ -133,14 +133,18 @@ class Isolation:
         core = self._core()
         yield from confinement.all_but([*core, *_home(), Path("/dev")])
         given = self.settings
-        more = [Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1], self.cache]
+        more = [*self._programs()]
         more += [*(given.customization.local_paths or ()), *given.jobs.isolation.read]
         more += [engine.python.parent.parent for engine in _engines(given) if engine.python]
         yield from _within(more, core)
 
+    def _programs(self) -> Iterator[Path]:
+        """What the service and the engines run from: read by steps, and changed by none, wherever it lies."""
+        yield from (Path(sys.prefix), Path(sys.base_prefix), Path(__file__).parents[1], self.cache)
+
     def _shared(self) -> Iterator[str]:
         core = self._core()
-        yield from _within(map(Path, _SHARED), [*core, *_home()])
+        yield from _within(map(Path, _SHARED), [*core, *_home(), *_resolved(self._programs())])
         yield from _within(self.settings.jobs.isolation.write, core)
         yield from (f"/dev/{name}" for name in _DEVICES)
         yield from map(str, Path("/dev").glob("nvidia*"))
