@@ -36,10 +36,12 @@ types: setup
 # Left to `make test`: whatever runs a cluster, job scripts, a database or the whole service, and schedules of faults.
 SERVICE_TESTS := tests/nemo_helix_server
 LEFT_TO_TEST := tests/slurm tests/contracts tests/nemo_runs/test_supervise.py tests/nemo_gym/test_fault_schedules.py \
-	$(addprefix tests/nemo_gym/shell/test_,chain.py scheduler_slurm.py) \
-	$(addprefix tests/nemo_gym/orchestration/test_,fetch.py destination.py script.py) \
-	$(addprefix $(SERVICE_TESTS)/,api commands engines executors files store test_mirror.py) \
-	$(addprefix $(SERVICE_TESTS)/controller/test_,crashes.py hostile_workloads.py lifecycle.py troubles.py windows.py) \
+	$(addprefix tests/nemo_gym/shell/test_,chain.py clock.py full_disk.py scheduler_slurm.py seal.py) \
+	$(addprefix tests/nemo_gym/orchestration/test_,adopt_there.py fetch.py destination.py script.py) \
+	$(addprefix tests/nemo_gym/orchestration/executors/test_,local_slots.py local_successors.py) tests/docs \
+	$(addprefix $(SERVICE_TESTS)/,api commands engines executors files store test_isolation.py test_mirror.py test_tails.py) \
+	$(addprefix $(SERVICE_TESTS)/controller/test_,advice.py clocks.py crashes.py hostile_workloads.py lifecycle.py) \
+	$(addprefix $(SERVICE_TESTS)/controller/test_,lost_places.py possible.py troubles.py windows.py) \
 	$(addprefix $(SERVICE_TESTS)/customizer/test_,routes.py steps.py) \
 	$(addprefix $(SERVICE_TESTS)/trackers/test_,publishing.py telling.py) \
 	$(SERVICE_TESTS)/test_checkpoint_catalogue.py $(SERVICE_TESTS)/jobs/test_service.py tests/nemo_engines/test_run.py \
