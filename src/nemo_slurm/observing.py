@@ -78,6 +78,9 @@ def observed(job: Job, rows: Sequence[QueueRow] | None, runs: Sequence[Run] | No
     end).
     """
     row = next((row for row in rows or () if row.id == job.id and belongs(job, row)), None)
+    # accounting may not know yet what disowns a record for the controller: a name comes late
+    strangers = {row.submitted_at for row in rows or () if row.id == job.id and not belongs(job, row)}
+    runs = None if runs is None else [run for run in runs if run.submitted_at not in strangers - {None}]
     own = own_runs(job, runs or ()) if asked else ()
     parts = components(job, runs or ()) if asked and own else ()
     if row is None:

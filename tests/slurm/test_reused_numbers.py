@@ -95,6 +95,13 @@ def test_a_record_of_another_job_with_the_number_says_nothing(
     slurm: RealSlurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stranger: str
 ) -> None:
     number = ended(slurm, *STRANGERS[stranger])
+    named = ["sacct", "-X", "-n", "-P", "-j", number, "-o", "JobName"]
+    # accounting hears late of the name of a job that ends soon
+    until(
+        lambda: (
+            subprocess.run(named, capture_output=True, text=True, check=True).stdout.strip() != "allocation"
+        )
+    )
     job_dir = folder_of_a_run(tmp_path, later=3600 if "before" in stranger else 0)
     # whether the controller still holds it or has forgotten it
     found = seen(number, job_dir)
