@@ -36,6 +36,7 @@ types: setup
 # Left to `make test`: whatever runs a cluster, job scripts, a database or the whole service, and schedules of faults.
 SERVICE_TESTS := tests/nemo_helix_server
 LEFT_TO_TEST := tests/slurm tests/contracts tests/nemo_runs/test_supervise.py tests/nemo_gym/test_fault_schedules.py \
+	tests/nemo_gym/cli/test_eval_run.py tests/nemo_gym/rollouts/test_collect.py tests/nemo_trainer/test_pack.py \
 	$(addprefix tests/nemo_gym/shell/test_,chain.py clock.py full_disk.py scheduler_slurm.py seal.py) \
 	$(addprefix tests/nemo_gym/orchestration/test_,adopt_there.py fetch.py destination.py script.py) \
 	$(addprefix tests/nemo_gym/orchestration/executors/test_,local_slots.py local_successors.py) tests/docs \

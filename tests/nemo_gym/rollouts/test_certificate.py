@@ -155,6 +155,7 @@ def test_rows_that_are_written_while_they_are_read_are_not_certified(tmp_path: P
     assert any("while it was read" in problem for problem in certify(paths).problems)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_file_nor_with_one_endless_line(tmp_path: Path, monkeypatch):
     monkeypatch.setattr(certificate, "LONGEST_ROW", 1 << 20)
     paths = output(tmp_path)

@@ -224,6 +224,7 @@ def test_twenty_thousand_rows_are_checked_and_planned(tmp_path: Path) -> None:
     assert sum(1 for _ in materialize(config(ASK), read_rows(path))) == 20_000
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_number_of_rows(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     with path.open("w") as stream:
