@@ -104,3 +104,13 @@ def test_which_states_are_ends() -> None:
         "COMPLETED", "CANCELLED", "TIMEOUT", "PREEMPTED", "NODE_FAIL", "FAILED", "OUT_OF_MEMORY", "BOOT_FAIL",
         "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED",
     }  # fmt: skip
+
+
+def test_what_is_disowned_in_the_queue_is_disowned_in_accounting_too_whose_name_comes_late() -> None:
+    job = dataclasses.replace(JOB, name="mine")
+    theirs = row("COMPLETED", name="train")
+    unnamed = run("COMPLETED", name="")
+    assert observed(job, [theirs], [unnamed], asked=True).state is None
+    own = run("COMPLETED", name="mine", submitted_at=1_000_005.0)
+    seen = observed(job, [theirs], [unnamed, own], asked=True)
+    assert seen.runs == (own,)
