@@ -78,11 +78,15 @@ def observed(job: Job, rows: Sequence[QueueRow] | None, runs: Sequence[Run] | No
     end).
     """
     row = next((row for row in rows or () if row.id == job.id and belongs(job, row)), None)
-    # accounting may not know yet what disowns a record for the controller: a name comes late
+    # accounting may not know yet what disowns a record for the controller: a name comes late. The shell has
+    # the same two rules (``gym_is_this_job``)
     strangers = {row.submitted_at for row in rows or () if row.id == job.id and not belongs(job, row)}
-    runs = None if runs is None else [run for run in runs if run.submitted_at not in strangers - {None}]
-    own = own_runs(job, runs or ()) if asked else ()
-    parts = components(job, runs or ()) if asked and own else ()
+    runs = [run for run in runs or () if run.submitted_at not in strangers - {None}]
+    if rows is None:
+        # nobody can disown a record that has neither name nor comment
+        runs = [run for run in runs if run.name or run.comment]
+    own = own_runs(job, runs) if asked else ()
+    parts = components(job, runs) if asked and own else ()
     if row is None:
         return _from_accounting(job, own, parts, controller_away=rows is None)
     if row.state.meaning is Meaning.COMPLETE and (broken := _broken(parts)) is not None:

@@ -114,3 +114,10 @@ def test_what_is_disowned_in_the_queue_is_disowned_in_accounting_too_whose_name_
     own = run("COMPLETED", name="mine", submitted_at=1_000_005.0)
     seen = observed(job, [theirs], [unnamed, own], asked=True)
     assert seen.runs == (own,)
+
+
+def test_while_the_controller_is_away_a_record_with_neither_name_nor_comment_says_nothing() -> None:
+    assert observed(JOB, None, [run("COMPLETED", name="", comment="")], asked=True).state is None
+    assert observed(JOB, [], [run("COMPLETED", name="", comment="")], asked=True).settled
+    for known in ({"name": "n", "comment": ""}, {"name": "", "comment": "t"}):
+        assert observed(JOB, None, [run("COMPLETED", **known)], asked=True).settled

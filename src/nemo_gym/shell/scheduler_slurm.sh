@@ -8,6 +8,9 @@
 gym_clock_slack=600
 gym_submission=''       # second before which nothing of this chain was submitted, once it is known
 gym_comments=''         # `kept` or `changed`, once it is known whether the site leaves comments as they were asked for
+gym_shown=''            # what the controller said last of the job that it was asked about
+gym_disowned=''         # when another job with that number was submitted
+gym_silent=''           # empty while it answers
 gym_inherited=()        # the environment that the scheduler gave to this job, NAME=VALUE
 
 # Who this run of the job is, and where its values lie.
@@ -55,18 +58,42 @@ gym_abandon() {
 # ---------------------------------------------------------------- the scheduler
 
 # gym_slurm COMMAND…: one of Slurm's commands, asked from outside of any job, for raw values.
-gym_slurm() (
+gym_slurm() {
+  gym_slurm_aloud "$@" 2>/dev/null
+}
+
+# The same with what it complains of.
+gym_slurm_aloud() (
   slurm_clean_environment
-  LC_ALL=C SLURM_TIME_FORMAT=%s exec timeout -k 5 "$NEMO_GYM_SLURM_SECONDS" "$@" 2>/dev/null
+  LC_ALL=C SLURM_TIME_FORMAT=%s exec timeout -k 5 "$NEMO_GYM_SLURM_SECONDS" "$@"
 )
+
+# gym_ask_controller ID: sets gym_shown to what the controller says of the job that ran here under the number ID, '' when it
+# holds none. Sets gym_disowned to the second in which another job with that number was submitted, when it holds that, and
+# gym_silent when it did not answer: to the second of gym_clock before which it is not asked again.
+gym_ask_controller() {
+  gym_shown='' gym_disowned=''
+  [[ -z $gym_silent ]] || ! gym_is_before "$gym_silent" || return 0
+  gym_silent=''
+  if gym_shown=$(gym_slurm_aloud scontrol -o show job "${1%%;*}" 2>&1); then
+    gym_read_show "$gym_shown" || gym_shown=''
+    [[ -n $gym_shown ]] || return 0
+    gym_is_this_job "$1" || { gym_shown='' gym_disowned=$gym_r_submit; }
+  else
+    gym_look_at_clock
+    [[ $gym_shown == *'Invalid job id specified'* ]] || gym_silent=$((gym_clock + 60))
+    gym_shown=''
+  fi
+}
 
 # gym_state_of ID: sets gym_state to what the scheduler says of a job, the controller first, and gym_state_source. Of a
 # cancelled job accounting alone knows who did it. What is said of another job with that number is not said of this one.
 gym_state_of() {
-  local _answer _fields _state
+  local _fields _state
   gym_state=''
   gym_state_source=''
-  if _answer=$(gym_slurm scontrol -o show job "${1%%;*}") && gym_read_show "$_answer" && gym_is_this_job "$1"; then
+  gym_ask_controller "$1"
+  if [[ -n $gym_shown ]]; then
     gym_state=$gym_r_state
     gym_state_source=scontrol
     [[ $gym_state == CANCELLED ]] || return 0
@@ -100,16 +127,20 @@ gym_read_show() {
   [[ $_answer =~ [[:space:]]EndTime=([0-9]+)[[:space:]] ]] && gym_r_end=${BASH_REMATCH[1]}
   [[ $_answer =~ [[:space:]]SubmitTime=([0-9]+)[[:space:]] ]] && gym_r_submit=${BASH_REMATCH[1]}
   [[ $_answer =~ [[:space:]]UserId=[^[:space:]]*\(([0-9]+)\) ]] && gym_r_user=${BASH_REMATCH[1]}
-  [[ $_answer =~ [[:space:]]JobName=([^[:space:]]+) ]] && gym_r_name=${BASH_REMATCH[1]}
-  [[ $_answer =~ [[:space:]]Comment=([^[:space:]]+) ]] && gym_r_comment=${BASH_REMATCH[1]}
+  [[ $_answer =~ [[:space:]]JobName=(.+)[[:space:]]UserId= ]] && gym_r_name=${BASH_REMATCH[1]}
+  # a comment has spaces where a site adds words to it; what follows it holds no token of ours that stands alone
+  [[ $_answer != *[[:space:]]Comment=* ]] || gym_r_comment=${_answer#*[[:space:]]Comment=}
+  gym_r_comment=${gym_r_comment%%[[:space:]]StdErr=*}
   return 0
 }
 
 # gym_is_this_job ID: whether the record in gym_r_… can be of the job that ran here under the number ID: numbers are used
 # again, and accounting keeps what the older job did. Any field that is there and disagrees disowns it, as in
-# nemo_slurm/identity.py.
+# nemo_slurm/identity.py; nemo_slurm/observing.py has the two rules for a record whose name accounting was not told yet.
 gym_is_this_job() {
   local _file _started
+  [[ -z $gym_disowned || $gym_r_submit != "$gym_disowned" ]] || return 1
+  [[ -z $gym_silent || -n $gym_r_comment || $gym_r_name != allocation ]] || return 1
   ! gym_is_disowned "$gym_r_comment" "$GYM_JOB/$GYM_BENCHMARK/" || return 1
   [[ -z $gym_r_user || $gym_r_user == "$EUID" ]] || return 1
   # accounting calls a job `allocation` whose name it was not told
@@ -178,10 +209,11 @@ gym_find_submission() {
 }
 
 # gym_elapsed_of ID: sets gym_elapsed to a line `<restart> <raw seconds>` for each run of a job that is known to have
-# ended; nothing when nothing is known yet. Asks accounting, then the controller, which knows the last run alone.
+# ended; nothing when nothing is known yet. Accounting is believed first: the controller knows the last run alone.
 gym_elapsed_of() {
   local _run=-1 _before='' _known=-1 _fields=State,End,Submit,UID,JobName,Comment,ElapsedRaw
   gym_elapsed=''
+  gym_ask_controller "$1"
   while gym_read_record; do
     # a run whose end is not recorded is one all the same; two records of one submission are one run
     [[ $gym_r_submit =~ ^[0-9]+$ ]] || continue
@@ -197,18 +229,18 @@ gym_elapsed_of() {
       _known=$_run
     fi
   done < <(gym_accounting "$1" -D -o "$_fields" | sort -t $'\x1f' -s -n -k 3,3)
-  [[ -n $gym_elapsed ]] || gym_ask_run_time "$1"
+  [[ -n $gym_elapsed ]] || gym_read_run_time
   gym_elapsed=${gym_elapsed%$'\n'}
 }
 
-gym_ask_run_time() {
-  local _answer _days _hours _minutes _seconds
-  _answer=" $(gym_slurm scontrol -o show job "${1%%;*}")" || return 0
-  gym_read_show "$_answer" && gym_is_ended "$gym_r_state" && gym_is_this_job "$1" || return 0
-  [[ $_answer =~ [[:space:]]RunTime=(([0-9]+)-)?([0-9]+):([0-9]+):([0-9]+) ]] || return 0
+# Of the last run, as the controller shows it.
+gym_read_run_time() {
+  local _days _hours _minutes _seconds
+  [[ -n $gym_shown ]] && gym_read_show "$gym_shown" && gym_is_ended "$gym_r_state" || return 0
+  [[ " $gym_shown" =~ [[:space:]]RunTime=(([0-9]+)-)?([0-9]+):([0-9]+):([0-9]+) ]] || return 0
   _days=$((10#${BASH_REMATCH[2]:-0})) _hours=$((10#${BASH_REMATCH[3]})) _minutes=$((10#${BASH_REMATCH[4]}))
   _seconds=$((10#${BASH_REMATCH[5]} + 60 * (_minutes + 60 * (_hours + 24 * _days))))
-  [[ $_answer =~ [[:space:]]Restarts=([0-9]+) ]] || return 0
+  [[ $gym_shown =~ [[:space:]]Restarts=([0-9]+) ]] || return 0
   gym_elapsed="${BASH_REMATCH[1]} $_seconds"
 }
 

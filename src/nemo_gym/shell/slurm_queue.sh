@@ -213,8 +213,6 @@ gym_next_waits() {
   gym_is_own "$1"
 }
 
-gym_ask_queue() (
-  slurm_clean_environment
-  LC_ALL=C SLURM_TIME_FORMAT=%s exec timeout -k 5 "$NEMO_GYM_SLURM_SECONDS" squeue -h -a \
-    -t all -o 'job|%i|%T|%u|%V|%j|%k' "$@" 2>&1
-)
+gym_ask_queue() {
+  gym_slurm_aloud squeue -h -a -t all -o 'job|%i|%T|%u|%V|%j|%k' "$@" 2>&1
+}

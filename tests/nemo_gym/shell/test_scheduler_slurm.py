@@ -164,7 +164,7 @@ def test_one_field_that_disagrees_disowns_an_older_record_with_the_same_number(w
     assert world.ask(asked, SLURM_JOB_NAME="gym-b") == "/"
 
 
-@pytest.mark.parametrize("other", [{"comment": "gym-job-y/b/1"}, {"uid": 4242}, {"name": "train"}])
+@pytest.mark.parametrize("other", [{"comment": "gym-job-y/b/1"}, {"uid": 4242}, {"name": "train"}, {"name": "gym-b too"}])
 def test_the_controller_is_not_believed_by_number_alone(world, other):
     job = world.queue()
     world.fake.end(job, "FAILED")
@@ -173,6 +173,25 @@ def test_the_controller_is_not_believed_by_number_alone(world, other):
     assert world.ask(ask, **named) == "FAILED/0 0"
     world.fake.change(job, **other)
     assert world.ask(ask, **named) == "/"
+
+
+def test_what_the_controller_disowns_is_disowned_in_accounting_too_whose_name_comes_late(world):
+    job = world.queue()
+    world.fake.end(job, "FAILED")
+    world.fake.change(job, name="train", comment="")
+    ago = world.fake.now() - world.fake.job(job).submitted_at - 1
+    world.fake.remember_older(job, "FAILED", **{**OURS, "comment": "", "name": "allocation", "ago": ago})
+    asked = f'gym_state_of {job}; gym_elapsed_of {job}; echo "$gym_state/$gym_elapsed"'
+    assert world.ask(asked, SLURM_JOB_NAME="gym-b") == "/"
+
+
+def test_while_the_controller_is_away_a_record_with_neither_name_nor_comment_says_nothing(world):
+    asked = 'gym_state_of 900; gym_elapsed_of 900; echo "$gym_state/$gym_elapsed"'
+    world.fake.remember_older("900", "COMPLETED", elapsed=77, **{**OURS, "comment": "", "name": "allocation"})
+    assert world.ask(asked, SLURM_JOB_NAME="gym-b") == "COMPLETED/0 77"
+    with world.fake.faults() as faults:
+        faults.controller_down = True
+    assert world.ask(asked, SLURM_JOB_NAME="gym-b") == "/"
 
 
 def test_a_record_that_ends_before_the_run_had_begun_is_of_another_job(world):
