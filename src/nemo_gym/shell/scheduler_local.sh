@@ -101,16 +101,19 @@ gym_elapsed_of() {
   gym_read_exit "$1" && gym_elapsed="0 $gym_exit_seconds"
 }
 
-# Claims the next number of this user and makes the successor's folder; the file `next` names it to the supervisor.
+# Claims the next number of this user and makes the successor's folder, which appears with all of its first files, so that
+# one without its supervisor is never seen; the file `next` names it to the supervisor.
 gym_queue_next() {
-  local folder
+  local folder unseen
   gym_claim_number || return 1
   folder="$GYM_JOB_DIR/links/local-$gym_number_claimed.0"
-  mkdir -- "$folder" && gym_put "$folder/predecessor" "$gym_job_id" && gym_reserve_room "$folder" &&
-    gym_put "$folder/supervisor.json" "$(<"$gym_link/supervisor.json")" &&
+  unseen="$GYM_JOB_DIR/.link-local-$gym_number_claimed"
+  mkdir -- "$unseen" && gym_put "$unseen/predecessor" "$gym_job_id" && gym_reserve_room "$unseen" &&
+    gym_put "$unseen/supervisor.json" "$(<"$gym_link/supervisor.json")" &&
+    { mv -T -- "$unseen" "$folder" 2>/dev/null || [[ ! -d $unseen ]] || mv -T -- "$unseen" "$folder"; } &&
     gym_put "$gym_link/next" "local-$gym_number_claimed" && gym_next=local-$gym_number_claimed && return
   gym_queue_error="$folder cannot be written"
-  rm -rf -- "$folder" "$gym_link/next"
+  rm -rf -- "$unseen" "$folder" "$gym_link/next"
   return 1
 }
 

@@ -16,6 +16,7 @@ import nemo_gym
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
+from nemo_gym.orchestration.executors.local_links import liveness_of, supervisor_of
 from nemo_gym.orchestration.executors.local_numbers import claim_number
 from nemo_gym.orchestration.executors.local_supervisor import (
     MARKER,
@@ -158,8 +159,8 @@ def _says_ready(reader: int) -> bool:
 def _observe(job: JobRef) -> Observation:
     link = JobPaths(job.job_dir).link(job.job_id)
     try:
-        supervisor = _supervisor(link)
-        alive = liveness_of(supervisor)
+        supervisor = supervisor_of(JobPaths(job.job_dir), job.job_id)
+        alive = liveness_of(supervisor, link)
         # read after the process was looked at: an end that is written is written before its writer is gone
         ended = supervise.read_exit(link.exit)
     except (OSError, RunsError) as error:
@@ -189,11 +190,6 @@ def _unkept(job: JobRef, started: float | None) -> Observation:
     what = "before the job had started" if started is None else "and the job ended itself"
     reason = f"its supervisor was killed, or the machine was restarted, {what}"
     return Observation(JobState.FAILED, reason, started_at=started, word="NODE_FAIL")
-
-
-def liveness_of(supervisor: ProcessIdentity | None) -> Liveness:
-    """Whether a supervisor lives; one that left no trace cannot be seen."""
-    return Liveness.ELSEWHERE if supervisor is None else processes.liveness(supervisor)
 
 
 def _ended(ended: supervise.Exit, link: LinkPaths) -> Observation:
@@ -229,20 +225,11 @@ def _started(link: LinkPaths) -> float | None:
         return None
 
 
-def _supervisor(link: LinkPaths) -> ProcessIdentity | None:
-    try:
-        return ProcessIdentity.from_json(json.loads(link.supervisor.read_bytes()))
-    except FileNotFoundError:
-        return None
-    except (ValueError, RecursionError) as error:
-        raise RunsError(f"{link.supervisor} is damaged") from error
-
-
 def _cancel(job: JobRef) -> bool:
     """Ask one job to end; false when it cannot be reached from here."""
     link = JobPaths(job.job_dir).link(job.job_id)
     try:
-        supervisor = _supervisor(link)
+        supervisor = supervisor_of(JobPaths(job.job_dir), job.job_id)
         if supervisor is None or supervise.read_exit(link.exit) is not None:
             return True
     except (OSError, RunsError):

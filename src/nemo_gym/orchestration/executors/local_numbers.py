@@ -33,7 +33,8 @@ def claim_number(gym_job_id: str, benchmark: str, job_dir: Path) -> int:
     Raises `GymError` when the folder of numbers cannot be written, and `OSError` when one in it cannot be.
     """
     folder = usable_claims()
-    number = max((int(name) for name in os.listdir(folder) if name.isdecimal()), default=0) + 1
+    claimed = [int(name) for name in os.listdir(folder) if name.isdecimal()]
+    number = max([0, *claimed, *_used_in(job_dir)]) + 1
     while True:
         try:
             (folder / str(number)).mkdir()
@@ -47,3 +48,12 @@ def claim_number(gym_job_id: str, benchmark: str, job_dir: Path) -> int:
             shutil.rmtree(folder / str(number), ignore_errors=True)
             raise
         return number
+
+
+def _used_in(job_dir: Path) -> list[int]:
+    """Numbers of jobs that a benchmark has had already: the folder of claims may be another, or lost."""
+    try:
+        names = [name.partition(".")[0].removeprefix("local-") for name in os.listdir(job_dir / "links")]
+    except FileNotFoundError:
+        return []
+    return [int(name) for name in names if name.isdecimal()]

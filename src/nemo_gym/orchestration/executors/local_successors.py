@@ -6,7 +6,6 @@ for its last word, and its supervisor, which waits for room without an end, does
 
 from __future__ import annotations
 
-import json
 import re
 import sys
 from collections.abc import Callable
@@ -15,8 +14,9 @@ from nemo_gym import events
 from nemo_gym.errors import GymError
 from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths, LinkPaths
+from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_numbers import claim_number
-from nemo_runs import disk, processes, supervise
+from nemo_runs import disk, supervise
 from nemo_runs.files import replace_file
 from nemo_runs.journal import Journal
 
@@ -66,12 +66,14 @@ def _claimed(gym_job_id: str, paths: JobPaths) -> int:
 
 def _write(paths: JobPaths, link: LinkPaths, job_id: str, following: str) -> None:
     """All files of a waiting successor, and what names it; said again, it changes nothing."""
-    successor = paths.link(following)
-    with disk.full_disk_named(successor.folder):
-        successor.folder.mkdir(exist_ok=True)
-    replace_file(successor.predecessor, f"{job_id}\n".encode())
-    reserve_room(successor)
-    replace_file(successor.supervisor, json.dumps(processes.identify().to_json()).encode() + b"\n")
+
+    def fill(successor: LinkPaths) -> None:
+        replace_file(successor.predecessor, f"{job_id}\n".encode())
+        reserve_room(successor)
+
+    with disk.full_disk_named(paths.link(following).folder):
+        if not paths.link(following).folder.exists():
+            make_link(paths, following, fill)
     replace_file(link.next, f"{following}\n".encode())
     replace_file(link.queued, f"{following}\n".encode())
     link.queue_error.unlink(missing_ok=True)

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from nemo_gym import events, job_paths
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.draining import drain_lead
+from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_room
 from nemo_runs import processes, supervise
 from nemo_runs.errors import DiskFullError
@@ -79,10 +80,7 @@ def main() -> int:
     assignment = Assignment(**json.loads(sys.argv[1]))
     os.chdir(assignment.job_dir)
     paths = JobPaths(Path(assignment.job_dir))
-    link = paths.link(assignment.job_id)
-    link.folder.mkdir(parents=True)
-    replace_file(link.supervisor, json.dumps(processes.identify().to_json()).encode() + b"\n")
-    reserve_room(link)
+    link = make_link(paths, assignment.job_id, reserve_room)
     share = _share(assignment)
     turn = Turn(paths.job_dir.parent / ".slots", assignment.number, assignment.max_parallel)
     events.record(Journal(paths.events), "queued", job_id=assignment.job_id, restart=0)

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import time
 
@@ -103,3 +104,28 @@ def test_what_a_killed_supervisor_and_script_left_running_is_seen_and_can_be_can
         left.kill()
         left.wait()
     assert look(job).state is JobState.FAILED
+
+
+def test_a_folder_that_names_no_supervisor_was_left_by_one_that_was_killed(job):
+    assert look(job).state is JobState.UNKNOWN  # of this moment: its supervisor may write it down yet
+    an_hour_ago = time.time() - 3600
+    os.utime(JobPaths(job.job_dir).link("local-1").folder, (an_hour_ago, an_hour_ago))
+    seen = look(job)
+    assert (seen.state, seen.word) == (JobState.FAILED, "NODE_FAIL")
+    assert "its supervisor was killed" in seen.reason
+    LocalExecutor().cancel([job])
+
+
+@pytest.mark.parametrize(("changes", "state"), [({}, "QUEUED"), ({"boot_id": "earlier"}, "FAILED")])
+def test_a_successor_that_names_no_supervisor_is_kept_by_that_of_the_job_before(job, changes, state):
+    kept_by(job, **changes)
+    following = JobPaths(job.job_dir).link("local-2")
+    following.folder.mkdir()
+    following.predecessor.write_text("local-1\n")
+    seen = LocalExecutor().observe([JobRef("local-2", job.job_dir)])["local-2"]
+    assert seen.state == state
+
+
+def test_a_job_that_nobody_has_made_stays_unknown(job):
+    seen = LocalExecutor().observe([JobRef("local-7", job.job_dir)])["local-7"]
+    assert (seen.state, "no trace of local-7" in seen.reason) == (JobState.UNKNOWN, True)
