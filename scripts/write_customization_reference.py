@@ -43,7 +43,8 @@ input spec. This page is written from the code (`make reference`).
 
 Every row is written by itself, with the model's own tokenizer and chat template: nothing of it depends on
 other rows. A byte-order mark and CRLF are read; compressed files, UTF-16, CSV and JSON arrays are refused in
-words that say what they are, as are NaN, and whole numbers of more than 64 bits.
+words that say what they are, as are NaN, whole numbers of more than 64 bits, and a key that one object has
+twice.
 
 | Rows | What is learned |
 | --- | --- |

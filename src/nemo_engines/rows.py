@@ -222,11 +222,11 @@ def _with_messages(row: Row) -> Row:
 
 
 def _json_text(tools: str) -> Any:
-    """Tools that are written as JSON text; the text itself where it is none."""
+    """Tools that are written as JSON text."""
     try:
         return json_lines.parse_row(f'{{"tools": {tools}}}'.encode(), 0)["tools"]
-    except ValueError:
-        return tools
+    except ValueError as error:
+        raise ValueError(f"'tools' must be a list of objects, or JSON text of one: {error}") from None
 
 
 def text_shape(name: str) -> Shape:

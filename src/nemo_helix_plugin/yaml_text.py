@@ -1,4 +1,7 @@
-"""YAML that people write, by the rules of YAML 1.2: `1e-4` is a number; `no`, `007` and dates are text."""
+"""YAML that people write, by the rules of YAML 1.2: `1e-4` is a number; `no`, `007` and dates are text.
+
+A key that a mapping has twice is refused.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from nemo_runs.yaml_scalars import give_rules
+from nemo_runs.yaml_scalars import give_rules, refuse_repeated_keys
 
 
 class _Loader(yaml.SafeLoader):
@@ -14,6 +17,7 @@ class _Loader(yaml.SafeLoader):
 
 
 give_rules(_Loader)
+refuse_repeated_keys(_Loader, yaml.MarkedYAMLError)
 
 
 def load(text: str) -> Any:

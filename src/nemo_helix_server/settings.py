@@ -307,6 +307,7 @@ class _Loader(yaml.SafeLoader):
 
 
 yaml_scalars.give_rules(_Loader)
+yaml_scalars.refuse_repeated_keys(_Loader, yaml.MarkedYAMLError)
 
 
 def _read(file: Path) -> dict[str, Any]:

@@ -8,11 +8,13 @@ Libraries still read YAML 1.1, in which ``1e-4`` is text, ``no`` a truth value, 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 BOOL = "tag:yaml.org,2002:bool"
 INT = "tag:yaml.org,2002:int"
 FLOAT = "tag:yaml.org,2002:float"
+_MAP, _MERGE = "tag:yaml.org,2002:map", "tag:yaml.org,2002:merge"
 _REPLACED = {BOOL, INT, FLOAT, "tag:yaml.org,2002:timestamp", "tag:yaml.org,2002:value"}
 
 RULES = (
@@ -39,6 +41,27 @@ def give_rules(loader: Any) -> None:
     for tag, pattern, first in RULES:
         loader.add_implicit_resolver(tag, pattern, list(first))
     loader.add_constructor(FLOAT, lambda _loader, node: number(node.value))
+
+
+def refuse_repeated_keys(loader: Any, error: Callable[..., Exception]) -> None:
+    """Let a loader class of PyYAML refuse a key that a mapping has twice; the last would win without a word.
+
+    ``error`` is ``yaml.MarkedYAMLError``, which is raised with the line of the second one.
+    """
+    construct = loader.yaml_constructors[_MAP]
+
+    def construct_checked(self: Any, node: Any) -> Any:
+        seen: set[tuple[str, str]] = set()
+        for key, _ in node.value:
+            if not isinstance(key.value, str) or key.tag == _MERGE:
+                continue
+            if (key.tag, key.value) in seen:
+                problem = f"the key {key.value} stands here a second time; leave one of them out"
+                raise error(problem=problem, problem_mark=key.start_mark)
+            seen.add((key.tag, key.value))
+        return construct(self, node)
+
+    loader.add_constructor(_MAP, construct_checked)
 
 
 def number(text: str) -> float:

@@ -55,6 +55,19 @@ def write(path: Path, *lines: object) -> Path:
         ),
         (rows.preference, {"prompt": "a", "chosen": "b", "rejected": None}, "lacks 'rejected'"),
         (rows.text_shape("body"), {"text": "x"}, "lacks 'body'"),
+        (
+            rows.prompt_completion,
+            '{"prompt": "a", "completion": "b", "completion": "c"}',
+            "has the key 'completion' more than once in one object; leave all but one out",
+        ),
+        (
+            rows.chat,
+            {"messages": [ASK, SAY], "tools": '[{"type": "function", "type": "function"}]'},
+            (
+                "'tools' must be a list of objects, or JSON text of one: "
+                "has the key 'type' more than once in one object; leave all but one out"
+            ),
+        ),
     ],
 )
 def test_a_bad_row_is_named_by_file_and_line(

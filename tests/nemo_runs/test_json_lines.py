@@ -80,6 +80,8 @@ def test_a_file_of_another_kind_is_called_what_it_is(tmp_path: Path, content: by
         (b'{"a": "\\ud800"}', "holds half of a character"),
         (b'{"a": 1} {"a": 2}', "more follows at column 10; give each one its own line"),
         (b'{"a": ' + b"[" * 99_999, "its brackets are too deep"),
+        (b'{"a": 1, "b": 2, "a": 1}', "has the key 'a' more than once in one object; leave all but one out"),
+        (b'{"a": {"b": [{"c": 1, "\\u0063" : 2}]}}', "has the key 'c' more than once"),
         (b'"text"', "must be an object in braces, not a text"),
         (b"12", "must be an object in braces, not a number"),
         (b"null", "must be an object in braces, not null"),
@@ -99,3 +101,24 @@ def test_a_line_that_cannot_be_kept_to_the_last_digit_is_refused(line: bytes, pr
 def test_numbers_are_what_they_are_elsewhere(digits: str) -> None:
     assert repr(json_lines.parse_row(f'{{"a": {digits}}}'.encode(), 1)["a"]) == repr(json.loads(digits))
     assert json_lines.has_long_number(digits.encode()) is (len(digits.strip("-").replace(".", "")) > 18)
+
+
+@pytest.mark.parametrize(
+    ("line", "sure"),
+    [
+        (b'{"a":1,"b":{"c":[{"a":2},[{"a":3}]]}}', True),
+        (b'{"a": 1, "b": "12:30, {\'c\':1}"}', True),
+        (b"{}", True),
+        (b'{"a":1,"a":2}', False),
+        (b'{"a":{"b":1,"b":1}}', False),
+        (b'{"a":1,"\\u0061":2}', False),
+        (
+            b'{"a" :1,"a":"say \\":"}',
+            False,
+        ),  # the colon in the text is counted for the other
+        (b'{"a"\t:1,"a":"say \\":"}', False),
+        (b'{"a":"say \\":"}', False),  # nothing is lost here, but only the careful reader can tell
+    ],
+)
+def test_a_lost_key_is_never_taken_for_none(line: bytes, sure: bool) -> None:
+    assert json_lines.has_each_key_once(line, json.loads(line)) is sure

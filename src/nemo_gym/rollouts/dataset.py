@@ -49,14 +49,17 @@ def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
         raise DataError(f"{path}: this is a folder; give the JSONL file in it.") from None
 
 
-def _row(path: Path, number: int, line: bytes) -> Row:
-    """The row in a line: read by the faster parser where both of them find the same."""
+def _row(path: Path, number: int, line: bytes, *, careful: bool = False) -> Row:
+    """The row in a line: read by the faster parser where both of them find the same.
+
+    The faster one keeps the last value of a key that is there twice, unless it is ``careful``.
+    """
     if not json_lines.has_long_number(line):
         try:
             row = orjson.loads(line)
         except orjson.JSONDecodeError:
             row = None
-        if isinstance(row, dict):
+        if isinstance(row, dict) and (not careful or json_lines.has_each_key_once(line, row)):
             return row
     try:
         return json_lines.parse_row(line, number)
@@ -88,7 +91,7 @@ def check_rows(config: RunConfig, path: Path, verifier: Verifier | None) -> Data
         count += 1
         if verifier is None:
             continue
-        row = _row(path, number, line)
+        row = _row(path, number, line, careful=True)
         problem = _problem(row, fill_in) or verifier.check_row(_of_data(row))
         if problem:
             raise DataError(f"{path}:{number}: {problem.rstrip('.')}.")

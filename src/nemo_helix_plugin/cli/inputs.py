@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from nemo_runs import json_lines
+
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
 
@@ -32,9 +34,11 @@ class JsonObject(_ParamType):
         if isinstance(value, dict):
             return value
         try:
-            found = json.loads(value)
-        except ValueError as error:
+            found = json.loads(value, object_pairs_hook=json_lines.object_of)
+        except json.JSONDecodeError as error:
             self.fail(f"this is no JSON: {error}", param, ctx)
+        except ValueError as error:
+            self.fail(f"it {error}", param, ctx)
         if not isinstance(found, dict):
             self.fail(f"this is a JSON {_kind(found)}; an object in braces is needed", param, ctx)
         return found
@@ -125,9 +129,9 @@ def _read(name: str) -> str:
 
 def _mapping(text: str, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=json_lines.object_of)
     except ValueError:
-        found = _yaml(text, where)
+        found = _yaml(text, where)  # which says the line, also of a key that is there twice
     if not isinstance(found, dict):
         raise click.UsageError(f"{where} holds a {_kind(found)}; an object is needed.")
     return found

@@ -75,6 +75,7 @@ class _Loader(yaml.SafeLoader):
 
 
 yaml_scalars.give_rules(_Loader)
+yaml_scalars.refuse_repeated_keys(_Loader, yaml.MarkedYAMLError)
 
 
 def _mapping(content: bytes, where: str) -> dict[str, Any]:
@@ -85,7 +86,10 @@ def _mapping(content: bytes, where: str) -> dict[str, Any]:
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f", line {mark.line + 1}" if mark else ""
-        raise InvalidError(f"environment: {where}{line} is not YAML") from error
+        problem = getattr(error, "problem", None)
+        raise InvalidError(
+            f"environment: {where}{line} is not YAML{f': {problem}' if problem else ''}"
+        ) from error
     if not isinstance(found, dict):
         raise InvalidError(f"environment: {where} must hold keys with values")
     if not _is_small(found):

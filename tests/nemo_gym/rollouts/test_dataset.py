@@ -84,6 +84,8 @@ def test_line_and_paragraph_separators_inside_of_strings_are_text(tmp_path: Path
         (b"{}", "the prompt needs the field a, which this row lacks; it has none"),
         (b'{"a":null,"answer":1}', "the prompt needs the field a, which is null in this row"),
         (b'{"a":1}', "no 'answer'"),
+        (b'{"a":1,"answer":1,"answer":2}', "has the key 'answer' more than once in one object"),
+        (b'{"a":1,"answer" : 1,"meta":{"x":1,"x":1}}', "has the key 'x' more than once in one object"),
         (b'{"a":1,"answer":1,"_ng_task_index":0}', "a key that begins with _ng_"),
         (b'{"a":1,"answer":1,"responses_create_params":[]}', "responses_create_params must be an object"),
         (b'{"a":1,"answer":1,"responses_create_params":{"input":"x"}}', "but the benchmark has a prompt"),
@@ -215,6 +217,13 @@ def test_a_row_whose_parameters_make_no_request_is_refused(tmp_path: Path, own: 
 def test_a_row_that_changed_after_the_check_is_named_by_its_number() -> None:
     with pytest.raises(DataError, match=r"row 1: the prompt needs the field a"):
         rows_of(config(ASK), {"a": 1}, {"b": 1})
+
+
+def test_a_row_in_which_texts_look_like_keys_is_read_as_it_is(tmp_path: Path) -> None:
+    line = b'{"a":"say \\"b\\": 1, and \\"b\\" : 2","answer" : {"b":[{"b":1},{"b":2}]}}\n'
+    path = write(tmp_path / "a.jsonl", line)
+    assert check_rows(config(ASK), path, Grader()).num_tasks == 1
+    assert list(read_rows(path)) == [json.loads(line)]
 
 
 def test_twenty_thousand_rows_are_checked_and_planned(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nemo_runs import json_lines
+
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
@@ -33,7 +35,7 @@ def read_object(file: str, option: str) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise click.UsageError(f"{option} {file}: this is no text in UTF-8.") from None
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=json_lines.object_of)
     except ValueError as error:
         if file.endswith((".yaml", ".yml")):
             return _yaml(text, shown)
