@@ -164,7 +164,9 @@ def test_one_field_that_disagrees_disowns_an_older_record_with_the_same_number(w
     assert world.ask(asked, SLURM_JOB_NAME="gym-b") == "/"
 
 
-@pytest.mark.parametrize("other", [{"comment": "gym-job-y/b/1"}, {"uid": 4242}, {"name": "train"}, {"name": "gym-b too"}])
+@pytest.mark.parametrize(
+    "other", [{"comment": "gym-job-y/b/1"}, {"uid": 4242}, {"name": "train"}, {"name": "gym-b too"}]
+)
 def test_the_controller_is_not_believed_by_number_alone(world, other):
     job = world.queue()
     world.fake.end(job, "FAILED")
