@@ -88,7 +88,7 @@ class Drain:
         self._previous.clear()
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
-        """From now on a signal asks the running loop to drain instead of raising."""
+        """From now on a signal asks this loop, which runs or is about to, to drain instead of raising."""
         import asyncio
 
         self._event = asyncio.Event()

@@ -13,7 +13,7 @@ import aiohttp
 
 from nemo_gym.clock import Clock
 from nemo_gym.identity import identity_of
-from nemo_gym.rollouts import preflight
+from nemo_gym.rollouts import event_loop, preflight
 from nemo_gym.rollouts.backoff import RequestLimits
 from nemo_gym.rollouts.collect import Bounds, Collector, Tally
 from nemo_gym.rollouts.config import RunConfig
@@ -101,7 +101,7 @@ class Run:
     def execute(self) -> RunResult:
         """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""
         prepared = preflight.check(self._config, environ=self._environ, say=self._talk.say)
-        collected = asyncio.run(self._collect(prepared))
+        collected = self._on_a_loop(prepared)
         output = str(prepared.paths.output)
         if collected is None:
             return RunResult(stopped_before_start(self._drain.reason, self._drain.asked_by), None, output)
@@ -115,27 +115,32 @@ class Run:
         """Whether adding up takes no time worth speaking of, so that it is done after a stop as well."""
         return not self._drain.at_once and counts.recorded <= QUICK_ROLLOUTS
 
+    def _on_a_loop(self, prepared: Prepared) -> Collected | None:
+        """Collect, with signals going to the loop before it runs and until it has ended."""
+        with event_loop.runner() as runner:
+            self._drain.attach(runner.get_loop())
+            try:
+                return runner.run(self._collect(prepared))
+            finally:
+                self._drain.detach()
+
     async def _collect(self, prepared: Prepared) -> Collected | None:
-        self._drain.attach(asyncio.get_running_loop())
-        try:
-            if self._drain.poll():
-                return None
-            limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
-            async with open_session(prepared.endpoint, limits) as session:
-                link = asyncio.create_task(asyncio.to_thread(_provenance))  # while the server is asked
-                policy = HttpPolicy(
-                    session, prepared.endpoint, limits, retries=self._retries, pause=self._drain.pause
-                )
-                for ask in (False, True) if self._has_all(prepared) else (True,):
-                    model = await self._model(session, prepared) if ask else None
-                    if self._drain.reason is not None:
-                        return None
-                    with self._open(prepared, model, await link) as store:
-                        if ask or not store.to_ask:
-                            return await self._collect_into(store, prepared, policy)
+        if self._drain.poll():
             return None
-        finally:
-            self._drain.detach()
+        limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
+        async with open_session(prepared.endpoint, limits) as session:
+            link = asyncio.create_task(asyncio.to_thread(_provenance))  # while the server is asked
+            policy = HttpPolicy(
+                session, prepared.endpoint, limits, retries=self._retries, pause=self._drain.pause
+            )
+            for ask in (False, True) if self._has_all(prepared) else (True,):
+                model = await self._model(session, prepared) if ask else None
+                if self._drain.reason is not None:
+                    return None
+                with self._open(prepared, model, await link) as store:
+                    if ask or not store.to_ask:
+                        return await self._collect_into(store, prepared, policy)
+        return None
 
     def _has_all(self, prepared: Prepared) -> bool:
         """Whether the recorded rows leave nothing to ask: then the server need not even be there."""

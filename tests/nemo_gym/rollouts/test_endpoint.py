@@ -1,10 +1,10 @@
-import asyncio
 import socket
 
 import pytest
 from tests.mock_server import MockServer
 
 from nemo_gym.errors import GymError
+from nemo_gym.rollouts import event_loop
 from nemo_gym.rollouts.backoff import RequestLimits
 from nemo_gym.rollouts.endpoint import check_endpoint, fingerprint
 from nemo_gym.rollouts.policy import Endpoint, open_session
@@ -31,7 +31,8 @@ def check(base_url, model="mock", *, key=None, wait=0.0, check_name=True, said=N
                 say=(said if said is not None else []).append,
             )
 
-    return asyncio.run(run())
+    with event_loop.runner() as runner:  # the loop that a run has
+        return runner.run(run())
 
 
 def problem(*arguments, **options):

@@ -1,4 +1,3 @@
-import asyncio
 import json
 import socket
 
@@ -6,6 +5,7 @@ import pytest
 from tests.mock_server import MockServer
 
 from nemo_gym.errors import ConfigError
+from nemo_gym.rollouts import event_loop
 from nemo_gym.rollouts.backoff import RequestLimits
 from nemo_gym.rollouts.notices import Retries
 from nemo_gym.rollouts.policy import Endpoint, HttpPolicy, PolicyError, open_session, parsed_json, proxy_for
@@ -31,7 +31,8 @@ def ask(server, *, times=1, key=None, api="chat", pause=None, said=None, base_ur
             policy = HttpPolicy(session, endpoint, bounds, retries=retries, pause=pause or no_pause)
             return [await policy.respond(params) for _ in range(times)], retries, delays
 
-    return asyncio.run(run())
+    with event_loop.runner() as runner:  # the loop that a run has
+        return runner.run(run())
 
 
 def refused(server, **arguments):
