@@ -125,8 +125,10 @@ def _facts(
         values = parse(look.folders.get(folder, {}))
         if not unread and folder not in look.folders:
             values["problems"] = (f"there is no folder {folder} on {site.label}",)
-        elif record.hostname is None:
-            values["problems"] = (*values["problems"], *sealing.changes(folder))
+        else:
+            here = record.hostname is None
+            told = sealing.changes(folder) if here else sealing.changes_there(folder, look)
+            values["problems"] = (*values["problems"], *told)
         facts[record.gym_job_id, entry.benchmark] = Evidence(
             gym_job_id=record.gym_job_id,
             benchmark=entry.benchmark,

@@ -10,6 +10,7 @@ import contextlib
 import io
 import os
 import posixpath
+import re
 import shlex
 import tarfile
 import time
@@ -26,9 +27,16 @@ from nemo_slurm.hosts import Host
 LARGEST = 60 * 1024
 """Bytes; a larger file is none of the small ones."""
 
+UNREAD = "-"
+HASHED = 16 * 1024 * 1024
+"""Bytes; larger files are compared by the jobs that read them, not at every look."""
+_ESCAPED = re.compile(r"\\(.)")
+
 _IN_JOB_DIR = (".gym_job_chain", ".gym_accumulated_walltime", ".gym_infra_retries", ".gym_cancelled")
 _IN_ARTIFACTS = ("progress.json", "rollouts_coverage.json")
 _FOLDERS = ("links", "resubmits")
+_SUBMISSION = ".gym_submission.json"
+_SEALED = ("sealed", "shell", "inputs", "run.yaml")
 _FILE = 0o644
 
 
@@ -40,6 +48,14 @@ class Look:
     """UTC seconds by the clock of the machine that holds them."""
     folders: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)
     """Folder of a benchmark -> path inside it -> content. A folder that is not there is not named."""
+    submissions: Mapping[Path, str] = field(default_factory=dict)
+    """Run directory -> what was submitted, where that is on another machine and can be compared."""
+    digests: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)
+    """Folder of a benchmark -> path inside it -> SHA-256 in hexadecimal of the file as it is there.
+
+    Of the job script without its secrets. `UNREAD`: it is there, and too large, or was not written to since.
+    Beside `submissions` alone.
+    """
 
 
 class RunFiles(Protocol):
@@ -178,13 +194,20 @@ class HostRunFiles:
         lines = head.splitlines()
         if done.status or not lines or not lines[0].isdigit():
             raise DataError(f"{self.label}: the run directories could not be read ({done.stderr.strip()}).")
-        missing = {int(line) for line in lines[1:]}
+        missing = {int(line) for line in lines[1:] if line.isdigit()}
         found: dict[Path, dict[str, str]] = {
             folder: {} for number, folder in enumerate(job_dirs) if number not in missing
         }
-        for folder, name, content in _unpacked(archive.encode("utf-8", "surrogateescape"), found):
-            found[folder][name] = content
-        return Look(float(lines[0]), found)
+        parents: dict[Path, dict[str, str]] = {folder.parent: {} for folder in found}
+        for folder, name, content in _unpacked(archive.encode("utf-8", "surrogateescape"), found | parents):
+            (found[folder] if folder in found else parents[folder])[name] = content
+        digests: dict[Path, dict[str, str]] = {folder: {} for folder in found}
+        for folder, name, digest in _digests(lines[1:], job_dirs, found):
+            digests[folder][name] = digest
+        submissions = {
+            folder: texts[_SUBMISSION] for folder, texts in parents.items() if _SUBMISSION in texts
+        }
+        return Look(float(lines[0]), found, submissions, digests)
 
     def read(self, path: Path, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `RunFiles.read`."""
@@ -240,25 +263,70 @@ def run_files(host: Host) -> RunFiles:
     return LocalRunFiles() if host.name is None else HostRunFiles(host)
 
 
+_SCRIPTS = (
+    '  for n in "${!folders[@]}"; do',
+    '    script="${folders[n]}/job.sh"',
+    '    [ -f "$script" ] || continue',
+    f"    digest='{UNREAD}'",
+    # written before what was submitted; a time is asked for without a program
+    f'    [ "${{folders[n]%/*}}/{_SUBMISSION}" -nt "$script" ] ||',
+    "      digest=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\\.$/d' <\"$script\" | sha256sum)",
+    '    printf \'%s  @%s\\n\' "${digest%% *}" "$n"',
+    "  done",
+)
+"""Prints the digest of each job script, without the values of secrets, that was written to since."""
+
+
 def _look_script(job_dirs: Sequence[Path]) -> str:
-    """The clock, the numbers of missing folders, an empty line, and an archive of the small files."""
+    """The clock, numbers of missing folders, digests of files, an empty line, and an archive of small files.
+
+    Where nothing can be compared, what was submitted is left out too.
+    """
     names = [f"-path '*/{folder}/*/*'" for folder in _FOLDERS]
     names += [f"-name {name}" for name in _IN_JOB_DIR]
     names += [f"-path '*/artifacts/{name}'" for name in _IN_ARTIFACTS]
     of_interest = f"-type f -size -{LARGEST // 1024}k \\( {' -o '.join(names)} \\)"
     search = f'exec find -L "$@" -maxdepth 3 -name logs -prune -o {of_interest} -print0'
     quoted = " ".join(shlex.quote(str(folder)) for folder in job_dirs)
+    submissions = dict.fromkeys(folder.parent / _SUBMISSION for folder in job_dirs)
+    sealed = " ".join(f'"${{folders[@]/%//{name}}}"' for name in _SEALED)
     lines = [
         "date +%s",
         f"folders=({quoted})",
         'for n in "${!folders[@]}"; do [ -d "${folders[n]}" ] || echo "$n"; done',
+        f"submissions=({' '.join(shlex.quote(str(name)) for name in submissions)})",
+        "if command -v sha256sum >/dev/null; then {",
+        f"  find {sealed} -type f -size -{HASHED // 1024 + 1}k -exec sha256sum -- {{}} +",
+        f"  find {sealed} -type f -size +{HASHED // 1024}k ! -path $'*\\n*' -printf '{UNREAD}  %p\\n'",
+        *_SCRIPTS,
+        "} 2>/dev/null; else",
+        "  submissions=()",
+        "fi",
         "echo",
-        "printf '%s\\0' \"${folders[@]}\" |",
-        f"  xargs -0 sh -c {shlex.quote(search)} find 2>/dev/null |",
+        "{",
+        "  printf '%s\\0' \"${folders[@]}\" | xargs -0 sh -c " + shlex.quote(search) + " find 2>/dev/null",
+        '  for name in "${submissions[@]}"; do [ ! -f "$name" ] || printf \'%s\\0\' "$name"; done',
+        "} |",
         "  tar --null --no-recursion --ignore-failed-read -P -T - -czf - 2>/dev/null",
         "exit 0",
     ]
     return "\n".join(lines)
+
+
+def _digests(
+    lines: Sequence[str], job_dirs: Sequence[Path], folders: Mapping[Path, object]
+) -> Iterator[tuple[Path, str, str]]:
+    """Folder, path inside it and digest of every file in what ``sha256sum`` says."""
+    for line in lines:
+        digest, _, path = line.removeprefix("\\").partition("  ")
+        if path.startswith("@"):
+            yield job_dirs[int(path[1:])], "job.sh", digest
+            continue
+        if line.startswith("\\"):
+            path = _ESCAPED.sub(lambda found: {"n": "\n", "r": "\r"}.get(found[1], found[1]), path)
+        place = _place(path, folders) if path else None
+        if place is not None:
+            yield *place, digest
 
 
 def _unpacked(archive: bytes, folders: Mapping[Path, object]) -> Iterator[tuple[Path, str, str]]:

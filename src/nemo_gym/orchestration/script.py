@@ -21,6 +21,7 @@ from nemo_gym.orchestration.sealed_files import (
     NOT_SEALED,
     SEALED_AGAIN,
     check_of_the_seal,
+    data_digests,
     digest_lines,
     folder_name,
     sealed_files,
@@ -125,6 +126,16 @@ def _seal_lines(plan: JobPlan, folder: Path, files: Mapping[str, bytes]) -> Iter
     yield _assign("GYM_SCHEDULER", plan.scheduler)
     yield _assign("GYM_SEALED", str(folder))
     yield _assign("GYM_SEALED_FILES", digest_lines(files))
+    rows = data_digests(plan)
+    yield _assign("GYM_INPUT_FILES", _lines(rows, absolute=False))
+    yield _assign("GYM_DATA_FILES", _lines(rows, absolute=True))
+
+
+def _lines(digests: Mapping[str, str], *, absolute: bool) -> str:
+    """A line for each file inside the job's folder, or each outside, as ``sha256sum --check`` reads it."""
+    return "\n".join(
+        f"{digest}  {name}" for name, digest in digests.items() if name.startswith("/") is absolute
+    )
 
 
 def _secret_lines(plan: JobPlan, *, redacted: bool) -> Iterator[str]:

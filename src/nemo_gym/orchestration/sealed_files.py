@@ -10,8 +10,9 @@ import hashlib
 import pkgutil
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import nemo_gym
 import nemo_slurm
@@ -58,6 +59,46 @@ def _files(plan: JobPlan) -> Iterator[tuple[str, bytes]]:
         yield "run.yaml", resolve.to_yaml(plan.run).encode()
     if plan.otel is not None:
         yield "collector.yaml", otel.collector_text(plan.otel.config)
+
+
+def data_digests(plan: JobPlan) -> dict[str, str]:
+    """Digests of the rows that a job reads, in hexadecimal, by name; none of data that is not there yet.
+
+    A copy in the job's folder is named from there, data that stays where it is by its absolute path.
+    """
+    wanted: dict[str, Path] = {}
+    for source, target in sorted(plan.inputs.items()):
+        wanted[str(target.relative_to(plan.job_dir))] = source
+    rows = _rows_of(plan.run or {})
+    if rows is not None and not rows.is_relative_to(plan.job_dir):
+        wanted[str(rows)] = rows
+    return {
+        name: digest for name, path in wanted.items() if "\n" not in name and (digest := file_digest(path))
+    }
+
+
+def _rows_of(run: Mapping[str, Any]) -> Path | None:
+    """The file of rows that a run names by an absolute path."""
+    found = run.get("input_jsonl_fpath")
+    if not found:
+        datasets = run.get("benchmark", {}).get("datasets", {})
+        found = datasets.get(run.get("split"), {}).get("jsonl_fpath")
+    return Path(found) if found and Path(found).is_absolute() else None
+
+
+def file_digest(path: Path) -> str:
+    """The digest of a file in hexadecimal; empty when it cannot be read."""
+    try:
+        about = path.stat()
+        return _digest_at(path, about.st_mtime_ns, about.st_size, about.st_ino) if path.is_file() else ""
+    except OSError:
+        return ""
+
+
+@lru_cache(maxsize=256)
+def _digest_at(path: Path, *_state: int) -> str:
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def shell_file(part: str) -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
@@ -22,12 +22,15 @@ from nemo_gym.orchestration import resolve, script
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.plan import JobPlan, Submission
 from nemo_gym.orchestration.record_files import SHARED, Write
-from nemo_gym.orchestration.sealed_files import folder_name, sealed_files
+from nemo_gym.orchestration.run_files import HASHED, UNREAD, Look
+from nemo_gym.orchestration.sealed_files import data_digests, folder_name, script_digest, sealed_files
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
 SCHEMA_VERSION: Final = 1
 _SEALED: Final = "sealed/"
+_INPUTS: Final = "inputs/"
+_SCRIPT: Final = "job.sh"
 NOT_YET: Final = "it was not queued yet when this was written"
 _SECRET: Final = re.compile(r"(?m)^GYM_SECRET_(\w+)=(?:'[^']*'|\\')+$")
 
@@ -40,6 +43,7 @@ def write(record: SubmissionRecord, config: str, submission: Submission, *, to: 
         "record": asdict(replace(record, benchmarks=entries)),
         "resolved_config": config,
         "sealed": {plan.benchmark: dict(_digests(plan)) for plan in submission.jobs},
+        "scripts": {plan.benchmark: _script_digest(plan) for plan in submission.jobs},
     }
     path = RunPaths(submission.run_dir).submission
     try:
@@ -69,7 +73,34 @@ def changes(job_dir: Path) -> Iterator[str]:
         found = read(job_dir.parent)
     except DataError:
         return
-    names = _differing(found, job_dir, _digest_of)
+    yield from _told(found, job_dir, _differing(found, job_dir, _digest_of))
+
+
+def changes_there(job_dir: Path, look: Look) -> Iterator[str]:
+    """The same about a folder of another machine, from one look at it.
+
+    Data outside of the folder is not looked at: the job that reads it tells.
+    """
+    try:
+        found = json.loads(look.submissions.get(job_dir.parent, ""))
+    except (ValueError, RecursionError):
+        return
+    there = look.digests.get(job_dir, {})
+    script = found.get("scripts", {}).get(job_dir.name) if isinstance(found, dict) else None
+    seals = {name: seal for name, seal in _seals(found, job_dir).items() if not name.startswith("/")}
+    if script is None:
+        seals.pop(_SCRIPT, None)
+    else:
+        seals[_SCRIPT] = script
+    names = [name for name, seal in seals.items() if there.get(name, "") not in (seal[7:], UNREAD)]
+    yield from _told(found, job_dir, names)
+
+
+def _told(found: object, job_dir: Path, names: Sequence[str]) -> Iterator[str]:
+    outside = [name for name in names if name.startswith("/")]
+    names = [name for name in names if name not in outside]
+    if outside:
+        yield f"changed since it was queued: {', '.join(outside)}; a job that starts now reads what is there"
     live = _is_read_live(found, job_dir)
     fatal = [] if live else _fatal(found, names)
     ignored = ", ".join(name for name in names if name not in fatal)
@@ -94,8 +125,9 @@ def refuse_changed(job_dir: Path, reader: Callable[[Path], bytes]) -> None:
         return  # of an older version, or lost: what a job finds changed, it says itself
     if _is_read_live(found, job_dir):
         return
-    names = _differing(found, job_dir, lambda path: _digest_read(path, reader))
-    fatal = [name for name in names if name != JobPaths(job_dir).run_config.name]
+    seals = [name for name in _seals(found, job_dir) if not name.startswith(("/", _INPUTS))]
+    names = _differing(found, job_dir, lambda path: _digest_read(path, reader), seals)
+    fatal = [name for name in names if name == _SCRIPT or name.startswith(_SEALED)]
     if fatal:
         raise RefusedError(
             f"{', '.join(fatal)} in {job_dir}: not as it was queued; put it back as it was, or submit the "
@@ -103,9 +135,13 @@ def refuse_changed(job_dir: Path, reader: Callable[[Path], bytes]) -> None:
         )
 
 
-def _differing(found: object, job_dir: Path, digest_of: Callable[[Path], str]) -> list[str]:
+def _differing(
+    found: object, job_dir: Path, digest_of: Callable[[Path], str], among: Collection[str] | None = None
+) -> list[str]:
     """Names of the sealed files that differ, in order."""
-    return [name for name, digest in _seals(found, job_dir).items() if digest_of(job_dir / name) != digest]
+    seals = _seals(found, job_dir)
+    names = [name for name in seals if among is None or name in among]
+    return [name for name in names if digest_of(job_dir / name) not in (seals[name], UNREAD)]
 
 
 def _seals(found: object, job_dir: Path) -> dict[str, str]:
@@ -120,8 +156,8 @@ def _fatal(found: object, names: Sequence[str]) -> list[str]:
     document = found if isinstance(found, dict) else {}
     record = document.get("record")
     local = isinstance(record, dict) and record.get("executor") == "local"
-    sealed = [name for name in names if name.startswith(_SEALED)]
-    return [*(name for name in names if name == "job.sh" and local), *sealed]
+    sealed = [name for name in names if name.startswith((_SEALED, _INPUTS))]
+    return [*(name for name in names if name == _SCRIPT and local), *sealed]
 
 
 def _is_read_live(found: object, job_dir: Path) -> bool:
@@ -140,14 +176,23 @@ def _digests(plan: JobPlan) -> Iterator[tuple[str, str]]:
     sealed = sealed_files(plan)
     for name, content in sealed.items():
         yield f"{_SEALED}{folder_name(sealed)}/{name}", _digest(content)
+    for name, digest in data_digests(plan).items():
+        yield name, f"sha256:{digest}"
+
+
+def _script_digest(plan: JobPlan) -> str:
+    """Of all that is sealed in a job script, as a shell can say it without reading a secret."""
+    return f"sha256:{script_digest(script.render_job(plan, redacted=True))}"
 
 
 def _digest_of(path: Path) -> str:
-    """The digest of a file as it is; a file that cannot be read has none."""
+    """The digest of a file as it is; a file that cannot be read has none, and a large one is left to jobs."""
     try:
         about = path.stat()
     except OSError:
         return ""
+    if about.st_size > HASHED:
+        return UNREAD
     return _digest_at(path, about.st_mtime_ns, about.st_size, about.st_ino)
 
 
@@ -168,7 +213,7 @@ def _digest_read(path: Path, reader: Callable[[Path], bytes]) -> str:
 
 
 def _without_secrets(path: Path, data: bytes) -> bytes:
-    if path.name != "job.sh":
+    if path.name != _SCRIPT:
         return data
     text = data.decode("utf-8", "surrogateescape")
     text = _SECRET.sub(lambda found: f"GYM_SECRET_{found[1]}='<host:{found[1]}>'", text)

@@ -1,6 +1,7 @@
 """What is written before the first job is queued: enough to know the run again, and to see changes."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -8,10 +9,12 @@ import pytest
 from tests.local_jobs import Workplace
 
 from nemo_gym.errors import GymError, RefusedError
-from nemo_gym.orchestration import adopt, sealing, staging
+from nemo_gym.orchestration import adopt, run_files, sealing, staging
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.record_files import create
+from nemo_gym.orchestration.run_files import HostRunFiles
 from nemo_runs.secret_refs import SecretText
+from nemo_slurm.hosts import LocalHost
 
 CANARY = "canary'\nwith a second line"
 
@@ -150,3 +153,115 @@ def test_a_run_of_an_older_gym_has_no_seal_and_no_warning(run):
     assert list(sealing.changes(plan.job_dir)) == []
     (submission.run_dir / ".gym_submission.json").write_text(json.dumps([]))
     assert list(sealing.changes(plan.job_dir)) == []
+
+
+ROWS = b'{"question": "1 + 1", "answer": 2}\n'
+
+
+@pytest.fixture(params=["copied", "where it is"])
+def with_data(request, tmp_path):
+    """A run whose rows were copied into its folder, or lie elsewhere; the file that its job reads."""
+    place, source = Workplace(tmp_path), tmp_path / "my rows" / "rows.jsonl"
+    source.parent.mkdir()
+    source.write_bytes(ROWS)
+    job_dir = place.plan().job_dir
+    copied = request.param == "copied"
+    read = job_dir / "inputs" / "rows.jsonl" if copied else source
+    run = {"input_jsonl_fpath": str(read)}
+    plan = place.plan(run=run, inputs={source: read} if copied else {})
+    submission = place.submission(plan)
+    staging.stage(submission)
+    entry = BenchmarkEntry(benchmark=plan.benchmark, job_dir=str(plan.job_dir), job_id="7")
+    record = SubmissionRecord(
+        gym_job_id=submission.gym_job_id,
+        gym_version="1",
+        gym_commit=None,
+        submitted_at="2027-01-15T08:00:00Z",
+        run_dir=str(submission.run_dir),
+        cluster="there",
+        executor="slurm",
+        submitted_by="me",
+        benchmarks=(entry,),
+    )
+    sealing.write(record, "compute: {}\n", submission, to=create)
+    return plan, read
+
+
+def there(plan):
+    """What is told of the folder as one of another machine."""
+    look = HostRunFiles(LocalHost()).look([plan.job_dir])
+    return list(sealing.changes_there(plan.job_dir, look))
+
+
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_rows_that_were_changed_before_a_job_reads_them_are_named(with_data, how):
+    plan, read = with_data
+    assert list(sealing.changes(plan.job_dir)) == there(plan) == []
+    altered(read, how)
+    if read.is_relative_to(plan.job_dir):
+        (said,) = there(plan)
+        assert said.startswith("not as it was queued: inputs/rows.jsonl; a job that starts now ends at once")
+        assert list(sealing.changes(plan.job_dir)) == [said]
+    else:
+        said = f"changed since it was queued: {read}; a job that starts now reads what is there"
+        assert list(sealing.changes(plan.job_dir)) == [said]
+        assert there(plan) == []  # it is another machine's file of that name, of which its jobs tell
+    sealing.refuse_changed(plan.job_dir, Path.read_bytes)
+
+
+def test_large_rows_are_left_to_the_jobs_that_read_them(with_data, monkeypatch):
+    plan, read = with_data
+    altered(read, "changed")
+    for module in (sealing, run_files):
+        monkeypatch.setattr(module, "HASHED", 0)
+    assert list(sealing.changes(plan.job_dir)) == []
+    look = HostRunFiles(LocalHost()).look([plan.job_dir])
+    assert set(look.digests[plan.job_dir].values()) == {run_files.UNREAD}
+
+
+@pytest.mark.parametrize("name", ["job.sh", "chain.sh", "states.tsv", "run.yaml"])
+@pytest.mark.parametrize("how", ["changed", "removed"])
+def test_of_a_run_on_another_machine_the_same_is_told(run, name, how):
+    plan = run[1]
+    assert there(plan) == []
+    altered(plan.job_dir / name if name == "job.sh" else sealed(plan, name), how)
+    assert there(plan) == list(sealing.changes(plan.job_dir)) != []
+
+
+def test_another_secret_is_no_change_there_and_its_value_does_not_travel(run):
+    plan = run[1]
+    script = plan.job_dir / "job.sh"
+    script.write_text(script.read_text().replace("with a second line", "another value"))
+    host = LocalHost()
+    said, original = [], host.run
+
+    def listening(*args, **kwargs):
+        done = original(*args, **kwargs)
+        said.append(done.stdout)
+        return done
+
+    host.run = listening
+    look = HostRunFiles(host).look([plan.job_dir])
+    assert list(sealing.changes_there(plan.job_dir, look)) == []
+    assert len(said) == 1  # one round trip for all of it
+    assert "canary" not in said[0]
+    assert look.digests[plan.job_dir]["job.sh"] != run_files.UNREAD
+
+
+def test_where_no_digest_can_be_made_nothing_is_told(run, tmp_path, monkeypatch):
+    plan = run[1]
+    altered(sealed(plan, "chain.sh"), "changed")
+    programs = tmp_path / "few programs"
+    programs.mkdir()
+    for name in ("bash", "sh", "date", "find", "xargs", "tar", "gzip", "sed"):
+        (programs / name).symlink_to(shutil.which(name))
+    monkeypatch.setenv("PATH", str(programs))
+    assert there(plan) == []
+
+
+def test_a_damaged_account_of_what_was_submitted_tells_nothing_there(run):
+    submission, plan, _ = run
+    altered(sealed(plan, "chain.sh"), "changed")
+    for text in ("", "[]", "{", json.dumps({"sealed": []})):
+        (submission.run_dir / ".gym_submission.json").write_text(text)
+        assert there(plan) == []

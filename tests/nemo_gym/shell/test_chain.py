@@ -56,7 +56,7 @@ class World:
 
     def limits(self, budget, *, walltime=None):
         """Write the job script with these limits."""
-        plan = JobPlan(
+        self.plan = JobPlan(
             gym_job_id="gym-job-x",
             benchmark="b",
             job_dir=self.job_dir,
@@ -70,7 +70,7 @@ class World:
             walltime=walltime,
             budget=budget,
         )
-        self.seal(plan)
+        self.seal(self.plan)
 
     def seal(self, plan):
         """Write the script and, beside it, the parts as they are now."""

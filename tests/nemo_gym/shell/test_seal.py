@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,36 @@ def test_a_queued_job_reads_nothing_that_was_changed_and_names_it(world, name, h
     found = verdict(world)
     assert (found.state, found.cause) == (BenchmarkState.FAILED, Cause.PERSON)
     assert shown in found.reason
+
+
+@pytest.mark.parametrize("how", [edited, truncated, Path.unlink])
+def test_rows_that_were_copied_into_the_folder_are_read_as_they_were_or_not_at_all(world, tmp_path, how):
+    source, copy = tmp_path / "rows: FAILED.jsonl", world.paths.inputs / "rows: FAILED.jsonl"
+    source.write_text('{"answer": 2}\n')
+    copy.parent.mkdir()
+    shutil.copy(source, copy)
+    world.seal(replace(world.plan, inputs={source: copy}))
+    run(world, 7)
+    assert world.worked == 1
+    world.set("state-7", "FAILED")
+    how(copy)
+    status, said = run(world, 101, 7)
+    assert (status, world.worked) == (1, 1)
+    assert f"the chain ends here: inputs/{copy.name}: not as it was when this job was queued" in said
+    assert verdict(world).cause is Cause.PERSON
+
+
+@pytest.mark.parametrize(("how", "told"), [(edited, True), (Path.unlink, True), (Path.stat, False)])
+def test_rows_that_lie_elsewhere_are_told_by_name_before_the_driver_starts(world, tmp_path, how, told):
+    rows = tmp_path / "my rows.jsonl"
+    rows.write_text('{"answer": 2}\n')
+    world.seal(replace(world.plan, run={"input_jsonl_fpath": str(rows)}))
+    how(rows)
+    status, said = run(world, 7, drive=says(COMPLETE))
+    assert (status, world.worked) == (0, 1)
+    warning = f"gym job: warning: changed since this job was queued: {rows}; it reads what is there now\n"
+    assert (warning in said) is told
+    assert world.lines("sleeps") == []
 
 
 def test_a_folder_that_is_gone_is_named(world):

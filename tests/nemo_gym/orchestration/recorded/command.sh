@@ -49,8 +49,10 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  header.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  scheduler_local.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  services.sh
 d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
+GYM_INPUT_FILES=''
+GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='a3772600f13b08694500a5c19cc373a53288dfd03dbd7214e1c67b2e68958f65'
+GYM_SCRIPT='9eadc087dc5bf520dbfe08cc8203b21f6c19aa1aab3348f7153667da5b41719e'
 # Sealed again.
 
 # Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
@@ -63,7 +65,7 @@ gym_check_seal() {
   local look differing=''
   for look in 1 2 3; do
     ((look == 1)) || sleep 2
-    command -v sha256sum >/dev/null && gym_find_differing && return 0
+    command -v sha256sum >/dev/null && gym_find_differing && gym_tell_changed_data && return 0
   done
   if [[ -n $differing ]]; then
     gym_end_unsealed "${1-}" "$differing"
@@ -73,7 +75,7 @@ gym_check_seal() {
 
 # Sets differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.
 gym_find_differing() {
-  local said status line
+  local status
   differing=''
   if [[ $GYM_SCHEDULER == local && $(gym_digest_script "$0") != "$GYM_SCRIPT" ]]; then
     differing=$0
@@ -82,12 +84,29 @@ gym_find_differing() {
     differing=$GYM_SEALED
     return 1
   fi
-  said=$(cd -- "$GYM_SEALED" && printf '%s\n' "$GYM_SEALED_FILES" | LC_ALL=C sha256sum --check --quiet 2>/dev/null)
+  gym_compare "$GYM_SEALED" "${GYM_SEALED#"$GYM_JOB_DIR/"}/" "$GYM_SEALED_FILES"
+  status=$?
+  gym_compare "$GYM_JOB_DIR" '' "$GYM_INPUT_FILES" && return "$status"
+}
+
+# gym_compare FOLDER SHOWN LINES: adds to differing the names, behind SHOWN, of the files whose digest is not that of LINES;
+# fails when there is one, or nobody can tell.
+gym_compare() {
+  local said status line
+  [[ -n $3 ]] || return 0
+  said=$(cd -- "$1" && printf '%s\n' "$3" | LC_ALL=C sha256sum --check --quiet 2>/dev/null)
   status=$?
   while IFS= read -r line; do
-    [[ $line != *': FAILED'* ]] || differing+="${differing:+, }${GYM_SEALED#"$GYM_JOB_DIR/"}/${line%%: FAILED*}"
+    [[ $line != *': FAILED'* ]] || differing+="${differing:+, }$2${line%: FAILED*}"
   done < <(printf '%s\n' "$said")
   return "$status"
+}
+
+# Data that stays where it is belongs to others, who may change it: what a job that reads something else has read is told.
+gym_tell_changed_data() {
+  local differing=''
+  gym_compare / '' "$GYM_DATA_FILES" || [[ -z $differing ]] ||
+    printf 'gym job: warning: changed since this job was queued: %s; it reads what is there now\n' "$differing" >&2
 }
 
 # gym_digest_script FILE: prints the digest of a job script without what is not sealed in it: the values of secrets.
