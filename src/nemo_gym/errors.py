@@ -58,5 +58,11 @@ class RefusedError(GymError):
     exit_status: ClassVar[int] = EXIT_REFUSED
 
 
+class StillAliveError(GymError):
+    """Jobs were to be ended and are not: nothing was asked of any; the message says what to do first."""
+
+    exit_status: ClassVar[int] = EXIT_ALIVE
+
+
 class SubmitError(GymError):
     """Jobs were queued, but the submission could not be finished; the message names every queued job."""

@@ -6,14 +6,17 @@ dying job can still queue a successor, so the queue is looked at until two looks
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
+import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from nemo_gym.clock import Clock, SystemClock, utc_text
-from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError
+from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError, StillAliveError
 from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.evidence import Evidence, Resubmission
@@ -22,12 +25,13 @@ from nemo_gym.orchestration.gathering import Groups, Key, Scope, gather
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.sites import Site
 from nemo_gym.orchestration.status import assess
-from nemo_runs import processes
-from nemo_runs.errors import RunsError
+from nemo_runs import disk, processes
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes import Liveness, ProcessIdentity
 from nemo_slurm.errors import NotReachableError, SlurmError
 
 SCHEMA_VERSION = 1
+_UNWRITTEN = (GymError, RunsError, SlurmError, OSError)
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 5.0
 _ASK_AGAIN = 15.0
 """Seconds after which a job that is still there is asked once more."""
@@ -97,8 +101,8 @@ def cancel(
 ) -> Report:
     """End benchmarks and return when every job of them is final, or when ``wish.within`` has passed.
 
-    Benchmarks of which nothing is alive are left as they are. Raises an error, having cancelled nothing, when
-    a tombstone cannot be written.
+    Benchmarks of which nothing is alive are left as they are. When a tombstone cannot be written, nothing is
+    cancelled: raises `NotReachableError` for a machine that does not answer, else `StillAliveError`.
     """
     clock = clock or SystemClock()
     sweep = _Sweep(wish, sites, clock)
@@ -134,24 +138,54 @@ class _Sweep:
         return gather([self._wish.record], self._sites, scope=scope, clock=self._clock)
 
     def bury(self, targets: Sequence[Evidence]) -> None:
-        """Write the tombstones, before any job is asked to end."""
+        """Write the tombstones, all or none, before any job is asked to end; then the journals."""
         at = utc_text(self._clock.now())
         wish = self._wish
+        written: list[Evidence] = []
+        try:
+            for known in targets:
+                if not known.cancelled:
+                    written.append(known)
+                    self._bury(known, at)
+        except _UNWRITTEN as error:
+            standing = [known.benchmark for known in written if not self._unbury(known)]
+            if isinstance(error, NotReachableError):
+                raise
+            raise StillAliveError(_nothing_done(error, targets, standing)) from error
         event = {"at": at, "event": Event.CANCEL_ASKED.value, "by": wish.by, "why": wish.why}
         for known in targets:
-            if not known.cancelled:
-                self._bury(known, at)
-            self._site.files.append(JobPaths(known.job_dir).events, json.dumps(event).encode() + b"\n")
+            path = JobPaths(known.job_dir).events
+            with self._told(f"{path} does not say that it was cancelled"):
+                self._site.files.append(path, json.dumps(event).encode() + b"\n")
 
     def renew(self, targets: Sequence[Evidence]) -> None:
         """Write the tombstones that a resubmission has removed since."""
         for known in targets:
             if not known.cancelled and not known.unread:
-                self._bury(known, utc_text(self._clock.now()))
+                with self._told(f"{JobPaths(known.job_dir).cancelled} is gone and cannot be written again"):
+                    self._bury(known, utc_text(self._clock.now()))
 
     def _bury(self, known: Evidence, at: str) -> None:
         text = f"{at}\n{self._wish.by}\n{self._wish.why}\n"
         self._site.files.write(JobPaths(known.job_dir).cancelled, text.encode())
+
+    def _unbury(self, known: Evidence) -> bool:
+        """Take a tombstone back, or what there is of it."""
+        try:
+            self._site.files.remove(JobPaths(known.job_dir).cancelled)
+        except _UNWRITTEN:
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def _told(self, what: str) -> Iterator[None]:
+        """Go on where something cannot be written: the jobs are to end all the same."""
+        try:
+            yield
+        except _UNWRITTEN as error:
+            said = f"{what}: {_reason(error)}"
+            if said not in self.troubles:
+                self.troubles.append(said)
 
     def ask(self, left: Sequence[Evidence]) -> None:
         """Ask what waits to go, then what runs, then what nobody can see."""
@@ -193,6 +227,32 @@ class _Sweep:
             alive=_alive(known),
             unsure=may_be_alive(known),
         )
+
+
+def _nothing_done(error: Exception, targets: Sequence[Evidence], standing: Sequence[str]) -> str:
+    """That nothing is cancelled, why, and what to do."""
+    names = ", ".join(known.benchmark for known in targets)
+    still = f"{names} still {'runs or waits' if len(targets) == 1 else 'run or wait'}"
+    room = "make room" if _is_full(error) else "put that right"
+    done = "nothing was cancelled"
+    if standing:
+        done += f", but {', '.join(standing)} will not go on after the job that runs now"
+    return (
+        f"the wish cannot be written down ({_reason(error)}), so {done}: {still}; "
+        f"{room} and give the command again."
+    )
+
+
+def _is_full(error: Exception) -> bool:
+    if isinstance(error, OSError):
+        return disk.is_full(error)
+    return isinstance(error, DiskFullError) or os.strerror(errno.ENOSPC) in str(error)
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error).rstrip(".")
 
 
 def _site(sites: Groups, record: SubmissionRecord) -> Site:

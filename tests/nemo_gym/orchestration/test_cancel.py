@@ -7,7 +7,7 @@ import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 
 from nemo_gym.clock import MovableClock
-from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError
+from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, DataError, GymError, StillAliveError
 from nemo_gym.orchestration.cancel import Report, Wish, cancel
 from nemo_gym.orchestration.executors.base import JobState, Observation
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
@@ -15,7 +15,8 @@ from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.run_files import LocalRunFiles
 from nemo_gym.orchestration.sites import Site
 from nemo_runs import processes
-from nemo_slurm.errors import NotReachableError
+from nemo_runs.errors import DiskFullError
+from nemo_slurm.errors import CommandFailedError, NotReachableError
 
 
 class Cluster(FakeExecutor):
@@ -196,6 +197,75 @@ def test_nothing_is_cancelled_when_the_wish_cannot_be_written(place):
     with pytest.raises(NotReachableError):
         place.cancel()
     assert place.executor.calls == []
+
+
+class Full(LocalRunFiles):
+    """Files of a disk on which the named ones find no room; half of a tombstone may be left of it."""
+
+    def __init__(self, *names, kept=()):
+        self.names, self.kept = names, kept
+
+    def _check(self, path):
+        if any(str(path).endswith(name) for name in self.names):
+            raise DiskFullError(f"{path}: No space left on device")
+
+    def write(self, path, data):
+        self._check(path)
+        super().write(path, data)
+
+    def append(self, path, line):
+        self._check(path)
+        super().append(path, line)
+
+    def remove(self, path):
+        if any(str(path).endswith(name) for name in self.kept):
+            raise DataError(f"{path} cannot be changed (Read-only file system).")
+        super().remove(path)
+
+
+def test_on_a_full_disk_no_benchmark_is_cancelled_and_it_is_said_that_all_still_run(place):
+    first = place.put("a", link("1.0"), j1="RUNNING")
+    place.put("b", link("5.0"), j5="RUNNING")
+    place.site = Site(place.executor, files=Full("b/.gym_cancelled"))
+    with pytest.raises(StillAliveError) as caught:
+        place.cancel()
+    said = str(caught.value)
+    assert "No space left on device), so nothing was cancelled: a, b still run or wait; make room" in said
+    assert said.endswith("give the command again.")
+    assert caught.value.exit_status == EXIT_ALIVE
+    assert place.executor.calls == []
+    assert not (first / ".gym_cancelled").exists()
+    assert not (first / ".gym_events.jsonl").exists()
+    place.site = Site(place.executor)
+    assert place.cancel().exit_status == EXIT_DONE
+
+
+def test_a_wish_that_can_neither_be_written_for_all_nor_taken_back_is_told(place):
+    place.put("a", link("1.0"), j1="RUNNING")
+    place.put("b", link("5.0"), j5="RUNNING")
+    place.site = Site(place.executor, files=Full("b/.gym_cancelled", kept=("a/.gym_cancelled",)))
+    with pytest.raises(StillAliveError, match="but a will not go on after the job that runs now: a, b still"):
+        place.cancel()
+
+
+def test_a_wish_that_another_machine_cannot_write_is_told_alike(place):
+    class There(LocalRunFiles):
+        def write(self, path, data):
+            raise CommandFailedError(["cat"], 1, "cat: write error: No space left on device", where="far")
+
+    place.put("a", link("1.0"), j1="RUNNING")
+    place.site = Site(place.executor, files=There())
+    with pytest.raises(StillAliveError, match="a still runs or waits; make room and give the command again"):
+        place.cancel()
+
+
+def test_a_journal_that_finds_no_room_holds_no_cancellation_up(place):
+    place.put("a", link("1.0"), j1="RUNNING")
+    place.site = Site(place.executor, files=Full(".gym_events.jsonl"))
+    report = place.cancel()
+    assert report.exit_status == EXIT_DONE
+    assert "does not say that it was cancelled" in report.troubles[0]
+    assert place.executor.cluster.jobs["1"].state is JobState.CANCELLED
 
 
 def test_nobody_claims_that_nothing_is_alive_where_the_files_cannot_be_read(place):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
@@ -22,12 +23,12 @@ from nemo_gym.orchestration.executors.local_supervisor import (
     MARKER,
     Assignment,
     claim,
-    end_unstarted,
     waits_for,
+    write_unstarted,
 )
 from nemo_gym.orchestration.plan import JobPlan, Submission
 from nemo_runs import processes, supervise
-from nemo_runs.errors import RunsError
+from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes import Liveness, ProcessIdentity
 
 _GRACE = 30.0
@@ -235,11 +236,16 @@ def _cancel(job: JobRef) -> bool:
     except (OSError, RunsError):
         return False
     if waits_for(link) and claim(link):
-        end_unstarted(link, "cancelled before it had started")
+        try:
+            write_unstarted(link, "cancelled before it had started")
+        except DiskFullError:
+            link.taken.unlink(missing_ok=True)  # nobody has decided about it: the next one can
+            raise
         return True
     alive = processes.liveness(supervisor)
     if alive is Liveness.ALIVE:
-        link.cancel.touch()
+        with contextlib.suppress(OSError):  # the signal says it too, where nothing can be written
+            link.cancel.touch()
         _terminate(supervisor)
     elif alive is Liveness.DEAD:
         processes.end_tree(supervisor, grace=2.0, marker=(MARKER, _run_of(job)))

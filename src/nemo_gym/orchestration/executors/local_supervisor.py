@@ -116,10 +116,15 @@ def _say_what_it_waits_for(link: LinkPaths, reason: str) -> None:
 
 
 def end_unstarted(link: LinkPaths, reason: str) -> None:
-    """Write the end of a job that never ran."""
+    """Write the end of a job that never ran, however long its disk is full."""
+    supervise.patiently(lambda: write_unstarted(link, reason))
+
+
+def write_unstarted(link: LinkPaths, reason: str) -> None:
+    """Write the end of a job that never ran. Raises `DiskFullError`."""
     now = time.time()
     end = supervise.Exit("CANCELLED", 0, 0, now, now, reason)
-    supervise.patiently(lambda: replace_file(link.exit, json.dumps(asdict(end)).encode() + b"\n"))
+    replace_file(link.exit, json.dumps(asdict(end)).encode() + b"\n")
 
 
 def _run_chain(assignment: Assignment, paths: JobPaths, cancelled: list[int], share: MachineShare) -> None:

@@ -7,10 +7,12 @@ import pytest
 
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.executors import local_supervisor
 from nemo_gym.orchestration.executors.base import JobRef, JobState
 from nemo_gym.orchestration.executors.local import LocalExecutor
 from nemo_gym.orchestration.executors.local_supervisor import MARKER
 from nemo_runs import processes
+from nemo_runs.errors import DiskFullError
 
 
 @pytest.fixture
@@ -129,3 +131,20 @@ def test_a_successor_that_names_no_supervisor_is_kept_by_that_of_the_job_before(
 def test_a_job_that_nobody_has_made_stays_unknown(job):
     seen = LocalExecutor().observe([JobRef("local-7", job.job_dir)])["local-7"]
     assert (seen.state, "no trace of local-7" in seen.reason) == (JobState.UNKNOWN, True)
+
+
+def test_a_successor_that_waits_can_be_cancelled_again_after_its_disk_was_full(job, monkeypatch):
+    kept_by(job)
+    link = JobPaths(job.job_dir).link("local-1")
+    link.predecessor.write_text("local-0\n")
+
+    def full(path, *_args, **_kwargs):
+        raise DiskFullError(f"{path}: No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(local_supervisor, "replace_file", full)
+        with pytest.raises(DiskFullError):
+            LocalExecutor().cancel([job])
+    assert look(job).state is JobState.QUEUED
+    LocalExecutor().cancel([job])
+    assert look(job).state is JobState.CANCELLED
