@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from nemo_gym.budget import Budget
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, EXIT_EXHAUSTED, EXIT_INCOMPLETE
 from nemo_runs.durations import format_duration
 from nemo_slurm.states import Meaning, State, foreign
@@ -95,18 +96,6 @@ class Spent:
     """Runs in a row that recorded nothing new."""
     rows: int = 0
     """Rows that are recorded."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Budget:
-    """What the chain may use; `None` = no limit."""
-
-    max_retries: int = 3
-    max_walltime: int | None = None
-    """Seconds."""
-    max_links_without_progress: int | None = None
-    resumes: bool = True
-    """Whether a job goes on with what is recorded (``resume_from_cache``); else it refuses it."""
 
 
 class Action(StrEnum):

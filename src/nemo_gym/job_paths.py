@@ -321,6 +321,11 @@ def job_index() -> Path:
     return homes.base("XDG_CACHE_HOME", ".cache", os.environ) / "nemo-gym" / "jobs"
 
 
+def index_entry(gym_job_id: str) -> Path:
+    """The record of one submission in `job_index`."""
+    return job_index() / f"{gym_job_id}.json"
+
+
 def prepared_data(benchmark: str) -> Path:
     """Where prepared data goes when the benchmark's own folder cannot be written."""
     return homes.base("XDG_DATA_HOME", ".local/share", os.environ) / "nemo-gym" / benchmark

@@ -18,6 +18,7 @@ from nemo_gym.job_paths import RunPaths
 if TYPE_CHECKING:
     from nemo_gym.orchestration.config import SubmitConfig
     from nemo_gym.orchestration.jobs import SubmissionRecord
+    from nemo_gym.orchestration.provenance import Provenance
     from nemo_gym.orchestration.resolve import ResolvedConfig
     from nemo_gym.orchestration.submit import Desk, Order
     from nemo_slurm.hosts import Host
@@ -93,13 +94,17 @@ def _say(sentence: str) -> None:
 def _desk(resolved: ResolvedConfig) -> Desk:
     from nemo_gym.orchestration.destination import destination_of
     from nemo_gym.orchestration.executors.registry import executor_for, refuse_unusable
-    from nemo_gym.orchestration.provenance import provenance
     from nemo_gym.orchestration.submit import Desk
 
     compute = resolved.config.machine
     hostname = getattr(compute, "hostname", None)
     host = None if hostname is None else _host(hostname)
     destination = destination_of(host)
+
+    def origin() -> Provenance:
+        from nemo_gym.orchestration.provenance import provenance
+
+        return provenance()
 
     def preflight(config: SubmitConfig) -> None:
         from nemo_gym.orchestration.examine import refuse_cheaply
@@ -109,7 +114,7 @@ def _desk(resolved: ResolvedConfig) -> Desk:
     return Desk(
         executor=executor_for(compute.type, host),
         stage=destination.stage,
-        provenance=provenance,
+        provenance=origin,
         environ=os.environ,
         cwd=Path.cwd(),
         say=_say,

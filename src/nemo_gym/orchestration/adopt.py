@@ -98,7 +98,7 @@ def read(path: Path) -> SubmissionRecord:
 def index(record: SubmissionRecord, what: What) -> Adopted:
     """Put a record into the local index; raises `GymError` when it is of a copy of what is known."""
     run_dir = Path(record.run_dir)
-    entry = job_paths.job_index() / f"{record.gym_job_id}.json"
+    entry = job_paths.index_entry(record.gym_job_id)
     done = Adopted(run_dir, record.gym_job_id, what)
     if entry.exists():
         try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_gym.errors import GymError
-from nemo_gym.job_paths import JobPaths, RunPaths
+from nemo_gym.job_paths import JobPaths, RunPaths, index_entry
 from nemo_gym.orchestration import record_files
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.record_files import Say
@@ -55,7 +55,7 @@ def readable(name: str, *, say: Say) -> SubmissionRecord:
 def _folder(name: str, record: SubmissionRecord) -> Path | None:
     """The folder that a name is, unless it is the id of a submission whose own folder is here."""
     folder = Path(name)
-    if name == record.gym_job_id and record_files.is_indexed(name) and Path(record.run_dir).is_dir():
+    if name == record.gym_job_id and index_entry(name).exists() and Path(record.run_dir).is_dir():
         return None
     return folder.absolute() if RunPaths(folder).record.is_file() else None
 

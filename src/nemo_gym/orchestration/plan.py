@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from nemo_gym.decide import Budget
+    from nemo_gym.budget import Budget
     from nemo_gym.orchestration.config import SubmitConfig
     from nemo_runs.secret_refs import Reference, SecretText
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_gym.decide import Budget
+from nemo_gym.budget import Budget
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration import gym_install
 from nemo_gym.orchestration.config import (

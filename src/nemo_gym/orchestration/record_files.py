@@ -73,16 +73,11 @@ def _write_index(record: SubmissionRecord, say: Say) -> None:
     folder = job_paths.job_index()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        create_file(folder / f"{record.gym_job_id}.json", record.dumps(), mode=SHARED)
+        create_file(job_paths.index_entry(record.gym_job_id), record.dumps(), mode=SHARED)
     except (OSError, RunsError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         what = f"the local index {folder} could not be written ({reason})"
         say(f"{what}; the submission is not affected. XDG_CACHE_HOME moves it.")
-
-
-def is_indexed(gym_job_id: str) -> bool:
-    """Whether this user has a submission of that id already."""
-    return (job_paths.job_index() / f"{gym_job_id}.json").exists()
 
 
 def indexed(*, say: Say) -> Iterator[SubmissionRecord]:
@@ -134,7 +129,7 @@ def find(name: str, *, say: Say) -> SubmissionRecord:
     that was moved, the record names the folder in which it is now; of a copy, the original, to which the
     jobs belong.
     """
-    exact = job_paths.job_index() / f"{name}.json"
+    exact = job_paths.index_entry(name)
     if "/" not in name and not name.startswith(".") and exact.is_file():
         return read_record(exact)
     paths = job_paths.RunPaths(Path(name))
@@ -145,7 +140,7 @@ def find(name: str, *, say: Say) -> SubmissionRecord:
         return _latest(say)
     ids = _ids_with_prefix(name)
     if len(ids) == 1:
-        return read_record(job_paths.job_index() / f"{ids[0]}.json")
+        return read_record(job_paths.index_entry(ids[0]))
     if ids:
         shown = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
         raise GymError(f"'{name}' begins the ids of {len(ids)} submissions ({shown}): give more of it.")

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nemo_gym.decide import Budget
+from nemo_gym.budget import Budget
 from nemo_gym.errors import ConfigError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.plan import Container, JobPlan, OtelPlan, ServicePlan

@@ -15,19 +15,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from nemo_gym import job_paths
 from nemo_gym.errors import BusyError
-from nemo_gym.orchestration import gym_install, machine, record_files, rules
-from nemo_gym.orchestration.config import SubmitConfig
+from nemo_gym.orchestration import gym_install, machine, rules
 from nemo_gym.orchestration.destination import Destination, ThisMachine
-from nemo_gym.orchestration.executors.base import Executor, Queued
-from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
-from nemo_gym.orchestration.plan import Submission
 from nemo_gym.orchestration.planning import Surroundings, plan_submission, served_name
-from nemo_gym.orchestration.provenance import Provenance
-from nemo_gym.orchestration.resolve import ResolvedConfig
 from nemo_gym.orchestration.run_configs import load_runs
 from nemo_runs.secret_refs import redact
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.config import SubmitConfig
+    from nemo_gym.orchestration.executors.base import Executor, Queued
+    from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+    from nemo_gym.orchestration.plan import Submission
+    from nemo_gym.orchestration.provenance import Provenance
+    from nemo_gym.orchestration.record_files import Say
+    from nemo_gym.orchestration.resolve import ResolvedConfig
 
 _ATTEMPTS = 20
 """How often another id is tried when one is taken; each has 24 random bits."""
@@ -53,7 +58,7 @@ class Desk:
     provenance: Callable[[], Provenance]
     environ: Mapping[str, str]
     cwd: Path
-    say: record_files.Say
+    say: Say
     destination: Destination = field(default_factory=ThisMachine)
     """The machine that holds the run directories."""
     preflight: Callable[[SubmitConfig], None] = lambda _config: None
@@ -90,7 +95,7 @@ def submit(order: Order, desk: Desk) -> SubmissionRecord:
     Raises `BusyError` for a twin of a live run, and `SubmitError` when jobs were queued that could not be
     recorded.
     """
-    from nemo_gym.orchestration import sealing, twins
+    from nemo_gym.orchestration import record_files, sealing, twins
 
     desk.preflight(order.resolved.config)
     submission = plan(order, desk)
@@ -114,7 +119,7 @@ def fresh_id(desk: Desk) -> str:
     """An id that the local index does not hold: UTC time and six random hex digits."""
     for _ in range(_ATTEMPTS):
         gym_job_id = f"gym-job-{desk.now().astimezone(UTC):%Y%m%dT%H%M%SZ}-{desk.token()}"
-        if not record_files.is_indexed(gym_job_id):
+        if not job_paths.index_entry(gym_job_id).exists():
             return gym_job_id
     raise BusyError("no free id for this submission was found; try again in a second.")
 
@@ -132,6 +137,8 @@ def _staged(submission: Submission, order: Order, desk: Desk) -> Submission:
 
 
 def _record(order: Order, desk: Desk, submission: Submission, queued: Sequence[Queued]) -> SubmissionRecord:
+    from nemo_gym.orchestration.jobs import SubmissionRecord
+
     origin = desk.provenance()
     if origin.commit is None:
         desk.say(f"warning: the commit of this Gym is not known: {origin.unknown_because}.")
@@ -161,6 +168,8 @@ def _entries(desk: Desk, submission: Submission, queued: Sequence[Queued]) -> tu
 
 
 def _entry(benchmark: str, job_dir: Path, answer: Queued | None, hidden: list[str]) -> BenchmarkEntry:
+    from nemo_gym.orchestration.jobs import BenchmarkEntry
+
     job_id = answer.job_id if answer is not None else None
     error = None
     if job_id is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration.executors.base import Executor
 
 if TYPE_CHECKING:
+    from nemo_gym.orchestration.executors.base import Executor
     from nemo_slurm.hosts import Host
 
 TYPES = ("local", "slurm")
