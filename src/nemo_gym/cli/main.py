@@ -16,8 +16,6 @@ from nemo_gym.cli.lazy import LazyGroup
 from nemo_gym.cli.options import let_stdout_go
 from nemo_runs import homes, streams
 
-_NEW_OBJECTS = 20_000
-"""After how many new objects cycles are looked for: nearly all that a start makes is there to stay."""
 _EVAL = {
     "run": ("nemo_gym.cli.eval_run:run", "Collect rollouts of one benchmark on this machine."),
     "prepare": ("nemo_gym.cli.eval_prepare:prepare", "Make or download a benchmark's data."),
@@ -77,7 +75,6 @@ gym.add_command(LazyGroup("step", lazy=_STEP, hidden=True, help="Steps that job 
 def main() -> NoReturn:
     """Run `gym` and leave with its documented exit status; no traceback reaches the user."""
     streams.prepare()
-    gc.set_threshold(_NEW_OBJECTS)
     status = _status(sys.argv[1:])
     streams.only_tell()  # the last flush
     gc.freeze()  # or the end of the interpreter looks for cycles in all that is there

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 
 from nemo_gym import errors, job_paths
 from nemo_gym.composition import nearest
-from nemo_gym.rollouts import dataset
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.config import DatasetConfig, RunConfig
@@ -198,6 +197,8 @@ def _check_names(
 
 def _check(path: Path, script: Path) -> None:
     """Every line must be one JSON object, and there must be one; the message speaks of the script."""
+    from nemo_gym.rollouts import dataset
+
     if not path.is_file():
         raise errors.DataError(f"{script}: the prepare script did not write its output file.")
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import re
 import sys
@@ -93,6 +94,7 @@ def main() -> NoReturn:
     streams.prepare()
     status = _status(sys.argv[1:])
     streams.only_tell()  # the last flush
+    gc.freeze()  # or the end of the interpreter looks for cycles in all that is there
     sys.exit(status)
 
 
