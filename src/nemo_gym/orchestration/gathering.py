@@ -13,7 +13,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.orchestration import sealing
 from nemo_gym.orchestration.evidence import Evidence, Seen
 from nemo_gym.orchestration.evidence_parsing import parse
-from nemo_gym.orchestration.executors.base import JobRef
+from nemo_gym.orchestration.executors.base import JobRef, Unheard
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.run_files import Look
 from nemo_gym.orchestration.sites import Site
@@ -69,7 +69,7 @@ def gather(
 def _of_site(
     site: Site, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
 ) -> dict[Key, Evidence]:
-    facts = _facts(site, records, scope, clock)
+    facts = _with_unheard(site, _facts(site, records, scope, clock))
     asked, remembered = _questions(site, facts, scope, clock.now())
     silent, seen = "", dict(remembered)
     asked_at = clock.now()
@@ -102,6 +102,39 @@ def _of_site(
         )
         for key, known in facts.items()
     }
+
+
+def _with_unheard(site: Site, facts: dict[Key, Evidence]) -> dict[Key, Evidence]:
+    """The same with jobs of which nobody has noted down the id: whoever queued them was killed, or not heard.
+
+    They carry a token, by which one look at the queue finds all of them. Where nobody answers, they wait to
+    be found by the next look.
+    """
+    wanted = {job: key for key, known in facts.items() for job in _unheard(known)}
+    if not wanted:
+        return facts
+    try:
+        found = site.executor.look_for(list(wanted))
+    except _TROUBLE:
+        return facts
+    for job, job_id in found.items():
+        known = facts[wanted[job]]
+        if not job.resubmission:
+            known = dataclasses.replace(known, first_job=job_id, submit_error=None)
+        resubmissions = tuple(
+            dataclasses.replace(again, job_id=job_id) if again.number == job.resubmission else again
+            for again in known.resubmissions
+        )
+        facts[wanted[job]] = dataclasses.replace(known, resubmissions=resubmissions)
+    return facts
+
+
+def _unheard(known: Evidence) -> list[Unheard]:
+    """Jobs that may be in the queue although no file names them."""
+    if known.unread:
+        return []
+    first = [] if known.job_ids else [Unheard(known.job_dir)]
+    return [*first, *(Unheard(known.job_dir, again.number) for again in known.pending)]
 
 
 def _facts(

@@ -10,7 +10,7 @@ from tests.nemo_gym.orchestration.evidence_files import ID, collected, link, pro
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import DataError
 from nemo_gym.orchestration.evidence_parsing import parse
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation
+from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Unheard
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.gathering import Scope, gather
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
@@ -143,6 +143,33 @@ def test_an_end_that_was_seen_is_not_asked_for_again(executor, tmp_path):
         known = gather([record(tmp_path, ("gpqa", "1"))], site, clock=MovableClock())[ID, "gpqa"]
         assert known.seen["1"].observation.reason == "it broke"
     assert executor.asked == [["1"]]
+
+
+def test_a_job_whose_submitter_never_heard_of_it_is_shown_as_long_as_it_waits(executor, tmp_path):
+    write(tmp_path / "gpqa", {"job.sh": ""})
+    whole = record(tmp_path, ("gpqa", None))
+    assert assess(gather([whole], One(Site(executor)))[ID, "gpqa"]).state == "failed"
+    executor.cluster.jobs["7"] = Observation(JobState.QUEUED, "Priority")
+    executor.cluster.unheard[Unheard(tmp_path / "gpqa")] = "7"
+    known = gather([whole], One(Site(executor)))[ID, "gpqa"]
+    assert (assess(known).state, known.job_ids) == ("queued", ("7",))
+    # once it has begun, its own files tell of it, and nobody is asked
+    write(tmp_path / "gpqa", link("7.0"))
+    executor.cluster.jobs["7"] = Observation(JobState.RUNNING, "")
+    executor.look_for = None
+    assert assess(gather([whole], One(Site(executor)))[ID, "gpqa"]).state == "running"
+
+
+def test_a_queue_that_does_not_answer_hides_no_other_job(executor, tmp_path):
+    def look_for(_jobs):
+        raise NotReachableError("the host gave no answer")
+
+    executor.look_for = look_for
+    write(tmp_path / "gpqa", link("1.0"))
+    write(tmp_path / "aime", {"job.sh": ""})
+    executor.cluster.jobs["1"] = Observation(JobState.RUNNING, "")
+    found = gather([record(tmp_path, ("gpqa", "1"), ("aime", None))], One(Site(executor)))
+    assert [assess(known).state for known in found.values()] == ["running", "failed"]
 
 
 def test_silence_shows_what_was_seen_last_with_its_age_and_recovery_is_immediate(executor, tmp_path):

@@ -12,7 +12,7 @@ from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
-from nemo_gym.orchestration.executors.base import JobState, Observation, Queued
+from nemo_gym.orchestration.executors.base import JobState, Observation, Queued, Unheard
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.resubmit import Wish, resubmit
@@ -104,6 +104,19 @@ def test_it_is_refused_while_anything_is_alive(place):
     with pytest.raises(RefusedError, match=r"alive \(job 2\)"):
         place.again()
     assert not (place.folder / "gpqa" / "resubmits").exists()
+
+
+def test_a_job_that_a_killed_resubmit_had_queued_is_found_and_counts_as_alive(place):
+    dead = json.dumps({**processes.identify().to_json(), "start_time": 1})
+    place.put("gpqa", {"resubmits/1/owner": dead})
+    place.executor.cluster.jobs["7"] = Observation(JobState.QUEUED, "Priority")
+    place.executor.cluster.unheard[Unheard(place.folder / "gpqa", 1)] = "7"
+    with pytest.raises(RefusedError, match=rf"alive \(job 7\).*gym job cancel {ID} gpqa"):
+        place.again()
+    assert not (place.folder / "gpqa/resubmits/1/queue_error").exists()
+    place.executor.cluster.cancel("7")
+    del place.executor.cluster.unheard[Unheard(place.folder / "gpqa", 1)]
+    assert place.again().number == 2
 
 
 def test_it_is_refused_while_nobody_can_tell(place):

@@ -45,6 +45,15 @@ class JobRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Unheard:
+    """The first job of a submission, or of a resubmission, whose id nobody came to note down."""
+
+    job_dir: Path
+    resubmission: int = 0
+    """The how-manieth; 0: the submission itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Observation:
     """One look at one job."""
 
@@ -95,6 +104,13 @@ class Executor(Protocol):
 
     def observe(self, jobs: Sequence[JobRef]) -> dict[str, Observation]:
         """Look at many jobs at once; answers for every one, by its id. A final state never changes again."""
+        ...
+
+    def look_for(self, jobs: Sequence[Unheard]) -> dict[Unheard, str]:
+        """The ids of those that wait or run, whoever queued them was killed before it had noted them down.
+
+        Raises an error where nobody can tell.
+        """
         ...
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:

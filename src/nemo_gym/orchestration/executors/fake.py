@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
+from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued, Unheard
 from nemo_gym.orchestration.plan import Submission
 
 _UNKNOWN = Observation(JobState.UNKNOWN, "no job of this id was queued here")
@@ -21,6 +21,8 @@ class FakeCluster:
     refused: Collection[str] = ()
     """Benchmarks that cannot be queued."""
     jobs: dict[str, Observation] = field(default_factory=dict)
+    unheard: dict[Unheard, str] = field(default_factory=dict)
+    """Jobs of which nobody has noted down the id."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
     def start(self, job_id: str) -> None:
@@ -73,6 +75,10 @@ class FakeExecutor:
     def observe(self, jobs: Sequence[JobRef]) -> dict[str, Observation]:
         """What the cluster holds."""
         return {job.job_id: self.cluster.jobs.get(job.job_id, _UNKNOWN) for job in jobs}
+
+    def look_for(self, jobs: Sequence[Unheard]) -> dict[Unheard, str]:
+        """What the cluster holds, whoever queued it."""
+        return {job: self.cluster.unheard[job] for job in jobs if job in self.cluster.unheard}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
         """End jobs at once."""

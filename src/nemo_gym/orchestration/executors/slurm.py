@@ -12,12 +12,13 @@ from typing import ClassVar
 from nemo_gym.clock import utc_text
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
+from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued, Unheard
 from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.plan import JobPlan, Submission
 from nemo_slurm import commands, scripts
 from nemo_slurm.cluster import Cluster, Seen, Submitted
 from nemo_slurm.errors import NotAcceptedError, NotReachableError, RefusedError, SlurmError
+from nemo_slurm.identity import carries
 from nemo_slurm.observing import has_ended
 from nemo_slurm.records import Job
 from nemo_slurm.states import Meaning, State, foreign
@@ -79,6 +80,17 @@ class SlurmExecutor:
                 found[job.job_id] = Observation(JobState.UNKNOWN, f"{job.job_id} is no number of a Slurm job")
             else:
                 found[job.job_id] = observation(look[number], silent=look.controller, unknown=look.accounting)
+        return found
+
+    def look_for(self, jobs: Sequence[Unheard]) -> dict[Unheard, str]:
+        """One look at the queue, for all of them by their tokens."""
+        rows = [row for row in self._cluster.queue_of("") if not has_ended(row.state)] if jobs else []
+        found = {}
+        for job in jobs:
+            wanted = _token(job.job_dir.parent.name, job.job_dir.name, job.resubmission, 1)
+            row = next((row for row in rows if carries(row.comment, wanted, whole=True)), None)
+            if row is not None:
+                found[job] = row.id
         return found
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:
@@ -190,8 +202,12 @@ class SlurmExecutor:
 
 def token(plan: JobPlan, link: int) -> str:
     """The comment by which a job of a chain is found; links are counted from 1."""
-    again = f"again-{plan.resubmission}-" if plan.resubmission else ""
-    return f"{plan.gym_job_id}/{plan.benchmark}/{again}{link}"
+    return _token(plan.gym_job_id, plan.benchmark, plan.resubmission, link)
+
+
+def _token(gym_job_id: str, benchmark: str, resubmission: int, link: int) -> str:
+    again = f"again-{resubmission}-" if resubmission else ""
+    return f"{gym_job_id}/{benchmark}/{again}{link}"
 
 
 def observation(seen: Seen, *, silent: str | None = None, unknown: str | None = None) -> Observation:

@@ -10,10 +10,11 @@ from tests.local_jobs import Workplace
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import staging
-from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.executors.base import JobRef, JobState, Unheard
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor, observation
 from nemo_gym.orchestration.plan import OtelPlan, SlurmPlan
 from nemo_slurm.cluster import Seen, Source
+from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import Completed
 from nemo_slurm.records import Job
 from nemo_slurm.states import read_state, table
@@ -78,6 +79,22 @@ def test_a_request_that_never_arrives_is_failed_after_a_while_and_can_be_made_ag
     assert world.events(submission.jobs[0])[0]["event"] == "submit_failed"
     again = world.executor.submit(world.place.submission(submission.jobs[0]))
     assert again[0].job_id is not None
+
+
+def test_a_job_whose_id_nobody_noted_down_is_found_by_its_whole_token_while_it_lives(world):
+    names = ("gpqa", "gpqa-2")
+    submission, (first, other) = world.submit(*names)
+    again = replace(submission.jobs[0], resubmission=1)
+    world.fake.end(first.job_id, "FAILED")
+    (second,) = world.executor.submit(world.place.submission(again))
+    folder, beside = (plan.job_dir for plan in submission.jobs)
+    wanted = [Unheard(folder), Unheard(folder, 1), Unheard(folder, 11), Unheard(beside)]
+    assert world.executor.look_for(wanted) == {wanted[1]: second.job_id, wanted[3]: other.job_id}
+    assert world.executor.look_for([]) == {}
+    with world.fake.faults() as faults:
+        faults.controller_down = True
+    with pytest.raises(NotReachableError):
+        world.executor.look_for(wanted)
 
 
 def test_one_that_is_refused_shifts_no_other(world):
