@@ -66,7 +66,10 @@ twice.
   the like cannot be honoured, and are refused by file and line. So is content other than text.
 - Arguments of tool calls may be objects or, as the OpenAI API has them, JSON text: they are written once, as
   the template wants them.
-- A message, `reasoning_content`, `tool_calls` or `tools` that the chat template leaves out is refused.
+- A message, `reasoning_content`, `tool_calls` or `tools` that the chat template never writes is refused.
+  Other text that it leaves out (thoughts of earlier answers, names, descriptions of tools, an empty system
+  message) is counted by kind in the preview, in the log and as a warning of the job; so are rows whose last
+  answer it ends with no special token. This is found by what the template makes of the rows.
 - Of whole conversations as `chosen` and `rejected` the common beginning is the prompt. A prompt that they
   repeat is not learned twice.
 - Other keys are counted in the log and in the preview; nothing is learned of them.
@@ -78,7 +81,8 @@ twice.
 
 What the end needs is tried first. A model whose `generation_config.json` cannot be saved, and a quantized
 model that is to be trained whole or merged, are refused; configuration and tokenizer are saved on trial; and
-the disk must have room for a checkpoint and the trained model. The first step asks the service whether the
+the disk must have room for a checkpoint and the trained model. A metric to choose the best checkpoint by that
+nothing reports is refused at the latest with the first step. The first step asks the service whether the
 model's name is still free (with access tokens on a step may not see models: then only when the job is made),
 and looks for room where filesets lie.
 

@@ -6,9 +6,11 @@ Every row is written by itself, so that nothing of it depends on other rows.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
+from nemo_engines.dropped import Losses
 from nemo_engines.errors import BadSpecError, DataError
 from nemo_engines.rows import Row, Rows
 from nemo_engines.spec import EngineSpec
@@ -85,6 +87,50 @@ def pair(writer: Writer, row: Row) -> Pair:
     return Pair(asked[:start], *(answer[start:] for answer in answers))
 
 
+def unwritten(writer: Writer, rows: Sequence[Row]) -> Losses:
+    """What of the rows' messages the chat template does not write."""
+    found = Losses()
+    for index, row in enumerate(rows):
+        found.add(_unwritten(writer, row), _line(rows, index))
+    return found
+
+
+def _unwritten(writer: Writer, row: Row) -> Counter[str]:
+    if isinstance(row.get("messages"), list):
+        return writer.unwritten(row["messages"], row)
+    prompt = row.get("prompt")
+    if not isinstance(prompt, list):
+        return Counter()
+    if "chosen" in row:
+        rejected = writer.unwritten([*prompt, *row["rejected"]], row, start=len(prompt))
+        return writer.unwritten([*prompt, *row["chosen"]], row) + rejected
+    return writer.unwritten([*prompt, *row.get("completion", ())], row)
+
+
+def without_end(writer: Writer, rows: Sequence[Row], found: Sequence[Tokens | Pair]) -> list[int]:
+    """Indices of the rows whose last answer is learned without a token that ends it."""
+    return [
+        index
+        for index, (row, made) in enumerate(zip(rows, found, strict=True))
+        if any(ids and not writer.ends(ids) for ids in _last_answers(row, made))
+    ]
+
+
+def _last_answers(row: Row, made: Tokens | Pair) -> Iterator[list[int]]:
+    if isinstance(made, Pair):
+        if isinstance(row["prompt"], list):
+            yield from (made.chosen, made.rejected)
+        return
+    messages = row.get("messages")
+    if isinstance(row.get("prompt"), list):
+        messages = [*row["prompt"], *row["completion"]]
+    if not isinstance(messages, list):
+        return
+    last = len(messages) - 1
+    if messages[last]["role"] == "assistant" and last not in row.get("unlearned", ()):
+        yield [token for token, wanted in zip(made.ids, made.learned, strict=True) if wanted]
+
+
 def cut_tokens(found: Sequence[Tokens], longest: int) -> Cut:
     """What is cut off the ends of rows of SFT."""
     left_out = [index for index, row in enumerate(found) if not any(row.learned[:longest])]
@@ -121,11 +167,35 @@ def say_what_is_cut(spec: EngineSpec, part: str, rows: Sequence[Row], cut: Cut) 
         )
 
 
+def template_warnings(writer: Writer, rows: Sequence[Row], found: Sequence[Tokens | Pair]) -> list[str]:
+    """Sentences about what the rows say and the chat template does not write, one for each kind.
+
+    ``found`` is empty where nothing of the rows themselves is learned.
+    """
+    said = [
+        f"the model's chat template leaves out '{kind.text}' ({kind.times} in all): {len(kind.lines)} of "
+        f"{len(rows)} rows have it, the first in line {kind.lines[0]}"
+        for kind in unwritten(writer, rows).kinds()
+    ]
+    open_ended = without_end(writer, rows, found) if found else []
+    if open_ended:
+        first = _line(rows, open_ended[0])
+        said.append(
+            f"the model's chat template ends the last answer of {len(open_ended)} of {len(rows)} rows with "
+            f"no special token, so that ending it is not learned; the first in line {first}"
+        )
+    return said
+
+
 def lines_of(rows: Sequence[Row], indices: Iterable[int], most: int = 10) -> str:
     """The lines of some rows, for people: the first few, and how many more."""
-    numbers = [rows.lines[index] if isinstance(rows, Rows) else index + 1 for index in indices]
+    numbers = [_line(rows, index) for index in indices]
     shown = ", ".join(map(str, numbers[:most]))
     return shown if len(numbers) <= most else f"{shown} and {len(numbers) - most} more"
+
+
+def _line(rows: Sequence[Row], index: int) -> int:
+    return rows.lines[index] if isinstance(rows, Rows) else index + 1
 
 
 def columns(found: Sequence[Tokens]) -> dict[str, list[Any]]:

@@ -76,6 +76,7 @@ def preview(wanted: EngineSpec, count: int) -> dict[str, Any]:
 def _part(wanted: EngineSpec, data: Dataset, writer: Writer) -> tuple[dict[str, Any], list[Marked]]:
     longest = wanted.max_seq_length
     marked: list[Marked]
+    open_ended: list[int] = []
     if wanted.method == "grpo":
         prompts = learned.made_of(
             data.rows, lambda row: writer.conversation(row["prompt"], row, asks=True).ids
@@ -84,9 +85,11 @@ def _part(wanted: EngineSpec, data: Dataset, writer: Writer) -> tuple[dict[str, 
     elif wanted.method == "dpo":
         pairs = learned.made_of(data.rows, lambda row: learned.pair(writer, row))
         cut, marked = learned.cut_pairs(pairs, longest), [_of_pair(pair, longest) for pair in pairs]
+        open_ended = learned.without_end(writer, data.rows, pairs)
     else:
         found = learned.made_of(data.rows, lambda row: learned.tokens(writer, row))
         cut, marked = learned.cut_tokens(found, longest), [_of_tokens(row, longest) for row in found]
+        open_ended = learned.without_end(writer, data.rows, found)
     facts = {
         "file": data.file.name,
         "rows": len(data.rows),
@@ -96,6 +99,8 @@ def _part(wanted: EngineSpec, data: Dataset, writer: Writer) -> tuple[dict[str, 
         "shortened_lines": [data.rows.lines[index] for index in cut.shortened],
         "left_out_lines": [data.rows.lines[index] for index in cut.left_out],
         "unused_keys": dict(data.unused),
+        "unwritten": [kind._asdict() for kind in learned.unwritten(writer, data.rows).kinds()],
+        "without_end_lines": [data.rows.lines[index] for index in open_ended],
     }
     return facts, marked
 

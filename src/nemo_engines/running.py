@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
+from nemo_engines import learned
+from nemo_engines.learned import Pair, Tokens
 from nemo_engines.rewards import Rewards
+from nemo_engines.rows import Row
 from nemo_engines.spec import EngineSpec
+from nemo_engines.writing import Writer
 from nemo_trainer.contract import EXIT_PAUSED, Checkpoint
 from nemo_trainer.session import Session
 
@@ -48,6 +53,23 @@ class Run:
     precision: Literal["bf16", "fp16", "fp32"]
     rewards: Rewards | None = None
     """For GRPO."""
+    warned: list[str] = field(default_factory=list)
+    """What `warn` was given."""
+
+    def warn(self, sentence: str) -> None:
+        """Say something about the data in the log and in the job's details; the training goes on."""
+        if self.world.leads and sentence not in self.warned:
+            self.warned.append(sentence)
+            sys.stderr.write(f"warning: {sentence}\n")
+            self.session.progress(warnings=list(self.warned))
+
+    def warn_of_template(
+        self, writer: Writer, part: str, rows: Sequence[Row], found: Sequence[Tokens | Pair]
+    ) -> None:
+        """Warn of what the rows say and the model's chat template does not write."""
+        if self.world.leads:
+            for sentence in learned.template_warnings(writer, rows, found):
+                self.warn(f"{part} rows: {sentence}")
 
     def leave_paused(self) -> NoReturn:
         """End this process as paused, at once: the checkpoint is published, and every rank does the same."""

@@ -1,14 +1,22 @@
-"""Room for what is saved, looked for before the training; and what a save that failed comes to."""
+"""What is saved: room for it and the metric to choose by, looked at before the training; the best of several
+checkpoints; and what a save that failed comes to."""
 
 from __future__ import annotations
 
 import errno
 import os
 import shutil
-from collections.abc import Mapping
+import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nemo_engines.errors import NotSavedError, TrainerError
+from nemo_engines.errors import BadSpecError, NotSavedError, TrainerError
+from nemo_engines.spec import EngineSpec
+from nemo_trainer.contract import Checkpoint, list_checkpoints
+
+if TYPE_CHECKING:
+    from nemo_engines.running import Run
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_WRITTEN = ("file write failed", "File too large")
@@ -58,3 +66,38 @@ def check_room(needs: Mapping[Path, int]) -> None:
 
 def _shown(size: int) -> str:
     return f"{size / 1e9:.1f} GB"
+
+
+def check_metric(spec: EngineSpec, reported: Collection[str] | None = None) -> None:
+    """`BadSpecError` for a metric to choose by that nothing will report.
+
+    ``reported``: all names that there are, where they are known before a step has reported its own.
+    """
+    metric = spec.save.best_metric
+    if metric is None:
+        return
+    if metric.startswith("val_") and spec.validation is None:
+        raise BadSpecError(f"save.best_metric '{metric}' needs rows to validate with, and there are none")
+    if not metric.startswith(("train_", "val_")):
+        raise BadSpecError(
+            f"save.best_metric '{metric}' is never reported: names begin with train_ or val_, as val_loss"
+        )
+    if reported is not None and metric not in reported:
+        known = ", ".join(sorted(reported))
+        raise BadSpecError(f"save.best_metric '{metric}' is never reported; reported are {known}")
+
+
+def choose_best(run: Run) -> Path | None:
+    """The folder of the checkpoint that is best by the metric of the spec; none where the last is wanted."""
+    metric = run.spec.save.best_metric
+    if run.spec.save.output != "best" or metric is None:
+        return None
+    found = [
+        (item.manifest.metrics[metric], item.step, item.folder)
+        for item in list_checkpoints(run.session.context.trainer_path)
+        if isinstance(item, Checkpoint) and metric in item.manifest.metrics
+    ]
+    if not found:
+        sys.stderr.write(f"save.best_metric '{metric}' was never reported: the last weights are kept\n")
+        return None
+    return (min(found) if run.spec.save.best_is == "lowest" else max(found))[2]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from nemo_engines import messages as checked
+from nemo_engines.dropped import dropped
 from nemo_engines.errors import BadSpecError
 from nemo_engines.messages import Message
 
@@ -34,6 +36,7 @@ class Writer:
         self._tokenizer = tokenizer
         self._assistant_only = assistant_only
         self._template = template
+        self._special: frozenset[int] | None = None
 
     def text(self, text: str) -> list[int]:
         """The tokens of a text, with those that the tokenizer puts around any text and that it lacks."""
@@ -76,6 +79,31 @@ class Writer:
             start, end = self._span(index, spelled, options, written.ids)
             written.learned[start:end] = [False] * (end - start)
         return written
+
+    def unwritten(self, messages: Sequence[Message], row: Row, *, start: int = 0) -> Counter[str]:
+        """Which kinds of text in messages of a row, from ``start`` on, the template does not write, and how
+        often."""
+        options = {"tools": row.get("tools"), **row.get("chat_template_kwargs", {})}
+        self._source(options)
+        spelled = self._spelled(messages, options)
+        return dropped(
+            spelled,
+            options["tools"],
+            lambda some, tools: self._rendered(some, {**options, "tools": tools}),
+            start=start,
+        )
+
+    def ends(self, ids: Sequence[int]) -> bool:
+        """Whether tokens end with one of the tokenizer's special ones, blanks behind it left aside."""
+        if self._special is None:
+            added = self._tokenizer.added_tokens_decoder
+            self._special = frozenset(number for number, token in added.items() if token.special)
+        for token in reversed(ids):
+            if token in self._special:
+                return True
+            if str(self._tokenizer.decode([token])).strip():
+                return False
+        return False
 
     def _answers_marked(
         self, messages: list[Message], options: Row, ids: list[int], unlearned: set[int]

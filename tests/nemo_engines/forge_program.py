@@ -13,8 +13,9 @@ import resource
 import select
 import sys
 import time
+from types import SimpleNamespace
 
-from nemo_engines import run
+from nemo_engines import run, saving
 from nemo_engines.registry import ENGINES, load_driver
 from nemo_trainer.contract import Control, write_control
 from nemo_trainer.session import Session
@@ -23,6 +24,7 @@ with contextlib.redirect_stdout(sys.stderr):
     # with its libraries, for the children; some must be the first import
     load_driver(ENGINES[sys.argv[1]])
 import torch
+from transformers import PreTrainedTokenizerBase
 
 
 def misfortune(request):
@@ -54,8 +56,18 @@ def misfortune(request):
             os.kill(os.getpid(), 9)
 
     torch.save = dying
+    if "unsavable_tokenizer" in request:
+        PreTrainedTokenizerBase.save_pretrained = unsavable
+    if "free_bytes" in request:
+        saving.os = SimpleNamespace(
+            statvfs=lambda _: SimpleNamespace(f_bavail=request["free_bytes"], f_frsize=1)
+        )
     if "file_limit" in request:
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_limit"], request["file_limit"]))
+
+
+def unsavable(*_args, **_options):
+    raise TypeError("Object of type dtype is not JSON serializable")
 
 
 def child(request):

@@ -8,6 +8,7 @@ import contextlib
 import json
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 with contextlib.redirect_stdout(sys.stderr):
     from nemo_engines import preview, rows, spec
@@ -23,7 +24,7 @@ def batches(wanted, folder):
     (folder / "work").mkdir(parents=True)
     run = Run(
         spec=wanted,
-        session=None,
+        session=SimpleNamespace(progress=lambda **_: None),
         world=World(),
         rows=data.rows,
         validation_rows=None,
@@ -50,7 +51,7 @@ def automodel_batches(run, folder):
     from nemo_engines.automodel import data
 
     tokenizer, file = data.tokenizer_of(run.spec), folder / "rows.jsonl"
-    data.write(file, data.tokens_of(run.spec, run.rows), run.spec.max_seq_length)
+    data.write(file, data.tokens_of(data.writer(tokenizer), run.rows), run.spec.max_seq_length)
     found = data.token_rows(str(file), run.spec.max_seq_length, tokenizer)
     decode = tokenizer.decode
     return [

@@ -162,6 +162,11 @@ POLYNOMIAL = (
     "schedule.lr_scheduler 'polynomial' is not one that engine 'automodel' knows: constant, "
     "constant_with_warmup, cosine, cosine_with_min_lr, linear"
 )
+NO_ROWS = "save.best_metric 'val_loss' needs rows to validate with, and there are none"
+NEVER_REPORTED = (
+    "save.best_metric 'train_los' is never reported; reported are train_grad_norm, train_loss, train_lr, "
+    "train_num_label_tokens, val_loss"
+)
 BF16 = (
     "precision 'bf16' cannot be honoured by engine 'automodel' for full weights on a CPU, where it would "
     "also store them so: use 'fp32'"
@@ -174,6 +179,8 @@ BF16 = (
         ({"batch": {"packing": True}}, PACKING),
         ({"schedule": {"lr_scheduler": "polynomial"}}, POLYNOMIAL),
         ({"precision": "bf16"}, BF16),
+        ({"save": {"best_metric": "val_loss"}}, NO_ROWS),
+        ({"save": {"best_metric": "train_los"}}, NEVER_REPORTED),
     ],
 )
 def test_what_the_recipe_cannot_do_is_refused(
@@ -182,6 +189,27 @@ def test_what_the_recipe_cannot_do_is_refused(
     training = Training(automodel, tmp_path / "refused", spec_for(tmp_path, "full", **changes))
     assert training.start() == 2
     assert training.log.splitlines()[-1] == message
+
+
+@pytest.mark.parametrize("finetuning", ["full", "lora"])
+def test_what_the_end_saves_is_tried_before_the_first_step(
+    automodel: Forge, tmp_path: Path, finetuning: str
+) -> None:
+    spec = spec_for(tmp_path, finetuning, schedule={"max_steps": 1})
+    training = Training(automodel, tmp_path / "refused", spec)
+    assert training.start(unsavable_tokenizer=1) == 2, training.log
+    said = training.log.splitlines()[-1]
+    assert "the tokenizer cannot be saved, so that the trained model would be lost at the end" in said
+    assert training.history == {}
+
+
+def test_a_disk_without_room_for_the_end_is_said_before_the_first_step(
+    automodel: Forge, tmp_path: Path
+) -> None:
+    training = Training(automodel, tmp_path / "full", spec_for(tmp_path, "full", schedule={"max_steps": 1}))
+    assert training.start(free_bytes=1 << 20) == 1, training.log
+    assert "GB left, and a checkpoint and the trained model need" in training.log.splitlines()[-1]
+    assert training.history == {}
 
 
 def test_a_full_disk_in_a_save_is_said_and_leaves_the_older_checkpoints_for_the_same_end(

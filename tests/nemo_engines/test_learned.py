@@ -54,6 +54,14 @@ CLOSED_BY_NEXT = (
     "{% for message in messages %}<|im_{{ 'start' if message['role'] == 'user' else 'end' }}|>"
     "{{ message['content'] }}{% endfor %}{% if add_generation_prompt %}<|im_end|>{% endif %}"
 )
+FORGETTING = (
+    "{% for message in messages if message['content'] %}<|im_start|>{{ message['role'] }}\n"
+    "{% if loop.last %}{{ message['content'] }}{% else %}"
+    "{{ message['content'].split('</think>')[-1] }}<|im_end|>{% endif %}{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""As some families do: thoughts of earlier answers are left out, as empty messages are, and the last answer
+has no end."""
 DATED = (
     "<|im_start|>{{ strftime_now('%d %b %Y') }}<|im_end|>\n{% for message in messages %}<|im_start|>"
     "{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n{% endfor %}"
@@ -144,6 +152,7 @@ TEMPLATES = {
     "closed_last": CLOSED_LAST,
     "closed_by_next": CLOSED_BY_NEXT,
     "dated": DATED,
+    "forgetting": FORGETTING,
 }
 
 
@@ -240,6 +249,7 @@ def test_an_engine_learns_exactly_what_the_rows_say(engine: str, tmp_path: Path)
         MARKED, [{"messages": [said("user", "a"), said("assistant", "b", reasoning_content="c")]}]
     )
     tools = learner.ask(MARKED, [CALLS[0]])
+    forgotten = learner.ask(FORGETTING, [TALK[0], THOUGHTFUL])
     found = learner.answers()
 
     for number in spelled:
@@ -285,6 +295,15 @@ def test_an_engine_learns_exactly_what_the_rows_say(engine: str, tmp_path: Path)
         f"{where[1]}the model's chat template leaves out 'reasoning_content' of" in found[thoughts]["refused"]
     )
     assert f"{where[2]}the model's chat template leaves out 'tool" in found[tools]["refused"]
+    assert found[forgotten]["training"]["unwritten"] == [
+        {"text": "assistant: content in <think>", "times": 2, "lines": [2]},
+        {"text": "system: message without text", "times": 1, "lines": [2]},
+        {"text": "user: name", "times": 1, "lines": [2]},
+    ]
+    assert found[forgotten]["training"]["without_end_lines"] == [1, 2]
+    for number in (*spelled, completed):
+        assert found[number]["training"]["unwritten"] == []
+        assert found[number]["training"]["without_end_lines"] == []
 
 
 TALK = [
@@ -297,6 +316,17 @@ TALK = [
         ]
     }
 ]
+THOUGHTFUL = {
+    "messages": [
+        said("system", ""),
+        said("user", "1", name="Bob"),
+        said("assistant", "<think>1</think>2"),
+        said("user", "3"),
+        said("assistant", "<think>3</think>4"),
+        said("user", "5"),
+        said("assistant", "<think>5</think>6"),
+    ]
+}
 WRITTEN = {
     MARKED: f"FIRST{END}SECOND{END}",
     THINKING: f"FIRST{END}\n<think>\n\n</think>\nSECOND{END}\n",
@@ -342,6 +372,13 @@ def test_preferences_are_trained_on_once_and_with_their_tools(tmp_path: Path) ->
     called = said("assistant", None, tool_calls=[call("add", '{"a": 2}')])
     row = {"prompt": [asked], "chosen": [called], "rejected": [bad], "tools": [tool("add", "a")]}
     with_tools = learner.ask(AS_JSON, [row], method="dpo", trainer=True)
+    thoughts = said("assistant", "<think>why</think>so")
+    forgotten = {
+        "prompt": [said("user", "0", name="Bob"), thoughts, said("user", "1")],
+        "chosen": [thoughts, said("user", "2"), good],
+        "rejected": [thoughts, said("user", "3"), bad],
+    }
+    lost = learner.ask(FORGETTING, [forgotten], method="dpo")
     found = learner.answers()
     # the template engine leaves out the line break behind a block
     question = "<|im_start|>user\n2 + 2?<|im_end|><|im_start|>assistant\n"
@@ -353,6 +390,12 @@ def test_preferences_are_trained_on_once_and_with_their_tools(tmp_path: Path) ->
             [f"{question}4{END}", f"4{END}"],
             [f"{question}5{END}", f"5{END}"],
         ]
+    # the prompt is counted once, and each answer
+    assert found[lost]["training"]["unwritten"] == [
+        {"text": "assistant: content in <think>", "times": 3, "lines": [1]},
+        {"text": "user: name", "times": 1, "lines": [1]},
+    ]
+    assert found[lost]["training"]["without_end_lines"] == [1]
     assert texts(found[with_tools], "chosen") == [f'call add {{"a": 2}}{END}\n']
     assert texts(found[with_tools], "read")[0].startswith('<|im_start|>tools [{"type": "function"')
 

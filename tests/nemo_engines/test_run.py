@@ -182,6 +182,9 @@ def unsavable(folder: Path) -> None:
     (folder / "generation_config.json").write_text(json.dumps(values))
 
 
+TEMPLATE = "training rows: the model's chat template"
+
+
 def quantized(folder: Path) -> None:
     config = json.loads((folder / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
@@ -228,6 +231,49 @@ def test_an_adapter_of_such_a_model_is_trained_and_saved(forge: Forge, tmp_path:
 def test_a_metric_that_nothing_will_report_is_refused_before_training(forge: Forge, tmp_path: Path) -> None:
     save = {"best_metric": "val_loss", "output": "best"}
     refused(forge, tmp_path, {"save": save}, "save.best_metric 'val_loss' needs rows to validate with")
+    refused(
+        forge,
+        tmp_path,
+        {"save": {**save, "best_metric": "loss"}},
+        "save.best_metric 'loss' is never reported: names begin with train_ or val_, as val_loss",
+    )
+
+
+@pytest.mark.slow
+def test_a_metric_that_the_first_step_does_not_report_ends_the_training_there(
+    forge: Forge, tmp_path: Path
+) -> None:
+    save = {"best_metric": "train_los", "output": "best"}
+    refused(
+        forge, tmp_path, {"save": save}, "save.best_metric 'train_los' is not among what is reported: train_"
+    )
+
+
+@pytest.mark.slow
+def test_a_metric_that_the_first_validation_does_not_report_is_a_warning_of_the_job(
+    forge: Forge, tmp_path: Path
+) -> None:
+    save = {"best_metric": "val_los", "output": "best"}
+    spec = spec_of("sft", "lora", tmp_path, save=save, schedule={"max_steps": 2, "eval_steps": 1})
+    training = Training(forge, tmp_path / "warned", {**spec, "validation": spec["dataset"]})
+    assert training.start() == 0, training.log
+    [warning] = training.progress["warnings"]
+    assert warning.startswith("save.best_metric 'val_los' is not among what is reported: val_")
+    assert training.log.count(f"warning: {warning}") == 1
+
+
+@pytest.mark.slow
+def test_what_the_chat_template_leaves_out_is_a_warning_of_the_job(forge: Forge, tmp_path: Path) -> None:
+    named = {"role": "user", "content": "1 + 1?", "name": "Bob"}
+    row = {"messages": [named, {"role": "assistant", "content": "2"}]}
+    spec = spec_of("sft", "lora", tmp_path, schedule={"max_steps": 1})
+    Path(spec["dataset"]).write_text((json.dumps(row) + "\n") * 4)
+    training = Training(forge, tmp_path / "warned", spec)
+    assert training.start() == 0, training.log
+    assert training.progress["warnings"] == [
+        f"{TEMPLATE} leaves out 'user: name' (4 in all): 4 of 4 rows have it, the first in line 1"
+    ]
+    assert f"warning: {training.progress['warnings'][0]}" in training.log.splitlines()
 
 
 def test_room_for_the_end_is_looked_for_before_training(tmp_path: Path) -> None:

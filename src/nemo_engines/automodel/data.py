@@ -62,7 +62,6 @@ def _packaged(row: dict[str, list[int]], longest: int, tokenizer: Any, pad: int)
     return made
 
 
-def tokens_of(spec: EngineSpec, rows: Sequence[Row]) -> list[Tokens]:
+def tokens_of(write_with: Writer, rows: Sequence[Row]) -> list[Tokens]:
     """Rows as tokens; `DataError` names file and line of one that cannot be written."""
-    write_with = writer(tokenizer_of(spec))
     return learned.made_of(rows, lambda row: learned.tokens(write_with, row))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import shutil
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,15 @@ from nemo_automodel.components.config.loader import ConfigNode
 
 from nemo_engines import learned
 from nemo_engines.automodel import config, cpu, data
-from nemo_engines.automodel.recipe import SteeredRecipe
+from nemo_engines.automodel.recipe import REPORTED, SteeredRecipe
 from nemo_engines.errors import BadSpecError, setting_up
+from nemo_engines.hf import ending
 from nemo_engines.rows import Row
 from nemo_engines.running import Run
+from nemo_engines.saving import check_metric, choose_best
 from nemo_engines.spec import EngineSpec
 from nemo_engines.writing import Writer
-from nemo_trainer.contract import Checkpoint, list_checkpoints
+from nemo_trainer.contract import Checkpoint
 
 FOLDER = "automodel"
 _ = data.token_rows  # the configuration names it, and the library takes only what is loaded
@@ -32,6 +33,7 @@ class AutomodelDriver:
         """Train to the end, or leave the process at a pause; the trained model is then in ``run.staging``."""
         config.check(run)
         _check_ending(run.spec)
+        check_metric(run.spec, REPORTED)
         # of several processes only the first knows the checkpoint yet; together they find nothing left to do
         if run.world.size > 1 or not _is_final(run.checkpoint):
             _train(run)
@@ -49,8 +51,6 @@ class AutomodelDriver:
 def _check_ending(spec: EngineSpec) -> None:
     """Only merging writes the base's own files in a way that may refuse them."""
     if spec.output_method == "merged":
-        from nemo_engines.hf import ending  # noqa: PLC0415 - only merging needs it
-
         ending.check_files(spec)
 
 
@@ -72,6 +72,7 @@ def _train(run: Run) -> None:
     if run.device == "cpu":
         cpu.adapt()
     recipe = _set_up(run, rendered)
+    _rehearse(run, recipe)
     recipe.run_train_validation_loop()
 
 
@@ -81,6 +82,20 @@ def _set_up(run: Run, rendered: dict[str, Any]) -> SteeredRecipe:
         recipe.setup()
     _require_targets(run, recipe)
     return recipe
+
+
+def _rehearse(run: Run, recipe: SteeredRecipe) -> None:
+    """Try what the end writes beside the weights; only merging goes through transformers for all of it."""
+    model = recipe.bare_model()
+    with ending.saved_as("config.json", Path(run.spec.model)):
+        model.config.to_json_string(use_diff=False)
+    ending.rehearse(
+        run,
+        model,
+        recipe.tokenizer,
+        configurations=run.spec.output_method == "merged",
+        copies=2,  # what it trains on, and the same in transformers' layout
+    )
 
 
 def _require_targets(run: Run, recipe: SteeredRecipe) -> None:
@@ -95,27 +110,19 @@ def _require_targets(run: Run, recipe: SteeredRecipe) -> None:
 
 def _write_rows(run: Run, file: Path, part: str, rows: list[Row]) -> None:
     with setting_up():
-        found = data.tokens_of(run.spec, rows)
+        writer = data.writer(data.tokenizer_of(run.spec))
+        found = data.tokens_of(writer, rows)
     learned.say_what_is_cut(run.spec, part, rows, learned.cut_tokens(found, run.spec.max_seq_length))
+    run.warn_of_template(writer, part, rows, found)
     data.write(file, found, run.spec.max_seq_length)
 
 
 def _chosen(run: Run) -> Path:
     """The checkpoint whose weights become the trained model."""
-    metric, published = run.spec.save.best_metric, run.session.published
+    published = run.session.published
     if published is None:
         raise BadSpecError("nothing was trained, so there is no model to write")
-    if run.spec.save.output != "best" or metric is None:
-        return published.folder
-    found = [
-        (item.manifest.metrics[metric], item.step, item.folder)
-        for item in list_checkpoints(run.session.context.trainer_path)
-        if isinstance(item, Checkpoint) and metric in item.manifest.metrics
-    ]
-    if not found:
-        sys.stderr.write(f"save.best_metric '{metric}' was never reported: the last weights are kept\n")
-        return published.folder
-    return (min(found) if run.spec.save.best_is == "lowest" else max(found))[2]
+    return choose_best(run) or published.folder
 
 
 def _export(run: Run, checkpoint: Path) -> None:

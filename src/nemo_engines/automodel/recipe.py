@@ -23,7 +23,9 @@ from nemo_engines.running import Run
 from nemo_engines.saving import not_saved
 from nemo_engines.steering import Decision
 
-_REPORTED = ("loss", "grad_norm", "lr", "num_label_tokens")
+_VALUES = ("loss", "grad_norm", "lr", "num_label_tokens")
+REPORTED = ("val_loss", *(f"train_{name}" for name in _VALUES))
+"""The names of all metrics."""
 
 
 class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[misc]  # it has no types here
@@ -71,14 +73,17 @@ class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[
     def _load_checkpoint_tracked_state(self, ckpt_dir: str) -> tuple[Any, Any, Any]:
         """Load into the bare model, as it was saved: only there the library sees that embeddings are tied."""
         model, optimizer, scheduler = super()._load_checkpoint_tracked_state(ckpt_dir)
-        parts = model if isinstance(model, list) else [model]
-        bare = [part.module if isinstance(part, DistributedDataParallel) else part for part in parts]
+        bare = [_bare(part) for part in (model if isinstance(model, list) else [model])]
         return bare if isinstance(model, list) else bare[0], optimizer, scheduler
+
+    def bare_model(self) -> Any:
+        """The model, or the part of it that this process has, without what spreads it over processes."""
+        return _bare(self.model_parts[0])
 
     def log_train_metrics(self, log_data: Any) -> None:
         """Report a finished step, and decide what follows it, the same on every rank."""
         step = log_data.step + 1
-        values = {name: float(log_data.metrics[name]) for name in _REPORTED}
+        values = {name: float(log_data.metrics[name]) for name in _VALUES}
         problem = reporting.divergence(values, fp16=False)
         if problem is not None:
             raise DivergedError(f"training has diverged at step {step}: {problem}; try a lower learning rate")
@@ -177,6 +182,10 @@ class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[
             percentage_done=round(100.0 * step / self._last(), 2),
             **values,
         )
+
+
+def _bare(part: Any) -> Any:
+    return part.module if isinstance(part, DistributedDataParallel) else part
 
 
 def _short(error: BaseException) -> str:

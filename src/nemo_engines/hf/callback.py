@@ -15,7 +15,7 @@ from transformers import TrainerCallback
 
 from nemo_engines import spec as specs
 from nemo_engines import steering
-from nemo_engines.errors import DivergedError, TrainerError
+from nemo_engines.errors import BadSpecError, DivergedError, TrainerError
 from nemo_engines.hf import reporting
 from nemo_engines.running import Run
 from nemo_engines.steering import Decision
@@ -35,6 +35,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         self._boundary = specs.boundary(run.spec)
         self._decision = Decision()
         self._said_at = 0.0
+        self._reported: set[str] = set()
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Say how long it will take."""
@@ -97,9 +98,24 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         if not values or not self._run.world.leads:
             return
         values |= reporting.besides(self._run.spec, values)
+        self._check_metric(state.global_step, values)
         self._run.session.metrics(state.global_step, values, epoch=state.epoch)
         self._progress("training", state, **values)
         self._say(state, values)
+
+    def _check_metric(self, step: int, values: Mapping[str, float]) -> None:
+        """Look, with the first values, whether the metric to choose by is among them; later is too late."""
+        metric = self._run.spec.save.best_metric
+        part = next(iter(values)).partition("_")[0]
+        if metric is None or part in self._reported or not metric.startswith(f"{part}_"):
+            return
+        self._reported.add(part)
+        if metric in values:
+            return
+        said = f"save.best_metric '{metric}' is not among what is reported: {', '.join(sorted(values))}"
+        if part == "train" and step == 1:
+            raise BadSpecError(said)
+        self._run.warn(f"{said}; the last weights will be kept unless it is reported later")
 
     def on_save(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
         """Publish what the library has written; at a pause this is the end of the process."""

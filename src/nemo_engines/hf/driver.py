@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from nemo_engines.errors import BadSpecError, CheckpointUnusableError, setting_u
 from nemo_engines.hf import ending, trainers
 from nemo_engines.hf.callback import ContractCallback, clear_unfinished
 from nemo_engines.running import Run
-from nemo_engines.saving import not_saved
+from nemo_engines.saving import check_metric, choose_best, not_saved
 from nemo_engines.spec import EngineSpec
 from nemo_engines.writing import Writer
-from nemo_trainer.contract import Checkpoint, list_checkpoints
 
 warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is deprecated")
 datasets.disable_progress_bars()
@@ -41,9 +39,15 @@ class TrlDriver:
         if run.world.leads:
             clear_unfinished(run.work)
         ending.check_files(run.spec)
+        check_metric(run.spec)
         callback = ContractCallback(run, validates=run.validation_rows is not None)
         trainer = self._trainer(run, callback)
-        ending.rehearse(run, trainer)
+        ending.rehearse(
+            run,
+            trainer.accelerator.unwrap_model(trainer.model),
+            trainer.processing_class,
+            configurations=ending.writes_whole_model(run.spec),
+        )
         checkpoint = _shared(run)
         if checkpoint is not None and _is_final(checkpoint):
             _load_weights(trainer, checkpoint)
@@ -172,16 +176,6 @@ def _load_weights(trainer: Any, folder: Path) -> None:
 
 def _choose_weights(run: Run, trainer: Any) -> None:
     """Put the best checkpoint's weights into the model where that was asked for."""
-    metric = run.spec.save.best_metric
-    if run.spec.save.output != "best" or metric is None:
-        return
-    lowest = run.spec.save.best_is == "lowest"
-    found = [
-        (item.manifest.metrics[metric], item.step, item.folder)
-        for item in list_checkpoints(run.session.context.trainer_path)
-        if isinstance(item, Checkpoint) and metric in item.manifest.metrics
-    ]
-    if not found:
-        sys.stderr.write(f"save.best_metric '{metric}' was never reported: the last weights are kept\n")
-        return
-    _load_weights(trainer, (min(found) if lowest else max(found))[2])
+    best = choose_best(run)
+    if best is not None:
+        _load_weights(trainer, best)

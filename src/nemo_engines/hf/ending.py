@@ -37,39 +37,43 @@ def check_files(spec: EngineSpec) -> None:
             "trained whole nor merged; save the adapter alone, or name the model's unquantized form"
         )
     if (folder / "generation_config.json").is_file():
-        with _saved_as("generation_config.json", folder):
+        with saved_as("generation_config.json", folder):
             GenerationConfig.from_pretrained(folder).validate(strict=True)
 
 
-def rehearse(run: Run, trainer: Any) -> None:
-    """Save everything but the weights, as the end will do it, and look whether the weights will have room."""
-    _check_metric(run)
+def rehearse(run: Run, model: Any, tokenizer: Any, *, configurations: bool, copies: int = 1) -> None:
+    """Save everything but the weights, as the end will do it, and look whether the weights will have room.
+
+    ``configurations``: whether the end writes those of the model through transformers, which checks them.
+    ``copies``: how often a checkpoint of whole weights holds them.
+    """
     if not run.world.leads:
         return
-    folder, model = run.work / "rehearsal", trainer.accelerator.unwrap_model(trainer.model)
+    folder, origin = run.work / "rehearsal", Path(run.spec.model)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     try:
         base = model.get_base_model() if hasattr(model, "get_base_model") else model
-        if writes_whole_model(run.spec):
-            with _saved_as("config.json", Path(run.spec.model)):
+        if configurations:
+            with saved_as("config.json", origin):
                 base.config.save_pretrained(folder)
             if getattr(base, "generation_config", None) is not None:
-                with _saved_as("generation_config.json", Path(run.spec.model)):
+                with saved_as("generation_config.json", origin):
                     base.generation_config.save_pretrained(folder)
-        if run.spec.finetuning == "lora":
-            with _saved_as("the adapter's configuration", Path(run.spec.model)):
+        if getattr(model, "peft_config", None):
+            with saved_as("the adapter's configuration", origin):
                 model.peft_config["default"].save_pretrained(folder)
-        with _saved_as("the tokenizer", Path(run.spec.model)):
-            trainer.processing_class.save_pretrained(folder)
+        with saved_as("the tokenizer", origin):
+            tokenizer.save_pretrained(folder)
             AutoTokenizer.from_pretrained(folder, trust_remote_code=run.spec.trust_remote_code)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    _check_room(run, model)
+    _check_room(run, model, copies)
 
 
 @contextmanager
-def _saved_as(what: str, model: Path) -> Iterator[None]:
+def saved_as(what: str, model: Path) -> Iterator[None]:
+    """Whatever a library refuses to save becomes a `BadSpecError` that names it."""
     try:
         yield
     except (ValueError, TypeError, AttributeError, KeyError) as error:
@@ -94,18 +98,12 @@ def _json(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _check_metric(run: Run) -> None:
-    metric = run.spec.save.best_metric
-    if metric is not None and metric.startswith("val_") and run.validation_rows is None:
-        raise BadSpecError(f"save.best_metric '{metric}' needs rows to validate with, and there are none")
-
-
-def _check_room(run: Run, model: Any) -> None:
+def _check_room(run: Run, model: Any, copies: int) -> None:
     """One checkpoint and the trained model must fit, at least."""
     parts = list(model.parameters())
     everything = sum(part.numel() * part.element_size() for part in parts)
     trained = sum(part.numel() * part.element_size() for part in parts if part.requires_grad)
     states = _STATES.get(run.spec.optimizer.name, 2.0)
-    checkpoint = int((everything if run.spec.finetuning == "full" else trained) + states * trained)
+    checkpoint = copies * everything if run.spec.finetuning == "full" else trained
     output = everything if writes_whole_model(run.spec) else trained
-    check_room({run.work: checkpoint, run.staging: output})
+    check_room({run.work: checkpoint + int(states * trained), run.staging: output})

@@ -84,12 +84,15 @@ def _dataset(run: Run, part: str, rows: list[Row], tokenizer: Any) -> Dataset:
     """The rows as tokens. In a table of rows each would get the keys of all others, as null."""
     spec, write = run.spec, writer(run.spec, tokenizer)
     if spec.method == "grpo":
-        return _prompts(rows, write)
+        prompts = _prompts(rows, write)
+        run.warn_of_template(write, part, rows, ())
+        return prompts
     if spec.method == "dpo":
         pairs = learned.made_of(rows, lambda row: learned.pair(write, row))
         cut = learned.cut_pairs(pairs, spec.max_seq_length)
         if run.world.leads:
             learned.say_what_is_cut(spec, part, rows, cut)
+        run.warn_of_template(write, part, rows, pairs)
         gone = set(cut.left_out)
         kept = [pair for index, pair in enumerate(pairs) if index not in gone]
         names = {"prompt_ids": "prompt", "chosen_ids": "chosen", "rejected_ids": "rejected"}
@@ -100,6 +103,7 @@ def _dataset(run: Run, part: str, rows: list[Row], tokenizer: Any) -> Dataset:
     cut = learned.cut_tokens(found, spec.max_seq_length)
     if run.world.leads:
         learned.say_what_is_cut(spec, part, rows, cut)
+    run.warn_of_template(write, part, rows, found)
     return Dataset.from_dict(learned.columns(found))
 
 

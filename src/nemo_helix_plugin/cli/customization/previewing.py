@@ -61,6 +61,18 @@ def _counts(part: str, facts: Mapping[str, Any], longest: int) -> Iterator[str]:
         yield f"  tokens cut in all: {facts['tokens_cut']}"
     for key, count in facts["unused_keys"].items():
         yield f"  nothing is learned of the key '{key}': {count} of {facts['rows']} rows"
+    for kind in facts.get("unwritten", ()):
+        times = "once" if kind["times"] == 1 else f"{kind['times']} times"
+        yield (
+            f"  the chat template leaves out '{kind['text']}': {times}, in "
+            f"{len(kind['lines'])} of {facts['rows']} rows ({_lines(kind['lines'])})"
+        )
+    if facts.get("without_end_lines"):
+        lines = facts["without_end_lines"]
+        yield (
+            f"  the last answer ends with no special token, so that ending it is not learned: "
+            f"{len(lines)} of {facts['rows']} rows ({_lines(lines)})"
+        )
 
 
 def _lines(numbers: list[int]) -> str:

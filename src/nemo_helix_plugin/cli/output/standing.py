@@ -160,6 +160,9 @@ def warnings(record: Record) -> Iterator[str]:
         value = found.get(f"{tracker}_warning")
         if isinstance(value, str) and value.strip():
             yield f"{name} is not told: {' '.join(value.split())}"
+    said = found.get("warnings")
+    for one in said if isinstance(said, list | tuple) else ():
+        yield " ".join(str(one).split())
     passed = found.get("passed_over")
     for one in passed if isinstance(passed, list | tuple) else ():
         yield f"a damaged checkpoint was passed over: {_damage(one)}"

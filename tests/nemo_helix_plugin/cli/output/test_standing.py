@@ -84,6 +84,14 @@ def test_warnings_name_checkpoints_that_were_passed_over():
     assert found == ["it will fail again", "a damaged checkpoint was passed over: step 20: torn"]
 
 
+def test_what_a_training_warns_of_is_among_the_warnings():
+    details = {"warnings": ["training rows: the model's chat template leaves out\n'user: name'"]}
+    assert list(standing.warnings({"status_details": details})) == [
+        "training rows: the model's chat template leaves out 'user: name'"
+    ]
+    assert list(standing.warnings({"status_details": {"warnings": {"no": "list"}}})) == []
+
+
 def test_damaged_checkpoints_are_named_as_the_trainer_names_them():
     details = {"passed_over": ["/x/checkpoints/20/model: has 3 bytes,\nand 7 were written", "/x/10: is torn"]}
     assert list(standing.warnings({"status_details": details, "status": "completed"})) == [
