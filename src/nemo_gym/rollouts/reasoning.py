@@ -1,8 +1,9 @@
 """Thoughts that a model writes into its text: kept apart from the answer, without losing a character. Pure.
 
 Models that reason put their thoughts between tags, ``<think>`` and ``</think>`` mostly. Servers cut these out
-only when they are told to, and sometimes cut only one of the two tags. A thought becomes an item of its own
-with the tags as they stood (``tags``), so `with_thoughts` can put the text together again as it was sent.
+only when they are told to, and sometimes cut only one of the two tags. Others write in channels
+(`nemo_gym.rollouts.harmony`). A thought becomes an item of its own with the tags as they stood (``tags``), so
+`with_thoughts` can put the text together again as it was sent.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from nemo_gym.rollouts import harmony
 from nemo_gym.types import Row
 from nemo_runs.patterns import pattern
 
@@ -82,6 +84,11 @@ def split(text: str) -> Iterator[tuple[str, str, str] | str]:
     White space around a tag belongs to the tag. An opening tag counts at the beginning of a line only, and a
     tag in backticks is one that is spoken of. The last piece is always plain text, an empty one if need be.
     """
+    in_channels = harmony.split(text) if harmony.may_hold_channels(text) else None
+    return _split_at_tags(text) if in_channels is None else iter(in_channels)
+
+
+def _split_at_tags(text: str) -> Iterator[tuple[str, str, str] | str]:
     stray = _stray_closing(text)
     at = 0
     if stray is not None:
@@ -123,6 +130,8 @@ def _may_hold_thoughts(item: Row) -> bool:
     for part in item.get("content") or ():
         text = part.get("text") if part.get("type") == "output_text" else None
         if isinstance(text, str) and (lower := text.lower()) and ("think" in lower or "thought" in lower):
+            return True
+        if isinstance(text, str) and harmony.may_hold_channels(text):
             return True
     return False
 
