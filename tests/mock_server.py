@@ -167,6 +167,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._json({"choices": []})
         elif fault.startswith(("json:", "text:")):
             self._bytes(fault.partition(":")[2].encode())
+        elif fault.startswith("encoded:"):
+            _, encoding, body = fault.split(":", 2)
+            self._bytes(body.encode(), 200, {"content-encoding": encoding})
         elif fault[:4].endswith("="):
             self._bytes(fault[4:].encode(), int(fault[:3]))
         elif fault == "echo-key":

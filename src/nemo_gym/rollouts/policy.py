@@ -92,6 +92,10 @@ def proxy_for(url: str) -> str | None:
     return found.url if found else None
 
 
+_DECODED = frozenset({"", "identity", "gzip", "deflate", "br", "zstd"})
+"""Values of the header content-encoding that the HTTP client undoes, or refuses."""
+
+
 class HttpPolicy:
     """A `nemo_gym.types.Policy` over HTTP.
 
@@ -178,12 +182,13 @@ class HttpPolicy:
                     start = await http_body.read_start(answer, http_body.LONGEST_ERROR)
                     return self._refused(answer, start)
                 content = await http_body.read_body(answer, http_body.LONGEST_ANSWER)
+                encoding = answer.headers.get("content-encoding", "")
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise policy_errors.of_exception(self._where, error, timeout=self._limits.timeout) from error
         if content is None:
             longest = f"{http_body.LONGEST_ANSWER >> 20} MiB"
             raise PolicyError("agent_request_failed", f"{self._where} sent an answer of more than {longest}.")
-        return self._parsed(content)
+        return self._parsed(content, encoding)
 
     def _refused(self, answer: aiohttp.ClientResponse, content: bytes) -> Row:
         """The answer of a content filter that has a status of its own; raises `PolicyError` for any other."""
@@ -200,10 +205,13 @@ class HttpPolicy:
             return policy_apis.withheld(error.said.words)
         raise error
 
-    def _parsed(self, content: bytes) -> Row:
+    def _parsed(self, content: bytes, encoding: str) -> Row:
         try:
             found = parsed_json(content)
         except ValueError as error:
+            if encoding.lower() not in _DECODED:
+                message = f"{self._where} {policy_errors.wrongly_encoded(encoding)}."
+                raise PolicyError("agent_request_failed", message, http_status=200) from error
             found = self._read_stream(content, error)
         said = provider_errors.inside(found)
         if said is not None:

@@ -27,6 +27,8 @@ BODY_LIMIT = 2000
 """Characters of an error body that are kept."""
 
 _CREDENTIALS = re.compile(r"//[^/@\s]*@")
+_ENCODING = re.compile(r"content-encoding: (?:\w+ \()?([\w.-]+)", re.IGNORECASE)
+"""What the HTTP client says of a body that it cannot decode."""
 _GATEWAY = frozenset({429, 502, 503, 504})
 _TRY_AGAIN = frozenset({408, 425})
 REJECTED = frozenset({401, 403})
@@ -129,11 +131,24 @@ def of_exception(where: str, error: Exception, *, timeout: float) -> PolicyError
         return PolicyError("transport_local_resource", message)
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ClientSSLError):
         return PolicyError("transport_unreachable", _unreachable(where, error))
+    if isinstance(error, aiohttp.ClientPayloadError | aiohttp.ClientResponseError) and (
+        named := _ENCODING.search(str(error))
+    ):
+        return PolicyError("agent_request_failed", f"{where} {wrongly_encoded(named[1])}.")
     if isinstance(error, aiohttp.ClientConnectionError | aiohttp.ClientPayloadError | ConnectionError):
         return PolicyError(
             "transport_peer_drop", f"{where} closed the connection before the answer was complete."
         )
     return PolicyError("agent_request_failed", f"{where}: {type(error).__name__}: {_told(error)}")
+
+
+def wrongly_encoded(encoding: str) -> str:
+    """What is said of a body that its header ``content-encoding`` does not tell the truth about."""
+    shown = _one_line(encoding, 40)
+    return (
+        f"sent an answer that cannot be decoded as its header content-encoding says ({shown}); "
+        "the server, or a proxy before it, must send it as it says, or plain"
+    )
 
 
 def _told(error: Exception) -> str:

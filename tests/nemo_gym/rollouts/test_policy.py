@@ -293,6 +293,30 @@ def test_an_odd_body_is_named(body, words):
         ask(server)
 
 
+@pytest.mark.parametrize(
+    ("fault", "named"),
+    [
+        ("encoded:gzip:plain", "gzip"),
+        ("encoded:deflate:plain", "deflate"),
+        ("encoded:br:plain", "br"),
+        ("encoded:x-own:\x1f\x8b", "x-own"),
+    ],
+)
+def test_an_answer_that_is_not_encoded_as_it_says_is_named_and_no_closed_connection(fault, named):
+    with MockServer(faults=[f"{fault}*"]) as server:
+        error = refused(server)
+    assert f"cannot be decoded as its header content-encoding says ({named})" in str(error)
+    assert "closed the connection" not in str(error)
+    assert error.kind == "agent_request_failed"
+
+
+def test_an_answer_under_an_unknown_encoding_that_can_be_read_is_read():
+    plain = json.dumps({"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]})
+    with MockServer(faults=[f"encoded:utf-8:{plain}"]) as server:
+        (answer,), _, _ = ask(server)
+    assert output_text(answer) == "4"
+
+
 def test_a_byte_order_mark_before_an_answer_is_passed_over():
     body = parsed_json(b'\xef\xbb\xbf{"choices": [{"message": {"content": "4"}}]}')
     assert body["choices"][0]["message"]["content"] == "4"
