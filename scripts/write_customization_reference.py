@@ -83,8 +83,7 @@ What the end needs is tried first. A model whose `generation_config.json` cannot
 model that is to be trained whole or merged, are refused; configuration and tokenizer are saved on trial; and
 the disk must have room for a checkpoint and the trained model. A metric to choose the best checkpoint by that
 nothing reports is refused at the latest with the first step. The first step asks the service whether the
-model's name is still free (with access tokens on a step may not see models: then only when the job is made),
-and looks for room where filesets lie.
+model's name is still free, and looks for room where filesets lie.
 
 """
 TITLES = {

@@ -32,7 +32,8 @@ _DEVICES = (
 )  # fmt: skip
 _BROKERS = ("/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock")
 """What starts programs for whoever may write to it."""
-_SHARED = ("/tmp", "/var/tmp")  # noqa: S108 - granted to steps, not used here
+_TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - hidden from steps, not used here
+"""Where everybody's programs leave files; a step has a folder of its own instead (``TMPDIR``)."""
 _NO_BOUNDARY = "a token with the role admin is no boundary between workspaces"
 _PROGRAM = """
 import sys
@@ -86,19 +87,22 @@ class Isolation:
         """What a step sees; its home is made where it is not there yet."""
         home = self.settings.data_dir / "homes" / workspace
         scratch = paths.scratch / run.token
-        filesets = self._filesets()
+        filesets = self._own_filesets(workspace)
         (home / ".cache").mkdir(parents=True, exist_ok=True, mode=0o700)
-        read = [*self._common(), str(run.folder)]
+        read = [*self._common(), *self._all_filesets(made_by), str(run.folder)]
         if checkpoint is not None and not checkpoint.is_relative_to(paths.storage):
             read.append(str(checkpoint))  # a pinned copy; in its storage a step could lead it elsewhere
-        write = [*self._shared(), str(paths.storage), str(scratch), str(home)]
-        if filesets is not None:
-            (filesets / workspace).mkdir(parents=True, exist_ok=True, mode=0o700)
-            write.append(str(filesets / workspace))
-            if not self.confined(made_by):
-                read.append(str(filesets))
-        own = {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "TMPDIR": str(scratch)}
-        return Places(Sight(tuple(read), tuple(write)), own)
+        write = [*self._shared(), *filesets, str(paths.storage), str(scratch), str(home)]
+        return Places(Sight(tuple(read), tuple(write)), _leading_to(home, scratch))
+
+    def of_preview(self, folder: Path, workspace: str, asked_by: str) -> Places:
+        """What an engine sees that shows what a job would learn, in a folder of its own."""
+        home, scratch = folder / "home", folder / "tmp"
+        for made in (home / ".cache", scratch):
+            made.mkdir(parents=True)
+        filesets = [*self._all_filesets(asked_by), *self._own_filesets(workspace)]
+        read = (*self._common(), *filesets)
+        return Places(Sight(read, (*self._shared(), str(folder))), _leading_to(home, scratch))
 
     def works(self) -> bool:
         """Whether a process that sees what steps see cannot read the key, nor look into this one."""
@@ -118,6 +122,19 @@ class Isolation:
             return False
         return done.returncode == 0
 
+    def _own_filesets(self, workspace: str) -> list[str]:
+        """The folder of a workspace's filesets, where they are on this machine; it is made."""
+        filesets = self._filesets()
+        if filesets is None:
+            return []
+        (filesets / workspace).mkdir(parents=True, exist_ok=True, mode=0o700)
+        return [str(filesets / workspace)]
+
+    def _all_filesets(self, name: str) -> list[str]:
+        """The same of all workspaces, for who may see them."""
+        filesets = self._filesets()
+        return [] if filesets is None or self.confined(name) else [str(filesets)]
+
     def _filesets(self) -> Path | None:
         root = self.settings.files.root or str(self.settings.data_dir / "filesets")
         local = root.removeprefix("file://")
@@ -131,7 +148,7 @@ class Isolation:
 
     def _common(self) -> Iterator[str]:
         core = self._core()
-        yield from confinement.all_but([*core, *_home(), Path("/dev")])
+        yield from confinement.all_but([*core, *_home(), *_resolved(_TEMPORARY), Path("/dev")])
         given = self.settings
         more = [*self._programs()]
         more += [*(given.customization.local_paths or ()), *given.jobs.isolation.read]
@@ -144,7 +161,6 @@ class Isolation:
 
     def _shared(self) -> Iterator[str]:
         core = self._core()
-        yield from _within(map(Path, _SHARED), [*core, *_home(), *_resolved(self._programs())])
         yield from _within(self.settings.jobs.isolation.write, core)
         yield from (f"/dev/{name}" for name in _DEVICES)
         yield from map(str, Path("/dev").glob("nvidia*"))
@@ -187,6 +203,10 @@ def _reachable() -> Iterator[str]:
     for path in (*buses, *_BROKERS):
         if Path(path).is_socket() and os.access(path, os.W_OK):
             yield path
+
+
+def _leading_to(home: Path, scratch: Path) -> dict[str, str]:
+    return {"HOME": str(home), "XDG_CACHE_HOME": str(home / ".cache"), "TMPDIR": str(scratch)}
 
 
 def _within(roots: Iterable[Path], core: list[Path]) -> Iterator[str]:

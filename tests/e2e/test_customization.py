@@ -122,6 +122,10 @@ def test_a_job_of_who_may_only_operate_ends_with_its_adapter_registered(
         config = json.loads((tmp_path / "got" / "adapter_config.json").read_text())
         assert (config["r"], config["base_model_name_or_path"]) == (4, base)
         assert (tmp_path / "got" / "adapter_model.safetensors").stat().st_size > 0
+        # the engine of a preview is kept to the same files as a step
+        again = written(tmp_path, {**spec(), "model": base, "dataset": job["spec"]["dataset"]})
+        previewed = nemo("customization", "rl", "preview", "--job-json", again, "--json")
+        assert json.loads(previewed.stdout)["training"]["rows"] == 24
         # the raw way to run a command stays closed
         body = json.dumps({key: job[key] for key in ("source", "spec", "platform_spec")})
         nemo("jobs", "create", "--input-data", body, status=3)

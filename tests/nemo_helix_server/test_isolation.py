@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from tests.nemo_helix_server.test_checkpoints import save
 
 from nemo_helix_server import isolation, settings
 from nemo_helix_server.auth import step_tokens
+from nemo_helix_server.customizer import previewing
+from nemo_helix_server.customizer.facts import EngineFacts
 from nemo_helix_server.executors import confinement
 from nemo_helix_server.executors.base import Run
 from nemo_helix_server.isolation import Isolation, judge
@@ -25,14 +28,15 @@ found = [data / "signing.key", data / "jobs.db", data / "jobs.db-wal", data / "s
          data / "secrets", data / "secrets" / "default" / "hub", data / "jobs" / "default",
          f"/proc/{service}/environ", f"/proc/{service}/mem", f"/proc/{service}/root{data}/signing.key",
          f"/proc/{service}/cwd", f"/proc/{service}/fd/0", f"/proc/{os.getppid()}/environ",
-         pathlib.Path(sys.argv[3]) / ".profile"]
+         pathlib.Path(sys.argv[3]) / ".profile", "/tmp", "/var/tmp", sys.argv[4]]
 for path in map(str, found):
     try:
         os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(1)
         print("SEEN", path)
     except OSError as error:
         print("hidden", path, error.errno)
-for path in (sys.prefix + "/planted", str(data / "planted"), sys.argv[3] + "/planted", "/etc/planted"):
+for path in ("/tmp/planted", "/var/tmp/planted",
+             sys.prefix + "/planted", str(data / "planted"), sys.argv[3] + "/planted", "/etc/planted"):
     try:
         open(path, "w").close()
         print("SEEN and changed", path)
@@ -49,6 +53,23 @@ open("own", "w").write("x")
 open(os.path.join(os.environ["TMPDIR"], "own"), "w").write("x")
 open(os.path.join(os.environ["HOME"], "own"), "w").write("x")
 print("own files work")
+"""
+
+
+PREVIEWER = """
+import json, os, pathlib, sys, tempfile
+def seen(path):
+    try:
+        os.listdir(path) if os.path.isdir(path) else open(path, "rb").read(1)
+    except OSError:
+        return False
+    return True
+data = pathlib.Path(sys.argv[1])
+found = {name: seen(data / name) for name in ("signing.key", "filesets/lab", "filesets/other")}
+found |= {name: seen(name) for name in ("/tmp", "spec.json")}
+with tempfile.NamedTemporaryFile() as file:
+    found["TMPDIR"] = seen(file.name)
+print(json.dumps(found))
 """
 
 
@@ -94,14 +115,66 @@ def said(client, name):
 @here
 def test_an_admin_of_one_workspace_finds_no_key(service):
     started, lab, home, _ = service
-    body = command("spy", sys.executable, "-c", SPY, started.data_dir, started.process.pid, home)
-    assert lab.post(LAB, json=body).status_code == 201
+    with tempfile.NamedTemporaryFile(dir="/tmp") as other:
+        body = command(
+            "spy", sys.executable, "-c", SPY, started.data_dir, started.process.pid, home, other.name
+        )
+        assert lab.post(LAB, json=body).status_code == 201
+        ended(lab, "spy")
     found = ended(lab, "spy")
     lines = said(lab, "spy")
     assert found["status"] == "completed", lines
     assert [line for line in lines if "SEEN" in line] == []
     assert lines[-1] == "own files work"
-    assert len([line for line in lines if line.startswith(("hidden", "kept"))]) == 19
+    assert len([line for line in lines if line.startswith(("hidden", "kept"))]) == 24
+
+
+@here
+def test_the_temporary_files_of_a_step_are_its_own(service):
+    _, lab, _, _ = service
+    script = "import os, pathlib, tempfile, time\nprint(tempfile.mkstemp()[1], flush=True)\ntime.sleep(60)\n"
+    assert lab.post(LAB, json=command("first", sys.executable, "-c", script)).status_code == 201
+    until(lambda: said(lab, "first"), "it has a temporary file")
+    [file] = said(lab, "first")
+    try:
+        script = "import os, sys; print(os.environ['TMPDIR']); open(sys.argv[1])"
+        assert lab.post(LAB, json=command("second", sys.executable, "-c", script, file)).status_code == 201
+        assert ended(lab, "second")["status"] == "error"
+        lines = said(lab, "second")
+        assert lines[0] != os.path.dirname(file)
+        assert "PermissionError" in lines[-1]
+    finally:
+        lab.post(f"{LAB}/first/cancel")
+
+
+@here
+def test_the_engine_of_a_preview_is_kept_to_what_is_its_own(tmp_path):
+    data, folder = tmp_path / "data", tmp_path / "preview"
+    for path in (data / "filesets" / "lab", data / "filesets" / "other", folder):
+        path.mkdir(parents=True)
+    step_tokens.load_key(data)
+    (folder / "spec.json").write_text("{}")
+    program = tmp_path / "engine"
+    program.write_text(f"#!/bin/sh\nexec {sys.executable} -I {tmp_path}/spy.py {data}\n")
+    program.chmod(0o755)
+    (tmp_path / "spy.py").write_text(PREVIEWER)
+    reads = settings.load(
+        environ={},
+        overrides={"data_dir": data, "jobs": {"isolation": {"read": [program, tmp_path / "spy.py"]}}},
+    )
+    found = Isolation(reads, tmp_path / "cache")
+    places = found.of_preview(folder, "lab", "anna")
+    seen = previewing.ask(EngineFacts("trl", str(program), {}), folder, 1, places=places, seconds=60)
+    assert seen == {
+        "signing.key": False,
+        "filesets/lab": True,
+        "filesets/other": False,
+        "/tmp": False,
+        "spec.json": True,
+        "TMPDIR": True,
+    }
+    unconfined = previewing.ask(EngineFacts("trl", str(program), {}), folder, 1, seconds=60)
+    assert unconfined["signing.key"]
 
 
 LINKS = {

@@ -47,6 +47,22 @@ class _Registrar(Needs):
             raise _not_its_own(who.claims)
 
 
+class _ReaderOrStep(Needs):
+    """Whoever may read in the workspace, or a step that looks for the model that its own job is to make."""
+
+    def check(self, request: Request, who: Principal) -> None:
+        """See `Access`."""
+        if who.claims is None:
+            super().check(request, who)
+            return
+        job, path = _own_job(request, who.claims), request.path_params
+        mine = path["workspace"] == who.claims.workspace and job["source"] == SOURCE
+        if not mine or path["name"] != _output(job):
+            raise ForbiddenError(
+                f"the token of the step '{who.claims.step}' of '{who.claims.job}' may not read this model"
+            )
+
+
 def _own_job(request: Request, own: Claims) -> Document:
     return access.parts(request).jobs.get(own.workspace, own.job_id)
 
@@ -91,7 +107,12 @@ def create_model(
     return shown
 
 
-@router.get("/{name}", response_model=types.Model, responses=answers(404, 422), dependencies=READS)
+@router.get(
+    "/{name}",
+    response_model=types.Model,
+    responses=answers(404, 422),
+    dependencies=[Depends(_ReaderOrStep(Role.READ))],
+)
 def get_model(workspace: PathName, name: PathName, service: Service) -> Document:
     """One model."""
     return service.models.get(workspace, name)

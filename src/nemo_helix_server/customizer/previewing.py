@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,7 +20,9 @@ from nemo_helix_server.customizer.facts import EngineFacts, Facts, Source
 from nemo_helix_server.customizer.steps import fetching, splitting
 from nemo_helix_server.customizer.steps.reporting import StepError
 from nemo_helix_server.errors import InvalidError, ServerError, UnavailableError
+from nemo_helix_server.executors import confinement
 from nemo_helix_server.files.places import copied, open_place
+from nemo_helix_server.isolation import Places
 
 SECONDS: Final = 300.0
 """How long a preview may take: loading the engine's libraries, and writing every row."""
@@ -38,9 +40,13 @@ def preview(
     engine_spec: Mapping[str, Any],
     count: int,
     *,
+    places_in: Callable[[Path], Places] | None = None,
     seconds: float = SECONDS,
 ) -> Document:
-    """The first ``count`` rows as the engine will learn them; raises `InvalidError` for what it refuses."""
+    """The first ``count`` rows as the engine will learn them; raises `InvalidError` for what it refuses.
+
+    ``places_in`` gives what the engine may see when it works in a folder; without it, it is not confined.
+    """
     if not _one_at_a_time.acquire(timeout=seconds):
         raise UnavailableError("another preview is still being made; try again")
     try:
@@ -48,7 +54,8 @@ def preview(
             folder = Path(made)
             _bring(facts, spec, folder)
             (folder / "spec.json").write_text(json.dumps(engine_spec), encoding="utf-8")
-            return _asked(facts.engine, folder, count, seconds)
+            places = places_in(folder) if places_in else None
+            return ask(facts.engine, folder, count, places=places, seconds=seconds)
     finally:
         _one_at_a_time.release()
 
@@ -104,13 +111,18 @@ def _bring_one(source: Source, target: Path, *, weights: bool) -> None:
             copied(file, open_place(path.parent).upload(path.name))
 
 
-def _asked(engine: EngineFacts, folder: Path, count: int, seconds: float) -> Document:
+def ask(
+    engine: EngineFacts, folder: Path, count: int, *, places: Places | None = None, seconds: float = SECONDS
+) -> Document:
+    """Run the engine's preview on the spec in a folder, kept to ``places`` where they are given."""
     argv = [engine.python, "-P", "-m", "nemo_engines.preview", "--spec", "spec.json", "--rows", str(count)]
-    environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | dict(engine.environment)
+    if places is not None:
+        argv, environ = confinement.confined(argv, places.sight), environ | dict(places.environment)
     process = subprocess.Popen(
         argv,
         cwd=folder,
-        env={**environ, **engine.environment},
+        env=environ,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 import threading
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from nemo_helix_server.customizer.engines import Engines
 from nemo_helix_server.customizer.facts import BACKENDS, ENGINES, Backend, EngineFacts, Facts, Source
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError
+from nemo_helix_server.isolation import Isolation
 from nemo_helix_server.jobs import filters
 from nemo_helix_server.jobs.filter_tree import Compare, Operator, Tree, all_of
 from nemo_helix_server.jobs.model import Caller
@@ -49,6 +51,8 @@ class Customizer:
     references: References
     engines: Engines
     settings: Settings
+    isolation: Isolation | None = None
+    """Keeps the engine of a preview to its own files, as steps are; `None` where these are not either."""
     _creating: threading.Lock = dataclasses.field(default_factory=threading.Lock)
     """Of two that ask for one name at once, the second is refused."""
 
@@ -76,7 +80,12 @@ class Customizer:
         """What a job of this spec would learn of its first rows, and what would be cut; there is no job."""
         request = CreateCustomizationJobRequest(spec=body.spec)
         facts, compiled = self._compiled(caller, workspace, backend, request, None)
-        return previewing.preview(facts, compiled.spec, compiled.engine_spec, body.rows)
+        places_in = None
+        if self.isolation is not None:
+            places_in = functools.partial(
+                self.isolation.of_preview, workspace=workspace, asked_by=caller.name
+            )
+        return previewing.preview(facts, compiled.spec, compiled.engine_spec, body.rows, places_in=places_in)
 
     def _compiled(
         self,

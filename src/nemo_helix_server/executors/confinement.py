@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import stat
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,11 @@ _OF_FILES = _EXECUTE | _READ_FILE | _WRITE_FILE | _TRUNCATE
 _SCOPES = 0b11
 """No signals to, and no abstract sockets of, processes outside; from version 6 on."""
 _LIBC = ctypes.CDLL(None, use_errno=True)
+_PROGRAM = (
+    "import json, os, sys; sys.path.insert(0, sys.argv[1]); "
+    "from nemo_helix_server.executors.confinement import Sight, confine; "
+    "confine(Sight.from_json(json.loads(sys.argv[2]))); os.execvp(sys.argv[3], sys.argv[3:])"
+)
 
 
 class ConfinementError(OSError):
@@ -82,6 +89,12 @@ def confine(sight: Sight) -> None:
             _LIBC.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
     _checked(_LIBC.syscall(_RESTRICT_SELF, ruleset, 0))
     os.close(ruleset)
+
+
+def confined(argv: Sequence[str], sight: Sight) -> list[str]:
+    """The command that keeps itself to these folders, and then becomes ``argv``."""
+    given = [str(Path(__file__).parents[2]), json.dumps(sight.to_json())]
+    return [sys.executable, "-I", "-S", "-c", _PROGRAM, *given, *argv]
 
 
 def all_but(hidden: Iterable[Path], root: Path = Path("/")) -> Iterator[str]:

@@ -224,6 +224,23 @@ def test_a_step_reaches_nothing_else(steps):
         assert "step" in answer.json()["detail"]
 
 
+def test_a_step_may_ask_for_the_model_that_its_job_is_to_make_and_for_no_other(steps):
+    body = job_body("maker", source="customization", spec={"backend": "rl", "output": {"name": "tuned"}})
+    made = steps.admin.post(JOBS, json=body).json()
+    bench = steps.bench
+    bench.happen("maker", *RUNNING)
+    token = bench.parts.authenticator.step_token(
+        workspace="default", job="maker", job_id=made["id"], step="download", task="task-1"
+    )
+    client = bench.client(token)
+    models = "/apis/models/v2/workspaces/{}/models/{}"
+    assert client.get(models.format("default", "tuned")).status_code == 404
+    for workspace, name in (("default", "others"), ("other", "tuned")):
+        assert client.get(models.format(workspace, name)).status_code == 403
+    # a job that makes no model has none to ask for
+    assert steps.client.get(models.format("default", "tuned")).status_code == 403
+
+
 def test_a_step_s_token_ends_with_its_job(steps):
     steps.bench.happen("tune", Event.FAILED)
     answer = steps.client.get(f"{JOBS}/tune/steps/training")

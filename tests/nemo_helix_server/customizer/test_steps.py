@@ -306,7 +306,10 @@ def test_a_model_that_is_refused_is_said_with_the_services_sentence(
             (200, {"name": "tuned", "created_by_job": "another"}),
             "output.name: there is a model 'tuned' in workspace default by now; choose another name\n",
         ),
-        ((403, "the token of a step may only read that step"), None),
+        (
+            (403, "the token may not read this model"),
+            "the trained model could not be registered at the end: the token may not read this model\n",
+        ),
         ((422, "no name."), "the trained model could not be registered at the end: no name\n"),
     ],
 )

@@ -11,8 +11,7 @@ from nemo_helix_server.customizer.steps.asking import RefusedError, ask
 from nemo_helix_server.customizer.steps.reporting import Report, StepError
 from nemo_helix_server.files.places import open_place
 
-_NOT_TAKEN = (404, 403)
-"""There is none, or a step with a token may not see it: then only that the service answers is known."""
+_NOT_FOUND = 404
 
 
 def try_end(end: Mapping[str, Any], report: Report, model: Path) -> None:
@@ -31,7 +30,7 @@ def _try_name(end: Mapping[str, Any], report: Report) -> None:
     try:
         there = ask(report, f"/apis/models/v2/workspaces/{workspace}/models/{name}")
     except RefusedError as error:
-        if error.code in _NOT_TAKEN:
+        if error.code == _NOT_FOUND:
             return
         raise StepError(
             f"the trained model could not be registered at the end: {error.detail.rstrip('.')}"
