@@ -107,6 +107,8 @@ def parse_spec(value: object) -> EngineSpec:
         raise BadSpecError(f"save.keep must be at least 2, not {spec.save.keep}: the newest may be damaged")
     if spec.save.output == "best" and spec.save.best_metric is None:
         raise BadSpecError("save.output 'best' needs save.best_metric, the name of the metric to choose by")
+    if spec.schedule.warmup_steps and spec.schedule.warmup_ratio:
+        raise BadSpecError("schedule.warmup_steps and schedule.warmup_ratio cannot both be given: choose one")
     if spec.method == "grpo":
         _check_grpo(spec)
     if spec.finetuning == "full" and (spec.load_in_4bit or spec.load_in_8bit):

@@ -35,6 +35,10 @@ def test_the_least_that_can_be_said_is_a_spec() -> None:
         ({"lora": {"target_modules": ["a", 1]}}, "lora.target_modules[1] must be text, not 1"),
         ({"batch": []}, "batch must be an object, not []"),
         ({"schedule": {"max_steps": 0}}, "schedule.max_steps must be more than 0, not 0"),
+        (
+            {"schedule": {"warmup_steps": 2, "warmup_ratio": 0.1}},
+            "schedule.warmup_steps and schedule.warmup_ratio cannot both be given: choose one",
+        ),
         ({"save": {"keep": 1}}, "save.keep must be at least 2, not 1: the newest may be damaged"),
         (
             {"save": {"output": "best"}},

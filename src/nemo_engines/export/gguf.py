@@ -30,12 +30,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("model", type=Path, help="folder of a model, or of an adapter")
     parser.add_argument("output", type=Path, help="the .gguf file; replaced when it is whole")
     parser.add_argument("--base", type=Path, help="an adapter's base model, in place of the one it names")
+    parser.add_argument(
+        "--check", action="store_true", help="write nothing: try what can be tried without the weights"
+    )
     parser.add_argument("--type", choices=TYPES, default="f16", help="numbers of the matrices (default f16)")
     options = parser.parse_args(argv)
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         os.environ.setdefault(name, "1")
     try:
-        write(options.model, options.output, base=options.base, kind=options.type)
+        if options.check:
+            rehearse(options.model, options.output, base=options.base)
+        else:
+            write(options.model, options.output, base=options.base, kind=options.type)
     except TrainerError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -43,22 +49,20 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def write(model: Path, output: Path, *, base: Path | None = None, kind: str = "f16") -> None:
-    """Write the model in a folder to a file, by way of a file beside it; `TrainerError` says why not."""
-    if not any((model / name).is_file() for name in ("config.json", "adapter_config.json")):
-        raise BadSpecError(f"{model} is no folder of a model: it has no config.json or adapter_config.json")
-    plain = _base(model, base)
+    """Write the model in a folder to a file, by way of a file beside it; `TrainerError` says why not.
+
+    What needs no weights is tried before they are loaded.
+    """
+    plain = rehearse(model, output, base=base)
+    import gguf  # noqa: PLC0415 - only an engine's environment has it
+    from transformers import AutoTokenizer  # noqa: PLC0415
+
     try:
-        import gguf  # noqa: PLC0415 - only an engine's environment has it
-        from transformers import AutoConfig, AutoTokenizer  # noqa: PLC0415
-    except ImportError as error:
-        raise EngineUnavailableError(f"{error}: use the environment of `nemo engines install trl`") from error
-    try:
-        check(AutoConfig.from_pretrained(plain))
         words = AutoTokenizer.from_pretrained(model)
         loaded = _load(model, plain)
     except (OSError, ValueError) as error:
         raise BadSpecError(f"the model {model} cannot be loaded: {error}") from error
-    partial = output.with_name(f".{output.name}.{os.getpid()}")
+    partial = _partial(output)
     try:
         writer = gguf.GGUFWriter(partial, loaded.config.model_type)
         _write_settings(writer, gguf, loaded.config, output.stem, kind)
@@ -71,6 +75,45 @@ def write(model: Path, output: Path, *, base: Path | None = None, kind: str = "f
         partial.replace(output)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def rehearse(model: Path, output: Path, *, base: Path | None = None) -> Path:
+    """Try what `write` does beside the weights, as before a training whose model is to be written.
+
+    Gives the folder with all weights. `TrainerError` says what would keep the file from being written: the
+    libraries, the architecture, the tokenizer or the place of the file.
+    """
+    if not any((model / name).is_file() for name in ("config.json", "adapter_config.json")):
+        raise BadSpecError(f"{model} is no folder of a model: it has no config.json or adapter_config.json")
+    plain = _base(model, base)
+    _check_place(output)
+    try:
+        import gguf  # noqa: F401, PLC0415
+        from transformers import AutoConfig, AutoTokenizer  # noqa: PLC0415
+    except ImportError as error:
+        raise EngineUnavailableError(f"{error}: use the environment of `nemo engines install trl`") from error
+    try:
+        config = AutoConfig.from_pretrained(plain)
+        check(config)
+        vocabulary(AutoTokenizer.from_pretrained(model), config.vocab_size)
+    except (OSError, ValueError) as error:
+        raise BadSpecError(f"the model {model} cannot be loaded: {error}") from error
+    return plain
+
+
+def _check_place(output: Path) -> None:
+    if output.is_dir():
+        raise BadSpecError(f"{output} is a folder: name the file to write, as in {output / 'model.gguf'}")
+    partial = _partial(output)
+    try:
+        partial.touch(exist_ok=False)
+        partial.unlink()
+    except OSError as error:
+        raise BadSpecError(f"{output} cannot be written: {error.strerror}") from error
+
+
+def _partial(output: Path) -> Path:
+    return output.with_name(f".{output.name}.{os.getpid()}")
 
 
 def _base(folder: Path, base: Path | None) -> Path:

@@ -41,9 +41,11 @@ def explain(
     """Explain why a step fails: by what was seen of its end, its log, and what is in its trainer path."""
     reason = move.reason or Reason.WORKLOAD_FAILED
     again = rerun(context, trainer)
+    tail = [] if run is None else log_tail(run.folder)
     if seen is None or run is None or reason not in _TO_EXPLAIN:
-        return Failure(reason, {"message": move.why, "type": str(reason), "rerun": again})
-    tail = log_tail(run.folder)
+        words = last_words(tail)
+        said = {} if words is None else {"detail": words}
+        return Failure(reason, {"message": move.why, "type": str(reason), **said, "rerun": again})
     cause = evidence.classify(_facts(seen, run, context, trainer), tail)
     plain = cause.kind is Reason.WORKLOAD_FAILED and cause.resumable
     error = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -116,6 +117,33 @@ def test_the_small_model_goes_round_unchanged(tmp_path: Path) -> None:
 def test_what_is_no_folder_of_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BadSpecError, match=r"has no config\.json or adapter_config\.json"):
         gguf.write(tmp_path, tmp_path / "out.gguf")
+
+
+def test_a_place_that_cannot_be_written_is_said_before_anything_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(BadSpecError, match=r"is a folder: name the file to write"):
+        gguf.write(tmp_path, tmp_path)
+    with pytest.raises(BadSpecError, match=r"missing/out\.gguf cannot be written: No such file or directory"):
+        gguf.write(tmp_path, tmp_path / "missing" / "out.gguf")
+    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("changes", "said"), [({}, ""), ({"model_type": "gemma2"}, "type 'gemma2' cannot be")]
+)
+def test_a_model_is_tried_without_its_weights(tmp_path: Path, changes: dict[str, Any], said: str) -> None:
+    folder = tmp_path / "model"
+    shutil.copytree(engines.tiny_model(), folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changes}))
+    argv = [engines.engine_python("trl"), "-m", "nemo_engines.export.gguf", folder, tmp_path / "o", "--check"]
+    done = subprocess.run(
+        argv, env=engines.engine_environ(), capture_output=True, text=True, timeout=300, check=False
+    )
+    assert done.returncode == (2 if said else 0), done.stderr
+    assert said in done.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
 
 
 def test_an_adapter_whose_base_is_gone_is_refused(tmp_path: Path) -> None:

@@ -98,6 +98,8 @@ def test_a_pause_that_takes_too_long_ends_in_error_and_a_rerun_goes_on_from_the_
     place.pause(job)
     failed = place.until(job, Status.ERROR, Status.COMPLETED)
     assert failed.reason == "pause_deadline_missed"
+    # the last line of its log is told whatever it failed of
+    assert json.loads(place.output(job).splitlines()[-1])["m"] == failed.error_details["detail"]
     place.rerun(job)
     place.until(job, Status.COMPLETED)
     rows = (place.trainer(job) / "metrics.jsonl").read_text().splitlines()

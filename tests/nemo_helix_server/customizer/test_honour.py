@@ -485,3 +485,36 @@ def test_more_gpus_than_there_are_are_refused() -> None:
     with pytest.raises(InvalidError, match="because the machine has 2 GPUs"):
         job("automodel", spec, device="cuda", gpus=2)
     assert job("automodel", spec, device="cuda", gpus=4).engine_spec["devices"] == {"count": 4}
+
+
+NO_WARM_UP = "schedule.lr_scheduler_type constant has no warm-up, as constant_with_warmup has"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "sentence"),
+    [
+        (
+            {"warmup_steps": 5, "warmup_ratio": 0.1},
+            "schedule.warmup_ratio 0.1 cannot be honoured, because schedule.warmup_steps is 5; leave it out",
+        ),
+        (
+            {"lr_scheduler_type": "constant", "warmup_steps": 5},
+            f"schedule.warmup_steps 5 cannot be honoured, because {NO_WARM_UP}; leave it out, or give 0",
+        ),
+        (
+            {"lr_scheduler_type": "constant", "warmup_ratio": 0.1},
+            f"schedule.warmup_ratio 0.1 cannot be honoured, because {NO_WARM_UP}; leave it out, or give 0.0",
+        ),
+    ],
+)
+def test_options_of_which_one_would_undo_the_other_are_refused(
+    schedule: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(InvalidError) as caught:
+        job("unsloth", {**MINIMAL["unsloth"], "schedule": schedule})
+    assert str(caught.value) == sentence
+
+
+def test_a_warm_up_of_no_steps_leaves_the_ratio_as_it_is() -> None:
+    made = job("unsloth", {**MINIMAL["unsloth"], "schedule": {"warmup_steps": 0, "warmup_ratio": 0.1}})
+    assert made.engine_spec["schedule"]["warmup_ratio"] == 0.1

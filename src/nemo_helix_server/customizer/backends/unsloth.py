@@ -42,6 +42,14 @@ def rules(given: UnslothJobInput, facts: Facts) -> Iterator[Rule]:
     if given.hardware.precision is not None:
         same = {value: name for name, value in _DTYPES.items()}[given.hardware.precision]
         yield Rule("model.dtype", ("auto", same), f"hardware.precision is {given.hardware.precision}")
+    schedule = given.schedule
+    if schedule.lr_scheduler_type == "constant":
+        reason = "schedule.lr_scheduler_type constant has no warm-up, as constant_with_warmup has"
+        yield Rule("schedule.warmup_steps", (0,), reason)
+        yield Rule("schedule.warmup_ratio", (None, 0.0), reason)
+    elif schedule.warmup_steps:
+        reason = f"schedule.warmup_steps is {schedule.warmup_steps}"
+        yield Rule("schedule.warmup_ratio", (None,), reason)
     if not facts.validates:
         yield Rule("schedule.eval_steps", (None,), "there are no rows to validate with")
 

@@ -30,7 +30,7 @@ DONE = {
     "training.lora.exclude_modules": "lora.exclude_modules",
     "training.lora.use_triton": "the engine's kernels",
     "schedule.epochs": "schedule.epochs",
-    "schedule.max_steps": "schedule.max_steps",
+    "schedule.max_steps": "schedule.max_steps, which wins over epochs",
     "schedule.val_check_interval": "schedule.eval_steps",
     "schedule.validation_split": "the download step's split",
     "schedule.checkpoint_selection": "save.output",

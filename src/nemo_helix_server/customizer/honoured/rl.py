@@ -27,7 +27,7 @@ _SHARED = {
     "training.adam_eps": "optimizer.epsilon",
     "training.warmup_steps": "schedule.warmup_steps",
     "training.epochs": "schedule.epochs",
-    "training.max_steps": "schedule.max_steps",
+    "training.max_steps": "schedule.max_steps, which wins over epochs",
     "training.val_check_interval": "schedule.eval_steps",
     "training.keep_top_k": "save.keep",
     "training.batch_size": "batch.gradient_accumulation",

@@ -34,7 +34,7 @@ DONE = {
     "training.lora.modules_to_save": "lora.modules_to_save",
     "training.lora.layers_to_transform": "lora.layers_to_transform",
     "schedule.epochs": "schedule.epochs",
-    "schedule.max_steps": "schedule.max_steps",
+    "schedule.max_steps": "schedule.max_steps, which wins over epochs",
     "schedule.warmup_steps": "schedule.warmup_steps",
     "schedule.warmup_ratio": "schedule.warmup_ratio",
     "schedule.lr_scheduler_type": "schedule.lr_scheduler",
