@@ -56,6 +56,22 @@ class Census:
             return task_index * self.num_repeats + rollout_index
         return None
 
+    def add_results(self, tasks: list[int], rollouts: list[int]) -> bool:
+        """Record the results of many rollouts, given by their indexes, which are not below 0.
+
+        False, and nothing is recorded, where one is not planned, has a result already or is named twice.
+        """
+        if not tasks or max(tasks) >= self.num_tasks or max(rollouts) >= self.num_repeats:
+            return False
+        done, repeats = self.done, self.num_repeats
+        indexes = [task * repeats + rollout for task, rollout in zip(tasks, rollouts, strict=True)]
+        if len(set(indexes)) < len(indexes) or any(map(done.__getitem__, indexes)):
+            return False
+        for index in indexes:
+            done[index] = 1
+        self.recorded += len(indexes)
+        return True
+
     def add_failure(self, index: int, *, terminal: bool, counted: bool) -> None:
         """Count one failed attempt."""
         self.failed[index] = 1

@@ -11,18 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
-from zlib import crc32
 
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts import batches
+from nemo_gym.rollouts.batches import read_batches
 from nemo_gym.rollouts.census import Census
 from nemo_gym.rollouts.framing import whole_rows
 from nemo_gym.rollouts.rows import (
     CHECKSUM,
-    IDENTITY,
-    REWARD,
-    SUFFIX,
-    SUMMED,
     decode_row,
     read_blocks,
     reward_of,
@@ -122,10 +119,10 @@ class Taker(ABC):
                 tally.spare += 1
         return kept, b"\n".join(aside)
 
-    def take_block(self, block: bytes) -> None:
-        """Take whole lines, the last one without its line feed."""
-        for line in block.split(b"\n"):
-            self.take(line)
+    def take_batch(self, lines: list[bytes]) -> None:
+        """Take lines with their line feeds; a file's last one may lack it."""
+        for line in lines:
+            self.take(line.removesuffix(b"\n"))
 
     @abstractmethod
     def _wanted(self, index: int, row: bytes) -> bool:
@@ -139,42 +136,15 @@ class Taker(ABC):
 class Results(Taker):
     """Results: the first one of a planned rollout counts."""
 
-    def take_block(self, block: bytes) -> None:
-        """The same, faster: rows that stand as they were written do not become objects of their own."""
-        census, tally = self.census, self.tally
-        done, num_tasks, num_repeats = census.done, census.num_tasks, census.num_repeats
-        find, rfind, view = block.find, block.rfind, memoryview(block)
-        size, start, fast = len(block), 0, 0
-        rewards = 0.0
-        while start <= size:
-            end = find(b"\n", start)
-            if end < 0:
-                end = size
-            head = IDENTITY(block, start)
-            cut = end - SUFFIX
-            if head is not None and block[cut:end] == SUMMED % crc32(view[start:cut]):
-                task_index, rollout_index = map(int, head.groups())
-                index = task_index * num_repeats + rollout_index
-                if task_index < num_tasks and rollout_index < num_repeats and not done[index]:
-                    at = rfind(REWARD, start, cut) + len(REWARD)
-                    try:
-                        rewards += float(block[at : find(b",", at)])
-                    except ValueError:
-                        rewards += reward_of(block[start:end])
-                    done[index] = 1
-                    fast += 1
-                    start = end + 1
-                    continue
-            tally.lines += fast
-            tally.kept += fast
-            census.recorded += fast
-            fast = 0
-            self.take(block[start:end])
-            start = end + 1
-        tally.lines += fast
-        tally.kept += fast
-        census.recorded += fast
-        census.reward_sum += rewards
+    def take_batch(self, lines: list[bytes]) -> None:
+        """The same, all at once where each line is a row that counts, just as it was written."""
+        found = batches.identities(lines)
+        if found is not None and self.census.add_results(*found):
+            self.census.reward_sum += batches.rewards(lines)
+            self.tally.lines += len(lines)
+            self.tally.kept += len(lines)
+        else:
+            super().take_batch(lines)
 
     def _wanted(self, index: int, row: bytes) -> bool:
         if self.census.done[index]:
@@ -217,9 +187,9 @@ def survey(path: Path, taker: Taker, beat: Callable[[], None], *, tail: bool = F
     ``beat`` is called now and then. A missing file has no lines.
     """
     try:
-        for block in read_blocks(path, tail=tail):
+        for lines in read_batches(path, tail=tail):
             beat()
-            taker.take_block(block)
+            taker.take_batch(lines)
     except FileNotFoundError:
         return
 
