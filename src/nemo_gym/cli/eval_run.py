@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import sys
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +101,7 @@ def run(
         from nemo_gym.rollouts.talk import Talk
 
         talk = Talk()
+        _import_beside("aiohttp")
         result = _execute(_load(config_paths, benchmark, search_dirs, overrides, flags), drain, talk)
     except StoppedEarly as signal:
         return _stopped_early(str(signal))
@@ -116,6 +120,16 @@ def run(
         if not as_json:
             talk.say(f"gym: results are in {result.output}")
     return result.end.status
+
+
+def _import_beside(name: str) -> None:
+    """Begin to import a module on another thread, which reads certificates and waits for disks meanwhile."""
+
+    def load() -> None:
+        with contextlib.suppress(ImportError):  # who needs it will be told
+            importlib.import_module(name)
+
+    threading.Thread(target=load, name=f"import {name}").start()
 
 
 def _leave_last_word(last: RunResult | End | Exception) -> None:

@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 _CONVERSATIONS = ("messages", "conversations", "prompt", "input")
 """Where data of other tools have the conversation."""
 _OURS = ("agent_ref", "task_source")
+_PLANNED_ALREADY = (
+    "has a key that begins with _ng_, so it is no dataset row but a planned or finished rollout"
+)
+KEPT_BYTES = 16 << 20
+"""Memory for planned rollouts from the check of their rows to the writing; more are made a second time."""
+_OBJECT_BYTES = 64
+"""Of memory that a line takes besides its own bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,39 @@ class DatasetFacts:
     """Rows that the run uses: all, or ``limit``."""
     sha256: str
     """Of the lines of these rows, line ends and blank lines left out."""
+
+
+class Planned:
+    """Planned rollouts of a small data set, kept from the check of its rows until they are written."""
+
+    def __init__(self, most: int = KEPT_BYTES) -> None:
+        self._most = most
+        self._left = 0
+        self._lines: list[bytes] | None = None
+
+    @property
+    def lines(self) -> list[bytes] | None:
+        """All lines as `materialize` gives them; ``None`` where they were too many or none were made."""
+        return self._lines
+
+    def begin(self) -> None:
+        """A check of all rows begins."""
+        self._lines, self._left = [], self._most
+
+    def add(self, lines: Iterable[bytes]) -> None:
+        """Keep the lines of one row, or give all up where they take too much memory."""
+        if self._lines is None:
+            return
+        for line in lines:
+            self._left -= len(line) + _OBJECT_BYTES
+            if self._left < 0:
+                self.forget()
+                return
+            self._lines.append(line)
+
+    def forget(self) -> None:
+        """Give the memory back."""
+        self._lines = None
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
@@ -76,28 +116,46 @@ def read_rows(path: Path, *, limit: int | None = None) -> Iterator[Row]:
         yield _row(path, number, line)
 
 
-def check_rows(config: RunConfig, path: Path, verifier: Verifier | None) -> DatasetFacts:
+def check_rows(
+    config: RunConfig, path: Path, verifier: Verifier | None, *, planned: Planned | None = None
+) -> DatasetFacts:
     """Read the rows that the run uses, make the prompt of each and ask the verifier whether it can grade it.
 
     `DataError` with file and line for the first row that cannot be used, and for a file without rows.
     Without a verifier rows are only counted and digested, not read: for data that was checked before.
+    ``planned`` keeps the rollouts that the rows make.
     """
     digest = hashlib.sha256()
-    fill_in = _filler(config)
+    check = None if verifier is None else _checker(config, verifier, planned or Planned(0))
     count = 0
     for number, line in islice(_lines(path), config.limit):
-        digest.update(line)
-        digest.update(b"\n")
+        digest.update(line + b"\n")
+        if check is not None:
+            problem = check(count, _row(path, number, line, careful=True))
+            if problem:
+                raise DataError(f"{path}:{number}: {problem.rstrip('.')}.")
         count += 1
-        if verifier is None:
-            continue
-        row = _row(path, number, line, careful=True)
-        problem = _problem(row, fill_in) or verifier.check_row(_of_data(row))
-        if problem:
-            raise DataError(f"{path}:{number}: {problem.rstrip('.')}.")
     if not count:
         raise DataError(f"{path}: holds no rows.")
     return DatasetFacts(path, count, digest.hexdigest())
+
+
+def _checker(config: RunConfig, verifier: Verifier, planned: Planned) -> Callable[[int, Row], str | None]:
+    """Make the function that says why the row of a task cannot be used, and keeps the rollouts of others."""
+    fill_in, plan = _filler(config), _planner(config)
+    planned.begin()
+
+    def check(task_index: int, row: Row) -> str | None:
+        try:
+            params = fill_in(row)
+        except DataError as error:
+            return str(error)
+        planned.add(
+            plan(task_index, row, params)
+        )  # before the verifier, which somebody else may have written
+        return verifier.check_row(_of_data(row))
+
+    return check
 
 
 def _of_data(row: Row) -> Row:
@@ -107,38 +165,39 @@ def _of_data(row: Row) -> Row:
     return {key: value for key, value in row.items() if key not in _OURS}
 
 
-def _problem(row: Row, fill_in: Callable[[Row], dict[str, Any]]) -> str | None:
-    try:
-        fill_in(row)
-    except DataError as error:
-        return str(error)
-    return None
-
-
 def materialize(config: RunConfig, rows: Iterable[Row]) -> Iterator[bytes]:
     """Planned rollouts as JSON lines without line feeds, all repeats of a task in a row.
 
     The line number, from 0, is ``task index * repeats + rollout index``; both indices stand first in each
     line. ``rows`` are those of `read_rows`, already cut to the run's limit.
     """
-    fill_in = _filler(config)
-    agent = {"name": config.benchmark.agent["type"]}
-    source = config.benchmark.name
+    fill_in, plan = _filler(config), _planner(config)
     for task_index, row in enumerate(rows):
         try:
             params = fill_in(row)
         except DataError as error:
             raise DataError(f"row {task_index}: {error}.") from None
+        yield from plan(task_index, row, params)
+
+
+def _planner(config: RunConfig) -> Callable[[int, Row, dict[str, Any]], Iterator[bytes]]:
+    """Make the function that gives the lines of one task from its row and its request parameters."""
+    agent = {"name": config.benchmark.agent["type"]}
+    source, repeats, add_seed = config.benchmark.name, config.repeats, config.num_repeats_add_seed
+
+    def plan(task_index: int, row: Row, params: dict[str, Any]) -> Iterator[bytes]:
         fields = {key: value for key, value in row.items() if key not in _OURS}
         fields |= {"responses_create_params": params, "agent_ref": agent, "task_source": source}
         head = b'{"_ng_task_index":%d,"_ng_rollout_index":' % task_index
         seed = params.get("seed") or 0
         body = orjson.dumps(fields)
-        for rollout_index in range(config.repeats):
-            if config.num_repeats_add_seed:
+        for rollout_index in range(repeats):
+            if add_seed:
                 params["seed"] = seed + rollout_index
                 body = orjson.dumps(fields)
             yield b"%b%d,%b" % (head, rollout_index, body[1:])
+
+    return plan
 
 
 def _filler(config: RunConfig) -> Callable[[Row], dict[str, Any]]:
@@ -147,10 +206,9 @@ def _filler(config: RunConfig) -> Callable[[Row], dict[str, Any]]:
     sampling = config.responses_create_params.given()
 
     def fill_in(row: Row) -> dict[str, Any]:
-        if any(key.startswith("_ng_") for key in row):
-            raise DataError(
-                "has a key that begins with _ng_, so it is no dataset row but a planned or finished rollout"
-            )
+        for key in row:
+            if key[:4] == "_ng_":
+                raise DataError(_PLANNED_ALREADY)
         own = row.get("responses_create_params")
         own = {} if own is None else own
         if not isinstance(own, dict):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,7 +14,8 @@ from nemo_gym.rollouts.rows import ROLLOUT_INDEX, TASK_INDEX, decode_row, read_b
 from nemo_gym.types import Task
 from nemo_runs import disk, files
 
-_BEAT_EVERY: Final = 1 << 14
+_TOGETHER: Final = 256
+"""Rows that are digested and written at once."""
 
 
 def write_inputs(
@@ -93,15 +95,16 @@ def read_tasks(path: Path, num_repeats: int, wanted: bytes) -> Iterator[Task]:
 
 def _copy(rows: Iterable[bytes], write: Callable[[bytes], int], beat: Callable[[], None]) -> tuple[int, str]:
     summed = hashlib.sha256()
-    count = 0
-    for count, row in enumerate(rows, start=1):
-        line = row + b"\n"
-        if b"\n" in row:
-            raise DataError(f"materialized row {count} holds a line break outside of a string.")
-        summed.update(line)
-        write(line)
-        if not count % _BEAT_EVERY:
-            beat()
+    count, rest = 0, iter(rows)
+    while batch := list(islice(rest, _TOGETHER)):
+        block = b"\n".join(batch) + b"\n"
+        if block.count(b"\n") != len(batch):
+            number = next(number for number, row in enumerate(batch, start=count + 1) if b"\n" in row)
+            raise DataError(f"materialized row {number} holds a line break outside of a string.")
+        summed.update(block)
+        write(block)
+        count += len(batch)
+        beat()
     return count, summed.hexdigest()
 
 

@@ -12,7 +12,7 @@ from nemo_gym.agents.registry import load_agent
 from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.config import RunConfig, require_policy
-from nemo_gym.rollouts.dataset import DatasetFacts, check_rows, materialize, read_rows
+from nemo_gym.rollouts.dataset import DatasetFacts, Planned, check_rows, materialize, read_rows
 from nemo_gym.rollouts.manifest import Manifest, load_manifest
 from nemo_gym.rollouts.policy import Endpoint
 from nemo_gym.rollouts.prepare import data_path, ensure_data
@@ -37,9 +37,12 @@ class Prepared:
     agent: Agent
     verifier: Verifier
     dataset: DatasetFacts
+    planned: Planned
 
     def rows(self) -> Iterator[bytes]:
-        """The materialized inputs, made anew; see `nemo_gym.rollouts.dataset.materialize`."""
+        """The lines that `nemo_gym.rollouts.dataset.materialize` gives, those of many rows made again."""
+        if self.planned.lines is not None:
+            return iter(self.planned.lines)
         return materialize(self.config, read_rows(self.dataset.path, limit=self.config.limit))
 
 
@@ -53,13 +56,14 @@ def check(config: RunConfig, *, environ: Mapping[str, str], say: Say) -> Prepare
     )
     agent = load_agent(config.benchmark.agent)
     verifier = load_grader(config.benchmark)
-    dataset = _dataset(config, paths, verifier, say)
+    planned = Planned()
+    dataset = _dataset(config, paths, verifier, say, planned)
     if dataset.num_tasks * config.repeats > _MOST_ROLLOUTS:
         raise ConfigError(
             f"num_repeats: {dataset.num_tasks:,} tasks, {config.repeats:,} times each, are more than the "
             f"{_MOST_ROLLOUTS:,} rollouts that one run may have."
         )
-    return Prepared(config, paths, endpoint, agent, verifier, dataset)
+    return Prepared(config, paths, endpoint, agent, verifier, dataset, planned)
 
 
 def _allow_connections(concurrency: int) -> None:
@@ -112,21 +116,25 @@ def _api_key(config: RunConfig, environ: Mapping[str, str]) -> SecretText | None
     return SecretText(key) if key else None
 
 
-def _dataset(config: RunConfig, paths: RolloutPaths, verifier: Verifier, say: Say) -> DatasetFacts:
+def _dataset(
+    config: RunConfig, paths: RolloutPaths, verifier: Verifier, say: Say, planned: Planned
+) -> DatasetFacts:
     """Count, digest and check the rows; when resuming, unchanged rows were checked before.
 
     Data that is gone is never made again for a run that has its materialized inputs: those are what counts.
     """
     known = load_manifest(paths.manifest) if config.resume_from_cache else None
     if known is None:
-        return check_rows(config, ensure_data(config, say=say), verifier)
+        return check_rows(config, ensure_data(config, say=say), verifier, planned=planned)
     path = data_path(config)
     digest = str(known.generation.get("dataset_sha256", ""))
     if not path.is_file() and _has_inputs(paths, known):
         say(f"{path} is gone; going on with {paths.materialized_inputs.name}.")
         return DatasetFacts(path, known.num_tasks, digest)
     facts = check_rows(config, ensure_data(config, say=say), None)
-    return facts if facts.sha256 == digest else check_rows(config, facts.path, verifier)
+    if facts.sha256 == digest:
+        return facts
+    return check_rows(config, facts.path, verifier, planned=planned)
 
 
 def _has_inputs(paths: RolloutPaths, known: Manifest) -> bool:

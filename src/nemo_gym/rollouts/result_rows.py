@@ -9,6 +9,7 @@ without the grade. So an answer can be graded at any time with what the first gr
 from __future__ import annotations
 
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -135,28 +136,32 @@ class Answer:
     def _row(self, of_verdict: Row) -> Row:
         """The fields of all three parts, and whose they are."""
         of_verdict.pop(NOT_GRADED_FIELD, None)
-        parts = {"task": self.task, "agent": self.agent, "verdict": of_verdict}
-        taken = {"task": _NOT_OF_TASK | self.agent.keys() | of_verdict.keys(), "agent": of_verdict.keys()}
+        above_agent: AbstractSet[str] = OURS | of_verdict.keys() if of_verdict else OURS
+        above_task = above_agent | self.agent.keys() if self.agent else above_agent
         row: Row = {}
         covered: dict[str, Row] = {}
-        names: dict[str, list[str]] = {}
-        for part, fields in parts.items():
-            others = taken.get(part, frozenset())
-            hidden = {k: v for k, v in fields.items() if k in others or k in OURS or k[:4] == _PREFIX}
-            if hidden:
-                covered[part] = hidden
-            shown = {k: v for k, v in fields.items() if k not in hidden} if hidden else fields
-            row.update(shown)
-            names[part] = list(shown)
-        row[AGENT_FIELDS] = names["agent"]
-        if names["verdict"]:
-            row[VERDICT_FIELDS] = names["verdict"]
+        _put(row, "task", self.task, above_task | _NOT_OF_TASK, covered)
+        row[AGENT_FIELDS] = _put(row, "agent", self.agent, above_agent, covered)
+        names = _put(row, "verdict", of_verdict, OURS, covered)
+        if names:
+            row[VERDICT_FIELDS] = names
         if covered:
             row[COVERED] = covered
         row.update(self.notes)
         if (end := answer_end(self.response)) != "completed":
             row[END_FIELD] = end
         return row
+
+
+def _put(row: Row, part: str, fields: Row, others: AbstractSet[str], covered: dict[str, Row]) -> list[str]:
+    """Put a part's fields into a row, into ``covered`` those that ``others`` have; the names in the row."""
+    hidden = {k: v for k, v in fields.items() if k in others or k[:4] == _PREFIX} if fields else {}
+    shown = fields
+    if hidden:
+        covered[part] = hidden
+        shown = {k: v for k, v in fields.items() if k not in hidden}
+    row.update(shown)
+    return [*shown]
 
 
 def _thoughts(response: Row, usage: Row) -> dict[str, int]:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -100,8 +101,10 @@ class Run:
 
     def execute(self) -> RunResult:
         """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""
-        prepared = preflight.check(self._config, environ=self._environ, say=self._talk.say)
-        collected = self._on_a_loop(prepared)
+        with ThreadPoolExecutor(1) as beside:
+            link = beside.submit(_provenance)  # it waits for another program while rows are read
+            prepared = preflight.check(self._config, environ=self._environ, say=self._talk.say)
+            collected = self._on_a_loop(prepared, link)
         output = str(prepared.paths.output)
         if collected is None:
             return RunResult(stopped_before_start(self._drain.reason, self._drain.asked_by), None, output)
@@ -115,21 +118,20 @@ class Run:
         """Whether adding up takes no time worth speaking of, so that it is done after a stop as well."""
         return not self._drain.at_once and counts.recorded <= QUICK_ROLLOUTS
 
-    def _on_a_loop(self, prepared: Prepared) -> Collected | None:
+    def _on_a_loop(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> Collected | None:
         """Collect, with signals going to the loop before it runs and until it has ended."""
         with event_loop.runner() as runner:
             self._drain.attach(runner.get_loop())
             try:
-                return runner.run(self._collect(prepared))
+                return runner.run(self._collect(prepared, link))
             finally:
                 self._drain.detach()
 
-    async def _collect(self, prepared: Prepared) -> Collected | None:
+    async def _collect(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> Collected | None:
         if self._drain.poll():
             return None
         limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
         async with open_session(prepared.endpoint, limits) as session:
-            link = asyncio.create_task(asyncio.to_thread(_provenance))  # while the server is asked
             policy = HttpPolicy(
                 session, prepared.endpoint, limits, retries=self._retries, pause=self._drain.pause
             )
@@ -137,7 +139,7 @@ class Run:
                 model = await self._model(session, prepared) if ask else None
                 if self._drain.reason is not None:
                     return None
-                with self._open(prepared, model, await link) as store:
+                with self._open(prepared, model, await asyncio.wrap_future(link)) as store:
                     if ask or not store.to_ask:
                         return await self._collect_into(store, prepared, policy)
         return None
@@ -187,6 +189,7 @@ class Run:
                 clock=self._clock,
             )
         )
+        prepared.planned.forget()  # they are in their file
         for sentence in store.opened.repaired:
             self._talk.say(sentence)
         return store
@@ -283,7 +286,7 @@ def _with_state(snapshot: Snapshot, state: str) -> Snapshot:
     return replace(snapshot, state=state)
 
 
-def _provenance() -> dict[str, Any]:
+def _provenance() -> Mapping[str, Any]:
     from nemo_gym.orchestration.provenance import provenance
 
     found = provenance()

@@ -312,6 +312,8 @@ def _with_scale(text: str, value: Fraction, after: str) -> Number:
 
 
 def _value(match: re.Match[str]) -> Fraction | None:
+    if _is_plain(match[0]):
+        return Fraction(int(match[0]))
     sign = -1 if match["sign"] == "-" else 1
     if match["spaced"]:
         value = _spaced(match["spaced"])

@@ -11,7 +11,7 @@ import pytest
 
 from nemo_gym.errors import DataError
 from nemo_gym.rollouts.config import RunConfig
-from nemo_gym.rollouts.dataset import check_rows, materialize, read_rows
+from nemo_gym.rollouts.dataset import Planned, check_rows, materialize, read_rows
 from nemo_gym.rollouts.policy_apis import request_body
 from nemo_gym.types import Episode, Row, Task, Verdict
 from nemo_gym.verifiers.match import MatchOptions
@@ -195,6 +195,46 @@ def test_an_own_input_is_kept_as_it_is() -> None:
     messages = [{"role": "user", "content": "{not a field}"}]
     (row,) = rows_of(config(), {"responses_create_params": {"input": messages, "tools": []}})
     assert row["responses_create_params"] == {"input": messages, "tools": []}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"num_repeats": 3}, {"num_repeats": 2, "num_repeats_add_seed": True}]
+)
+@pytest.mark.parametrize("limit", [None, 2])
+def test_the_check_keeps_the_very_lines_that_a_second_reading_gives(tmp_path: Path, options, limit) -> None:
+    lines = [
+        b'{"a":1,"answer":0.10,"agent_ref":{"name":"x"},"big":18446744073709551615}',
+        '{"a":"ü","answer":2,"responses_create_params":{"seed":7,"top_p":0.5}}'.encode(),
+        b'{"a":3,"answer":[3],"text":"say \\"b\\": 1"}',
+    ]
+    path = write(tmp_path / "a.jsonl", b"\n".join(lines) + b"\n")
+    run, planned = config(ASK, limit=limit, **options), Planned()
+    facts = check_rows(run, path, Grader(), planned=planned)
+    assert facts == check_rows(run, path, None)
+    assert planned.lines == list(materialize(run, read_rows(path, limit=limit)))
+    planned.forget()
+    assert planned.lines is None
+
+
+def test_rollouts_that_take_too_much_memory_are_not_kept_nor_those_of_unread_rows(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.jsonl", b'{"a":1,"answer":1}\n' * 10)
+    few, many, unread = Planned(), Planned(1000), Planned()
+    check_rows(config(ASK), path, Grader(), planned=few)
+    assert check_rows(config(ASK), path, Grader(), planned=many).num_tasks == 10
+    check_rows(config(ASK), path, None, planned=unread)
+    assert len(few.lines or ()) == 10
+    assert (many.lines, unread.lines) == (None, None)
+
+
+def test_what_a_verifier_does_to_a_row_does_not_reach_the_planned_rollouts(tmp_path: Path) -> None:
+    class Meddler(Grader):
+        def check_row(self, row: Row) -> str | None:
+            row["a"] = row["responses_create_params"] = "mine"
+            return None
+
+    path, planned = write(tmp_path / "a.jsonl", b'{"a":1,"answer":1}\n'), Planned()
+    check_rows(config(ASK), path, Meddler(), planned=planned)
+    assert planned.lines == list(materialize(config(ASK), read_rows(path)))
 
 
 def test_repeats_get_seeds_of_their_own_when_asked() -> None:
