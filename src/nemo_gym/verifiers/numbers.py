@@ -184,6 +184,11 @@ _SCALES = {
 }  # fmt: skip
 
 
+_LONE = re.compile(r"(?:([A-Za-z#]++)[:,.]?[ \n])*+([0-9]{1,15})\.?[ \n]*").fullmatch
+"""``The answer is 42.``: words and one number, the quick way to what the long one finds as well."""
+_CHANGE_IT = frozenset({"minus", "negative", "sqrt", "ln", "log", "sin", "cos", "tan", "exp"})
+"""Words that make another number of the one behind them."""
+
 _PLAIN_DIGITS = 15
 """Digits alone, and no more than these, are a number without a closer look."""
 
@@ -208,8 +213,13 @@ def read_number(value: object) -> Number | None:
 
 def pick_number(text: str, which: Which = "last") -> Number | None:
     """The first or last number of a text, ``None`` where it is not sure; looks at `TEXT_LIMIT` characters."""
-    if _is_plain(text):
-        return Number(text, Fraction(int(text)))
+    lone = _LONE(text) if len(text) <= _CONTEXT * 8 else None
+    if lone is not None and (lone[1] or "").lower() not in _CHANGE_IT:
+        return Number(lone[2], Fraction(int(lone[2])))
+    return _searched(text, which)
+
+
+def _searched(text: str, which: Which) -> Number | None:
     if which == "first":
         plain = _ascii(text[:TEXT_LIMIT])
         found = next(_matches(plain), None)

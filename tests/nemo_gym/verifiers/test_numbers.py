@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.termination import ends
 
+from nemo_gym.verifiers import numbers
 from nemo_gym.verifiers.numbers import pick_number, read_number
 from nemo_gym.verifiers.patterns import TEXT_LIMIT
 
@@ -329,3 +330,71 @@ def test_long_texts_are_read_to_their_end(piece):
     with ends():
         pick_number(piece * (100_000 // len(piece)))
         read_number(piece * (100_000 // len(piece)))
+
+
+_WORDS = [
+    "The",
+    "answer",
+    "is",
+    "x",
+    "i",
+    "e",
+    "pi",
+    "and",
+    "or",
+    "to",
+    "a",
+    "half",
+    "####",
+    "two",
+    "hours",
+    "ft",
+]
+_TRIGGERS = [
+    "minus",
+    "Negative",
+    "sqrt",
+    "log",
+    "ln",
+    "exp",
+    "million",
+    "dozen",
+    "k",
+    "%",
+    "-",
+    "+",
+    "*",
+    "/",
+    "^",
+]
+_MARKS = [" ", "  ", "\n", ":", ",", ".", ": ", ", ", ". ", "(", ")", "$", "**", "_", "", "'"]
+_NUMBERS = [
+    "0",
+    "7",
+    "42",
+    "007",
+    "1000",
+    "123456789012345",
+    "1234567890123456",
+    "3.5",
+    "12,5",
+    "1,000",
+    "-3",
+]
+
+
+@given(
+    st.lists(st.sampled_from([*_WORDS, *_TRIGGERS, *_MARKS, *_MARKS, *_NUMBERS]), max_size=12).map("".join)
+)
+def test_the_quick_way_to_a_lone_number_finds_what_the_long_one_finds(text: str):
+    for which in ("last", "first"):
+        assert pick_number(text, which) == numbers._searched(text, which)
+
+
+@pytest.mark.parametrize("word", [*_WORDS, *_TRIGGERS])
+@pytest.mark.parametrize("after", ["", ".", " ", ".\n", ","])
+@pytest.mark.parametrize("between", [" ", ": ", ", ", "\n", ". "])
+def test_no_word_before_a_lone_number_changes_what_the_quick_way_finds(word: str, between: str, after: str):
+    for start in ("", "So it is ", "x" * 40 + " ", "x" * 30):
+        text = f"{start}{word}{between}12{after}"
+        assert pick_number(text) == numbers._searched(text, "last")
