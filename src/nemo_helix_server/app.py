@@ -141,7 +141,7 @@ def compose(
 
 
 def _broadcaster(ground: _Ground) -> Broadcaster:
-    show_job = functools.partial(responses.job, limits=ground.limits)
+    show_job = functools.partial(responses.job, limits=ground.limits, clock=ground.clock)
     return Broadcaster(StoreFeed(ground.store, show_job=show_job, show_transition=responses.transition))
 
 

@@ -10,18 +10,23 @@ from typing import Any
 _MOST = 3
 """How many commands are suggested at most: a longer list helps less than the help does."""
 
+_READING = ("get", "show", "view", "info", "status", "list", "describe", "cat", "print", "ls")
+"""Words by which programs call the command that only shows, the likeliest first."""
+
 
 def suggestion(context: Any, group: Any, typed: str, shown: Iterable[str]) -> str:
     """`` Did you mean 'x'?``, or nothing when no command is near.
 
     ``context`` and ``group`` are click's; ``shown`` are the names of the help. One of them that is like it
-    comes first, then commands of just that name below the group, then those anywhere in the program.
+    comes first, then commands of just that name below the group, then those anywhere in the program; and
+    last, for a word that means to show something, the group's own word for it.
     """
-    root = context.find_root()
+    root, names = context.find_root(), list(shown)
     return (
-        _question(difflib.get_close_matches(typed, list(shown), n=1, cutoff=0.6))
+        _question(difflib.get_close_matches(typed, names, n=1, cutoff=0.6))
         or _question(_below(context, group, context.command_path, typed))
         or _question(_below(context, root.command, root.command_path, typed))
+        or _question([name for name in _READING if typed in _READING and name in names][:1])
     )
 
 

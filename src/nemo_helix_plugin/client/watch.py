@@ -245,6 +245,7 @@ def _status_event(job: types.HelixJobResponse, *, over: bool) -> watch_types.Job
         status_details=job.status_details,
         error_details=job.error_details,
         attempt_id=job.attempt_id,
+        since=job.stopped_at,
         terminal=over,
         successful=over and job.status == types.HelixJobStatus.COMPLETED,
     )

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,8 +62,11 @@ class Document:
         """A context; raises `ConfigError` that names those there are."""
         found = self._find("contexts", name)
         if found is None:
-            known = ", ".join(self.context_names()) or "none yet; 'nemo config set' makes one"
-            raise ConfigError(f"there is no context '{name}' in {self.path} (there are: {known})")
+            names = self.context_names()
+            known = ", ".join(names) or "none yet; 'nemo config set' makes one"
+            near = difflib.get_close_matches(name, names, n=1)
+            meant = f"; did you mean '{near[0]}'?" if near else ""
+            raise ConfigError(f"there is no context '{name}' in {self.path} (there are: {known}){meant}")
         return found
 
     def cluster_of(self, context: Mapping[str, Any]) -> Entry:

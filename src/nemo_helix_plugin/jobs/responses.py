@@ -51,6 +51,8 @@ class HelixJobResponse(models.ResponseModel):
     storage_bytes: int | None = None
     created_at: models.Moment | None = None
     updated_at: models.Moment | None = None
+    stopped_at: models.Moment | None = None
+    """When it ended or was paused; null while it does neither."""
     ownership: dict[str, Any] | None = None
     custom_fields: dict[str, Any] | None = None
 

@@ -26,6 +26,8 @@ class JobStatusEvent(_Event):
     status_details: dict[str, Any] | None = None
     error_details: dict[str, Any] | None = None
     attempt_id: str | None = None
+    since: datetime | None = None
+    """When the job ended or was paused, where it has and the service tells."""
     terminal: bool = False
     """Whether the watch ends here: completed, error, cancelled, or paused."""
     successful: bool = False

@@ -60,7 +60,7 @@ class Creating(Parts):
             if job is None:
                 self.storage.take_back(order.workspace, order.id)
         self.wake()
-        return responses.job(job, self.limits), True
+        return responses.job(job, self.limits, self.clock), True
 
     def _before(self, reader: Reader, caller: Caller, order: NewJob, *, named: bool) -> Job | None:
         """The job that was made by this request before; raises where it cannot be made at all."""

@@ -82,7 +82,7 @@ class Parts:
 
     def shown(self, reader: Reader, job: Job) -> Document:
         """A job as it is answered, with its series."""
-        return responses.job(job, self.limits, self.series_of(reader, job))
+        return responses.job(job, self.limits, self.clock, self.series_of(reader, job))
 
     def series_of(self, reader: Reader, job: Job) -> dict[str, Any] | None:
         """The series of a job's current attempt."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nemo_helix_server.clock import wire
+from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.jobs import identifiers, retention
 from nemo_helix_server.jobs.model import Attempt, Job, Result, Step, StepContext, Task, Transition
 from nemo_helix_server.jobs.ports import Limits
@@ -31,9 +31,11 @@ def with_series(details: Mapping[str, Any], metrics: Mapping[str, Any] | None) -
     return {**plain, "metrics": metrics} if metrics is not None else plain
 
 
-def job(row: Job, limits: Limits, metrics: Mapping[str, Any] | None = None) -> Document:
+def job(row: Job, limits: Limits, clock: Clock, metrics: Mapping[str, Any] | None = None) -> Document:
     """A job, with the status of its current attempt."""
-    expires_at = expiry(row, limits)
+    expires_at = retention.shown_expiry(
+        expiry(row, limits), stopped_at=row.stopped_at, stopped_mark=row.stopped_mark, clock=clock
+    )
     control = {"pause_ttl_seconds": row.pause_ttl_seconds, "failed_ttl_seconds": row.failed_ttl_seconds}
     return {
         "id": row.id,
@@ -56,6 +58,7 @@ def job(row: Job, limits: Limits, metrics: Mapping[str, Any] | None = None) -> D
         "storage_bytes": row.storage_bytes,
         "created_at": wire(row.created_at),
         "updated_at": wire(row.updated_at),
+        "stopped_at": None if row.stopped_at is None else wire(row.stopped_at),
         "ownership": row.ownership,
         "custom_fields": row.custom_fields,
     }
@@ -151,11 +154,12 @@ def tree(
     steps: Sequence[Step],
     tasks: Sequence[Task],
     limits: Limits,
+    clock: Clock,
     metrics: Mapping[str, Any] | None,
 ) -> Document:
     """The current attempt as a tree: job, steps, tasks."""
     names = ("id", "name", "status", "status_details", "error_details", "created_at", "updated_at")
-    whole = job(row, limits, metrics)
+    whole = job(row, limits, clock, metrics)
     shown = {name: whole[name] for name in (*names, "reason", "storage_expires_at")}
     children: dict[str, list[Document]] = {one.id: [] for one in steps}
     for leaf in tasks:

@@ -1,8 +1,8 @@
 """How long the storage of a job that rests is kept. A window starts when the job came to rest and is measured
 from there, whatever is changed later; the platform's maximum holds for windows that were set before it, too.
 
-What is shown is the date of its end. What counts is how long the job has rested: a date that is set neither
-ends a window nor prolongs it, as long as the machine is not restarted.
+What is shown is the date of its end, by the clock as it is set now. What counts is how long the job has
+rested: a date that is set neither ends a window nor prolongs it, as long as the machine is not restarted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from nemo_helix_server.clock import SECOND, Clock
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs.ports import Limits
 from nemo_runs.durations import duration_in_words
+
+_ALIKE = 2
+"""Seconds by which two clocks may drift apart before a date that was shown becomes another one."""
 
 
 def window_seconds(
@@ -43,6 +46,17 @@ def storage_expires_at(
     if window is None or stopped_at is None or reclaimed_at is not None:
         return None
     return stopped_at + window * SECOND
+
+
+def shown_expiry(
+    expires_at: int | None, *, stopped_at: int | None, stopped_mark: str | None, clock: Clock
+) -> int | None:
+    """The end of a window by the clock as it is set now: a date that was changed meanwhile moves it."""
+    left = seconds_left(expires_at, stopped_at=stopped_at, stopped_mark=stopped_mark, clock=clock)
+    if expires_at is None or left is None:
+        return expires_at
+    real = clock.now() + round(left * SECOND)
+    return expires_at if abs(real - expires_at) < _ALIKE * SECOND else real
 
 
 def seconds_left(

@@ -38,7 +38,7 @@ class Showing(Parts):
         with self.store.read() as reader:
             self.check_workspace(reader, workspace)
             found = reader.jobs(query)
-        data = [responses.job(job, self.limits) for job in found.items]
+        data = [responses.job(job, self.limits, self.clock) for job in found.items]
         envelope = responses.page(data, number=page, size=page_size, total=found.total)
         return {**envelope, "sort": sort, "filter": echo}
 
@@ -51,6 +51,7 @@ class Showing(Parts):
                 reader.steps(job.attempt_id),
                 reader.tasks_of_attempt(job.attempt_id),
                 self.limits,
+                self.clock,
                 self.series_of(reader, job),
             )
 

@@ -66,6 +66,9 @@ def test_a_mistyped_command_is_a_usage_error_with_the_one_that_was_meant(package
     [
         ("pause first", " Did you mean 'nemo jobs pause'?"),
         ("view", " Did you mean 'nemo config view'?"),
+        ("config show", " Did you mean 'view'?"),
+        ("config list", " Did you mean 'view'?"),
+        ("jobs describe x", " Did you mean 'get'?"),
         ("config resume", " Did you mean 'nemo jobs resume'?"),
         ("token", " Did you mean 'nemo auth token'?"),
         ("checkpoints list", " Did you mean 'nemo jobs checkpoints'?"),

@@ -85,6 +85,22 @@ def test_over_a_restart_of_the_machine_the_date_counts() -> None:
     assert over(100)
 
 
+@pytest.mark.parametrize(("jump", "moved"), [(86_400, 86_400), (-3600, -3600), (1, 0), (0, 0)])
+def test_the_end_that_is_shown_is_that_of_the_clock_as_it_is_set(jump: int, moved: int) -> None:
+    clock = MovableClock()
+    at, marked = clock.now(), mark(clock)
+    clock.advance(10)
+    clock.step(jump)
+    ends = retention.shown_expiry(at + 100 * SECOND, stopped_at=at, stopped_mark=marked, clock=clock)
+    assert ends == at + (100 + moved) * SECOND
+    clock.advance(90)
+    over = retention.expired(at + 100 * SECOND, stopped_at=at, stopped_mark=marked, clock=clock)
+    assert over
+    assert ends is not None
+    assert abs(clock.now() - ends) < 2 * SECOND
+    assert retention.shown_expiry(None, stopped_at=None, stopped_mark=None, clock=clock) is None
+
+
 def test_what_is_deleted_has_no_window() -> None:
     assert (
         retention.storage_expires_at(

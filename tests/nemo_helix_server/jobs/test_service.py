@@ -143,11 +143,17 @@ def world_step(reader: Any) -> str:
 
 
 def test_a_clock_that_steps_back_opens_no_window_twice(world: World) -> None:
+    """The end is shown by the clock as it is set now: when that shows it, the window ends."""
     world.create()
     world.bring_to(S.PAUSED)
-    expires = world.service.get("default", "job-1")["storage_expires_at"]
+    paused_at = world.clock.now()
     world.clock.step(-3600)
-    assert world.service.get("default", "job-1")["storage_expires_at"] == expires
+    shown = wire(paused_at + (7 * DAY - 3600) * SECOND)
+    assert world.service.get("default", "job-1")["storage_expires_at"] == shown
+    listed = world.service.list_jobs("default")
+    assert listed["data"][0]["storage_expires_at"] == shown
+    world.clock.advance(60)
+    assert world.service.get("default", "job-1")["storage_expires_at"] == shown
     assert world.service.resume(ANNA, "default", "job-1")["storage_expires_at"] is None
 
 

@@ -74,16 +74,16 @@ class Lines:
         seen = (event.attempt_id, value, standing.reason(record))
         if seen != self._seen:
             new_attempt = bool(self._seen) and self._seen[0] != event.attempt_id
-            self._say_status(record, value, new_attempt=new_attempt)
+            self._say_status(record, value, event.since or datetime.now(UTC), new_attempt=new_attempt)
             self._seen = seen
         self._moving = Text("") if event.terminal else self._progress(value, standing.details(record))
         self._draw()
 
-    def _say_status(self, record: Any, value: str, *, new_attempt: bool) -> None:
+    def _say_status(self, record: Any, value: str, since: datetime, *, new_attempt: bool) -> None:
         reasons = [standing.reason(record), standing.failure(record) if value == "error" else ""]
         words = [part for part in reasons if part] or [standing.progress(standing.details(record))]
         said = "; ".join(part for part in ("new attempt" if new_attempt else "", *words) if part)
-        moment = (times.exact(datetime.now(UTC)), "dim")
+        moment = (times.exact(since), "dim")
         sign = cells.sign(value, unicode=self._unicode)
         self._line(Text.assemble(moment, "  ", sign, " ", cells.status(value), f"  {cells.printable(said)}"))
         for warning in standing.warnings(record):

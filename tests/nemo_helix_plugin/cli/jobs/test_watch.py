@@ -51,6 +51,14 @@ def test_a_cancelled_job_ends_a_watch_with_its_reason(service, nemo):
     assert (ran.status, ran.err) == (1, f"nemo: job '{ACTIVE}' ended in cancelled: pause window ended.\n")
 
 
+def test_the_end_of_a_job_is_shown_with_its_own_time(service, nemo):
+    service.jobs[DONE]["stopped_at"] = "2026-11-01T12:00:00Z"
+    ran = nemo("jobs", "watch", DONE)
+    assert [line.split()[:3] for line in ran.out.splitlines() if "completed" in line] == [
+        ["2026-11-01T12:00:00Z", "✓", "completed"]
+    ]
+
+
 def test_every_status_is_a_line(service, nemo, changing):
     changing(ACTIVE, "queued", "active", "active", "completed")
     ran = nemo("jobs", "watch", ACTIVE, "--poll-interval", "0.1")
