@@ -24,13 +24,15 @@ MAY_IMPORT = {
 }
 ONLY_PARTS = {
     # how a program treats its streams, the proxies and folders of its environment, what a plain scalar is,
-    # how JSON is read that people write, which command may have been meant, and how drawn tables end
+    # how JSON is read that people write, how counts are said, which command may have been meant,
+    # and how drawn tables end
     ("nemo_helix_plugin", "nemo_runs"): (
         "nemo_runs.streams",
         "nemo_runs.proxies",
         "nemo_runs.homes",
         "nemo_runs.yaml_scalars",
         "nemo_runs.json_lines",
+        "nemo_runs.counts",
         "nemo_runs.near_commands",
         "nemo_runs.trimmed",
     ),

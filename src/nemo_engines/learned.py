@@ -15,6 +15,7 @@ from nemo_engines.errors import BadSpecError, DataError
 from nemo_engines.rows import Row, Rows
 from nemo_engines.spec import EngineSpec
 from nemo_engines.writing import Writer, common
+from nemo_runs.counts import counted
 
 Made = TypeVar("Made")
 
@@ -174,14 +175,15 @@ def template_warnings(writer: Writer, rows: Sequence[Row], found: Sequence[Token
     """
     said = [
         f"the model's chat template leaves out '{kind.text}' ({kind.times} in all): {len(kind.lines)} of "
-        f"{len(rows)} rows have it, the first in line {kind.lines[0]}"
+        f"{counted(len(rows), 'row has', 'rows have')} it, the first in line {kind.lines[0]}"
         for kind in unwritten(writer, rows).kinds()
     ]
     open_ended = without_end(writer, rows, found) if found else []
     if open_ended:
         first = _line(rows, open_ended[0])
         said.append(
-            f"the model's chat template ends the last answer of {len(open_ended)} of {len(rows)} rows with "
+            f"the model's chat template ends the last answer of {len(open_ended)} of "
+            f"{counted(len(rows), 'row')} with "
             f"no special token, so that ending it is not learned; the first in line {first}"
         )
     return said

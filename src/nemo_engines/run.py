@@ -28,6 +28,7 @@ from nemo_engines.rewards import Rewards
 from nemo_engines.rows import Dataset
 from nemo_engines.running import Run, World
 from nemo_engines.spec import EngineSpec
+from nemo_runs.counts import counted
 from nemo_runs.errors import RunsError
 from nemo_runs.files import sync_folder
 from nemo_trainer.contract import JobContext, read_progress, write_progress
@@ -162,7 +163,7 @@ def _train(run: Run, engine: Engine) -> None:
 def _dataset(wanted: EngineSpec, place: str | None, part: str, rewards: Rewards | None) -> Dataset:
     found = rows.read_for(wanted, Path(place or ""), part, rewards.shape if rewards else None)
     if found.unused:
-        shown = ", ".join(f"{name} ({count} rows)" for name, count in found.unused.items())
+        shown = ", ".join(f"{name} ({counted(count, 'row')})" for name, count in found.unused.items())
         sys.stderr.write(f"{found.file}: nothing is learned of these keys: {shown}\n")
     return found
 

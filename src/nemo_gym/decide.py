@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from nemo_gym.budget import Budget
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, EXIT_EXHAUSTED, EXIT_INCOMPLETE
+from nemo_runs.counts import counted
 from nemo_runs.durations import format_duration
 from nemo_slurm.states import Meaning, State, foreign
 
@@ -226,7 +227,7 @@ def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Bud
         return _fail(reason)
     limit = budget.max_links_without_progress
     if limit is not None and spent.links_without_progress >= limit:
-        idle = f"{spent.links_without_progress} jobs in a row recorded nothing new"
+        idle = f"{counted(spent.links_without_progress, 'job', 'jobs in a row')} recorded nothing new"
         return _fail(f"{ended.reason}, and {idle} (max_links_without_progress is {limit})")
     return ended
 

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from nemo_runs.counts import counted
+
 _BOM: Final = b"\xef\xbb\xbf"
 _KINDS: Final = (
     (b"\x1f\x8b", "it is compressed with gzip; unpack it first: gunzip"),
@@ -168,7 +170,9 @@ _NAMES: Final = {list: "a list", str: "a text", bool: "true or false", type(None
 
 def _no_object(value: object, number: int) -> str:
     if number == 1 and isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
-        return f"this file is no JSON Lines: it is one JSON array of {len(value)} objects; {_REMEDY}"
+        return (
+            f"this file is no JSON Lines: it is one JSON array of {counted(len(value), 'object')}; {_REMEDY}"
+        )
     return f"must be an object in braces, not {_NAMES.get(type(value), 'a number')}"
 
 

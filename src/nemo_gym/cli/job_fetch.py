@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from nemo_gym.cli.options import json_option
+from nemo_runs.counts import counted
 
 
 def _shown(folder: Path) -> str:
@@ -58,7 +59,8 @@ def fetch(name: str, folder: Path | None, logs: bool, as_json: bool) -> int:
         click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False))
     else:
         click.echo(
-            f"{found.folder}: {found.files:,} files, {found.size:,} bytes; {len(found.new):,} copied now "
+            f"{found.folder}: {counted(found.files, 'file')}, {counted(found.size, 'byte')}; "
+            f"{len(found.new):,} copied now "
             f"from {found.source}"
         )
         click.echo(f"Results: gym job results {_shown(found.folder)}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from nemo_gym.cli.options import json_option
+from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.catalog import BenchmarkEntry
@@ -49,7 +50,7 @@ def _state(entry: BenchmarkEntry) -> str:
 
 
 def _repeats(entry: BenchmarkEntry) -> str:
-    return "1 repeat" if entry.num_repeats == 1 else f"{entry.num_repeats} repeats"
+    return counted(entry.num_repeats, "repeat")
 
 
 def _document(entry: BenchmarkEntry) -> dict[str, object]:

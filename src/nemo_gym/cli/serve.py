@@ -8,6 +8,7 @@ from collections.abc import Callable
 import click
 
 from nemo_gym.serving import access, models
+from nemo_runs.counts import counted
 
 
 @click.command()
@@ -86,7 +87,7 @@ def serve(
 def _announcer(name: str, parallel: int, context: int) -> Callable[[str], None]:
     def announce(address: str) -> None:
         click.echo(f"{address}/v1")  # click flushes: the process ends without another chance to
-        limits = f"{parallel} requests at a time, {context} tokens each"
+        limits = f"{counted(parallel, 'request')} at a time, {counted(context, 'token')} each"
         click.echo(f"gym serve: {name} answers at {address}/v1, {limits}", err=True)
 
     return announce

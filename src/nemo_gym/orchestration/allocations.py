@@ -22,6 +22,7 @@ from nemo_gym.orchestration.bill import Bill, Flights, Link
 from nemo_gym.orchestration.evidence_parsing import LARGEST, whole
 from nemo_gym.orchestration.places import Place
 from nemo_gym.rollouts.rows import read_blocks
+from nemo_runs.counts import counted
 from nemo_runs.errors import RunsError
 from nemo_runs.journal import read_journal
 from nemo_runs.supervise import read_exit
@@ -91,9 +92,11 @@ def _settle(seen: _Seen, *, opaque: bool) -> None:
 
 def _notes(seen: _Seen) -> Iterator[str]:
     if seen.untimed:
-        yield f"{seen.untimed:,} rows do not say when they ended: they were collected by an older gym"
+        rows = counted(seen.untimed, "row does", "rows do")
+        yield f"{rows} not say when the rollout ended, as an older gym wrote them"
     if seen.outside:
-        yield f"{seen.outside:,} rows ended while none of these jobs ran: they belong to nobody here"
+        rows = counted(seen.outside, "rollout")
+        yield f"{rows} ended while none of these jobs ran, and counted for none"
     for link in seen.links:
         if not link.ended:
             yield f"{link.name} has not ended as far as its folder tells: billed up to its last sign of life"

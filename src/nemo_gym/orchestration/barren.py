@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from nemo_gym.orchestration.endings import EARLY, word_of
 from nemo_gym.orchestration.evidence import Evidence, Link
+from nemo_runs.counts import counted
 from nemo_runs.durations import format_duration
 
 
@@ -33,7 +34,7 @@ class Barren:
     @property
     def sentence(self) -> str:
         """For a person: how many, the likely cause, and walltime and start-up beside each other."""
-        many = "1 job" if self.links == 1 else f"{self.links} jobs in a row"
+        many = counted(self.links, "job", "jobs in a row")
         return f"{many} recorded no new rollout. {self._cause}{self._figures}."
 
     @property

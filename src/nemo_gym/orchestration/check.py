@@ -15,6 +15,7 @@ from typing import Any
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.orchestration.cluster_facts import ClusterFacts
 from nemo_gym.orchestration.config import SlurmCompute, SubmitConfig
+from nemo_runs.counts import counted
 from nemo_runs.durations import format_duration, parse_duration
 from nemo_slurm.records import Partition
 
@@ -193,7 +194,8 @@ def _limits(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) ->
         return
     queued = sum(n for name, n in (facts.queued or {}).items() if _is_one_of(compute.account, [name]))
     text = (
-        f"{needed} jobs are needed at once and {queued} are queued, of at most {most} for {compute.account}"
+        f"{counted(needed, 'job is', 'jobs are')} needed at once and "
+        f"{counted(queued, 'is', 'are')} queued, of at most {most} for {compute.account}"
     )
     enforced = _enforced(facts)
     if enforced is not None and "limits" not in enforced:

@@ -15,6 +15,7 @@ from nemo_gym import errors
 from nemo_gym.decide import FULL_DISKS, Asked
 from nemo_gym.orchestration.evidence import Collected, Evidence, Link
 from nemo_gym.orchestration.executors.base import JobState, Observation
+from nemo_runs.counts import counted
 from nemo_slurm.states import Meaning, State, read_state
 
 
@@ -114,7 +115,10 @@ def _complete(known: Evidence, last: Link) -> Verdict | None:
 
 
 def _accepted(found: Collected) -> str:
-    return f"{found.recorded:,} of {found.expected:,} rollouts have a result, which the config accepts"
+    return (
+        f"{found.recorded:,} of {counted(found.expected, 'rollout has', 'rollouts have')} a "
+        "result, which the config accepts"
+    )
 
 
 def _before(known: Evidence, link: Link) -> Link | None:
@@ -244,9 +248,9 @@ def _unproven(known: Evidence, last: Link, said: str) -> Verdict:
     if progress is not None and progress.expected > 0:
         if progress.done >= progress.expected:
             return Verdict(BenchmarkState.SUCCEEDED)
-        have = f"{progress.done:,} of {progress.expected:,} rollouts have a result"
+        have = f"{progress.done:,} of {counted(progress.expected, 'rollout has', 'rollouts have')} a result"
     elif found is not None and found.expected > 0:
-        have = f"{found.recorded:,} of {found.expected:,} rollouts have a result"
+        have = f"{found.recorded:,} of {counted(found.expected, 'rollout has', 'rollouts have')} a result"
     return Verdict(BenchmarkState.FAILED, f"{said}, but {have}", Cause.INFRASTRUCTURE, "job")
 
 

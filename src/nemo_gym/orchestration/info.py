@@ -13,6 +13,7 @@ from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.operations import table
 from nemo_gym.orchestration.run_files import RunFiles
 from nemo_gym.orchestration.status import BenchmarkStatus, assess
+from nemo_runs.counts import counted
 from nemo_runs.durations import format_duration
 
 SCHEMA_VERSION = 1
@@ -89,7 +90,7 @@ def _lines(description: Description) -> Iterable[str]:
         )
     if known.walltime is not None or known.retries is not None:
         used = format_duration(_used(known))
-        yield f"  used by ended jobs: {used} of walltime, {known.retries or 0} retries"
+        yield f"  used by ended jobs: {used} of walltime, {counted(known.retries or 0, 'retry', 'retries')}"
     if status.links_without_progress:
         yield f"  jobs in a row without a new rollout: {status.links_without_progress}"
     if known.cancelled:

@@ -16,6 +16,7 @@ from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import chains
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.record_files import Say
+from nemo_runs.counts import counted
 
 Status = Literal["complete", "incomplete", "unfinished", "no results", "not fetched", "not queued"]
 
@@ -148,7 +149,7 @@ def _unfinished(progress: Mapping[str, Any], ended: str, *, started: bool) -> di
         "expected": expected,
         "measured": done,
         "coverage": done / expected if expected else None,
-        "detail": f"{done:,} of {expected:,} rollouts so far; {now}",
+        "detail": f"{done:,} of {counted(expected, 'rollout')} so far; {now}",
     }
 
 

@@ -17,6 +17,7 @@ from nemo_gym.orchestration.config import (
     SubmitConfig,
     VllmService,
 )
+from nemo_runs.counts import counted, noun
 from nemo_runs.secret_refs import looks_secret, parse_reference
 
 WIRED = ("policy_base_url", "policy_model_name", "policy_api_key")
@@ -84,7 +85,9 @@ def warnings(config: SubmitConfig) -> list[str]:
     gpus, needed = config.machine.gpus, _gpus_of_one_job(config)
     if gpus is not None and 0 < needed * _at_once(config) < gpus:
         idle = gpus - needed * _at_once(config)
-        found.append(f"{_gpus_path(config)}: {idle} of {gpus} GPUs stay idle.")
+        found.append(
+            f"{_gpus_path(config)}: {idle} of {counted(gpus, 'GPU')} {noun(idle, 'stays', 'stay')} idle."
+        )
     return [*found, *_chain_warnings(config), *slurm_rules.warnings(config)]
 
 
@@ -204,7 +207,8 @@ def _gpus(config: SubmitConfig) -> Iterator[str]:
     ]
     times = f", by {_at_once(config)} jobs at once" if _at_once(config) > 1 else ""
     yield (
-        f"{_gpus_path(config)}: {available} GPUs are there and {needed} are needed (tensor parallel "
+        f"{_gpus_path(config)}: {counted(available, 'GPU is', 'GPUs are')} there and "
+        f"{counted(needed, 'is', 'are')} needed (tensor parallel "
         f"x pipeline parallel x instances: {', '.join(parts)}{times}); make the services smaller"
     )
 

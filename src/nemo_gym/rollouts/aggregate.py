@@ -20,6 +20,7 @@ from nemo_gym.rollouts.statistics import clustered_interval
 from nemo_gym.rollouts.summary import Coverage, Summary
 from nemo_gym.types import Row
 from nemo_runs import disk, files
+from nemo_runs.counts import counted
 
 
 def aggregate(
@@ -140,11 +141,11 @@ def _latency(perf: Mapping[str, float]) -> dict[str, float]:
 
 def _notes(columns: Columns) -> tuple[str, ...]:
     told = {
-        "unreadable lines were left out": columns.damaged,
-        "second rows of a rollout were left out": columns.duplicates,
-        "rows of rollouts that are not expected were left out": columns.unexpected,
+        ("unreadable line was", "unreadable lines were"): columns.damaged,
+        ("second row of a rollout was", "second rows of rollouts were"): columns.duplicates,
+        ("row of no expected rollout was", "rows of no expected rollout were"): columns.unexpected,
     }
-    notes = [f"{count:,} {words}" for words, count in told.items() if count]
+    notes = [f"{counted(count, *words)} left out" for words, count in told.items() if count]
     if columns.left_out:
         names = ", ".join(sorted(columns.left_out)[:5])
         notes.append(f"more than {cols.MAX_EXTRA_FIELDS} numeric fields; not summarised: {names}")

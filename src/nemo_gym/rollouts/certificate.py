@@ -22,6 +22,7 @@ from nemo_gym.rollouts.framing import is_whole, whole_rows
 from nemo_gym.rollouts.manifest import Manifest, load_manifest
 from nemo_gym.rollouts.result_rows import END_FIELD, NOT_GRADED_FIELD
 from nemo_gym.rollouts.rows import CHECKSUM
+from nemo_runs.counts import counted
 
 LONGEST_ROW: Final = 256 << 20
 """Bytes above which a row counts as damaged without being held."""
@@ -91,7 +92,10 @@ def certify(paths: RolloutPaths) -> Certificate:
     if missing:
         named = ", ".join(f"task {task} repeat {repeat}" for task, repeat in first)
         more = f" and {missing - len(first):,} more" if missing > len(first) else ""
-        problems.append(f"{missing:,} of {manifest.expected:,} rollouts have no result: {named}{more}.")
+        problems.append(
+            f"{missing:,} of {counted(manifest.expected, 'rollout has', 'rollouts have')} no "
+            f"result: {named}{more}."
+        )
     return Certificate(
         expected=manifest.expected,
         present=count.present,
@@ -121,7 +125,10 @@ def _manifest(path: Path, problems: list[str]) -> tuple[Manifest | None, dict[st
         problems.append(f"{path} is not there: nobody can tell what is expected.")
         return None, {}
     if not 0 <= manifest.expected <= MOST_ROLLOUTS or min(manifest.num_tasks, manifest.num_repeats) < 0:
-        problems.append(f"{path}: {manifest.num_tasks} tasks x {manifest.num_repeats} repeats cannot be.")
+        problems.append(
+            f"{path}: {counted(manifest.num_tasks, 'task')} x "
+            f"{counted(manifest.num_repeats, 'repeat')} cannot be."
+        )
         return None, {}
     found = json.loads(path.read_bytes())
     own = manifest.identity
@@ -148,7 +155,10 @@ def _check_inputs(path: Path, manifest: Manifest, problems: list[str]) -> str:
         if said != real:
             problems.append(f"{path}: its {name} is {real}, the manifest says {said}.")
     if lines.count != manifest.expected:
-        problems.append(f"{path}: {lines.count:,} rows, but {manifest.expected:,} rollouts are planned.")
+        problems.append(
+            f"{path}: {counted(lines.count, 'row')}, but "
+            f"{counted(manifest.expected, 'rollout is', 'rollouts are')} planned."
+        )
     return found.sha256
 
 
@@ -162,16 +172,19 @@ def _notes(manifest: Manifest, count: _Count) -> list[str]:
         )
     if count.reframed.total:
         notes.append(
-            f"{count.reframed.total:,} lines hold rows in another framing (line ends of another system, a "
-            "byte-order mark, padding, or rows joined); the rows are whole, and `--resume` writes them anew"
+            f"{counted(count.reframed.total, 'line holds', 'lines hold')} rows in another framing "
+            "(line ends of "
+            "another system, a byte-order mark, padding, or rows joined); the rows are whole, and `--resume` "
+            "writes them anew"
         )
     if count.unsummed:
-        notes.append(f"{count.unsummed:,} rows carry no checksum: they are whole JSON, nothing more is known")
+        rows = counted(count.unsummed, "row carries", "rows carry")
+        notes.append(f"{rows} no checksum: whole JSON, and nothing more is known")
     if count.ends:
         ends = ", ".join(f"{end} {number:,}" for end, number in count.sorted_ends().items())
         notes.append(
-            f"{count.ends.total():,} answers did not end well ({ends}); "
-            f"{count.not_graded:,} of them were not graded and have reward 0"
+            f"{counted(count.ends.total(), 'answer')} did not end well ({ends}); "
+            f"{counted(count.not_graded, 'of them was', 'of them were')} not graded: reward 0"
         )
     return notes
 
@@ -187,7 +200,7 @@ class _Found:
 
     def sentences(self, path: Path) -> Iterator[str]:
         if self.torn:
-            yield f"{path}: {self.torn:,} bytes behind its last newline are a torn row."
+            yield f"{path}: {counted(self.torn, 'byte')} behind its last newline: a torn row."
         if self.changed:
             yield f"{path}: somebody wrote to it while it was read; verify again when nobody does."
 

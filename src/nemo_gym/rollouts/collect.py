@@ -24,6 +24,7 @@ from nemo_gym.rollouts.result_rows import NOT_GRADED_FIELD, Answer
 from nemo_gym.rollouts.room import Room
 from nemo_gym.types import Agent, Episode, Policy, Row, Task, Verifier
 from nemo_gym.verifiers.registry import grades_at_once
+from nemo_runs.counts import counted
 from nemo_runs.errors import DiskFullError
 
 STORE_TICK_SECONDS = 1.0
@@ -298,7 +299,8 @@ class Collector:
         if self._streak >= self._breaker and self._drain.reason is None:
             self._drain.ask(StopReason.ENDPOINT, failure.failure_type)
             self._say(
-                f"{self._streak:,} rollouts in a row failed at the endpoint: no further ones are started."
+                f"{counted(self._streak, 'rollout')} in a row failed at the endpoint: no further "
+                "ones are started."
             )
 
     def _watch_refusals(self, task: Task, failure: Failure) -> None:

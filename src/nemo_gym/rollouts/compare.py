@@ -20,6 +20,7 @@ from nemo_gym.job_paths import JobPaths, RolloutPaths, RunPaths
 from nemo_gym.rollouts import columns as cols
 from nemo_gym.rollouts.manifest import Manifest, load_manifest
 from nemo_gym.rollouts.statistics import LEVEL, mean, sample_std, t_quantile, wilson
+from nemo_runs.counts import counted
 
 TASK_KEYS = ("benchmark.name", "benchmark.prompt", "dataset_sha256", "limit", "split")
 """What of a run's generation identity makes its tasks; the rest is how they were answered."""
@@ -149,7 +150,9 @@ def compare_outputs(a: RolloutPaths, b: RolloutPaths, name: str | None = None) -
     means = list(zip(_task_means(a, left), _task_means(b, right), strict=True))
     both = [(x, y) for x, y in means if not (math.isnan(x) or math.isnan(y))]
     if not both:
-        raise DataError(f"{a.output} and {b.output}: none of the {count:,} tasks is measured on both sides.")
+        raise DataError(
+            f"{a.output} and {b.output}: none of the {counted(count, 'task')} is measured on both sides."
+        )
     return Comparison(
         name or str(left.generation["benchmark"]["name"]),
         a.output,

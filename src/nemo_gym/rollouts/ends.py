@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nemo_gym import errors
 from nemo_gym.rollouts.drain import StopReason
+from nemo_runs.counts import counted, every
 
 _WHY: dict[StopReason | None, str] = {
     StopReason.ENDPOINT: "the endpoint kept failing",
@@ -61,9 +62,13 @@ def decide_end(
     ``require_complete=False`` turns an incomplete end into 0, but not one that somebody asked for, and not
     one without a single result.
     """
-    have = f"{counts.recorded:,} of {counts.expected:,} rollouts have a result"
+    have = f"{counts.recorded:,} of {counted(counts.expected, 'rollout has', 'rollouts have')} a result"
     if counts.recorded >= counts.expected:
-        return End(errors.EXIT_DONE, "complete", f"complete: all {counts.expected:,} rollouts have a result.")
+        return End(
+            errors.EXIT_DONE,
+            "complete",
+            f"complete: {every(counts.expected, 'rollout has', 'rollouts have')} a result.",
+        )
     if stop is StopReason.INTERRUPT:
         return End(
             errors.EXIT_INTERRUPTED, "interrupted", f"interrupted: {have}; --resume goes on from there."

@@ -13,6 +13,7 @@ from nemo_gym.errors import DataError, ResumeRefusedError
 from nemo_gym.rollouts.rows import ROLLOUT_INDEX, TASK_INDEX, decode_row, read_blocks
 from nemo_gym.types import Task
 from nemo_runs import disk, files
+from nemo_runs.counts import counted
 
 _TOGETHER: Final = 256
 """Rows that are digested and written at once."""
@@ -37,7 +38,9 @@ def write_inputs(
             file.flush()
             os.fsync(file.fileno())
         if count != expected:
-            raise DataError(f"{path}: {expected} rows are planned, but the data set gave {count}.")
+            raise DataError(
+                f"{path}: {counted(expected, 'row is', 'rows are')} planned, but the data set gave {count:,}."
+            )
         if sha256 is not None and digest != sha256:
             raise ResumeRefusedError(
                 f"{path}: it is missing or damaged, and the inputs made again differ from those that the "
@@ -90,7 +93,9 @@ def read_tasks(path: Path, num_repeats: int, wanted: bytes) -> Iterator[Task]:
                 return
         position += lines
     if following >= 0:
-        raise DataError(f"{path}: it ends after {position} of {len(wanted)} rows; resume to make it again.")
+        raise DataError(
+            f"{path}: it ends after {position:,} of {counted(len(wanted), 'row')}; resume to make it again."
+        )
 
 
 def _copy(rows: Iterable[bytes], write: Callable[[bytes], int], beat: Callable[[], None]) -> tuple[int, str]:

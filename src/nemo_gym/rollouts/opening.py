@@ -24,6 +24,7 @@ from nemo_gym.rollouts import framing, inputs, lock, survey
 from nemo_gym.rollouts.census import Census
 from nemo_gym.rollouts.manifest import Manifest, load_manifest
 from nemo_runs import files
+from nemo_runs.counts import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +102,8 @@ class Opening:
 
     def _say_torn(self, path: Path, size: int, aside: Path) -> None:
         self.said.append(
-            f"{path}: its last {size} bytes were no whole row; set aside in {aside.name}, "
+            f"{path}: its last {counted(size, 'byte was', 'bytes were')} not a whole row; set aside "
+            f"in {aside.name}, "
             "what is missing is collected again."
         )
 
@@ -148,7 +150,8 @@ class Opening:
             self._say_torn(path, adopted.torn, aside)
         if adopted.kept and adopted.superseded and not self.claim.proven:
             self.said.append(
-                f"{path}: its last writer cannot be seen from here, so its {adopted.kept} rows were copied "
+                f"{path}: its last writer cannot be seen from here, so its "
+                f"{counted(adopted.kept, 'row was', 'rows were')} copied "
                 f"to a new file; the old one is kept as {adopted.superseded.name}."
             )
 
@@ -158,12 +161,14 @@ class Opening:
             return
         if tally.strays:
             raise ResumeRefusedError(
-                f"{path}: none of its {tally.lines} rows is of a rollout that is planned now, so nothing "
+                f"{path}: none of its {counted(tally.lines, 'row')} is of a rollout that is "
+                "planned now, so nothing "
                 "could be reused; choose another --output."
             )
         if len(tally.damaged) > 1 and not self.asked.allow_unsafe:
             raise ResumeRefusedError(
-                f"{path}: none of its {tally.lines} lines can be read as a row, so nothing could be reused "
+                f"{path}: none of its {counted(tally.lines, 'line')} can be read as a row, so "
+                "nothing could be reused "
                 "(was it compressed, or saved in another encoding?); bring it back as it was, choose another "
                 "--output, or add +allow_unsafe_resume=true to set it aside and collect everything again."
             )

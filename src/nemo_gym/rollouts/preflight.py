@@ -18,6 +18,7 @@ from nemo_gym.rollouts.policy import Endpoint
 from nemo_gym.rollouts.prepare import data_path, ensure_data
 from nemo_gym.types import Agent, Verifier
 from nemo_gym.verifiers.whole import load_grader
+from nemo_runs.counts import counted
 from nemo_runs.secret_refs import SecretText, parse_reference, resolve_host
 
 _OTHER_FILES = 64
@@ -60,7 +61,8 @@ def check(config: RunConfig, *, environ: Mapping[str, str], say: Say) -> Prepare
     dataset = _dataset(config, paths, verifier, say, planned)
     if dataset.num_tasks * config.repeats > _MOST_ROLLOUTS:
         raise ConfigError(
-            f"num_repeats: {dataset.num_tasks:,} tasks, {config.repeats:,} times each, are more than the "
+            f"num_repeats: {counted(dataset.num_tasks, 'task')}, "
+            f"{counted(config.repeats, 'time')} each, are more than the "
             f"{_MOST_ROLLOUTS:,} rollouts that one run may have."
         )
     return Prepared(config, paths, endpoint, agent, verifier, dataset, planned)

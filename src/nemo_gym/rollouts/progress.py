@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import orjson
 
+from nemo_runs.counts import counted
 from nemo_runs.durations import duration_in_words
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ class Bar:
 
 def progress_line(snapshot: Snapshot, rate: float, eta: float | None) -> str:
     """One plain line."""
-    done = f"{snapshot.done:,}/{snapshot.expected:,} rollouts ({snapshot.percent:.0f}%)"
+    done = f"{snapshot.done:,}/{counted(snapshot.expected, 'rollout')} ({snapshot.percent:.0f}%)"
     return f"{done}, {_talk(snapshot, rate, eta)}"
 
 

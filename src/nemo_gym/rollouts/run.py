@@ -29,6 +29,7 @@ from nemo_gym.rollouts.room import Room
 from nemo_gym.rollouts.store import Store
 from nemo_gym.rollouts.survey import nothing_to_ask
 from nemo_gym.rollouts.talk import Talk
+from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.summary import Summary
@@ -199,11 +200,12 @@ class Run:
         before = store.reward_before
         if not store.opened.fresh:
             self._talk.say(
-                f"resuming: {resumed:,} of {store.expected:,} rollouts have a result, "
-                f"{store.to_ask:,} are to be run, {store.exhausted:,} failed for good."
+                f"resuming: {resumed:,} of "
+                f"{counted(store.expected, 'rollout has', 'rollouts have')} a result, "
+                f"{counted(store.to_ask, 'is', 'are')} to be run, {store.exhausted:,} failed for good."
             )
         if store.ungraded:
-            some = "1 answer is" if store.ungraded == 1 else f"{store.ungraded:,} answers are"
+            some = counted(store.ungraded, "answer is", "answers are")
             self._talk.say(f"{some} stored without a grade; that is made up for first, without a request.")
         report = ProgressReport(
             prepared.paths.progress,

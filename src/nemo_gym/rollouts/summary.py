@@ -10,6 +10,7 @@ from typing import IO, Any
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.statistics import LEVEL, Interval
+from nemo_runs.counts import counted
 from nemo_runs.durations import duration_in_words
 
 SCHEMA_VERSION = 1
@@ -80,7 +81,8 @@ class Coverage:
         }
         parts = [f"{count:,} {name}" for name, count in left_out.items() if count]
         rest = f"; left out: {', '.join(parts)}" if parts else ""
-        return f"{self.expected:,} expected rollouts ({self.measured_tasks:,} of {self.tasks:,} tasks){rest}"
+        expected = counted(self.expected, "expected rollout")
+        return f"{expected} ({self.measured_tasks:,} of {counted(self.tasks, 'task')}){rest}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +174,7 @@ class Summary:
             ("rollouts", self._rollouts()),
             (
                 "failures",
-                f"{sum(coverage.failure_classes.values()):,} attempts: {classes}" if classes else "",
+                f"{counted(sum(coverage.failure_classes.values()), 'attempt')}: {classes}" if classes else "",
             ),
             ("tokens", self._tokens()),
             ("time", self._time()),
@@ -195,7 +197,9 @@ class Summary:
         parts = [
             f"{self.run[name]:,} {name}" for name in ("resumed", "new") if self.run.get(name) is not None
         ]
-        return ", ".join([*parts, f"{self.coverage.failed:,} failed", f"{self.coverage.attempts:,} attempts"])
+        return ", ".join(
+            [*parts, f"{self.coverage.failed:,} failed", counted(self.coverage.attempts, "attempt")]
+        )
 
     def _tokens(self) -> str:
         if not self.tokens:
@@ -206,8 +210,9 @@ class Summary:
         )
         if answers := self.tokens.get("reasoning_answers"):
             tokens, chars = self.tokens.get("reasoning_tokens", 0), self.tokens.get("reasoning_chars", 0)
-            counted = f"{tokens:,.0f} tokens, " if tokens else ""
-            words += f"; thoughts in {answers:,.0f} answers: {counted}{chars:,.0f} characters"
+            thought = f"{counted(round(tokens), 'token')}, " if tokens else ""
+            words += f"; thoughts in {counted(round(answers), 'answer')}: {thought}"
+            words += counted(round(chars), "character")
         return words
 
     def _time(self) -> str:

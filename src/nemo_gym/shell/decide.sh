@@ -145,6 +145,7 @@ gym_hold_against_budgets() {
   elif [[ -n $limit ]] && ((gym_spent_idle >= limit)); then
     gym_counts=''
     used="$gym_spent_idle jobs in a row recorded nothing new"
+    ((gym_spent_idle != 1)) || used="1 job recorded nothing new"
     gym_rule fail failed "$gym_why, and $used (max_links_without_progress is $limit)"
   fi
 }

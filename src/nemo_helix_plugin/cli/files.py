@@ -13,6 +13,7 @@ from nemo_helix_plugin.cli.jobs.arguments import columns_option, name_argument
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
+from nemo_runs.counts import counted
 
 files = LazyGroup("files", help="Filesets: folders of files by name.")
 
@@ -91,7 +92,7 @@ def upload(flags: Flags, name: str, source: str, exist_ok: bool, description: st
     uploading.make_fileset(call, name, description, exist_ok=exist_ok)
     sent, kept = uploading.send(call, name, path)
     call.print_done(
-        f"fileset '{name}': {sent} files sent, {kept} were there.",
+        f"fileset '{name}': {counted(sent, 'file')} sent, {counted(kept, 'was', 'were')} there.",
         {"fileset": f"{call.workspace}/{name}", "sent": sent, "kept": kept},
     )
 
@@ -107,7 +108,7 @@ def download(flags: Flags, name: str, target: str | None, only: str | None) -> N
     call = Call(flags)
     folder = Path(target or name)
     found = uploading.fetch(call, name, folder, only)
-    call.print_done(f"{folder}: {len(found)} files", {"folder": str(folder), "files": found})
+    call.print_done(f"{folder}: {counted(len(found), 'file')}", {"folder": str(folder), "files": found})
 
 
 @files.command("delete", short_help="Remove a fileset with its files.")

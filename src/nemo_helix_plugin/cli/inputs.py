@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from nemo_runs import json_lines
+from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
     from pydantic import BaseModel, ValidationError
@@ -205,5 +206,5 @@ def _problem(model: type[BaseModel], error: ValidationError, given: object) -> s
         message = "there is no such field" + (f" (did you mean '{like}'?)" if like else "")
     for theirs, ours in _WORDING:
         message = theirs.sub(ours, message)
-    end = f"; {more} more {'problem is' if more == 1 else 'problems are'} there" if more else ""
+    end = f"; {counted(more, 'more problem is', 'more problems are')} there" if more else ""
     return f"{where}: {message}{end}." if where else f"{message}{end}."

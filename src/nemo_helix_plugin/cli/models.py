@@ -13,6 +13,7 @@ from nemo_helix_plugin.cli.jobs.arguments import name_argument, paging_options
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
+from nemo_runs.counts import counted
 
 models = LazyGroup("models", help="Models by name: whole ones, and adapters that are attached to one.")
 
@@ -57,7 +58,7 @@ def upload(flags: Flags, name: str, source: str, exist_ok: bool) -> None:
     sent, kept = uploading.send(call, name, path)
     uploading.register(call, name, name, exist_ok=exist_ok)
     call.print_done(
-        f"model '{name}': {sent} files sent, {kept} were there.",
+        f"model '{name}': {counted(sent, 'file')} sent, {counted(kept, 'was', 'were')} there.",
         {"model": f"{call.workspace}/{name}", "sent": sent, "kept": kept},
     )
 
@@ -95,7 +96,7 @@ def download(flags: Flags, name: str, target: str | None) -> None:
     model = record_of(call.ask(Operation("models.get", {"name": name, "workspace": call.workspace})))
     folder = Path(target or name)
     found = uploading.fetch(call, model["fileset"], folder, None)
-    call.print_done(f"{folder}: {len(found)} files", {"folder": str(folder), "files": found})
+    call.print_done(f"{folder}: {counted(len(found), 'file')}", {"folder": str(folder), "files": found})
 
 
 @models.command("delete", short_help="Forget a model.")

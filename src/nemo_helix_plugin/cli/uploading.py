@@ -10,6 +10,7 @@ import click
 
 from nemo_helix_plugin.cli.calls import Call
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_runs.counts import counted
 
 HUB = "hf://"
 _LONGEST_NAME = 200
@@ -111,7 +112,7 @@ def upload(call: Call, what: str, source: str, *, exist_ok: bool) -> str:
     sent, kept = send(call, name, path)
     if what == "model":
         register(call, name, name, exist_ok=exist_ok)
-    call.say(f"uploaded {what} '{name}': {sent} files sent, {kept} were there.")
+    call.say(f"uploaded {what} '{name}': {counted(sent, 'file')} sent, {counted(kept, 'was', 'were')} there.")
     return f"{call.workspace}/{name}"
 
 

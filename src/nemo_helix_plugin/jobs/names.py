@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
+from nemo_runs.counts import counted
+
 SHORTEST = 2
 LONGEST = 63
 LONGEST_JOB = 51
@@ -28,7 +30,7 @@ _RESERVED = re.compile(
 def problem_with(name: str, *, longest: int = LONGEST) -> str | None:
     """What is wrong with an entity's name, as a sentence; None when nothing is."""
     if not SHORTEST <= len(name) <= longest:
-        return f"the name {name!r} has {len(name)} characters; {SHORTEST} to {longest} are allowed"
+        return f"the name {name!r} has {counted(len(name), 'character')}; {SHORTEST} to {longest} are allowed"
     if not "a" <= name[0] <= "z":
         return f"the name {name!r} must start with a lowercase letter"
     if not _ENTITY.fullmatch(name):

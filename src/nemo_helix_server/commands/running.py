@@ -29,6 +29,7 @@ from nemo_helix_server.errors import ServerError
 from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.store.store import Store
+from nemo_runs.counts import counted
 
 _GRACE_SECONDS = 1
 """How long requests that are under way may take when the service stops."""
@@ -175,7 +176,7 @@ def _announce(base_url: str, data_dir: Path, *, as_json: bool) -> None:
 def _say_what_runs_on(number: int) -> None:
     text = "nemo services: stopped"
     if number:
-        jobs = "1 job runs on and is" if number == 1 else f"{number} jobs run on and are"
+        jobs = counted(number, "job runs on and is", "jobs run on and are")
         text += f"; {jobs} taken over when the service starts again (`nemo services drain` pauses first)"
     print(text, file=sys.stderr, flush=True)
 

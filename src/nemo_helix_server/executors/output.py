@@ -18,6 +18,8 @@ import urllib.parse
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from nemo_runs.counts import counted
+
 _CHUNK = 1 << 16
 LONGEST_LINE = 1 << 16
 """Bytes of one line; a longer one is cut into several."""
@@ -100,7 +102,10 @@ class Log:
             return
         now = round(self._clock(), 6)
         if self._lost:
-            note = f"{self._lost} lines before this one are lost: the disk was full"
+            note = (
+                f"{counted(self._lost, 'line before this one is', 'lines before this one are')} "
+                "lost: the disk was full"
+            )
             lines, before = [note, *lines], self._lost
             self._lost = 0
             if not self._append(stream, lines, now):

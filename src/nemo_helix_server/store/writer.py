@@ -14,6 +14,7 @@ from nemo_helix_server.store import entities, schema
 from nemo_helix_server.store.entities import EntityWriting
 from nemo_helix_server.store.tracker_runs import TrackerWriting
 from nemo_helix_server.store.writing_jobs import JobWriting
+from nemo_runs.counts import counted
 
 _points, _checkpoints, _tokens = schema.metric_points.c, schema.checkpoints.c, schema.tokens.c
 _secrets, _workspaces = schema.secrets.c, schema.workspaces.c
@@ -136,10 +137,10 @@ class Writer(JobWriting, EntityWriting, TrackerWriting):
         query = select(func.count()).select_from(schema.jobs).where(schema.jobs.c.workspace == name)
         count = self.connection.execute(query).scalar_one()
         if count:
-            raise ConflictError(f"workspace {name} has {count} jobs; delete them first")
+            raise ConflictError(f"workspace {name} has {counted(count, 'job')}; delete first what it has")
         models = self.entities(entities.MODEL, name, limit=1)[1]
         if models:
-            raise ConflictError(f"workspace {name} has {models} models; delete them first")
+            raise ConflictError(f"workspace {name} has {counted(models, 'model')}; delete first what it has")
         self.connection.execute(delete(entities.table).where(entities.table.c.workspace == name))
         self.connection.execute(delete(schema.secrets).where(_secrets.workspace == name))
         return self.connection.execute(delete(schema.workspaces).where(_workspaces.name == name)).rowcount > 0

@@ -127,7 +127,7 @@ def test_a_failed_attempt_counts_against_the_link_in_which_it_failed(chain: Chai
 def test_rows_that_seem_to_have_been_in_flight_for_decades_are_nobodys(chain: Chain):
     chain.link("7", job_started=10 - BEGAN, driver_started=20 - BEGAN)
     chain.row(25, 45)
-    assert "1 rows ended while none of these jobs ran" in chain.bill().notes[0]
+    assert "1 rollout ended while none of these jobs ran" in chain.bill().notes[0]
 
 
 def test_rows_that_say_no_time_or_an_impossible_one_are_told(chain: Chain):
@@ -135,8 +135,8 @@ def test_rows_that_say_no_time_or_an_impossible_one_are_told(chain: Chain):
     chain.rows.append(encode_row(9, 0, result_rows.result()))
     chain.row(3e9, 4e9)
     found = chain.bill()
-    assert "1 rows do not say when they ended" in found.notes[0]
-    assert "1 rows ended while none of these jobs ran" in found.notes[1]
+    assert "1 row does not say when the rollout ended" in found.notes[0]
+    assert "1 rollout ended while none of these jobs ran" in found.notes[1]
 
 
 @pytest.mark.parametrize("started", ["0", "9" * 12, "9" * 5000, "²", "-1", "nan"])

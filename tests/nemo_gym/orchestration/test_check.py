@@ -84,7 +84,7 @@ def test_a_config_that_fits_is_said_to_fit():
         (
             {},
             {"queued": {"physics": 10}},
-            "1 jobs are needed at once and 10 are queued, of at most 10 for physics",
+            "1 job is needed at once and 10 are queued, of at most 10 for physics",
         ),
         (
             {"driver/benchmarks/sums/resumable": True},

@@ -203,8 +203,8 @@ def test_damaged_doubled_and_foreign_rows_are_left_out_and_counted(tmp_path):
     assert summary.score.mean == 1.0
     assert summary.notes == (
         "3 unreadable lines were left out",
-        "1 second rows of a rollout were left out",
-        "1 rows of rollouts that are not expected were left out",
+        "1 second row of a rollout was left out",
+        "1 row of no expected rollout was left out",
     )
 
 

@@ -18,6 +18,7 @@ from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.rows import check_line, decode_row, encode_row
 from nemo_gym.rollouts.store import Store, SupersededError
 from nemo_gym.types import Task
+from nemo_runs.counts import counted
 
 IDENTITY = Identity({"temperature": 0.0, "num_repeats": 2}, {"verifier": "match"})
 Open = Callable[..., Store]
@@ -241,7 +242,8 @@ def test_a_torn_tail_is_put_aside_at_every_byte_of_the_last_row(
         with open_store() as store:
             assert (0, 1) in identities(store.pending())
             (said,) = store.opened.repaired
-            assert f"its last {cut - len(first) - 1} bytes were no whole row" in said
+            lost = counted(cut - len(first) - 1, "byte was", "bytes were")
+            assert f"its last {lost} not a whole row" in said
             record(store, (3, 1))
         assert recorded(paths) == [(0, 0), (3, 1)]
         newest = max(paths.output.parent.glob("rollouts.jsonl.torn-*"), key=lambda path: int(path.suffix[6:]))
@@ -496,7 +498,7 @@ def test_late_rows_of_an_owner_that_was_taken_over_do_not_touch_the_new_file(
     assert [check_line(line) for line in lines(paths.failures)] == [(1, 0)]
     assert (1, 0) in identities(successor.pending())
     assert [said.partition(": ")[2][:30] for said in successor.opened.repaired] == [
-        "its last 25 bytes were no whol",
+        "its last 25 bytes were not a w",
         "its last writer cannot be seen",
         "its last writer cannot be seen",
     ]

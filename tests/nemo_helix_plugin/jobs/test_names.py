@@ -17,7 +17,7 @@ def test_a_name_that_is_allowed(name: str) -> None:
     ("name", "words"),
     [
         ("", "has 0 characters; 2 to 63"),
-        ("a", "has 1 characters"),
+        ("a", "has 1 character;"),
         ("a" * 64, "has 64 characters"),
         ("1ab", "must start with a lowercase letter"),
         ("-ab", "must start with a lowercase letter"),

@@ -413,7 +413,7 @@ def test_a_workspace_with_models_stays(bench: Bench) -> None:
     refused = client.request("DELETE", f"{workspaces}/lab")
     assert (refused.status_code, refused.json()["detail"]) == (
         409,
-        "workspace lab has 1 models; delete them first",
+        "workspace lab has 1 model; delete first what it has",
     )
     assert client.request("DELETE", f"{models}/base").status_code == 204
     assert client.request("DELETE", f"{workspaces}/lab").status_code == 204

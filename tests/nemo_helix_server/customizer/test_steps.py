@@ -162,7 +162,7 @@ def test_a_split_keeps_the_numbers_of_lines_and_loses_no_row(step: Step, data: P
     [
         (
             '{"a": 1}\n',
-            "has 1 rows, and a validation_split of 0.2 needs two; set schedule.validation_split to 0",
+            "has 1 row, and a validation_split of 0.2 needs two; set schedule.validation_split to 0",
         ),
         ("", "has 0 rows"),
     ],

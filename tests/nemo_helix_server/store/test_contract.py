@@ -346,7 +346,7 @@ class TestRecords:
             assert [one.name for one in writer.workspaces()] == ["default", "research"]
             assert (writer.remove_workspace("research"), writer.remove_workspace("research")) == (True, False)
         world.create()
-        with pytest.raises(ConflictError, match="has 1 jobs"), world.store.write() as writer:
+        with pytest.raises(ConflictError, match="has 1 job;"), world.store.write() as writer:
             writer.remove_workspace("default")
 
     def test_results_are_named_once(self, world: World) -> None:

@@ -10,6 +10,7 @@ import click
 from nemo_helix_plugin import errors
 from nemo_helix_plugin.cli.calls import Call, record_of
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_runs.counts import counted
 
 _PATIENCE = 660.0
 """Seconds to wait for the service, which may first have to finish another preview."""
@@ -42,7 +43,7 @@ def shown(found: Mapping[str, Any]) -> Iterator[str]:
             yield from _counts(part, found[part], found["max_seq_length"])
     for row in found["rows"]:
         yield ""
-        yield f"line {row['line']}, {row['tokens']} tokens"
+        yield f"line {row['line']}, {counted(row['tokens'], 'token')}"
         for piece in row["parts"]:
             for text in piece["text"].replace("\n", "\\n\n").splitlines():
                 yield f"  {piece['mark']:8}  {text}"
@@ -50,28 +51,31 @@ def shown(found: Mapping[str, Any]) -> Iterator[str]:
 
 def _counts(part: str, facts: Mapping[str, Any], longest: int) -> Iterator[str]:
     learned = f", {facts['tokens_learned']} of them learned" if facts["tokens_learned"] else ""
-    yield f"{part}: {facts['file']}, {facts['rows']} rows, {facts['tokens']} tokens{learned}"
+    yield (
+        f"{part}: {facts['file']}, {counted(facts['rows'], 'row')}, "
+        f"{counted(facts['tokens'], 'token')}{learned}"
+    )
     for lines, what in (
         (facts["shortened_lines"], "cut at the end"),
         (facts["left_out_lines"], f"left out, with nothing to learn in {longest} tokens"),
     ):
         if lines:
-            yield f"  {what}: {len(lines)} of {facts['rows']} rows ({_lines(lines)})"
+            yield f"  {what}: {len(lines)} of {counted(facts['rows'], 'row')} ({_lines(lines)})"
     if facts["tokens_cut"]:
         yield f"  tokens cut in all: {facts['tokens_cut']}"
     for key, count in facts["unused_keys"].items():
-        yield f"  nothing is learned of the key '{key}': {count} of {facts['rows']} rows"
+        yield f"  nothing is learned of the key '{key}': {count} of {counted(facts['rows'], 'row')}"
     for kind in facts.get("unwritten", ()):
         times = "once" if kind["times"] == 1 else f"{kind['times']} times"
         yield (
             f"  the chat template leaves out '{kind['text']}': {times}, in "
-            f"{len(kind['lines'])} of {facts['rows']} rows ({_lines(kind['lines'])})"
+            f"{len(kind['lines'])} of {counted(facts['rows'], 'row')} ({_lines(kind['lines'])})"
         )
     if facts.get("without_end_lines"):
         lines = facts["without_end_lines"]
         yield (
             f"  the last answer ends with no special token, so that ending it is not learned: "
-            f"{len(lines)} of {facts['rows']} rows ({_lines(lines)})"
+            f"{len(lines)} of {counted(facts['rows'], 'row')} ({_lines(lines)})"
         )
 
 

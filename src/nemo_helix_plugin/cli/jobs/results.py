@@ -13,6 +13,7 @@ from nemo_helix_plugin.cli.global_options import Flags, command_options, workspa
 from nemo_helix_plugin.cli.jobs.arguments import columns_option, job_option, name_argument, query
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_runs.counts import counted
 
 results = LazyGroup("results", help="What a job made, by name.")
 
@@ -106,4 +107,6 @@ def download(flags: Flags, name: str, job: str, target: str | None) -> None:
         return
     with call.asking():
         path = call.ask(operation).save(Path(target or name))
-    call.print_done(f"{path}: {path.stat().st_size} bytes", {"file": str(path), "bytes": path.stat().st_size})
+    call.print_done(
+        f"{path}: {counted(path.stat().st_size, 'byte')}", {"file": str(path), "bytes": path.stat().st_size}
+    )

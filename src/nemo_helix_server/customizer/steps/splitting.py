@@ -7,6 +7,7 @@ import shutil
 from pathlib import Path
 
 from nemo_helix_server.customizer.steps.reporting import StepError
+from nemo_runs.counts import counted
 
 _TRAINING = ("train.jsonl", "training.jsonl")
 
@@ -23,7 +24,8 @@ def split(folder: Path, into: Path, *, share: float, seed: int) -> None:
     full = [number for number, line in enumerate(lines) if line.strip()]
     if len(full) < 2:
         raise StepError(
-            f"{folder.name}/{source.name}: has {len(full)} rows, and a validation_split of {share:g} needs "
+            f"{folder.name}/{source.name}: has {counted(len(full), 'row')}, and a "
+            f"validation_split of {share:g} needs "
             "two; set schedule.validation_split to 0"
         )
     count = min(max(1, round(len(full) * share)), len(full) - 1)
