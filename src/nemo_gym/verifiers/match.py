@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Policy, Row, Task, Verdict
-from nemo_gym.verifiers.patterns import Which, safe_pattern
+from nemo_gym.verifiers.patterns import PatternTimeoutError, Which, safe_pattern
 from nemo_gym.verifiers.wording import shortened
 
 if TYPE_CHECKING:
@@ -91,6 +91,12 @@ class MatchVerifier:
 
     def check_row(self, row: Row) -> str | None:
         """The row needs an expected answer; for ``numeric`` it must be a number."""
+        try:
+            return self._problem(row)
+        except PatternTimeoutError as error:
+            return f"'{self.options.answer_field}' could not be read with answer_pattern: {error}"
+
+    def _problem(self, row: Row) -> str | None:
         from nemo_gym.verifiers.numbers import read_number  # its patterns take long to compile
 
         field = self.options.answer_field

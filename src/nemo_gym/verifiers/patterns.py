@@ -1,169 +1,136 @@
-"""Regular expressions from configs and datasets, made safe to run on any text.
+"""Regular expressions from configs and datasets, run on any text within a limit of time.
 
-Python's matcher backtracks without a time limit, so a pattern is judged before it is used:
-
-* repeats within repeats, and choices within repeats that may begin alike, can take exponential time: refused;
-* what is left is polynomial, about ``n^(r+1) / ((r+1)! · L)`` steps for ``r`` open repeats behind a literal
-  prefix of ``L`` characters on ``n`` characters of text (a bounded repeat ``{0,m}`` costs a factor ``m``
-  instead). The text is cut to the ``n`` that keeps this below `STEP_BUDGET`, about a second at worst.
+`re` says whether a pattern is right, and what it means. The matching is done by `regex`, which can be ended.
+The two differ in a few places, so a pattern is first written such that it means to `regex` what it means to
+`re`: ``\\w``, ``\\b`` and ``\\s`` take the same characters, and literal text, as ``{e<=1}`` or ``[:alpha:]``,
+stays that. One difference is left: where case is ignored, the Turkish dotless and dotted letters are each the
+same as one of ``i`` and ``I``, not as both.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
-import math
 import re
-from collections.abc import Iterable
+import warnings
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from nemo_gym.errors import ConfigError
+from nemo_gym.types import RolloutFailedError
+from nemo_runs.patterns import pattern as lazy_pattern
+
+if TYPE_CHECKING:
+    import regex
 
 TEXT_LIMIT = 32_768
 """Characters of an answer that are looked at, counted from its end (from its start for the first match)."""
-STEP_BUDGET = 1e8
-MAX_OPEN_REPEATS = 3
+TIME_LIMIT = 2.0
+"""Seconds of processor time for one pattern on one text; a busy machine changes nothing about them."""
 MAX_PATTERN = 2_000
 
 Which = Literal["first", "last"]
 
-_parser: Any = importlib.import_module("re._parser")  # the standard library's own reading of a pattern
-_OPEN = int(_parser.MAXREPEAT)
-_SINGLE = {"LITERAL", "NOT_LITERAL", "ANY", "IN", "CATEGORY"}
-_GROUP_WEIGHT = 20.0
-"""How much longer a step of a repeated group takes than one of a repeated character (measured)."""
+_ESCAPE = r"\\N\{[^}]*\}|\\."
+_IN_A_SET = lazy_pattern(rf"{_ESCAPE}|.", re.DOTALL)
+_OUTSIDE = rf"{_ESCAPE}|\(\?#[^)]*\)|\[\^?\]?|\{{\d*,?\d*\}}|."
+"""An escape, a comment, the begin of a set with a bracket as first member, a repeat, or one character."""
+_IN_A_ROW = lazy_pattern(_OUTSIDE, re.DOTALL)
+_WITH_COMMENTS = lazy_pattern(rf"#[^\n]*|{_OUTSIDE}", re.DOTALL)
+
+# Members of sets. The complements are listed too: a set cannot hold another one.
+_WORD = r"\p{L}_\p{N}"
+_OTHER_CONNECTORS = r"\u203f\u2040\u2054\ufe33\ufe34\ufe4d-\ufe4f\uff3f"
+_NO_WORD = rf"\p{{M}}{_OTHER_CONNECTORS}\p{{Pd}}\p{{Ps}}\p{{Pe}}\p{{Pi}}\p{{Pf}}\p{{Po}}\p{{S}}\p{{Z}}\p{{C}}"
+_SPACE = r"\s\x1c-\x1f"
+_NO_SPACE = r"\p{L}\p{M}\p{N}\p{P}\p{S}\p{Cf}\p{Co}\p{Cs}\p{Cn}\x00-\x08\x0e-\x1b\x7f-\x84\x86-\x9f"
+_IN_SET = {r"\w": _WORD, r"\W": _NO_WORD, r"\s": _SPACE, r"\S": _NO_SPACE, "[": r"\["}
+_ALONE = {
+    r"\w": f"[{_WORD}]",
+    r"\W": f"[^{_WORD}]",
+    r"\s": f"[{_SPACE}]",
+    r"\S": f"[^{_SPACE}]",
+    "{": r"\{",
+    r"\b": f"(?:(?<=[{_WORD}])(?![{_WORD}])|(?<![{_WORD}])(?=[{_WORD}]))",
+    r"\B": f"(?:(?<=[{_WORD}])(?=[{_WORD}])|(?<![{_WORD}])(?![{_WORD}]))",
+}
+_ASCII_ALONE, _ASCII_IN_SET = {"{": r"\{"}, {"[": r"\["}
 
 
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """Open repeats, and the product of the sizes of bounded ones."""
+class PatternTimeoutError(RolloutFailedError):
+    """A pattern took longer than its time on one text, so nobody knows what it would have found."""
 
-    repeats: int = 0
-    factor: float = 1.0
-
-    def then(self, other: _Cost) -> _Cost:
-        return _Cost(self.repeats + other.repeats, self.factor * other.factor)
-
-    def either(self, other: _Cost) -> _Cost:
-        return _Cost(max(self.repeats, other.repeats), max(self.factor, other.factor))
+    def __init__(self, pattern: str) -> None:
+        shown = pattern if len(pattern) <= 100 else f"{pattern[:97]}…"
+        super().__init__(
+            "verifier_error",
+            f"the pattern '{shown}' took more than {TIME_LIMIT:g} s of processor time on one text; write it "
+            "such that it can match in one way only, without a repeat inside a repeat",
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class SafePattern:
-    """A compiled pattern and the length of text it may be run on."""
+    """A compiled pattern that ends within `TIME_LIMIT` on any text."""
 
-    regex: re.Pattern[str]
-    limit: int
-    """Characters."""
+    source: str
+    """As it was given."""
+    compiled: regex.Pattern[str]
 
     def find(self, text: str, which: Which = "last") -> str | None:
-        """Group 1 (the whole match without one) of the first or last match in the text within bounds."""
-        if which == "first":
-            found = self.regex.search(text[: self.limit])
-        else:
-            found = None
-            for found in self.regex.finditer(text[-self.limit :]):  # noqa: B007 - the last one is wanted
-                pass
+        """Group 1 (the whole match without one) of the first or last match in `TEXT_LIMIT` characters.
+
+        Raises `PatternTimeoutError`.
+        """
+        try:
+            found = self._first(text) if which == "first" else self._last(text)
+        except TimeoutError:
+            raise PatternTimeoutError(self.source) from None
         if found is None:
             return None
-        return found.group(1) if self.regex.groups else found.group(0)
+        return found.group(1) if self.compiled.groups else found.group(0)
+
+    def _first(self, text: str) -> regex.Match[str] | None:
+        return self.compiled.search(text[:TEXT_LIMIT], timeout=TIME_LIMIT)
+
+    def _last(self, text: str) -> regex.Match[str] | None:
+        found = None
+        for found in self.compiled.finditer(text[-TEXT_LIMIT:], timeout=TIME_LIMIT):  # noqa: B007 - the last
+            pass
+        return found
 
 
 @functools.lru_cache(maxsize=512)
 def safe_pattern(pattern: str, *, ignore_case: bool = False) -> SafePattern:
-    """Compile ``pattern``. Raises `ConfigError` (a phrase, no place in it) when it is wrong or could hang."""
+    """Compile ``pattern``. Raises `ConfigError` (a phrase, no place in it) when it is wrong or too long."""
+    import regex  # most runs have no pattern
+
     if len(pattern) > MAX_PATTERN:
         raise ConfigError(f"the pattern has {len(pattern)} characters, at most {MAX_PATTERN} are allowed")
     try:
-        regex = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
-        parsed = _parser.parse(pattern, regex.flags)
-    except (re.error, OverflowError, RecursionError) as error:
-        raise ConfigError(f"'{pattern}' is no regular expression: {error}") from error
-    cost = _sequence(parsed, inside=False)
-    if cost.repeats > MAX_OPEN_REPEATS:
-        raise ConfigError(
-            f"'{pattern}' has {cost.repeats} open repeats in a row, at most {MAX_OPEN_REPEATS} are allowed; "
-            "bound some of them, as in {0,40} instead of *"
-        )
-    return SafePattern(regex, _limit(cost, _prefix(parsed)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of meanings that `re` may have one day
+            flags = re.compile(pattern, re.IGNORECASE if ignore_case else 0).flags
+        text = _written_out(pattern, re.RegexFlag(flags))
+        compiled = regex.compile(text, regex.V0 | (regex.IGNORECASE if ignore_case else 0))
+    except (re.error, regex.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"'{pattern}' is not a regular expression: {error}") from error
+    return SafePattern(pattern, compiled)
 
 
-def _limit(cost: _Cost, prefix: int) -> int:
-    degree = cost.repeats + 1
-    room = STEP_BUDGET * math.factorial(degree) * max(1, prefix) / cost.factor
-    return max(1, min(TEXT_LIMIT, int(room ** (1 / degree))))
-
-
-def _prefix(parsed: Any) -> int:
-    """How many literal characters the pattern begins with."""
-    length = 0
-    for name, _ in _named(parsed):
-        if name != "LITERAL":
-            break
-        length += 1
-    return length
-
-
-def _named(items: Any) -> Iterable[tuple[str, Any]]:
-    return ((str(op), argument) for op, argument in items)
-
-
-def _sequence(items: Any, *, inside: bool) -> _Cost:
-    """Cost of items in a row; ``inside`` a repeat only what cannot be read in two ways is allowed."""
-    cost = _Cost()
-    for name, argument in _named(items):
-        cost = cost.then(_item(name, argument, inside=inside))
-    return cost
-
-
-def _item(name: str, argument: Any, *, inside: bool) -> _Cost:  # noqa: PLR0911 - one return a kind of item
-    if name in {"MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"}:
-        return _repeat(argument, inside=inside)
-    if name == "SUBPATTERN":
-        return _sequence(argument[-1], inside=inside)
-    if name == "ATOMIC_GROUP":
-        return _sequence(argument, inside=inside)
-    if name in {"ASSERT", "ASSERT_NOT"}:
-        return _sequence(argument[1], inside=inside)
-    if name == "BRANCH":
-        return _branch(argument[1], inside=inside)
-    if name == "GROUPREF_EXISTS":
-        return _branch([choice for choice in argument[1:] if choice is not None], inside=inside)
-    if name == "GROUPREF":
+def _written_out(pattern: str, flags: re.RegexFlag) -> str:
+    """The pattern such that `regex` reads in it what `re` does."""
+    alone, in_set = (_ALONE, _IN_SET) if not flags & re.ASCII else (_ASCII_ALONE, _ASCII_IN_SET)
+    outside = _WITH_COMMENTS if flags & re.VERBOSE else _IN_A_ROW
+    pieces: list[str] = []
+    position, inside = 0, False
+    while found := (_IN_A_SET if inside else outside).match(pattern, position):
+        piece, position = found[0], found.end()
         if inside:
-            raise ConfigError("a back-reference inside a repeat can take for ever")
-        return _Cost(repeats=1)
-    return _Cost()
-
-
-def _repeat(argument: Any, *, inside: bool) -> _Cost:
-    least, most, body = argument
-    most = int(most)
-    if inside and least != most:
-        raise ConfigError("a repeat inside a repeat can take for ever; give the inner one a fixed count")
-    cost = _sequence(body, inside=inside or most > 1)
-    if least == most or most <= 1:
-        return cost
-    weight = 1.0 if len(body) == 1 and str(body[0][0]) in _SINGLE else _GROUP_WEIGHT
-    if most == _OPEN or most >= TEXT_LIMIT:
-        return cost.then(_Cost(1, weight))
-    return cost.then(_Cost(0, most * weight))
-
-
-def _branch(choices: Any, *, inside: bool) -> _Cost:
-    cost = _Cost()
-    for choice in choices:
-        cost = cost.either(_sequence(choice, inside=inside))
-    if inside:
-        heads = [_head(choice) for choice in choices]
-        if None in heads or len(set(heads)) != len(heads):
-            raise ConfigError(
-                "choices inside a repeat must begin with different letters, or they can take for ever"
-            )
-    return cost
-
-
-def _head(choice: Any) -> str | None:
-    first = next(iter(_named(choice)), None)
-    return chr(first[1]).casefold() if first is not None and first[0] == "LITERAL" else None
+            inside = piece != "]"
+            pieces.append(in_set.get(piece, piece))
+        elif piece[0] == "[":
+            inside = True
+            pieces.append(piece.replace("]", r"\]"))
+        else:
+            pieces.append(alone.get(piece, piece))
+    return "".join(pieces)

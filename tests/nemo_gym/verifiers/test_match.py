@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.types import Episode, Task
+from nemo_gym.verifiers import patterns
 from nemo_gym.verifiers.match import MatchVerifier, _is_plain
 from nemo_gym.verifiers.numbers import read_number
 from nemo_gym.verifiers.registry import load_verifier
@@ -118,13 +119,12 @@ def test_a_row_is_checked_before_the_first_request(options, row, problem):
     [
         ({"mode": "regex"}, "needs a pattern"),
         ({"pattern": "x"}, "for the modes regex and numeric"),
-        ({"mode": "regex", "pattern": "("}, r"benchmark\.verifier\.pattern .*no regular expression"),
-        ({"mode": "regex", "pattern": "(a+)+"}, r"benchmark\.verifier\.pattern .*for ever"),
+        ({"mode": "regex", "pattern": "("}, r"benchmark\.verifier\.pattern .*not a regular expression"),
         ({"abs_tolerance": 1}, "for the mode numeric"),
         ({"mode": "numeric", "abs_tolerance": -1}, r"benchmark\.verifier\.abs_tolerance"),
         ({"mode": "numeric", "rel_tolerance": float("nan")}, r"benchmark\.verifier\.rel_tolerance"),
         ({"mode": "close"}, r"benchmark\.verifier\.mode"),
-        ({"answer_pattern": "(a+)+"}, r"benchmark\.verifier\.answer_pattern .*for ever"),
+        ({"answer_pattern": "[a"}, r"benchmark\.verifier\.answer_pattern .*not a regular expression"),
         ({"patern": "x"}, r"benchmark\.verifier\.patern \(unknown option; did you mean pattern\?\)"),
     ],
 )
@@ -144,3 +144,19 @@ def test_what_counts_as_plainly_a_number_is_one(answer):
 )
 def test_anything_else_is_read(answer):
     assert not _is_plain(answer)
+
+
+def test_a_right_answer_that_no_pattern_finds_in_time_is_refused_before_the_first_request(monkeypatch):
+    monkeypatch.setattr(patterns, "TIME_LIMIT", 0.1)
+    found = match(answer_pattern="(a+)+$").check_row({"expected_answer": "a" * 30_000 + "b"})
+    assert found.startswith(
+        "'expected_answer' could not be read with answer_pattern: the pattern '(a+)+$' took"
+    )
+
+
+def test_an_answer_that_a_pattern_does_not_read_in_time_gets_no_grade(monkeypatch):
+    monkeypatch.setattr(patterns, "TIME_LIMIT", 0.1)
+    verifier = match(mode="regex", pattern="(a+)+$")
+    assert verifier.grade("aaa", "aaa").reward == 1
+    with pytest.raises(patterns.PatternTimeoutError, match=r"the pattern '\(a\+\)\+\$' took"):
+        verifier.grade("a" * 30_000 + "b", "a")
