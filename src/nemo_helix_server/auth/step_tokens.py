@@ -1,4 +1,4 @@
-"""Tokens of steps: signed claims, nothing kept. A step may read itself and write its own task.
+"""Tokens of steps: JSON Web Tokens, of which nothing is kept. A step may read itself and write its own task.
 
 The key is a file of the data directory that only the service's user can read. The same key signs the tokens
 of commands that look after the service on its own machine (`Claims.maintenance`): who can read the file
@@ -8,23 +8,27 @@ could read the database too.
 from __future__ import annotations
 
 import base64
-import binascii
 import contextlib
 import dataclasses
-import hashlib
-import hmac
 import json
 import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+import jwt
+from jwt.algorithms import HMACAlgorithm
+
+from nemo_helix_server.clock import SECOND
 from nemo_helix_server.errors import ServerError, UnauthenticatedError
 from nemo_runs import files
 
 PREFIX = "nhxs_"
 KEY_FILE = "signing.key"
 _KEY_BYTES = 32
+_ALGORITHM = "HS256"
+_AUDIENCE = "step"
+_NAMES = ("workspace", "job", "job_id", "step", "task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,32 +72,46 @@ def load_key(data_dir: Path) -> bytes:
 
 
 def sign(key: bytes, claims: Claims) -> str:
-    """The token that says ``claims``."""
-    body = json.dumps(dataclasses.asdict(claims), separators=(",", ":")).encode()
-    return PREFIX + _encode(body) + "." + _encode(_mac(key, body))
+    """The token that says ``claims``: `PREFIX` and a JSON Web Token."""
+    said = dataclasses.asdict(claims)
+    expires_at = said.pop("expires_at")
+    return PREFIX + jwt.encode({**said, "aud": _AUDIENCE, "exp": expires_at / SECOND}, key, _ALGORITHM)
 
 
 def read(key: bytes, token: str, now: int) -> Claims:
-    """What a token of this key says; raises `UnauthenticatedError` when it is forged, damaged or too old."""
-    body_text, _, mac_text = token.removeprefix(PREFIX).partition(".")
+    """What a token of this key says; raises `UnauthenticatedError` when it is forged, damaged or too old.
+
+    ``now`` is in microseconds UTC.
+    """
+    text = token.removeprefix(PREFIX)
     try:
-        body, mac = _decode(body_text), _decode(mac_text)
-    except (binascii.Error, UnicodeEncodeError, ValueError):
+        claims = _read_earlier(key, text) if text.count(".") == 1 else _read(key, text)
+    except (jwt.InvalidSignatureError, jwt.InvalidAudienceError):
+        raise UnauthenticatedError("this token of a step was not made by this service") from None
+    except (jwt.InvalidTokenError, KeyError, TypeError, ValueError):
         raise UnauthenticatedError("this token of a step is damaged") from None
-    if not hmac.compare_digest(mac, _mac(key, body)):
-        raise UnauthenticatedError("this token of a step was not made by this service")
-    claims = Claims(**json.loads(body))
     if claims.expires_at <= now:
         raise UnauthenticatedError(f"the token of the step '{claims.step}' has expired")
     return claims
 
 
-def _mac(key: bytes, body: bytes) -> bytes:
-    return hmac.new(key, body, hashlib.sha256).digest()
+def _read(key: bytes, text: str) -> Claims:
+    options: jwt.types.Options = {
+        "require": ["aud", "exp"],
+        "verify_exp": False,
+    }  # by the service's own clock
+    said = jwt.decode(text, key, [_ALGORITHM], options, audience=_AUDIENCE)
+    values = {name: str(said[name]) for name in _NAMES}
+    return Claims(**values, expires_at=round(said["exp"] * SECOND))
 
 
-def _encode(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).decode().rstrip("=")
+def _read_earlier(key: bytes, text: str) -> Claims:
+    """A token without a header, as version 0.1 made them for steps that may run for 90 days."""
+    body, _, signature = text.partition(".")
+    said = _decode(body)
+    if not HMACAlgorithm(HMACAlgorithm.SHA256).verify(said, key, _decode(signature)):
+        raise jwt.InvalidSignatureError
+    return Claims(**json.loads(said))
 
 
 def _decode(text: str) -> bytes:

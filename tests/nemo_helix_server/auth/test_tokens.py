@@ -5,6 +5,7 @@ import dataclasses
 import json
 import stat
 
+import jwt
 import pytest
 
 from nemo_helix_server.auth import roles, step_tokens, tokens
@@ -82,23 +83,71 @@ def test_a_step_s_token_ends():
         step_tokens.read(KEY, step_tokens.sign(KEY, CLAIMS), CLAIMS.expires_at)
 
 
-def test_a_changed_claim_breaks_the_signature():
-    body, mac = step_tokens.sign(KEY, CLAIMS).removeprefix("nhxs_").split(".")
-    forged = dataclasses.replace(CLAIMS, job="other")
-    text = base64.urlsafe_b64encode(json.dumps(dataclasses.asdict(forged)).encode()).decode().rstrip("=")
-    for token in (
-        f"nhxs_{text}.{mac}",
-        f"nhxs_{body}.",
-        f"nhxs_{body}",
-        "nhxs_",
-        "nhxs_é.é",
-        "nhxs_a.b",
-        f"nhxs_{body}.{mac}x",
+EARLIER_KEY = bytes(range(32))
+EARLIER = (
+    "nhxs_eyJ3b3Jrc3BhY2UiOiJkZWZhdWx0Iiwiam9iIjoidHVuZSIsImpvYl9pZCI6InBsYXRmb3JtLWpvYi0xIiwic3RlcCI6InRyYWluaW5n"
+    "IiwidGFzayI6InRhc2stMSIsImV4cGlyZXNfYXQiOjE4MDAwMDAwMDEwMDAwMDB9.TWlmyFpU0GXgfgu1hM5nLhgSXJL_BwulaEEM5cxjYfE"
+)
+"""`CLAIMS` as a step holds them that was started before tokens were JSON Web Tokens, of `EARLIER_KEY`."""
+
+
+def part(data):
+    return base64.urlsafe_b64encode(json.dumps(data).encode()).decode().rstrip("=")
+
+
+def test_the_token_of_a_step_that_runs_across_an_upgrade_goes_on_to_count_until_it_ends():
+    assert step_tokens.read(EARLIER_KEY, EARLIER, NOW) == CLAIMS
+    with pytest.raises(UnauthenticatedError, match="'training' has expired"):
+        step_tokens.read(EARLIER_KEY, EARLIER, CLAIMS.expires_at)
+
+
+@pytest.mark.parametrize(("key", "token"), [(KEY, step_tokens.sign(KEY, CLAIMS)), (EARLIER_KEY, EARLIER)])
+def test_a_changed_claim_breaks_the_signature(key, token):
+    *header, body, signature = token.removeprefix("nhxs_").split(".")
+    forged = {**dataclasses.asdict(CLAIMS), "job": "other", "aud": "step", "exp": NOW}
+    for parts in (
+        [*header, part(forged), signature],
+        [*header, body, signature[::-1]],
+        [*header, body, signature[:-4]],
+        [*header, body, ""],
     ):
-        with pytest.raises(UnauthenticatedError):
-            step_tokens.read(KEY, token, NOW)
+        with pytest.raises(UnauthenticatedError, match=r"not made by this service|is damaged"):
+            step_tokens.read(key, "nhxs_" + ".".join(parts), NOW)
     with pytest.raises(UnauthenticatedError, match="not made by this service"):
-        step_tokens.read(b"x" * 32, step_tokens.sign(KEY, CLAIMS), NOW)
+        step_tokens.read(b"x" * 32, token, NOW)
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        *("nhxs_", "nhxs_a", "nhxs_a.b", "nhxs_a.b.c", "nhxs_a.b.c.d", "nhxs_..", "nhxs_é.é", "nhxs_é.é.é"),
+        *("nhxs_a.\ud800", "nhxs_" + "." * 100_000, "nhxs_" + "a" * 100_000, f"nhxs_{part([])}.b"),
+        f"{EARLIER}=x",
+        step_tokens.sign(KEY, CLAIMS) + "é",
+    ],
+)
+def test_a_damaged_token_is_nobody_s(token):
+    for key in (KEY, EARLIER_KEY):
+        with pytest.raises(UnauthenticatedError):
+            step_tokens.read(key, token, NOW)
+
+
+@pytest.mark.parametrize("algorithm", ["none", "HS384", "HS512"])
+def test_only_our_own_algorithm_counts_whatever_a_token_says(algorithm):
+    said = {**dataclasses.asdict(CLAIMS), "aud": "step", "exp": NOW + 1}
+    token = jwt.encode(said, None if algorithm == "none" else b"k" * 64, algorithm)
+    with pytest.raises(UnauthenticatedError):
+        step_tokens.read(b"k" * 64, "nhxs_" + token, NOW)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"aud": "else"}, {"aud": None}, {"exp": None}, {"exp": "soon"}, {"job": None}]
+)
+def test_a_signed_token_that_is_not_a_step_s_is_nobody_s(changes):
+    said = {**dataclasses.asdict(CLAIMS), "aud": "step", "exp": NOW // SECOND + 1, **changes}
+    token = jwt.encode({name: value for name, value in said.items() if value is not None}, KEY, "HS256")
+    with pytest.raises(UnauthenticatedError):
+        step_tokens.read(KEY, "nhxs_" + token, NOW)
 
 
 def test_the_signing_key_is_made_once_and_is_its_owner_s_alone(tmp_path):
