@@ -4,8 +4,9 @@ SHELL := /bin/bash
 .PHONY: help setup system-packages lint types check test demo demo-train tour bench clean requirements reference slurm-up slurm-down
 
 BIN := .venv/bin
-# Two workers: the machines this is sized for have two cores.
-PYTEST := $(BIN)/pytest -q -n 2 --dist worksteal
+# Two workers: the machines this is sized for have two cores. Bytecode is kept, since hundreds of processes that the
+# tests start import the same sources; `make clean` removes it.
+PYTEST := env -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -q -n 2 --dist worksteal
 SHELL_FILES = $(wildcard scripts/*.sh scripts/slurm/*.sh src/nemo_gym/shell/*.sh src/nemo_slurm/*.sh) .ci/run
 
 help:

@@ -81,7 +81,7 @@ def test_a_broken_value_is_a_usage_error_that_does_not_repeat_it() -> None:
         parse_overrides(['policy_api_key="sk-canary'])
     assert "canary" not in str(caught.value)
     with pytest.raises(UsageError, match="nested too deeply"):
-        parse_overrides(["a=" + "[" * 9999])
+        parse_overrides(["a=" + "[\n" * 9999])
 
 
 def test_aliases_of_aliases_are_refused_on_the_command_line_too() -> None:
@@ -228,7 +228,7 @@ def test_a_quoted_duration_stays_text(tmp_path: Path) -> None:
         (b"- a\n", "must hold a mapping"),
         (b"\xff\xfe", "not UTF-8"),
         (b"a: \x00", "YAML"),
-        (b"a: " + b"[" * 9999, "nested too deeply"),
+        (b"a: " + b"[\n" * 9999, "nested too deeply"),
         (b"a: " + b"9" * 9999, "a value in it cannot be read"),
         (b"? [a]\n: 1\n", r"a key must be text\.$"),
         (f"a: {ALIASES}".encode(), "its aliases make more than 100,000"),
