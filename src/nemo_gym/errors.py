@@ -8,6 +8,7 @@ A message is one sentence: what is wrong, where, and what would be right. It nev
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 EXIT_DONE = 0
@@ -56,6 +57,14 @@ class RefusedError(GymError):
     """What was asked would do harm as things stand; the message says what stands in the way."""
 
     exit_status: ClassVar[int] = EXIT_REFUSED
+
+
+class NotOursError(GymError):
+    """Jobs were left alone, since nothing proves that they are ours; the message says what comes of it."""
+
+    def __init__(self, message: str, job_ids: Sequence[str]) -> None:
+        super().__init__(message)
+        self.job_ids = tuple(job_ids)
 
 
 class StillAliveError(GymError):

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nemo_gym.clock import Clock, SystemClock, utc_text
-from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError, StillAliveError
+from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError, NotOursError, StillAliveError
 from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.evidence import Evidence, Resubmission
@@ -65,6 +65,8 @@ class Outcome:
     """Jobs that are queued or running still."""
     unsure: tuple[str, ...] = ()
     """Jobs of which nobody can tell."""
+    left_alone: tuple[str, ...] = ()
+    """Those of them that are not proven to be of the run, so that nobody asked them to end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ class _Sweep:
         self._wish, self._sites, self._clock = wish, sites, clock
         self._site = _site(sites, wish.record)
         self._asked: dict[JobRef, float] = {}
+        self._left_alone: set[str] = set()
         self.troubles: list[str] = []
 
     def look(self) -> dict[Key, Evidence]:
@@ -211,13 +214,19 @@ class _Sweep:
         except (GymError, RunsError, SlurmError, OSError) as error:
             if str(error) not in self.troubles:
                 self.troubles.append(str(error))
+            if isinstance(error, NotOursError):
+                self._left_alone.update(error.job_ids)
             return not isinstance(error.__cause__ or error, NotReachableError)
         return True
 
     def outcome(self, known: Evidence) -> Outcome:
         """What became of one benchmark."""
         status = assess(known)
-        asked = [job.job_id for job in self._asked if job.job_dir == known.job_dir]
+        asked = [
+            job.job_id
+            for job in self._asked
+            if job.job_dir == known.job_dir and job.job_id not in self._left_alone
+        ]
         return Outcome(
             gym_job_id=known.gym_job_id,
             benchmark=known.benchmark,
@@ -226,6 +235,9 @@ class _Sweep:
             asked=tuple(asked),
             alive=_alive(known),
             unsure=may_be_alive(known),
+            left_alone=tuple(
+                job for job in (*_alive(known), *may_be_alive(known)) if job in self._left_alone
+            ),
         )
 
 

@@ -20,6 +20,11 @@ AGAIN = "the wish stays; give the command again to go on."
             f"gym: sums: still alive: 1; {AGAIN}\n",
         ),
         (
+            Outcome(**ONE, state="queued", alive=("1",), left_alone=("1",)),
+            "sums: queued\n",
+            "gym: sums: still alive: 1; the wish stays.\n",
+        ),
+        (
             Outcome(**ONE, state="unknown", unsure=("1",)),
             "sums: unknown\n",
             f"gym: sums: nobody can tell of: 1; {AGAIN}\n",

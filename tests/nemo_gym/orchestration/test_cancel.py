@@ -7,7 +7,7 @@ import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 
 from nemo_gym.clock import MovableClock
-from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, DataError, GymError, StillAliveError
+from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, DataError, GymError, NotOursError, StillAliveError
 from nemo_gym.orchestration.cancel import Report, Wish, cancel
 from nemo_gym.orchestration.executors.base import JobState, Observation
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
@@ -168,6 +168,21 @@ def test_a_job_beyond_reach_is_not_called_ended(place):
     report = place.cancel(within=2)
     assert (report.exit_status, report.outcomes[0].unsure) == (EXIT_ALIVE, ("1",))
     assert report.troubles == ("1: kept by a supervisor on another machine",)
+
+
+def test_a_waiting_job_that_is_not_proven_to_be_of_the_run_is_left_alone_and_the_wish_stays(place):
+    job_dir = place.put("a", j1="QUEUED")
+
+    def cancel(_jobs):
+        raise NotOursError("job 1 is left alone; it ends by itself as soon as it starts", ["1"])
+
+    place.executor.cancel = cancel
+    report = place.cancel(within=20)
+    (outcome,) = report.outcomes
+    assert (report.exit_status, outcome.alive, outcome.left_alone) == (EXIT_ALIVE, ("1",), ("1",))
+    assert outcome.asked == ()
+    assert (job_dir / ".gym_cancelled").exists()
+    assert report.troubles == ("job 1 is left alone; it ends by itself as soon as it starts",)
 
 
 def test_what_has_ended_is_left_as_it_is_but_a_leftover_successor_goes(place):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from nemo_gym.clock import utc_text
-from nemo_gym.errors import GymError
+from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued, Unheard
 from nemo_gym.orchestration.executors.slurm_identity import Identities
@@ -104,9 +104,11 @@ class SlurmExecutor:
             raise GymError(f"{', '.join(map(str, named))}: {error}") from error
         if strangers:
             numbers = ", ".join(job.id for job in strangers)
-            raise GymError(
+            raise NotOursError(
                 f"job {numbers} of the cluster is not proven to be of this run, by its comment, owner, name "
-                "and times: it is left alone"
+                "and times: it is left alone. A job of the run ends by itself as soon as it starts; to end it "
+                f"now, where you know that it is yours: scancel {' '.join(job.id for job in strangers)}",
+                [job.id for job in strangers],
             )
 
     def _queue(self, plan: JobPlan, before: str | None, *, there: bool) -> Queued:

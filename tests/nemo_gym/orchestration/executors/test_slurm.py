@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.local_jobs import Workplace
 
-from nemo_gym.errors import GymError
+from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration import staging
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Unheard
@@ -95,6 +95,18 @@ def test_a_job_whose_id_nobody_noted_down_is_found_by_its_whole_token_while_it_l
         faults.controller_down = True
     with pytest.raises(NotReachableError):
         world.executor.look_for(wanted)
+
+
+def test_a_job_on_a_site_that_writes_comments_of_its_own_is_not_cancelled_and_that_is_said(world):
+    submission, answers = world.submit("a")
+    (job,) = world.refs(submission, answers)
+    world.fake.change(job.job_id, comment="billing: lab 7")
+    with pytest.raises(
+        NotOursError, match=f"ends by itself as soon as it starts.*scancel {job.job_id}"
+    ) as found:
+        world.executor.cancel([job])
+    assert found.value.job_ids == (job.job_id,)
+    assert world.fake.job(job.job_id).active
 
 
 def test_one_that_is_refused_shifts_no_other(world):
