@@ -14,8 +14,11 @@ from nemo_runs.counts import counted
 
 def _shown(folder: Path) -> str:
     """A folder as an argument of the next command."""
-    near = folder.relative_to(Path.cwd()) if folder.is_relative_to(Path.cwd()) else folder
-    return shlex.quote(str(near))
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:  # what was copied is there, whatever became of the current folder
+        return shlex.quote(str(folder))
+    return shlex.quote(str(folder.relative_to(here) if folder.is_relative_to(here) else folder))
 
 
 @click.command(short_help="Copy results and records to this machine.")
@@ -52,7 +55,8 @@ def fetch(name: str, folder: Path | None, logs: bool, as_json: bool) -> int:
         host.close()
     if found.changing:
         say(
-            f"{len(found.changing)} file(s) were written to meanwhile ({', '.join(found.changing[:3])}); "
+            f"{counted(len(found.changing), 'file was', 'files were')} written to meanwhile "
+            f"({', '.join(found.changing[:3])}); "
             "fetch again when the run has ended."
         )
     if as_json:

@@ -20,6 +20,7 @@ from nemo_gym.orchestration import fetch, places
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.places import Place
 from nemo_gym.orchestration.record_files import Say
+from nemo_runs.counts import counted
 from nemo_slurm.hosts import Host
 from nemo_slurm.ssh import host_of
 
@@ -104,7 +105,7 @@ def for_certificate(benchmark: str | None) -> Bring:
         done = fetch.fetch(record, host, folder, logs=False, only=lambda path: _is_of(path, chosen))
         if done.changing:
             again = "verify again when the run has ended"
-            say(f"{len(done.changing)} file(s) were written to meanwhile: {again}.")
+            say(f"{counted(len(done.changing), 'file was', 'files were')} written to meanwhile: {again}.")
 
     return bring
 

@@ -106,8 +106,8 @@ class SlurmExecutor:
             numbers = ", ".join(job.id for job in strangers)
             raise NotOursError(
                 f"job {numbers} of the cluster is not proven to be of this run, by its comment, owner, name "
-                "and times: it is left alone. A job of the run ends by itself as soon as it starts; to end it "
-                f"now, where you know that it is yours: scancel {' '.join(job.id for job in strangers)}",
+                "and times: it is left alone. A job of the run ends by itself as soon as it starts; to end "
+                f"it now, where you know that it is yours: scancel {' '.join(job.id for job in strangers)}",
                 [job.id for job in strangers],
             )
 
