@@ -2,8 +2,9 @@
 
     python bench/store_resume.py --rows 1000000
 
-Both are timed in processes of their own on the same warm file. One JSON document on stdout: seconds, the
-ratio (aim: a fifth; at most 0.3) and the opener's peak memory.
+Both are timed in processes of their own on the same warm file, by CPU time, which other work on the machine
+moves little. One JSON document on stdout: seconds, the ratio (aim: a fifth; at most 0.3) and the opener's
+peak memory.
 """
 
 from __future__ import annotations
@@ -94,15 +95,15 @@ def parse_all(folder: Path) -> None:
 
 
 def measured(action: Callable[[], None]) -> tuple[float, float]:
-    """Seconds and peak MiB of an action in a process of its own."""
+    """CPU seconds and peak MiB of an action in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_measure, (action,))
 
 
 def _measure(action: Callable[[], None]) -> tuple[float, float]:
-    started = time.perf_counter()
+    started = time.process_time()
     action()
-    return time.perf_counter() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def main() -> int:

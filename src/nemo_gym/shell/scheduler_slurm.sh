@@ -121,15 +121,16 @@ gym_read_record() {
 }
 
 gym_read_show() {
-  local _answer=" $1"
+  local LC_ALL=C _answer=" $1" # a site's words may be in any encoding
   gym_r_state='' gym_r_end='' gym_r_submit='' gym_r_user='' gym_r_name='' gym_r_comment=''
   [[ $_answer =~ [[:space:]]JobState=([^[:space:]]+) ]] && gym_r_state=${BASH_REMATCH[1]} || return 1
   [[ $_answer =~ [[:space:]]EndTime=([0-9]+)[[:space:]] ]] && gym_r_end=${BASH_REMATCH[1]}
   [[ $_answer =~ [[:space:]]SubmitTime=([0-9]+)[[:space:]] ]] && gym_r_submit=${BASH_REMATCH[1]}
   [[ $_answer =~ [[:space:]]UserId=[^[:space:]]*\(([0-9]+)\) ]] && gym_r_user=${BASH_REMATCH[1]}
   [[ $_answer =~ [[:space:]]JobName=(.+)[[:space:]]UserId= ]] && gym_r_name=${BASH_REMATCH[1]}
-  # a comment has spaces where a site adds words to it; what follows it holds no token of ours that stands alone
-  [[ $_answer != *[[:space:]]Comment=* ]] || gym_r_comment=${_answer#*[[:space:]]Comment=}
+  # a comment has spaces where a site adds words to it; what follows it holds no token of ours that stands alone. Not by an
+  # expansion like ${_answer#*…}, which tries every beginning of the text and takes a third of a second for it
+  [[ $_answer =~ [[:space:]]Comment=(.*) ]] && gym_r_comment=${BASH_REMATCH[1]}
   gym_r_comment=${gym_r_comment%%[[:space:]]StdErr=*}
   return 0
 }

@@ -81,8 +81,10 @@ gym_become_service() {
 
 # Waits until every service is healthy; the first one that dies or cannot become healthy ends the wait.
 gym_await_services() {
-  local index
+  local index soon
   local -a waits=()
+  gym_look_at_clock
+  soon=$((gym_clock + 10))
   for index in "${!GYM_SERVICE_NAMES[@]}"; do
     gym_start_health "$index"
     waits[index]=$!
@@ -100,7 +102,13 @@ gym_await_services() {
       gym_settle_health "$index" "${waits[index]}" || break 2
       unset "waits[$index]"
     done
-    ((${#waits[@]})) && gym_tick
+    ((${#waits[@]})) || break
+    # a service that is ready soon is noticed soon
+    if gym_is_before "$soon"; then
+      NEMO_GYM_TICK_SECONDS=0.05 gym_tick
+    else
+      gym_tick
+    fi
   done
   local left=${#waits[@]}
   for index in "${!waits[@]}"; do

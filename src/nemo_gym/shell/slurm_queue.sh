@@ -52,7 +52,9 @@ gym_submit() {
     gym_complaint=$("$1" "$_mark" "${@:2}" 2>&1 >&3 3>&- </dev/null)
     printf '\n%s%s\n%s\n.' "$_mark" "$?" "$gym_complaint"
   )
-  gym_printed=${gym_printed#*"$_mark"$'\n'}
+  # What stands before the mark may be long, and ${gym_printed#*…} would try every beginning of it. It may be in any encoding.
+  local LC_ALL=C
+  [[ $gym_printed =~ "$_mark"$'\n'(.*) ]] && gym_printed=${BASH_REMATCH[1]}
   gym_complaint=${gym_printed##*$'\n'"$_mark"}
   gym_printed=${gym_printed%$'\n'"$_mark"*}
   gym_call_status=${gym_complaint%%$'\n'*}

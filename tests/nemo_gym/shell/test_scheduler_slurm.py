@@ -712,3 +712,20 @@ def test_words_of_a_site_around_its_token_do_not_hide_a_successor_that_was_not_h
     queued = world.queue("charged to 42: gym-job-x/b/2")
     assert world.queue_next(job) == f"0 {queued}"
     assert len(world.fake.jobs()) == 2
+
+
+def test_a_comment_is_read_whole_among_words_of_any_encoding(world):
+    """In Latin-1 a letter with an accent is no text of a UTF-8 locale."""
+    shown = "JobId=7 JobState=FAILED Comment=caf\\xe9 gym-job-x/b/1 \\xe9t\\xe9 StdErr=/x Comment=another"
+    read = 'gym_r_comment=old; gym_read_show "$shown"; printf \'%q %q\' "$gym_r_state" "$gym_r_comment"'
+    told = world.ask(f"printf -v shown '{shown}'; {read}", LC_ALL="C.UTF-8")
+    assert told == r"FAILED $'caf\351 gym-job-x/b/1 \351t\351'"
+    assert world.ask("shown='JobState=FAILED '; " + read, LC_ALL="C.UTF-8") == "FAILED ''"
+
+
+def test_a_long_greeting_of_a_login_shell_in_any_encoding_is_no_part_of_the_reply(world):
+    greeting = "printf 'caf\\xe9 %200000s\\n' x; printf '%s\\n' \"$1\""
+    reply = "echo 42; printf 'd\\xe9j\\xe0 vu' >&2; return 3"
+    asked = 'gym_submit login; printf "%q %q %q" "$gym_printed" "$gym_call_status" "$gym_complaint"'
+    told = world.ask(f"login() {{ {greeting}; {reply}; }}; {asked}", LC_ALL="C.UTF-8")
+    assert told == r"$'42\n' 3 $'d\351j\340 vu'"
