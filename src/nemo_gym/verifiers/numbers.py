@@ -184,7 +184,7 @@ _SCALES = {
 }  # fmt: skip
 
 
-_LONE = re.compile(r"(?:([A-Za-z#]++)[:,.]?[ \n])*+([0-9]{1,15})\.?[ \n]*").fullmatch
+_LONE = re.compile(r"(?:(?:#++|([A-Za-z]++))[:,.]?[ \n])*+([0-9]{1,15})\.?[ \n]*").fullmatch
 """``The answer is 42.``: words and one number, the quick way to what the long one finds as well."""
 _CHANGE_IT = frozenset({"minus", "negative", "sqrt", "ln", "log", "sin", "cos", "tan", "exp"})
 """Words that make another number of the one behind them."""

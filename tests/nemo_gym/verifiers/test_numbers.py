@@ -395,6 +395,6 @@ def test_the_quick_way_to_a_lone_number_finds_what_the_long_one_finds(text: str)
 @pytest.mark.parametrize("after", ["", ".", " ", ".\n", ","])
 @pytest.mark.parametrize("between", [" ", ": ", ", ", "\n", ". "])
 def test_no_word_before_a_lone_number_changes_what_the_quick_way_finds(word: str, between: str, after: str):
-    for start in ("", "So it is ", "x" * 40 + " ", "x" * 30):
+    for start in ("", "So it is ", "x" * 40 + " ", "x" * 30, "####", "#"):
         text = f"{start}{word}{between}12{after}"
         assert pick_number(text) == numbers._searched(text, "last")
