@@ -2,7 +2,7 @@
 
 Both send every item to `bench/servers/mock_openai.py`, with instant and with 200 ms answers, at 256 and at
 1,000 in flight. CPU is that of the whole command, start and results included. Limits: 0.5 ms CPU a rollout;
-2.2 times the bare loop's CPU (aim: 1.5, and its first request 1.3 times as late); half of its rate; 2,000
+2.0 times the bare loop's CPU (aim: 1.5, and its first request 1.3 times as late); half of its rate; 2,000
 rollouts a second where answers are instant; first request in 1 s; 150 MiB. Ends with 1 when one is passed.
 
     python bench/collector.py [--items 20000] [--concurrency 256 1000] [--latency-ms 0 200]
@@ -28,7 +28,7 @@ GYM = Path(sys.executable).parent / "gym"
 CPU_MS = 0.5
 RATE = 2000.0
 RATIO = 0.5
-CPU_RATIO = 2.2
+CPU_RATIO = 2.0
 FIRST_REQUEST_S = 1.0
 MEMORY_MIB = 150.0
 
