@@ -72,7 +72,7 @@ class InvalidError(ServerError):
 
 
 class StoreError(ServerError):
-    """The database cannot be used as it is."""
+    """The database, or a file of the service beside it, cannot be used as it is."""
 
 
 class UnavailableError(ServerError):

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import stat
 import threading
 import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nemo_helix_server.errors import StoreError
 from nemo_helix_server.executors import run_files
 from nemo_helix_server.executors.base import (
     Admitted,
@@ -37,17 +39,31 @@ _REMEMBERED = 10_000
 """Starts that are known to have been made, whatever becomes of their records."""
 
 
+def _made_pipe(folder: Path) -> Path:
+    """The named pipe in a folder, made where it is missing. Any other kind of file would wake without end."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise StoreError(f"{folder} must be a folder, and something else is there; move it away") from None
+    pipe = folder / _FIFO
+    with contextlib.suppress(FileExistsError):
+        os.mkfifo(pipe, 0o600)
+    if not stat.S_ISFIFO(os.lstat(pipe).st_mode):
+        raise StoreError(f"{pipe} must be a named pipe, and something else is there; move it away")
+    return pipe
+
+
 class SubprocessExecutor:
     """Runs steps on this machine; see `nemo_helix_server.executors.base.Executor`."""
 
     supports_pause = True
 
     def __init__(self, folder: Path, room: Room, launcher: Launcher | None = None) -> None:
-        """``folder`` is the executor's own, for its named pipe; ``room`` grants devices and slots."""
-        folder.mkdir(parents=True, exist_ok=True)
-        self._fifo = folder / _FIFO
-        with contextlib.suppress(FileExistsError):
-            os.mkfifo(self._fifo, 0o600)
+        """``folder`` is the executor's own, for its named pipe; ``room`` grants devices and slots.
+
+        Raises `StoreError` when something else is in the place of either.
+        """
+        self._fifo = _made_pipe(folder)
         # open for writing too, so that it never ends when the last shim lets go of it
         self._pipe = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._room = room

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_helix_server.errors import StoreError
 from nemo_helix_server.executors import launcher, run_files
 from nemo_helix_server.executors.base import Admitted, Launch, Request, Run, RunState
 from nemo_helix_server.executors.rooms import LeasedRoom, OpenRoom
@@ -308,3 +309,15 @@ def test_a_shim_loads_without_any_installed_package():
     argv = [sys.executable, "-I", "-S", "-c", program, str(source)]
     done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(
+    ("taken", "said"), [("executor", "must be a folder"), ("executor/wake", "must be a named pipe")]
+)
+def test_what_is_in_the_place_of_the_executors_folder_or_pipe_is_named_and_left_alone(tmp_path, taken, said):
+    path = tmp_path / taken
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("mine")
+    with pytest.raises(StoreError, match=f"{path} {said}, and something else is there; move it away"):
+        SubprocessExecutor(tmp_path / "executor", OpenRoom())
+    assert path.read_text() == "mine"
