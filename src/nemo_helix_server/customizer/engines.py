@@ -38,7 +38,7 @@ class Engines:
             if not os.access(given, os.X_OK):
                 raise ConflictError(
                     f"engine {name} cannot be started: the setting engines.{name}.python names {given}, "
-                    "which is no program"
+                    "which is not a program"
                 )
             return EngineFacts(name, str(given), environment)
         found = self._installed(name)

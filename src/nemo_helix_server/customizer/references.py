@@ -61,8 +61,8 @@ class References:
             return self._path(field, Path(reference.removeprefix(_FILE)))
         if "://" in reference:
             raise InvalidError(
-                f"{field}: '{reference}' is no reference; give workspace/name, a path of the service's "
-                "machine, or hf://owner/name"
+                f"{field}: '{reference}' does not name anything; give workspace/name, a path of the "
+                "service's machine, or hf://owner/name"
             )
         return None
 
@@ -121,5 +121,5 @@ def _hub(field: str, reference: str) -> Source:
     name = reference.removeprefix(HUB)
     parts = name.split("/")
     if not 1 <= len(parts) <= 2 or not all(part and part[0].isalnum() for part in parts):
-        raise InvalidError(f"{field}: '{reference}' is no name at the hub; write hf://owner/name")
+        raise InvalidError(f"{field}: '{reference}' is not a name at the hub; write hf://owner/name")
     return Source("hub", name, reference)

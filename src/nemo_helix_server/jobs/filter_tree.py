@@ -142,7 +142,7 @@ def _check_scalars(field: str, operator: Operator, value: Any) -> None:
         if one is not None and not isinstance(one, str | int | float | bool):
             raise BadRequestError(f"{operator} of '{field[:100]}' takes text, a number, true, false or null")
         if isinstance(one, str) and ("\0" in one or _broken(one)):
-            raise BadRequestError(f"the value of '{field[:100]}' is no valid text")
+            raise BadRequestError(f"the value of '{field[:100]}' is not valid text")
         if isinstance(one, int) and not -(2**63) <= one < 2**63:
             raise BadRequestError(f"the number for '{field[:100]}' is too large")
 

@@ -103,7 +103,7 @@ class Store:
     def _broken(self, error: DBAPIError) -> str:
         return (
             f"the database {self._file or ''} cannot be used: {error.orig}; put a backup in its place, or "
-            "move it away to begin anew (the records of each job are in its own directory, too)"
+            "move it away to begin with an empty one (the records of each job are in its own directory, too)"
         )
 
     def _version(self) -> str | None:
