@@ -39,7 +39,8 @@ SERVICE_TESTS := tests/nemo_helix_server
 LEFT_TO_TEST := tests/slurm tests/contracts tests/nemo_runs/test_supervise.py tests/nemo_gym/test_fault_schedules.py \
 	tests/nemo_gym/cli/test_eval_run.py tests/nemo_gym/rollouts/test_collect.py tests/nemo_trainer/test_pack.py \
 	$(addprefix tests/nemo_gym/shell/test_,chain.py clock.py full_disk.py scheduler_slurm.py seal.py) \
-	$(addprefix tests/nemo_gym/orchestration/test_,adopt_there.py fetch.py destination.py script.py) \
+	$(addprefix tests/nemo_gym/orchestration/test_,adopt_there.py cluster_facts.py fetch.py destination.py script.py) \
+	tests/nemo_slurm/test_fake_cluster.py \
 	$(addprefix tests/nemo_gym/orchestration/executors/test_,local_slots.py local_successors.py) tests/docs \
 	$(addprefix $(SERVICE_TESTS)/,api commands engines executors files store test_isolation.py test_mirror.py test_tails.py) \
 	$(addprefix $(SERVICE_TESTS)/controller/test_,advice.py clocks.py crashes.py hostile_workloads.py lifecycle.py) \
