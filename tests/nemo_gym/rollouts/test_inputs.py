@@ -33,6 +33,6 @@ def test_a_row_with_a_line_break_is_named_and_nothing_is_written(tmp_path: Path,
 
 
 def test_too_few_rows_are_refused_and_nothing_is_written(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="1001 rows are planned, but the data set gave 1000"):
+    with pytest.raises(DataError, match="1,001 rows are planned, but the data set gave 1,000"):
         write(tmp_path / "inputs.jsonl", ROWS, expected=1001)
     assert list(tmp_path.iterdir()) == []
