@@ -34,24 +34,8 @@ lint: setup
 types: setup
 	$(BIN)/mypy
 
-# Left to `make test`: whatever runs a cluster, job scripts, a database or the whole service, and schedules of faults.
-SERVICE_TESTS := tests/nemo_helix_server
-LEFT_TO_TEST := tests/slurm tests/contracts tests/nemo_runs/test_supervise.py tests/nemo_gym/test_fault_schedules.py \
-	tests/nemo_gym/cli/test_eval_run.py tests/nemo_gym/rollouts/test_collect.py tests/nemo_trainer/test_pack.py \
-	$(addprefix tests/nemo_gym/shell/test_,chain.py clock.py full_disk.py scheduler_slurm.py seal.py) \
-	$(addprefix tests/nemo_gym/orchestration/test_,adopt_there.py cluster_facts.py fetch.py destination.py script.py) \
-	tests/nemo_slurm/test_fake_cluster.py \
-	$(addprefix tests/nemo_gym/orchestration/executors/test_,local_slots.py local_successors.py) tests/docs \
-	$(addprefix $(SERVICE_TESTS)/,api commands engines executors files store test_isolation.py test_mirror.py test_tails.py) \
-	$(addprefix $(SERVICE_TESTS)/controller/test_,advice.py clocks.py crashes.py hostile_workloads.py lifecycle.py) \
-	$(addprefix $(SERVICE_TESTS)/controller/test_,lost_places.py possible.py troubles.py windows.py) \
-	$(addprefix $(SERVICE_TESTS)/customizer/test_,routes.py steps.py) \
-	$(addprefix $(SERVICE_TESTS)/trackers/test_,publishing.py telling.py) \
-	$(SERVICE_TESTS)/test_checkpoint_catalogue.py $(SERVICE_TESTS)/jobs/test_service.py tests/nemo_engines/test_run.py \
-	$(addprefix tests/nemo_trainer/,test_example.py test_polling.py contract/test_checkpoints.py)
-
 check: lint types
-	$(PYTEST) -m "not e2e and not slow" $(addprefix --ignore=,$(LEFT_TO_TEST))
+	$(PYTEST) -m "not e2e and not slow and not slurm and not services"
 
 # Budget: 30 minutes on two cores, installing aside: evaluations 6, chains on the real Slurm 7, the Jobs service 7,
 # fine-tuning with the real libraries 10.

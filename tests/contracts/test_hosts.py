@@ -31,6 +31,8 @@ from nemo_slurm.errors import (
 from nemo_slurm.hosts import Host, LocalHost, is_this_machine
 from nemo_slurm.ssh import CONFIG_VARIABLE, SshHost, host_of
 
+pytestmark = pytest.mark.services
+
 __all__ = ["slurm_lab"]
 
 ODD = 'it\'s "odd"\n$(touch /tmp/never) `id` ;\\ ☃'

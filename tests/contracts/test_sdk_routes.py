@@ -15,6 +15,8 @@ from nemo_helix_plugin.client.methods import Method
 from nemo_helix_plugin.jobs import requests
 from nemo_helix_server.api.application import ROUTERS
 
+pytestmark = pytest.mark.services
+
 PLATFORM_SPEC = {"steps": [{"name": "work", "executor": {"provider": "subprocess", "command": ["x"]}}]}
 BODIES: dict[str, Any] = {
     "create_job": {"source": "s", "spec": {}, "platform_spec": PLATFORM_SPEC},

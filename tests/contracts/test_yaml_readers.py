@@ -8,6 +8,8 @@ from nemo_gym.yaml_files import read_flow
 from nemo_helix_plugin import yaml_text
 from nemo_helix_server import settings
 
+pytestmark = pytest.mark.services
+
 SCALARS = {
     "405": 405,
     "1e3": 1000.0,

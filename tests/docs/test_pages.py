@@ -11,6 +11,8 @@ from tests.docs.pages import ROOT, Block, Page, blocks, pages
 from tests.slurm.lab import RealSlurm, slurm, slurm_lab
 from tests.test_cases import named
 
+pytestmark = pytest.mark.services
+
 __all__ = ["slurm", "slurm_lab"]
 
 HERE = {**evaluations.READERS, **jobs.READERS}

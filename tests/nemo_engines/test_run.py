@@ -22,6 +22,8 @@ from nemo_engines import saving
 from nemo_engines.errors import TrainerError
 from nemo_trainer.contract import read_progress
 
+pytestmark = pytest.mark.services
+
 DEADLINE = 180.0
 
 

@@ -15,6 +15,8 @@ from nemo_gym.decide import Action, Budget, ChainState
 from nemo_slurm.states import Meaning, table
 from nemo_slurm.testing import FakeCluster, Faults
 
+pytestmark = pytest.mark.services
+
 BLOCKS, EACH = 20, 50
 CHAOS = 600
 """Events before the faults cease."""

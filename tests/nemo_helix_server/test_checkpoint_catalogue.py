@@ -16,6 +16,8 @@ from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
 from nemo_helix_server.jobs.model import Caller
 from nemo_trainer import contract, retention
 
+pytestmark = pytest.mark.services
+
 ANN = Caller(name="ann")
 
 

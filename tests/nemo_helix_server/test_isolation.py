@@ -19,6 +19,8 @@ from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import SettingsError
 from nemo_helix_server.storage import JobPaths
 
+pytestmark = pytest.mark.services
+
 here = pytest.mark.skipif(confinement.version() < confinement.OLDEST, reason="this kernel has no Landlock")
 LAB = "/apis/jobs/v2/workspaces/lab/jobs"
 SPY = """

@@ -11,6 +11,8 @@ from nemo_helix_server.executors.fake import FakeExecutor
 from nemo_helix_server.mirror import Mirror
 from nemo_runs.errors import DiskFullError
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture
 def place(tmp_path):

@@ -1,10 +1,13 @@
 """Metrics in the store: nothing lost, nothing twice, cut back where training went on."""
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_helix_server import tails
 from nemo_trainer import contract
+
+pytestmark = pytest.mark.services
 
 
 class Unit:

@@ -19,6 +19,8 @@ from nemo_runs.processes import Liveness, ProcessIdentity, liveness, marked
 from nemo_runs.supervise import Exit, patiently, read_exit, shim_command
 from nemo_runs.supervised import Signals
 
+pytestmark = pytest.mark.services
+
 MARKER = "NEMO_RUNS_SUPERVISED"
 
 

@@ -19,6 +19,8 @@ from nemo_slurm.testing import FakeCluster, Faults
 from nemo_slurm.testing.jobs import FakeJob
 from nemo_slurm.testing.model import Model
 
+pytestmark = pytest.mark.services
+
 KILL = "--kill-on-invalid-dep=yes"
 
 

@@ -16,6 +16,8 @@ from nemo_trainer.contract import (
     write_control,
 )
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):

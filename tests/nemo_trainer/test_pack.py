@@ -7,6 +7,8 @@ from tests.nemo_trainer import trainings
 from nemo_trainer import pack
 from nemo_trainer.__main__ import main
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory):

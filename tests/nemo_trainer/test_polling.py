@@ -8,6 +8,8 @@ from tests.nemo_trainer.trainings import eventually
 from nemo_trainer.contract import Control, JobContext, write_control
 from nemo_trainer.session import Session
 
+pytestmark = pytest.mark.services
+
 
 class Service(ThreadingHTTPServer):
     """Answers one step's address with a status; notes what was asked."""

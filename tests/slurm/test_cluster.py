@@ -14,6 +14,8 @@ from nemo_slurm.cluster import Job, Source
 from nemo_slurm.errors import NotReachableError, RefusedError
 from nemo_slurm.ssh import SshHost
 
+pytestmark = pytest.mark.services
+
 KILL = "--kill-on-invalid-dep=yes"
 REAL = pytest.param("real", marks=pytest.mark.slurm)
 SSH = pytest.param("ssh", marks=pytest.mark.slurm)

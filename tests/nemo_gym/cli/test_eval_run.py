@@ -12,6 +12,8 @@ from nemo_gym.cli.main import _status
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.certificate import certify
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture(autouse=True)
 def _own_folder(tmp_path, monkeypatch):

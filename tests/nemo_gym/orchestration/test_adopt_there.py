@@ -17,6 +17,8 @@ from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import Completed, LocalHost
 
+pytestmark = pytest.mark.services
+
 ID = "gym-job-20261129T000001Z-00000a"
 LOST = "gym-job-20261129T000002Z-00000b"
 NOW = datetime(2027, 1, 15, 8, tzinfo=UTC)

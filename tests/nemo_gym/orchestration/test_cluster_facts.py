@@ -15,6 +15,8 @@ from nemo_slurm.testing import FakeCluster, Faults
 from .submit_files import changed
 from .test_check import SLURM
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture
 def fake(tmp_path, monkeypatch):

@@ -17,6 +17,8 @@ from nemo_slurm.hosts import Completed, LocalHost
 
 from .submit_files import changed, write
 
+pytestmark = pytest.mark.services
+
 SLURM = {"compute": {"far": {"type": "slurm", "account": "a", "hostname": "far"}}}
 
 

@@ -15,6 +15,8 @@ from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import Completed, Host, LocalHost
 from nemo_slurm.ssh import SshHost
 
+pytestmark = pytest.mark.services
+
 __all__ = ["slurm_lab"]
 
 FILES = {

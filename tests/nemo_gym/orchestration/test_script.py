@@ -15,6 +15,8 @@ from nemo_gym.orchestration.sealed_files import sealed_files
 from nemo_runs.secret_refs import Reference, SecretText
 from nemo_slurm import calls
 
+pytestmark = pytest.mark.services
+
 RECORDED = Path(__file__).parent / "recorded"
 WEIRD = "a  b's \"c\" $(touch pwned) `d` ${e} *;\n'; echo pwned #\\"
 

@@ -10,6 +10,8 @@ from nemo_gym.rollouts.drain import Drain, StopReason
 from nemo_gym.rollouts.policy_errors import PolicyError
 from nemo_gym.types import Episode, RolloutFailedError, Task, Verdict
 
+pytestmark = pytest.mark.services
+
 DOWN = PolicyError("provider_unavailable", "503", http_status=503)
 REFUSED = PolicyError("transport_unreachable", "nobody there")
 

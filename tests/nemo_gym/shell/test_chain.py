@@ -20,6 +20,8 @@ from nemo_gym.orchestration.sealed_files import SHELL_PARTS, folder_name, with_o
 from nemo_gym.rollouts.collected import Collected
 from nemo_runs.journal import read_journal
 
+pytestmark = pytest.mark.services
+
 SHELL = Path(nemo_gym.__file__).parent / "shell"
 WORK = 'echo worked >>"$CLUSTER/work"; '
 ROW = "echo '{}' >>artifacts/rollouts.jsonl; "

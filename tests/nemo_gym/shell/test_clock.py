@@ -7,6 +7,8 @@ import pytest
 
 import nemo_gym
 
+pytestmark = pytest.mark.services
+
 SHELL = Path(nemo_gym.__file__).parent / "shell"
 SOURCES = "".join(
     f". {SHELL}/{part}.sh\n" for part in ("header", "full_disk", "driver", "chain_facts", "chain")

@@ -18,6 +18,8 @@ from nemo_gym.orchestration.run_files import LocalRunFiles
 from nemo_gym.orchestration.standing import standing
 from nemo_gym.rollouts.collected import Collected
 
+pytestmark = pytest.mark.services
+
 
 class SmallDisk(World):
     """A benchmark's folder on a disk of its own that can be filled and emptied."""

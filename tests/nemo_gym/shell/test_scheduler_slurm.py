@@ -15,6 +15,8 @@ from nemo_slurm.cluster import Cluster
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster
 
+pytestmark = pytest.mark.services
+
 SHELL = Path(nemo_gym.__file__).parent / "shell"
 CLEAN = Path(calls.__file__).with_name("clean_environment.sh")
 PARTS = ("slurm_steps", "scheduler_slurm", "slurm_queue")

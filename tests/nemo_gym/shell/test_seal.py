@@ -21,6 +21,8 @@ from nemo_gym.orchestration.sealed_files import folder_name, script_digest, seal
 from nemo_gym.rollouts.collected import Collected
 from nemo_runs.secret_refs import SecretText
 
+pytestmark = pytest.mark.services
+
 COMPLETE = Collected("complete", 0, 5, 5, 5, None)
 
 

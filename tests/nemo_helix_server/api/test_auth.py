@@ -8,6 +8,8 @@ from nemo_helix_server.auth.step_tokens import Claims, sign
 from nemo_helix_server.clock import SECOND
 from nemo_helix_server.jobs.states import Event
 
+pytestmark = pytest.mark.services
+
 RUNNING = (Event.ACCEPTED, Event.STARTED)
 OPEN = {"health"}
 OPERATE = {

@@ -8,6 +8,8 @@ from starlette.datastructures import Headers
 from nemo_helix_server.api import bodies
 from nemo_helix_server.errors import BadRequestError, InvalidError
 
+pytestmark = pytest.mark.services
+
 JSON = {"content-type": "application/json"}
 
 

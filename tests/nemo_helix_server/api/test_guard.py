@@ -13,6 +13,8 @@ from tests.nemo_helix_server.api.service_bench import Bench
 from nemo_helix_server.api import bodies, guard
 from nemo_helix_server.commands import connections
 
+pytestmark = pytest.mark.services
+
 VALUES = {
     "workspace": "default", "job": "none", "name": "none", "attempt": "current", "step": "training",
     "task": "task-1", "checkpoint": "c", "token": "none", "backend": "rl", "path": "a.txt",

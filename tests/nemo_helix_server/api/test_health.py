@@ -12,6 +12,8 @@ import pytest
 from nemo_helix_server.api.health import Pulse
 from nemo_helix_server.store.store import Store
 
+pytestmark = pytest.mark.services
+
 CAN_MOUNT = subprocess.run(["unshare", "-Urm", "true"], capture_output=True, check=False).returncode == 0
 FULL = """
 import json, pathlib, sys

@@ -7,6 +7,8 @@ import pytest
 
 from nemo_helix_server.api.intake import Intake
 
+pytestmark = pytest.mark.services
+
 
 async def echo(scope, receive, send):
     body = b""

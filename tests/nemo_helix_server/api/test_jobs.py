@@ -5,6 +5,8 @@ from tests.nemo_helix_server.api.service_bench import JOBS, job_body
 
 from nemo_helix_server.jobs.states import Event
 
+pytestmark = pytest.mark.services
+
 RUNNING = (Event.ACCEPTED, Event.STARTED)
 
 

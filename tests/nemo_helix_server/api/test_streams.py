@@ -12,6 +12,8 @@ from nemo_helix_server.api import streams
 from nemo_helix_server.api.streams import Broadcaster, Event
 from nemo_helix_server.jobs.states import Event as Happening
 
+pytestmark = pytest.mark.services
+
 PATIENCE = 30
 
 

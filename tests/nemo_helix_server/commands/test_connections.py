@@ -13,6 +13,8 @@ import uvicorn
 
 from nemo_helix_server.commands import connections
 
+pytestmark = pytest.mark.services
+
 HEAD = b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n"
 
 

@@ -1,6 +1,10 @@
 """How the state of a service is shown to people."""
 
+import pytest
+
 from nemo_helix_server.commands.looking import as_text
+
+pytestmark = pytest.mark.services
 
 
 def test_the_start_of_a_service_is_told_to_the_second():

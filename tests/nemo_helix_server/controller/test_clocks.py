@@ -8,7 +8,7 @@ from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
 
 JUMPS = (-86_400, -60, 60, 86_400)
-pytestmark = pytest.mark.parametrize("jump", JUMPS)
+pytestmark = [pytest.mark.parametrize("jump", JUMPS), pytest.mark.services]
 
 
 @pytest.fixture

@@ -11,6 +11,8 @@ from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
 from nemo_trainer import contract
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture
 def clock():

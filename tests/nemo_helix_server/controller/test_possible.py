@@ -20,6 +20,8 @@ from nemo_helix_server.jobs.service import JobsService
 from nemo_helix_server.secrets import value_path
 from nemo_runs import leases
 
+pytestmark = pytest.mark.services
+
 
 class Site:
     """A service of which the machine changes."""

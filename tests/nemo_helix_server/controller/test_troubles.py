@@ -12,6 +12,8 @@ from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.fake import FakeExecutor
 from nemo_helix_server.jobs.states import Event
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture
 def place(tmp_path):

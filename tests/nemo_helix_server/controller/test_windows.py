@@ -12,6 +12,8 @@ from nemo_helix_server.jobs.ports import DAY
 from nemo_helix_server.jobs.states import Event
 from nemo_trainer import contract
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture
 def clock():

@@ -15,6 +15,8 @@ from tests.nemo_helix_server.api.service_bench import JOBS, Bench
 
 from nemo_helix_server.jobs.states import Event
 
+pytestmark = pytest.mark.services
+
 ROOT = "/apis/customization/v2/workspaces/default"
 RL = f"{ROOT}/rl/jobs"
 FILESETS = "/apis/files/v2/workspaces/default/filesets"

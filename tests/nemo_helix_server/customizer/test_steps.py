@@ -23,6 +23,8 @@ from nemo_helix_server.files.places import open_place
 from nemo_runs import json_lines
 from nemo_trainer.contract import read_progress, verify_outputs
 
+pytestmark = pytest.mark.services
+
 ROWS = [{"prompt": f"{number}?", "completion": str(number)} for number in range(10)]
 
 

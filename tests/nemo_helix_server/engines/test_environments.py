@@ -19,6 +19,8 @@ from nemo_helix_server.engines import catalogue, environments, machine, probing,
 from nemo_helix_server.engines.catalogue import EngineRecipe
 from nemo_helix_server.errors import NotFoundError, UnavailableError
 
+pytestmark = pytest.mark.services
+
 EMPTY = EngineRecipe(
     name="empty",
     summary="nothing but an interpreter",

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from nemo_helix_server.executors.output import LONGEST_LINE, Lines, Log, Pump, Redactor, part_numbers
 
+pytestmark = pytest.mark.services
+
 SECRET = "s3cret-value-of-the-job"
 
 

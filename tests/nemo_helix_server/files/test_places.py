@@ -15,6 +15,8 @@ from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError,
 from nemo_helix_server.files.filesets import Filesets, checked_path, chunks
 from nemo_helix_server.files.places import open_place
 
+pytestmark = pytest.mark.services
+
 
 @pytest.fixture(params=["local", "file", "memory"])
 def filesets(request: pytest.FixtureRequest, tmp_path: Path) -> Filesets:

@@ -24,6 +24,8 @@ from nemo_helix_server.jobs.parts import checked
 from nemo_helix_server.jobs.states import Event
 from nemo_helix_server.store.writer import Writer
 
+pytestmark = pytest.mark.services
+
 DAY = 24 * 3600
 
 

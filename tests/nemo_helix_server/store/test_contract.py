@@ -17,6 +17,8 @@ from nemo_helix_server.jobs.orders import NewAttempt
 from nemo_helix_server.jobs.states import Event, Reason
 from nemo_helix_server.store.queries import JobQuery, StepQuery, TransitionQuery
 
+pytestmark = pytest.mark.services
+
 
 def checkpoint(job_id: str, step: int, **more: Any) -> Checkpoint:
     values: dict[str, Any] = {

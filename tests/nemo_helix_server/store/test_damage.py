@@ -10,6 +10,8 @@ from nemo_helix_server.errors import StoreError, UnavailableError
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.store.store import Store
 
+pytestmark = pytest.mark.services
+
 
 def store_in(folder):
     folder.mkdir(exist_ok=True)

@@ -20,6 +20,8 @@ from nemo_helix_server.errors import StoreError
 from nemo_helix_server.store import migrations, schema
 from nemo_helix_server.store.store import Store
 
+pytestmark = pytest.mark.services
+
 
 def test_migrated_and_fresh_are_the_same(world: World) -> None:
     with world.store.engine.connect() as connection:

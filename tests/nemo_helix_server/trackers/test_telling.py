@@ -23,6 +23,8 @@ from nemo_helix_server.trackers.lane import Lane
 from nemo_helix_server.trackers.publishing import Publishing
 from nemo_helix_server.trackers.telling import Teller
 
+pytestmark = pytest.mark.services
+
 SPEC = {"integrations": {"mlflow": {"tracking_uri": "http://tracker.example"}}, "model": "m"}
 
 

@@ -19,6 +19,8 @@ from nemo_trainer.contract import (
     write_manifest,
 )
 
+pytestmark = pytest.mark.services
+
 FILES = {"model.bin": b"weights" * 100, "sub/optimizer.bin": b"moments", "empty": b""}
 
 

@@ -5,6 +5,8 @@ import pytest
 from nemo_gym.orchestration.executors.local_slots import MachineShare, Turn
 from nemo_runs import leases
 
+pytestmark = pytest.mark.services
+
 
 def test_turns_are_in_the_order_of_numbers_not_of_asking(tmp_path):
     third, first, second = (Turn(tmp_path, number, 1) for number in (30, 1, 2))

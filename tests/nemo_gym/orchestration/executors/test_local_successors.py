@@ -11,6 +11,8 @@ from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_room
 from nemo_runs.journal import read_journal
 
+pytestmark = pytest.mark.services
+
 GYM = """#!/bin/bash
 link=$PWD/links/$NEMO_GYM_JOB_ID.0
 if [[ $1 == --version ]]; then
