@@ -28,12 +28,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nemo_gym.clock import SystemClock
-from nemo_gym.identity import Identity
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts.rows import check_line
-from nemo_gym.rollouts.store import Store
+from nemo_gym.rollouts.output.rows import check_line
+from nemo_gym.rollouts.output.store import Store
+from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.types import Task
-from nemo_runs.files import read_lines
+from nemo_runs.durable.files import read_lines
 
 TASKS, REPEATS, MAX_ATTEMPTS = 1500, 2, 3
 WHILE_OPENING, WHILE_RECORDING = 0.03, 0.015

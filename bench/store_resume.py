@@ -22,10 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.clock import SystemClock
-from nemo_gym.identity import Identity
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts.rows import encode_row
-from nemo_gym.rollouts.store import Store
+from nemo_gym.rollouts.output.rows import encode_row
+from nemo_gym.rollouts.output.store import Store
+from nemo_gym.rollouts.run_config.identity import Identity
 
 REPEATS = 8
 

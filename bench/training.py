@@ -27,7 +27,7 @@ from pathlib import Path
 from helix.program import Client, Program, until
 from helix.trainings import Engine, Job
 
-from nemo_helix_server.executors import run_files
+from nemo_helix_server.storage import run_files
 
 SHORT, LONG = 4, 24
 """Rows of a step."""

@@ -9,15 +9,15 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import SystemClock
 from nemo_helix_server.controller import loop
 from nemo_helix_server.controller.launches import Launches
-from nemo_helix_server.executors.rooms import LeasedRoom
+from nemo_helix_server.executors.capacity import LeasedRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
 from nemo_helix_server.jobs import identifiers, ports
 from nemo_helix_server.jobs.orders import NewAttempt, NewJob
 from nemo_helix_server.jobs.states import Event, Reason
 from nemo_helix_server.settings import Settings, SubprocessSettings
-from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.store import Store
-from nemo_runs import leases
+from nemo_runs.leases import machine_leases
 
 PATIENCE = 90.0
 RESTING = {Status.PAUSED, Status.CANCELLED, Status.COMPLETED, Status.ERROR}
@@ -73,7 +73,7 @@ class Workplace:
 
     def real_executor(self):
         place = self.folder / "leases"
-        room = LeasedRoom(leases.Pool(place, (), self.slots), place)
+        room = LeasedRoom(machine_leases.Pool(place, (), self.slots), place)
         return SubprocessExecutor(self.folder / "executor", room)
 
     def new_controller(self):

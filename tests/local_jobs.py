@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from nemo_gym.job_paths import JobPaths, RunPaths
-from nemo_gym.orchestration import staging
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation
 from nemo_gym.orchestration.executors.local import LocalExecutor
 from nemo_gym.orchestration.executors.local_supervisor import MARKER
-from nemo_gym.orchestration.plan import JobPlan, ServicePlan, Submission
-from nemo_runs import processes
+from nemo_gym.orchestration.plan.values import JobPlan, ServicePlan, Submission
+from nemo_gym.orchestration.submit import staging
+from nemo_runs.processes import trees
 from nemo_runs.secret_refs import Reference
 
 STAND_INS = Path(__file__).parent / "e2e" / "stand_ins"
@@ -115,7 +115,7 @@ class Workplace:
 
     def left(self, job: JobRef) -> list[int]:
         """Processes of a job that run now."""
-        return processes.marked(MARKER, f"{job.job_dir.parent.name}/{job.job_dir.name}/{job.job_id}.0")
+        return trees.marked(MARKER, f"{job.job_dir.parent.name}/{job.job_dir.name}/{job.job_id}.0")
 
     def tidy(self) -> None:
         """End every job of this test."""

@@ -9,11 +9,11 @@ from typing import Any
 import orjson
 
 from nemo_gym.composition import parse_overrides
-from nemo_gym.identity import identity_of
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts.config import RunConfig, load_run_config
-from nemo_gym.rollouts.manifest import Manifest
-from nemo_gym.rollouts.rows import encode_row
+from nemo_gym.rollouts.output.manifest import Manifest
+from nemo_gym.rollouts.output.rows import encode_row
+from nemo_gym.rollouts.run_config.identity import identity_of
+from nemo_gym.rollouts.run_config.schema import RunConfig, load_run_config
 
 
 def message(text: str) -> dict[str, Any]:

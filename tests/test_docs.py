@@ -19,14 +19,15 @@ from pydantic import BaseModel
 from nemo_gym import errors, job_paths
 from nemo_gym.cli.main import gym
 from nemo_gym.events import Event
-from nemo_gym.orchestration.config import SubmitConfig
+from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.plugins import load_class
-from nemo_gym.rollouts import catalog, dataset
-from nemo_gym.rollouts.config import RunConfig, load_run_config
+from nemo_gym.rollouts.data import dataset
+from nemo_gym.rollouts.run_config import catalog
+from nemo_gym.rollouts.run_config.schema import RunConfig, load_run_config
+from nemo_gym.rollouts.scores.whole_answers import WholeAnswers
 from nemo_gym.types import Episode, Task, Verifier
 from nemo_gym.verifiers.registry import VERIFIERS, load_verifier
-from nemo_gym.verifiers.whole import WholeAnswers
 from nemo_helix_plugin import errors as nemo_errors
 from nemo_helix_plugin.cli.main import nemo
 from nemo_slurm import states

@@ -42,7 +42,7 @@ ONLY_PARTS = {
         # what a verifier is called with and raises, and how a benchmark makes a prompt of a row
         "nemo_gym.types",
         "nemo_gym.errors",
-        "nemo_gym.rollouts.prompts",
+        "nemo_gym.rollouts.run_config.prompts",
     ),
 }
 STANDARD_LIBRARY_ONLY = ("nemo_runs", "nemo_slurm", "nemo_trainer")

@@ -96,8 +96,14 @@ UNUSED = [
         f"nemo_gym.orchestration.executors.{name}"
         for name in ("base", "local_jobs", "local_supervisor", "slurm")
     ),
-    *("nemo_gym.decide", "nemo_gym.events", "nemo_gym.rollouts.dataset"),
-    *("nemo_runs.files", "nemo_runs.leases", "nemo_runs.processes", "nemo_runs.rows", "nemo_runs.supervise"),
+    *("nemo_gym.chain.decide", "nemo_gym.events", "nemo_gym.rollouts.data.dataset"),
+    *(
+        "nemo_runs.durable.files",
+        "nemo_runs.leases.machine_leases",
+        "nemo_runs.processes.trees",
+        "nemo_runs.durable.rows",
+        "nemo_runs.processes.supervise",
+    ),
     *("nemo_slurm.cluster", "nemo_slurm.hosts", "nemo_slurm.states"),
 ]
 

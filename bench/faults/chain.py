@@ -16,7 +16,7 @@ from typing import Any
 
 from faults.cluster import ROOT, OwnSlurm, call
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.rollouts.certificate import certify
+from nemo_gym.rollouts.scores.certificate import certify
 
 GYM = Path(sys.executable).with_name("gym")
 SERVER = ROOT / "bench" / "servers" / "mock_openai.py"

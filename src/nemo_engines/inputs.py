@@ -8,8 +8,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from nemo_engines.data.rows import Dataset
 from nemo_engines.errors import BadSpecError
-from nemo_engines.rows import Dataset
 from nemo_engines.spec import EngineSpec, settings
 
 _BLOCK = 64 * 1024

@@ -17,7 +17,7 @@ from typing import Any
 
 from nemo_engines.errors import BadSpecError, EngineUnavailableError
 from nemo_engines.spec import EngineSpec
-from nemo_runs.processes import descendants
+from nemo_runs.processes.trees import descendants
 from nemo_trainer.contract import EXIT_PAUSED
 
 

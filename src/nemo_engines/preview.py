@@ -14,15 +14,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nemo_engines import devices, learned, rows, spec
+from nemo_engines import devices, spec
+from nemo_engines.data import learned, rows
+from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.learned import Cut, Pair, Tokens
+from nemo_engines.data.rows import Dataset
 from nemo_engines.errors import TrainerError
-from nemo_engines.learned import Cut, Pair, Tokens
 from nemo_engines.registry import engine_for, load_driver
 from nemo_engines.rewards import Rewards
-from nemo_engines.rows import Dataset
 from nemo_engines.run import DEFAULTS
 from nemo_engines.spec import EngineSpec
-from nemo_engines.writing import Writer
 
 Marked = list[tuple[int, str]]
 """Tokens of a row, each with its mark: read, learned, chosen, rejected or cut."""

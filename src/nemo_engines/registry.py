@@ -10,8 +10,8 @@ from nemo_engines.errors import BadSpecError, EngineUnavailableError
 from nemo_engines.spec import EngineSpec, flatten
 
 if TYPE_CHECKING:
+    from nemo_engines.data.chat_templates import Writer
     from nemo_engines.running import Run
-    from nemo_engines.writing import Writer
 
 
 class Driver(Protocol):

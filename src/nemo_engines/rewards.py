@@ -9,14 +9,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nemo_engines.data.messages import check_messages
+from nemo_engines.data.rows import Row, Shape
 from nemo_engines.errors import BadSpecError, TrainerError
-from nemo_engines.messages import check_messages
-from nemo_engines.rows import Row, Shape
 from nemo_gym.errors import ConfigError
-from nemo_gym.rollouts.prompts import check_template, fill
+from nemo_gym.rollouts.run_config.prompts import check_template, fill
+from nemo_gym.rollouts.scores.whole_answers import WholeAnswers, text_answer
 from nemo_gym.types import ANSWER_ENDS, Episode, Task, Verifier
 from nemo_gym.verifiers.registry import load_verifier
-from nemo_gym.verifiers.whole import WholeAnswers, text_answer
 
 _OF_NO_EFFECT = frozenset({"input", "metadata", "user", "store"})
 ROW = "benchmark_row"

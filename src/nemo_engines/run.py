@@ -7,7 +7,7 @@ a second, and nothing is loaded and no device is touched before it is known that
 
 from __future__ import annotations
 
-from nemo_engines.early import EARLY  # before all that takes a while to load
+from nemo_engines.early_signals import EARLY  # before all that takes a while to load
 
 # isort: split
 import argparse
@@ -20,17 +20,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from nemo_engines import devices, launching, rows, spec
+from nemo_engines import devices, launching, spec
+from nemo_engines.data import rows
+from nemo_engines.data.rows import Dataset
 from nemo_engines.errors import BadSpecError, TrainerError
 from nemo_engines.inputs import input_digests
 from nemo_engines.registry import Engine, engine_for, load_driver
 from nemo_engines.rewards import Rewards
-from nemo_engines.rows import Dataset
 from nemo_engines.running import Run, World
 from nemo_engines.spec import EngineSpec
 from nemo_runs.counts import counted
+from nemo_runs.durable.files import sync_folder
 from nemo_runs.errors import RunsError
-from nemo_runs.files import sync_folder
 from nemo_trainer.contract import JobContext, read_progress, write_progress
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.session import Session

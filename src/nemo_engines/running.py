@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from nemo_engines import learned
-from nemo_engines.learned import Pair, Tokens
+from nemo_engines.data import learned
+from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.learned import Pair, Tokens
+from nemo_engines.data.rows import Row
 from nemo_engines.rewards import Rewards
-from nemo_engines.rows import Row
 from nemo_engines.spec import EngineSpec
-from nemo_engines.writing import Writer
 from nemo_trainer.contract import EXIT_PAUSED, Checkpoint
 from nemo_trainer.session import Session
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 from nemo_gym.clock import Clock, SystemClock, utc_text
-from nemo_runs.journal import Journal
+from nemo_runs.durable.journal import Journal
 
 
 class Event(StrEnum):

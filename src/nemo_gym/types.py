@@ -101,7 +101,7 @@ class Policy(Protocol):
 
         ``params`` are those of the OpenAI Responses API (``input``, ``temperature``, ``top_p``,
         ``max_output_tokens``, …); the answer is a Responses object whatever API the server speaks.
-        Raises `nemo_gym.rollouts.policy.PolicyError` when no answer could be had within its bounds.
+        Raises `nemo_gym.rollouts.policy.client.PolicyError` when no answer could be had within its bounds.
         """
         ...
 

@@ -12,45 +12,45 @@ from starlette.types import ASGIApp
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.api.application import make_application
 from nemo_helix_server.api.feed import StoreFeed
-from nemo_helix_server.api.health import Pulse
-from nemo_helix_server.api.intake import is_loopback
 from nemo_helix_server.api.parts import Parts
+from nemo_helix_server.api.request_validation import is_loopback
+from nemo_helix_server.api.routes.health import Pulse
 from nemo_helix_server.api.streams import Broadcaster
-from nemo_helix_server.artifacts import ArtifactReader
 from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.auth.authentication import Authenticator
-from nemo_helix_server.auth.keeping import TokenKeeper
-from nemo_helix_server.checkpoint_catalogue import CheckpointCatalogue
+from nemo_helix_server.auth.token_store import TokenKeeper
 from nemo_helix_server.clock import Clock
 from nemo_helix_server.controller import loop
+from nemo_helix_server.controller.feasibility import Possible, machine_memory
 from nemo_helix_server.controller.launches import Launches
-from nemo_helix_server.controller.possible import Possible, machine_memory
 from nemo_helix_server.customizer.engines import Engines, this_machine
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.customizer.service import Customizer
 from nemo_helix_server.customizer.templates import TemplateKeeper
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.executors.base import Executor
-from nemo_helix_server.executors.rooms import LeasedRoom
+from nemo_helix_server.executors.capacity import LeasedRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
 from nemo_helix_server.files.filesets import Filesets
-from nemo_helix_server.files.places import open_place
+from nemo_helix_server.files.locations import open_place
 from nemo_helix_server.isolation import Boundary, Isolation
-from nemo_helix_server.jobs import responses
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.ports import Limits
-from nemo_helix_server.jobs.service import JobsService
-from nemo_helix_server.log_pages import LogPages
-from nemo_helix_server.logs import Logs
-from nemo_helix_server.models.keeping import ModelKeeper
-from nemo_helix_server.profiles import Profiles
-from nemo_helix_server.secrets import SecretKeeper
+from nemo_helix_server.logs.pages import LogPages
+from nemo_helix_server.logs.reader import Logs
+from nemo_helix_server.models.registry import ModelKeeper
+from nemo_helix_server.service import responses
+from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
+from nemo_helix_server.service.jobs import JobsService
+from nemo_helix_server.service.profiles import Profiles
+from nemo_helix_server.service.workspaces import WorkspaceKeeper
 from nemo_helix_server.settings import LeaseSettings, Settings
-from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.storage.artifacts import ArtifactReader
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.secret_store import SecretKeeper
 from nemo_helix_server.store.store import Store
 from nemo_helix_server.trackers import publishing
-from nemo_helix_server.workspaces import WorkspaceKeeper
-from nemo_runs import leases
+from nemo_runs.leases import machine_leases
 
 _UNDER_WAY = frozenset(
     {HelixJobStatus.PENDING, HelixJobStatus.ACTIVE, HelixJobStatus.PAUSING, HelixJobStatus.CANCELLING}
@@ -251,9 +251,9 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def _room(given: LeaseSettings) -> LeasedRoom:
-    folder = given.folder or leases.default_folder(os.environ)
-    devices = given.devices if given.devices is not None else leases.found_devices(os.environ)
-    pool = leases.Pool(folder, devices, given.slots or leases.found_slots())
+    folder = given.folder or machine_leases.default_folder(os.environ)
+    devices = given.devices if given.devices is not None else machine_leases.found_devices(os.environ)
+    pool = machine_leases.Pool(folder, devices, given.slots or machine_leases.found_slots())
     return LeasedRoom(
         pool, folder, devices_cap=given.devices_per_workspace, slots_cap=given.slots_per_workspace
     )

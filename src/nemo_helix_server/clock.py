@@ -11,7 +11,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from nemo_runs import boot_clock, process_table
+from nemo_runs import boot_clock
+from nemo_runs.processes import process_table
 
 SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -25,7 +25,7 @@ from nemo_helix_server.executors import confinement
 from nemo_helix_server.executors.base import Run
 from nemo_helix_server.executors.confinement import Sight
 from nemo_helix_server.settings import EngineSettings, Settings
-from nemo_helix_server.storage import JobPaths
+from nemo_helix_server.storage.job_folders import JobPaths
 
 _DEVICES = (
     "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "dri", "kfd", "infiniband",

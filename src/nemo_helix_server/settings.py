@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nemo_helix_server import setting_paths
 from nemo_helix_server.errors import ServerError
-from nemo_helix_server.filesystems import is_network
+from nemo_helix_server.storage.filesystem_kind import is_network
 from nemo_runs import homes, yaml_scalars
 
 PREFIX = "NHX_"

@@ -23,7 +23,7 @@ from typing import Any
 from nemo_runs.errors import RunsError
 from nemo_trainer.contract import CheckpointUnusableError, DivergedError, JobContext, TrainerError
 from nemo_trainer.example_options import Options, read_options
-from nemo_trainer.misfortune import Misfortune
+from nemo_trainer.fault_injection import Misfortune
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.session import Session
 

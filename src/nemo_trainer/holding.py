@@ -7,9 +7,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from nemo_runs import processes
+from nemo_runs.durable.files import replace_file
 from nemo_runs.errors import RunsError
-from nemo_runs.files import replace_file
+from nemo_runs.processes import trees
 from nemo_trainer.contract import JobContext, Outputs, TrainerError, write_outputs
 from nemo_trainer.contract.files import files_below, seal, sync_folders
 
@@ -17,12 +17,12 @@ from nemo_trainer.contract.files import files_below, seal, sync_folders
 def take_hold(context: JobContext) -> None:
     """Become the writer of the trainer path; raises `TrainerError` while another process is."""
     context.paths.checkpoints.mkdir(parents=True, exist_ok=True)
-    me, path = processes.identify(), context.paths.writer
+    me, path = trees.identify(), context.paths.writer
     try:
-        other = processes.ProcessIdentity.from_json(json.loads(path.read_bytes()))
+        other = trees.ProcessIdentity.from_json(json.loads(path.read_bytes()))
     except (OSError, ValueError, RunsError):
         other = me
-    if other != me and processes.liveness(other) is processes.Liveness.ALIVE:
+    if other != me and trees.liveness(other) is trees.Liveness.ALIVE:
         raise TrainerError(f"{context.trainer_path}: process {other.pid} trains here already; end it first")
     replace_file(path, json.dumps(me.to_json()).encode("ascii") + b"\n")
 

@@ -15,7 +15,7 @@ from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
 
-from nemo_runs.files import replace_file
+from nemo_runs.durable.files import replace_file
 
 _PACKAGES = ("nemo_runs", "nemo_trainer")
 _WHEN = (1980, 1, 1, 0, 0, 0)

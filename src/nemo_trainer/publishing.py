@@ -10,9 +10,9 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from nemo_runs import disk
+from nemo_runs.durable import disk
+from nemo_runs.durable.files import sync_folder
 from nemo_runs.errors import DiskFullError
-from nemo_runs.files import sync_folder
 from nemo_trainer.contract import (
     MANIFEST,
     PINNED,

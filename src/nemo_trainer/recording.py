@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from nemo_runs.durable.files import RowAppender, repair_tail
 from nemo_runs.errors import DiskFullError
-from nemo_runs.files import RowAppender, repair_tail
 from nemo_trainer.contract import (
     ContinueRow,
     JobContext,

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from nemo_runs.files import sync_folder
+from nemo_runs.durable.files import sync_folder
 from nemo_trainer.contract import (
     PINNED,
     Checkpoint,

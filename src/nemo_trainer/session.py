@@ -25,11 +25,11 @@ from nemo_trainer.contract import (
     verify,
 )
 from nemo_trainer.contract.progress import PASSED_OVER, SEQ_SEEN, STOPS_AT
+from nemo_trainer.control_requests import Wishes
 from nemo_trainer.polling import StepPoll
 from nemo_trainer.recording import Recorder
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.signals import Flags
-from nemo_trainer.wishes import Wishes
 
 _POLL_SECONDS = 0.5
 

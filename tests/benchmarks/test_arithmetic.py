@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nemo_gym.composition import parse_overrides
-from nemo_gym.rollouts.catalog import shipped_root
-from nemo_gym.rollouts.config import load_run_config
-from nemo_gym.rollouts.dataset import check_rows, materialize, read_rows
+from nemo_gym.rollouts.data.dataset import check_rows, materialize, read_rows
+from nemo_gym.rollouts.run_config.catalog import shipped_root
+from nemo_gym.rollouts.run_config.schema import load_run_config
 from nemo_gym.verifiers.match import MatchVerifier
 from nemo_gym.verifiers.multiple_choice import MultipleChoiceVerifier
 from nemo_gym.verifiers.registry import load_verifier

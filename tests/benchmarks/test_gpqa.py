@@ -13,9 +13,9 @@ import pytest
 
 from nemo_gym.composition import parse_overrides
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.catalog import shipped_root
-from nemo_gym.rollouts.config import load_run_config
-from nemo_gym.rollouts.dataset import check_rows
+from nemo_gym.rollouts.data.dataset import check_rows
+from nemo_gym.rollouts.run_config.catalog import shipped_root
+from nemo_gym.rollouts.run_config.schema import load_run_config
 from nemo_gym.verifiers.registry import load_verifier
 
 PROGRAM = Path(sys.executable).with_name("gym")

@@ -8,12 +8,12 @@ from tests.local_jobs import Workplace, until
 from tests.slurm.lab import slurm, slurm_lab  # noqa: F401 - fixtures
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration import staging
 from nemo_gym.orchestration.executors import registry
 from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState, Queued
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor
-from nemo_gym.orchestration.plan import SlurmPlan
+from nemo_gym.orchestration.plan.values import SlurmPlan
+from nemo_gym.orchestration.submit import staging
 from nemo_slurm import testing as slurm_testing
 from nemo_slurm.cluster import Cluster
 from nemo_slurm.hosts import LocalHost

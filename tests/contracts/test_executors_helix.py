@@ -16,10 +16,10 @@ from nemo_helix_server.executors.base import (
     RunState,
     Waiting,
 )
+from nemo_helix_server.executors.capacity import LeasedRoom
 from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
-from nemo_helix_server.executors.rooms import LeasedRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
-from nemo_runs import leases
+from nemo_runs.leases import machine_leases
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.e2e
@@ -37,7 +37,7 @@ class Real:
     def executor(self):
         """Another one each time, as a restarted service would have it."""
         place = self.folder / "leases"
-        room = LeasedRoom(leases.Pool(place, (), 2), place)
+        room = LeasedRoom(machine_leases.Pool(place, (), 2), place)
         self.made.append(SubprocessExecutor(self.folder / "executor", room))
         return self.made[-1]
 

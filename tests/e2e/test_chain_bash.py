@@ -15,11 +15,11 @@ import pytest
 from tests.local_jobs import STAND_INS, Workplace
 from tests.resident_programs import ResidentPrograms
 
-from nemo_gym.decide import Budget
+from nemo_gym.chain.decide import Budget
 from nemo_gym.job_paths import JobPaths, LinkPaths
-from nemo_gym.orchestration import staging
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor
-from nemo_gym.orchestration.plan import SlurmPlan
+from nemo_gym.orchestration.plan.values import SlurmPlan
+from nemo_gym.orchestration.submit import staging
 from nemo_runs.secret_refs import SecretText
 from nemo_slurm.cluster import Job
 from nemo_slurm.testing import FakeCluster, Faults

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from tests.local_jobs import Workplace, until
 
-from nemo_gym.decide import Budget
+from nemo_gym.chain.decide import Budget
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobState
-from nemo_gym.orchestration.plan import InstallPlan
-from nemo_runs.journal import read_journal
+from nemo_gym.orchestration.plan.values import InstallPlan
+from nemo_runs.durable.journal import read_journal
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

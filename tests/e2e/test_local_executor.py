@@ -19,12 +19,12 @@ import pytest
 from tests.local_jobs import STAND_INS, Workplace, service, until
 
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration import staging
 from nemo_gym.orchestration.executors.base import JobRef, JobState
-from nemo_gym.orchestration.otel import collector_config
-from nemo_gym.orchestration.plan import OtelPlan
-from nemo_runs import processes
-from nemo_runs.journal import read_journal
+from nemo_gym.orchestration.plan.telemetry import collector_config
+from nemo_gym.orchestration.plan.values import OtelPlan
+from nemo_gym.orchestration.submit import staging
+from nemo_runs.durable.journal import read_journal
+from nemo_runs.processes import trees
 from nemo_runs.secret_refs import Reference, SecretText
 
 pytestmark = pytest.mark.e2e
@@ -238,7 +238,7 @@ def test_walltime_drains_first_then_stops_and_everything_that_was_started_is_gon
     ignores = workplace.plan("ignores", driver="deaf", walltime=2, services=[stubborn])
     first, second = workplace.submit(drains, ignores)
     until(number.exists)
-    escaped = processes.identify(int(until(number.read_text)))
+    escaped = trees.identify(int(until(number.read_text)))
     seen = workplace.wait(first)
     assert (seen.state, seen.exit_status) == (JobState.FAILED, 75)
     saved = "the driver saved what was done and left with work to do (exit status 75)"
@@ -248,7 +248,7 @@ def test_walltime_drains_first_then_stops_and_everything_that_was_started_is_gon
     assert (told["asked"], told["drain"].strip()) == (["SIGUSR1"], "walltime")
     seen = workplace.wait(second)
     assert (seen.state, seen.reason) == (JobState.FAILED, "reached its time limit of 00:00:02")
-    assert processes.liveness(escaped) is processes.Liveness.DEAD
+    assert trees.liveness(escaped) is trees.Liveness.DEAD
     assert workplace.left(second) == []
 
 

@@ -6,7 +6,8 @@ import pytest
 from tests.local_jobs import Workplace, service, until
 
 from nemo_gym.orchestration.executors.base import JobState
-from nemo_runs import leases, processes
+from nemo_runs.leases import machine_leases
+from nemo_runs.processes import trees
 
 pytestmark = pytest.mark.e2e
 
@@ -18,9 +19,11 @@ def test_a_job_waits_for_a_step_of_the_jobs_service_and_gets_its_device_and_slot
         "NEMO_LEASES_SLOTS": "1",
         "CUDA_VISIBLE_DEVICES": "6",
     }
-    pool = leases.Pool(tmp_path / "leases", ("6",), 1)
-    step = leases.Request(name="task-1", label="default", devices=1, ticket=leases.ticket(1.0))
-    assert isinstance(pool.acquire(step), leases.Granted)
+    pool = machine_leases.Pool(tmp_path / "leases", ("6",), 1)
+    step = machine_leases.Request(
+        name="task-1", label="default", devices=1, ticket=machine_leases.ticket(1.0)
+    )
+    assert isinstance(pool.acquire(step), machine_leases.Granted)
     place = Workplace(tmp_path, environ=environ)
     try:
         command = 'echo "$CUDA_VISIBLE_DEVICES $NEMO_LEASE" > seen; until [ -e end ]; do sleep 0.05; done'
@@ -37,20 +40,20 @@ def test_a_job_waits_for_a_step_of_the_jobs_service_and_gets_its_device_and_slot
         until((job.job_dir / "seen").exists)
         [holder] = pool.holders()
         assert (holder.label, holder.devices, holder.slots) == ("gym", ("6",), 1)
-        assert holder.identity != processes.identify()
+        assert holder.identity != trees.identify()
         until(lambda: (job.job_dir / "seen").read_text() == f"6 {holder.name}\n")
-        assert isinstance(pool.acquire(step), leases.Waiting)
+        assert isinstance(pool.acquire(step), machine_leases.Waiting)
         (job.job_dir / "end").touch()
         until(lambda: look().state not in {JobState.QUEUED, JobState.RUNNING})
         assert look().state is JobState.SUCCEEDED
-        until(lambda: isinstance(pool.acquire(step), leases.Granted))
+        until(lambda: isinstance(pool.acquire(step), machine_leases.Granted))
     finally:
         place.tidy()
 
 
 def test_a_killed_supervisor_keeps_its_share_as_long_as_its_job_runs(tmp_path):
     environ = {**os.environ, "NEMO_LEASES_DIR": str(tmp_path / "leases"), "NEMO_LEASES_SLOTS": "1"}
-    pool = leases.Pool(tmp_path / "leases", (), 1)
+    pool = machine_leases.Pool(tmp_path / "leases", (), 1)
     place = Workplace(tmp_path, environ=environ)
     try:
         command = 'trap "" TERM; touch seen; until [ -e end ]; do sleep 0.05; done'
@@ -58,12 +61,12 @@ def test_a_killed_supervisor_keeps_its_share_as_long_as_its_job_runs(tmp_path):
         until((job.job_dir / "seen").exists)
         [holder] = pool.holders()
         os.kill(holder.identity.pid, 9)
-        until(lambda: processes.liveness(holder.identity) is processes.Liveness.DEAD)
-        other = leases.Request(name="x", label="default", ticket=leases.ticket(1.0))
-        if processes.marked(*holder.marker):
+        until(lambda: trees.liveness(holder.identity) is trees.Liveness.DEAD)
+        other = machine_leases.Request(name="x", label="default", ticket=machine_leases.ticket(1.0))
+        if trees.marked(*holder.marker):
             answer = pool.acquire(other)
-            assert isinstance(answer, leases.Waiting) or not processes.marked(*holder.marker)
+            assert isinstance(answer, machine_leases.Waiting) or not trees.marked(*holder.marker)
         place.executor.cancel([job])
-        until(lambda: isinstance(pool.acquire(other), leases.Granted))
+        until(lambda: isinstance(pool.acquire(other), machine_leases.Granted))
     finally:
         place.tidy()

@@ -14,10 +14,10 @@ import pytest
 
 from nemo_gym.clock import SystemClock
 from nemo_gym.errors import BusyError
-from nemo_gym.identity import Identity
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts.rows import check_line
-from nemo_gym.rollouts.store import Store
+from nemo_gym.rollouts.output.rows import check_line
+from nemo_gym.rollouts.output.store import Store
+from nemo_gym.rollouts.run_config.identity import Identity
 
 pytestmark = pytest.mark.e2e
 
@@ -31,9 +31,9 @@ import json, os, resource, sys
 from pathlib import Path
 from nemo_gym.clock import SystemClock
 from nemo_gym.errors import GymError
-from nemo_gym.identity import Identity
+from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts.store import Store
+from nemo_gym.rollouts.output.store import Store
 from nemo_runs.errors import RunsError
 
 def rows():

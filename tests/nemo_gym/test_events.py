@@ -10,7 +10,7 @@ import pytest
 import nemo_gym
 from nemo_gym.clock import MovableClock, SystemClock, utc_text
 from nemo_gym.events import Event, record
-from nemo_runs.journal import Journal, read_journal
+from nemo_runs.durable.journal import Journal, read_journal
 
 SHELL = Path(nemo_gym.__file__).parent / "shell"
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from tests.chain_model import Driver, Folder, Link
 
-from nemo_gym.decide import Action, Budget, ChainState
+from nemo_gym.chain.decide import Action, Budget, ChainState
 from nemo_slurm.states import Meaning, table
 from nemo_slurm.testing import FakeCluster, Faults
 

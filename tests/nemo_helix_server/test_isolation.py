@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.nemo_helix_server.commands.programs import Program, nemo, training, until
-from tests.nemo_helix_server.test_checkpoints import save
+from tests.nemo_helix_server.storage.test_checkpoints import save
 
 from nemo_helix_server import isolation, settings
 from nemo_helix_server.auth import step_tokens
@@ -17,7 +17,7 @@ from nemo_helix_server.executors import confinement
 from nemo_helix_server.executors.base import Run
 from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import SettingsError
-from nemo_helix_server.storage import JobPaths
+from nemo_helix_server.storage.job_folders import JobPaths
 
 pytestmark = pytest.mark.services
 

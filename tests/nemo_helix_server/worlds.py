@@ -10,8 +10,8 @@ from nemo_helix_plugin.jobs.types import CreateHelixJobRequest, HelixJobStatus
 from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.jobs.model import Caller, Job, Moved, Step
 from nemo_helix_server.jobs.ports import Limits
-from nemo_helix_server.jobs.service import JobsService
 from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.service.jobs import JobsService
 from nemo_helix_server.store.store import Store
 
 ANNA = Caller(name="anna")

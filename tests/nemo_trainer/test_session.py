@@ -457,9 +457,9 @@ def test_pausing_without_a_checkpoint_of_the_last_step_is_an_error(tmp_path):
 def test_a_second_process_in_the_same_folder_is_refused(tmp_path):
     sleeper = subprocess.Popen(["sleep", "60"])
     try:
-        from nemo_runs import processes
+        from nemo_runs.processes import trees
 
-        (tmp_path / "writer.json").write_text(json.dumps(processes.identify(sleeper.pid).to_json()))
+        (tmp_path / "writer.json").write_text(json.dumps(trees.identify(sleeper.pid).to_json()))
         with pytest.raises(TrainerError, match=f"process {sleeper.pid} trains here already"):
             Session.open(context_of(tmp_path))
     finally:

@@ -15,9 +15,9 @@ from tests.slurm.chains import QUICK, Chain, Chains, together
 from tests.slurm.lab import SCRIPTS, RealSlurm, until
 from tests.slurm.test_slurm_executor import Student
 
-from nemo_gym.decide import Budget
+from nemo_gym.chain.decide import Budget
 from nemo_gym.job_paths import JobPaths
-from nemo_runs import processes
+from nemo_runs.processes import trees
 from nemo_runs.secret_refs import Reference
 from nemo_slurm.cluster import Job
 
@@ -393,7 +393,7 @@ def goes_on_writing(chains: Chains, chain: Chain, job: str) -> None:
     slurm = chains.slurm
     slurm.control("update", f"JobId={chain.waiting()}", "ReqNodeList=n2")
     marker = f"{chain.prefix}{chain.name}/{job}.0/driver"
-    [driver] = processes.marked("NEMO_GYM_STEP", marker)
+    [driver] = trees.marked("NEMO_GYM_STEP", marker)
     rows = chain.paths.rollouts.output
     with rows.open("ab") as late, away(slurm, "n4", signal.SIGKILL):
         os.kill(driver, signal.SIGSTOP)

@@ -10,8 +10,9 @@ import pytest
 from tests.slurm.lab import RealSlurm
 from tests.slurm.test_slurm_executor import Student
 
-from nemo_gym.orchestration import bills, nearby, places, verification
 from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.records import locations, remote_copy
+from nemo_gym.orchestration.results import bill_report, verify
 
 pytestmark = [pytest.mark.slurm, pytest.mark.e2e, pytest.mark.slow]
 
@@ -27,14 +28,14 @@ def test_a_run_is_certified_billed_and_found_again_over_ssh(student: Student, tm
     known = SubmissionRecord.load(record)
     said: list[str] = []
     # the lab is this machine, so that what a command would read here is left out
-    with nearby.Nearby(nearby.for_certificate(None), say=said.append, why="rows") as near:
-        there = verification.verify(near.brought(known), None)
-    here = verification.verify(places.place_of(known), None)
+    with remote_copy.Nearby(remote_copy.for_certificate(None), say=said.append, why="rows") as near:
+        there = verify.verify(near.brought(known), None)
+    here = verify.verify(locations.place_of(known), None)
     assert (there.valid, there.run_dir) == (True, f"lab:{known.run_dir}")
     assert there.benchmarks[0].certificate == here.benchmarks[0].certificate
-    with nearby.Nearby(nearby.for_bill, say=said.append, why="times") as near:
-        billed = bills.to_json(bills.bills_of(near.brought(known)))
-    assert billed == bills.to_json(bills.bills_of(places.place_of(known)))
+    with remote_copy.Nearby(remote_copy.for_bill, say=said.append, why="times") as near:
+        billed = bill_report.to_json(bill_report.bills_of(near.brought(known)))
+    assert billed == bill_report.to_json(bill_report.bills_of(locations.place_of(known)))
     assert billed["total"]["owners_ms"]["useful"] > 0
     assert len(said) == 2
 

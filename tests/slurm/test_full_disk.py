@@ -9,7 +9,7 @@ from tests.local_jobs import Workplace
 from tests.slurm.chains import QUICK, Chains
 from tests.slurm.lab import RealSlurm
 
-from nemo_gym.rollouts.certificate import certify
+from nemo_gym.rollouts.scores.certificate import certify
 
 pytestmark = [pytest.mark.slurm, pytest.mark.e2e, pytest.mark.slow]
 

@@ -11,7 +11,7 @@ from tests.slurm.lab import RealSlurm, until
 from tests.slurm.test_slurm_executor import Student
 
 from nemo_gym.job_paths import JobPaths
-from nemo_runs.journal import read_journal
+from nemo_runs.durable.journal import read_journal
 from nemo_slurm.observing import has_ended
 
 pytestmark = [pytest.mark.slurm, pytest.mark.e2e, pytest.mark.slow]

@@ -17,7 +17,7 @@ from tests.local_jobs import STAND_INS
 from tests.slurm.lab import until
 
 from nemo_gym.job_paths import JobPaths, RunPaths
-from nemo_gym.orchestration import own_gym
+from nemo_gym.orchestration.submit import gym_bundle
 from nemo_slurm.ssh import SshHost
 
 pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
 CANARY = "canary-7d21-never-shown"
 TOKEN = "canary-token-55c3-in-no-file"
 GYM = Path(sys.executable).with_name("gym")
-SOURCES = Path(own_gym.__file__).parents[2]
+SOURCES = Path(gym_bundle.__file__).parents[2]
 SERVE = f"exec {sys.executable} -S {STAND_INS / 'serve.py'} {{port}} tiny key"
 SUMS = {
     "benchmark": {
@@ -353,8 +353,8 @@ def test_the_same_from_another_machine_over_ssh(student: Student) -> None:
 @pytest.mark.slow
 def test_our_own_gym_is_brought_once_where_there_is_none(student: Student, tmp_path: Path) -> None:
     host = SshHost("lab")
-    bundle = own_gym.plan_bundle(host, tmp_path / "runs")
-    assert bundle == own_gym.plan_bundle(host, tmp_path / "runs")
+    bundle = gym_bundle.plan_bundle(host, tmp_path / "runs")
+    assert bundle == gym_bundle.plan_bundle(host, tmp_path / "runs")
     (tmp_path / "one").mkdir()
     bundle.bring(host, tmp_path / "one")
     before = bundle.program.stat().st_mtime_ns

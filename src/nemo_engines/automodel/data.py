@@ -10,13 +10,13 @@ from typing import Any
 from nemo_automodel._transformers.auto_tokenizer import NeMoAutoTokenizer
 from nemo_automodel.components.datasets.llm.formatting_utils import _package_tokenized_example
 
-from nemo_engines import learned
-from nemo_engines.day import fix_day
+from nemo_engines.data import learned
+from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.learned import Tokens
+from nemo_engines.data.rows import Row
+from nemo_engines.data.template_date import fix_day
 from nemo_engines.errors import BadSpecError
-from nemo_engines.learned import Tokens
-from nemo_engines.rows import Row
 from nemo_engines.spec import EngineSpec
-from nemo_engines.writing import Writer
 
 
 def tokenizer_of(spec: EngineSpec) -> Any:

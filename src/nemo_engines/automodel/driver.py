@@ -10,16 +10,16 @@ from typing import Any
 import yaml
 from nemo_automodel.components.config.loader import ConfigNode
 
-from nemo_engines import learned
 from nemo_engines.automodel import config, cpu, data
 from nemo_engines.automodel.recipe import REPORTED, SteeredRecipe
+from nemo_engines.data import learned
+from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.rows import Row
 from nemo_engines.errors import BadSpecError, setting_up
 from nemo_engines.hf import ending
-from nemo_engines.rows import Row
 from nemo_engines.running import Run
 from nemo_engines.saving import check_metric, choose_best
 from nemo_engines.spec import EngineSpec
-from nemo_engines.writing import Writer
 from nemo_trainer.contract import Checkpoint
 
 FOLDER = "automodel"

@@ -14,13 +14,13 @@ from safetensors import SafetensorError
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
+from nemo_engines.data.chat_templates import Writer
 from nemo_engines.errors import BadSpecError, CheckpointUnusableError, setting_up
 from nemo_engines.hf import ending, trainers
 from nemo_engines.hf.callback import ContractCallback, clear_unfinished
 from nemo_engines.running import Run
 from nemo_engines.saving import check_metric, choose_best, not_saved
 from nemo_engines.spec import EngineSpec
-from nemo_engines.writing import Writer
 
 warnings.filterwarnings("ignore", message=".*gradient_checkpointing.* is deprecated")
 datasets.disable_progress_bars()

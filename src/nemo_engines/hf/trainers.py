@@ -17,14 +17,14 @@ from peft import LoraConfig
 from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
-from nemo_engines import learned
-from nemo_engines.day import fix_day
+from nemo_engines.data import learned
+from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.rows import Row
+from nemo_engines.data.template_date import fix_day
 from nemo_engines.hf.arguments import arguments, lora_arguments
 from nemo_engines.rewards import ROW, Rewards
-from nemo_engines.rows import Row
 from nemo_engines.running import Run
 from nemo_engines.spec import EngineSpec
-from nemo_engines.writing import Writer
 
 
 class PairTrainer(DPOTrainer):  # type: ignore[misc]  # the library has no types here

@@ -11,7 +11,7 @@ from nemo_gym.cli.options import json_option
 from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
-    from nemo_gym.rollouts.catalog import BenchmarkEntry
+    from nemo_gym.rollouts.run_config.catalog import BenchmarkEntry
 
 
 @click.command("benchmarks")
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @json_option
 def list_benchmarks(search_dirs: tuple[Path, ...], as_json: bool) -> None:
     """List the benchmarks that `--benchmark NAME` finds."""
-    from nemo_gym.rollouts import catalog
+    from nemo_gym.rollouts.run_config import catalog
 
     entries = catalog.list_benchmarks(search_dirs)
     if as_json:

@@ -17,27 +17,27 @@ from nemo_gym.cli.options import let_stdout_go
 from nemo_runs import homes, streams
 
 _EVAL = {
-    "run": ("nemo_gym.cli.eval_run:run", "Collect rollouts of one benchmark on this machine."),
-    "prepare": ("nemo_gym.cli.eval_prepare:prepare", "Make or download a benchmark's data."),
-    "submit": ("nemo_gym.cli.eval_submit:submit", "Turn one YAML file into jobs, one a benchmark."),
-    "check": ("nemo_gym.cli.eval_check:check", "Find out, without a job, what would keep one from running."),
-    "reverify": ("nemo_gym.cli.eval_reverify:reverify", "Grade stored answers again, without new answers."),
-    "compare": ("nemo_gym.cli.eval_compare:compare", "Paired differences between two runs."),
+    "run": ("nemo_gym.cli.eval.run:run", "Collect rollouts of one benchmark on this machine."),
+    "prepare": ("nemo_gym.cli.eval.prepare:prepare", "Make or download a benchmark's data."),
+    "submit": ("nemo_gym.cli.eval.submit:submit", "Turn one YAML file into jobs, one a benchmark."),
+    "check": ("nemo_gym.cli.eval.check:check", "Find out, without a job, what would keep one from running."),
+    "reverify": ("nemo_gym.cli.eval.reverify:reverify", "Grade stored answers again, without new answers."),
+    "compare": ("nemo_gym.cli.eval.compare:compare", "Paired differences between two runs."),
 }
 _JOB = {
-    "list": ("nemo_gym.cli.job_list:list_jobs", "Your submissions from this machine, newest first."),
-    "status": ("nemo_gym.cli.job_status:status", "What every benchmark is doing, and why."),
-    "watch": ("nemo_gym.cli.job_watch:watch", "Follow the status until all have ended."),
-    "info": ("nemo_gym.cli.job_info:info", "Directories, jobs, decisions and logs of a submission."),
-    "logs": ("nemo_gym.cli.job_logs:logs", "A log over all jobs of a benchmark; -f follows it."),
-    "cancel": ("nemo_gym.cli.job_cancel:cancel", "End a benchmark, or all of a submission, for good."),
-    "resubmit": ("nemo_gym.cli.job_resubmit:resubmit", "Queue a benchmark again in place."),
-    "results": ("nemo_gym.cli.job_results:results", "Scores of submissions, one row a benchmark."),
-    "adopt": ("nemo_gym.cli.job_adopt:adopt", "Know a run directory again."),
-    "rebuild": ("nemo_gym.cli.job_rebuild:rebuild", "Make the index again from run directories."),
-    "fetch": ("nemo_gym.cli.job_fetch:fetch", "Copy results and records to this machine."),
-    "bill": ("nemo_gym.cli.job_bill:bill", "What allocated time went into."),
-    "verify": ("nemo_gym.cli.job_verify:verify", "Certify that results are whole."),
+    "list": ("nemo_gym.cli.job.list:list_jobs", "Your submissions from this machine, newest first."),
+    "status": ("nemo_gym.cli.job.status:status", "What every benchmark is doing, and why."),
+    "watch": ("nemo_gym.cli.job.watch:watch", "Follow the status until all have ended."),
+    "info": ("nemo_gym.cli.job.info:info", "Directories, jobs, decisions and logs of a submission."),
+    "logs": ("nemo_gym.cli.job.logs:logs", "A log over all jobs of a benchmark; -f follows it."),
+    "cancel": ("nemo_gym.cli.job.cancel:cancel", "End a benchmark, or all of a submission, for good."),
+    "resubmit": ("nemo_gym.cli.job.resubmit:resubmit", "Queue a benchmark again in place."),
+    "results": ("nemo_gym.cli.job.results:results", "Scores of submissions, one row a benchmark."),
+    "adopt": ("nemo_gym.cli.job.adopt:adopt", "Know a run directory again."),
+    "rebuild": ("nemo_gym.cli.job.rebuild:rebuild", "Make the index again from run directories."),
+    "fetch": ("nemo_gym.cli.job.fetch:fetch", "Copy results and records to this machine."),
+    "bill": ("nemo_gym.cli.job.bill:bill", "What allocated time went into."),
+    "verify": ("nemo_gym.cli.job.verify:verify", "Certify that results are whole."),
 }
 _LIST = {
     "benchmarks": ("nemo_gym.cli.list_benchmarks:list_benchmarks", "Benchmarks that can be run by name."),
@@ -110,10 +110,10 @@ def _say_error(error: Exception) -> int:
 
         traceback.print_exception(error)
     if os.environ.get("NEMO_GYM_LINK"):
-        from nemo_gym.rollouts import room
+        from nemo_gym.rollouts.output import disk_wait
 
-        if room.is_full(error):
-            room.tell(os.environ, "told")
+        if disk_wait.is_full(error):
+            disk_wait.tell(os.environ, "told")
     from nemo_runs.errors import RunsError
     from nemo_slurm.errors import SlurmError
 

@@ -13,12 +13,12 @@ from nemo_gym.errors import UsageError
 @click.argument("services", nargs=-1, metavar="NAME=PORT…")
 def port(services: tuple[str, ...]) -> int:
     """Print a port a line for each NAME=PORT, in order: PORT itself when it is free, for 0 a free one."""
-    from nemo_gym.orchestration import listeners
+    from nemo_gym.services import ports
 
     asked = dict(_name_and_port(text) for text in services)
     if len(asked) != len(services):
         raise UsageError("two services have the same name; each needs its own")
-    for chosen in listeners.choose_ports(asked).values():
+    for chosen in ports.choose_ports(asked).values():
         click.echo(chosen)
     return 0
 
@@ -49,8 +49,8 @@ def health(
     log: str,
 ) -> int:
     """Wait until a service is healthy. Its API key comes from NEMO_GYM_SERVICE_API_KEY."""
-    from nemo_gym.orchestration import health as waiting
-    from nemo_gym.orchestration.probing import Address, RunningService
+    from nemo_gym.services import health as waiting
+    from nemo_gym.services.probe import Address, RunningService
 
     variable, _, value = marker.partition("=")
     address = Address(

@@ -27,10 +27,10 @@ def terminal_width() -> int | None:
 
 def one(name: str, benchmark: str | None = None) -> SubmissionRecord:
     """The submission of a name; raises `GymError` when there is none, or none with such a benchmark."""
-    from nemo_gym.orchestration import places, record_files
+    from nemo_gym.orchestration.records import index, locations
 
-    record = record_files.find(name, say=say)
-    places.chosen(record, benchmark)
+    record = index.find(name, say=say)
+    locations.chosen(record, benchmark)
     return record
 
 
@@ -54,11 +54,11 @@ def several(
     ids: Sequence[str], labels: Mapping[str, str], *, limit: int | None = None
 ) -> list[SubmissionRecord]:
     """The submissions of some names, or all of the local index with some labels, newest first."""
-    from nemo_gym.orchestration import record_files
+    from nemo_gym.orchestration.records import index
 
     if ids and labels:
         raise UsageError("give ids or --label, not both.")
     if ids:
         found = {record.gym_job_id: record for record in map(one, ids)}
         return list(found.values())[:limit]
-    return record_files.newest(limit=limit, labels=labels, say=say)
+    return index.newest(limit=limit, labels=labels, say=say)

@@ -12,24 +12,30 @@ from typing import NoReturn
 import click
 
 from nemo_helix_plugin import __version__, errors
-from nemo_helix_plugin.cli import commands
+from nemo_helix_plugin.cli import outside_commands
 from nemo_helix_plugin.cli.global_options import global_options
 from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
 from nemo_runs import homes, streams
 
 _OWN = {
-    "jobs": Lazy("nemo_helix_plugin.cli.jobs.group:jobs", "Create, follow, pause, resume and rerun jobs."),
+    "jobs": Lazy(
+        "nemo_helix_plugin.cli.commands.jobs.group:jobs", "Create, follow, pause, resume and rerun jobs."
+    ),
     "customization": Lazy(
-        "nemo_helix_plugin.cli.customization.group:customization", "Submit fine-tuning jobs."
+        "nemo_helix_plugin.cli.commands.customization.group:customization", "Submit fine-tuning jobs."
     ),
-    "files": Lazy("nemo_helix_plugin.cli.files:files", "Filesets: folders of files by name."),
-    "models": Lazy("nemo_helix_plugin.cli.models:models", "Models by name, and adapters."),
+    "files": Lazy("nemo_helix_plugin.cli.commands.files:files", "Filesets: folders of files by name."),
+    "models": Lazy("nemo_helix_plugin.cli.commands.models:models", "Models by name, and adapters."),
     "config": Lazy(
-        "nemo_helix_plugin.cli.config:config", "Contexts: which service, as whom, and how to print."
+        "nemo_helix_plugin.cli.commands.config:config", "Contexts: which service, as whom, and how to print."
     ),
-    "auth": Lazy("nemo_helix_plugin.cli.auth:auth", "Tokens of the service, and which one to use here."),
-    "secrets": Lazy("nemo_helix_plugin.cli.secrets:secrets", "Values that jobs get by name."),
-    "workspaces": Lazy("nemo_helix_plugin.cli.workspaces:workspaces", "The namespaces that jobs live in."),
+    "auth": Lazy(
+        "nemo_helix_plugin.cli.commands.auth:auth", "Tokens of the service, and which one to use here."
+    ),
+    "secrets": Lazy("nemo_helix_plugin.cli.commands.secrets:secrets", "Values that jobs get by name."),
+    "workspaces": Lazy(
+        "nemo_helix_plugin.cli.commands.workspaces:workspaces", "The namespaces that jobs live in."
+    ),
 }
 
 _KNOWN_HELP = {
@@ -45,19 +51,19 @@ class InstalledGroup(LazyGroup):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Names of the group's own commands and of all installed ones."""
         own = super().list_commands(ctx)
-        return [*own, *(name for name in commands.installed_commands() if name not in own)]
+        return [*own, *(name for name in outside_commands.installed_commands() if name not in own)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import and return one command; the group's own go before installed ones of that name."""
         own = super().get_command(ctx, cmd_name)
         if own is not None:
             return own
-        installed = commands.installed_commands()
-        return commands.load(installed[cmd_name]) if cmd_name in installed else None
+        installed = outside_commands.installed_commands()
+        return outside_commands.load(installed[cmd_name]) if cmd_name in installed else None
 
     def suggested(self, ctx: click.Context, typed: str) -> str:
         """What may have been meant: of jobs' commands too, since `nemo pause` is soon typed."""
-        from nemo_helix_plugin.cli.jobs.group import jobs
+        from nemo_helix_plugin.cli.commands.jobs.group import jobs
 
         if typed in jobs.list_commands(ctx):
             return f" Did you mean 'nemo jobs {typed}'?"
@@ -69,7 +75,7 @@ class InstalledGroup(LazyGroup):
         names = {name for name, _ in own}
         brought = [
             (name, _KNOWN_HELP.get(name, f"from {command.distribution}"))
-            for name, command in commands.installed_commands().items()
+            for name, command in outside_commands.installed_commands().items()
             if name not in names
         ]
         return [*own, *brought]

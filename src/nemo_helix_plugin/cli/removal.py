@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.calls import Call
+from nemo_helix_plugin.cli.command_context import Call
 from nemo_helix_plugin.cli.global_options import Flags
 from nemo_helix_plugin.cli.output.code import Operation
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from nemo_helix_plugin.cli.calls import Call
+from nemo_helix_plugin.cli.command_context import Call
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_runs.counts import counted
 

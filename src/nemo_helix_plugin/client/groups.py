@@ -8,118 +8,119 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
-from nemo_helix_plugin.client import access_calls, job_calls, part_calls, watch, watching
+from nemo_helix_plugin.client import watch, watching
+from nemo_helix_plugin.client.calls import access, job_parts, jobs
 from nemo_helix_plugin.client.methods import AsyncGroup, Group, Method
 from nemo_helix_plugin.jobs import watch_types
 
 
 class _Jobs:
-    create_job = Method(job_calls.create_job)
-    list_jobs = Method(job_calls.list_jobs)
-    get_job = Method(job_calls.get_job)
-    update_job = Method(job_calls.update_job)
-    delete_job = Method(job_calls.delete_job)
-    cancel_job = Method(job_calls.cancel_job)
-    pause_job = Method(job_calls.pause_job)
-    resume_job = Method(job_calls.resume_job)
-    rerun_job = Method(job_calls.rerun_job)
-    update_job_control = Method(job_calls.update_job_control)
-    pause_all = Method(job_calls.pause_all)
-    get_job_status = Method(job_calls.get_job_status)
-    update_job_status_details = Method(job_calls.update_job_status_details)
-    list_transitions = Method(job_calls.list_transitions)
-    stream_events = Method(job_calls.stream_events)
-    get_execution_profiles = Method(job_calls.get_execution_profiles)
+    create_job = Method(jobs.create_job)
+    list_jobs = Method(jobs.list_jobs)
+    get_job = Method(jobs.get_job)
+    update_job = Method(jobs.update_job)
+    delete_job = Method(jobs.delete_job)
+    cancel_job = Method(jobs.cancel_job)
+    pause_job = Method(jobs.pause_job)
+    resume_job = Method(jobs.resume_job)
+    rerun_job = Method(jobs.rerun_job)
+    update_job_control = Method(jobs.update_job_control)
+    pause_all = Method(jobs.pause_all)
+    get_job_status = Method(jobs.get_job_status)
+    update_job_status_details = Method(jobs.update_job_status_details)
+    list_transitions = Method(jobs.list_transitions)
+    stream_events = Method(jobs.stream_events)
+    get_execution_profiles = Method(jobs.get_execution_profiles)
 
-    list_job_attempts = Method(part_calls.list_job_attempts)
-    get_job_attempt = Method(part_calls.get_job_attempt)
-    list_job_attempt_steps = Method(part_calls.list_job_attempt_steps)
-    list_steps = Method(part_calls.list_steps)
-    get_job_step = Method(part_calls.get_job_step)
-    update_job_step_status = Method(part_calls.update_job_step_status)
-    list_job_step_tasks = Method(part_calls.list_job_step_tasks)
-    get_job_step_task = Method(part_calls.get_job_step_task)
-    update_job_step_task = Method(part_calls.update_job_step_task)
-    list_job_logs = Method(part_calls.list_job_logs)
-    create_job_result = Method(part_calls.create_job_result)
-    list_job_results = Method(part_calls.list_job_results)
-    get_job_result = Method(part_calls.get_job_result)
-    download_job_result = Method(part_calls.download_job_result)
-    list_job_checkpoints = Method(part_calls.list_job_checkpoints)
-    get_job_checkpoint = Method(part_calls.get_job_checkpoint)
-    pin_job_checkpoint = Method(part_calls.pin_job_checkpoint)
-    unpin_job_checkpoint = Method(part_calls.unpin_job_checkpoint)
+    list_job_attempts = Method(job_parts.list_job_attempts)
+    get_job_attempt = Method(job_parts.get_job_attempt)
+    list_job_attempt_steps = Method(job_parts.list_job_attempt_steps)
+    list_steps = Method(job_parts.list_steps)
+    get_job_step = Method(job_parts.get_job_step)
+    update_job_step_status = Method(job_parts.update_job_step_status)
+    list_job_step_tasks = Method(job_parts.list_job_step_tasks)
+    get_job_step_task = Method(job_parts.get_job_step_task)
+    update_job_step_task = Method(job_parts.update_job_step_task)
+    list_job_logs = Method(job_parts.list_job_logs)
+    create_job_result = Method(job_parts.create_job_result)
+    list_job_results = Method(job_parts.list_job_results)
+    get_job_result = Method(job_parts.get_job_result)
+    download_job_result = Method(job_parts.download_job_result)
+    list_job_checkpoints = Method(job_parts.list_job_checkpoints)
+    get_job_checkpoint = Method(job_parts.get_job_checkpoint)
+    pin_job_checkpoint = Method(job_parts.pin_job_checkpoint)
+    unpin_job_checkpoint = Method(job_parts.unpin_job_checkpoint)
 
     # Short names, as they are called on client.jobs.
-    create = Method(job_calls.create)
-    list = Method(job_calls.list_by_fields)
-    retrieve = Method(job_calls.get_job)
-    get = Method(job_calls.get_job)
-    update = Method(job_calls.update_job)
-    delete = Method(job_calls.delete_job)
-    cancel = Method(job_calls.cancel_job)
-    pause = Method(job_calls.pause_job)
-    resume = Method(job_calls.resume_job)
-    rerun = Method(job_calls.rerun_job)
-    control = Method(job_calls.update_job_control)
-    get_status = Method(job_calls.get_job_status)
-    get_logs = Method(part_calls.list_job_logs)
+    create = Method(jobs.create)
+    list = Method(jobs.list_by_fields)
+    retrieve = Method(jobs.get_job)
+    get = Method(jobs.get_job)
+    update = Method(jobs.update_job)
+    delete = Method(jobs.delete_job)
+    cancel = Method(jobs.cancel_job)
+    pause = Method(jobs.pause_job)
+    resume = Method(jobs.resume_job)
+    rerun = Method(jobs.rerun_job)
+    control = Method(jobs.update_job_control)
+    get_status = Method(jobs.get_job_status)
+    get_logs = Method(job_parts.list_job_logs)
 
 
 class _Attempts:
-    list = Method(part_calls.list_job_attempts)
-    retrieve = Method(part_calls.get_job_attempt)
-    get = Method(part_calls.get_job_attempt)
+    list = Method(job_parts.list_job_attempts)
+    retrieve = Method(job_parts.get_job_attempt)
+    get = Method(job_parts.get_job_attempt)
 
 
 class _Steps:
-    list = Method(part_calls.list_steps)
-    retrieve = Method(part_calls.get_job_step)
-    get = Method(part_calls.get_job_step)
-    update_status = Method(part_calls.update_job_step_status)
+    list = Method(job_parts.list_steps)
+    retrieve = Method(job_parts.get_job_step)
+    get = Method(job_parts.get_job_step)
+    update_status = Method(job_parts.update_job_step_status)
 
 
 class _Tasks:
-    list = Method(part_calls.list_job_step_tasks)
-    retrieve = Method(part_calls.get_job_step_task)
-    get = Method(part_calls.get_job_step_task)
-    create_or_update = Method(part_calls.update_job_step_task)
+    list = Method(job_parts.list_job_step_tasks)
+    retrieve = Method(job_parts.get_job_step_task)
+    get = Method(job_parts.get_job_step_task)
+    create_or_update = Method(job_parts.update_job_step_task)
 
 
 class _Results:
-    create = Method(part_calls.create_job_result)
-    list = Method(part_calls.list_job_results)
-    retrieve = Method(part_calls.get_job_result)
-    get = Method(part_calls.get_job_result)
-    download = Method(part_calls.download_job_result)
+    create = Method(job_parts.create_job_result)
+    list = Method(job_parts.list_job_results)
+    retrieve = Method(job_parts.get_job_result)
+    get = Method(job_parts.get_job_result)
+    download = Method(job_parts.download_job_result)
 
 
 class _Checkpoints:
-    list = Method(part_calls.list_job_checkpoints)
-    get = Method(part_calls.get_job_checkpoint)
-    pin = Method(part_calls.pin_job_checkpoint)
-    unpin = Method(part_calls.unpin_job_checkpoint)
+    list = Method(job_parts.list_job_checkpoints)
+    get = Method(job_parts.get_job_checkpoint)
+    pin = Method(job_parts.pin_job_checkpoint)
+    unpin = Method(job_parts.unpin_job_checkpoint)
 
 
 class _Workspaces:
-    create = Method(access_calls.create_workspace)
-    list = Method(access_calls.list_workspaces)
-    get = Method(access_calls.get_workspace)
-    delete = Method(access_calls.delete_workspace)
+    create = Method(access.create_workspace)
+    list = Method(access.list_workspaces)
+    get = Method(access.get_workspace)
+    delete = Method(access.delete_workspace)
 
 
 class _Secrets:
-    create = Method(access_calls.create_secret)
-    list = Method(access_calls.list_secrets)
-    get = Method(access_calls.get_secret)
-    update = Method(access_calls.update_secret)
-    delete = Method(access_calls.delete_secret)
+    create = Method(access.create_secret)
+    list = Method(access.list_secrets)
+    get = Method(access.get_secret)
+    update = Method(access.update_secret)
+    delete = Method(access.delete_secret)
 
 
 class _Tokens:
-    create = Method(access_calls.create_token)
-    list = Method(access_calls.list_tokens)
-    revoke = Method(access_calls.revoke_token)
+    create = Method(access.create_token)
+    list = Method(access.list_tokens)
+    revoke = Method(access.revoke_token)
 
 
 class AttemptsClient(_Attempts, Group):

@@ -11,7 +11,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
-from nemo_helix_plugin.client.calls import Call
+from nemo_helix_plugin.client.calls.call import Call
 from nemo_helix_plugin.client.session import AsyncSession, Session
 
 Arguments = ParamSpec("Arguments")

@@ -7,8 +7,8 @@ import inspect
 from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
-from nemo_helix_plugin.client import file_calls, tuning_calls
-from nemo_helix_plugin.client.calls import Call
+from nemo_helix_plugin.client.calls import files, tuning
+from nemo_helix_plugin.client.calls.call import Call
 from nemo_helix_plugin.client.methods import AsyncGroup, Group, Method
 
 Arguments = ParamSpec("Arguments")
@@ -32,56 +32,56 @@ def _of(
 
 
 class _AutomodelJobs:
-    create = _of("automodel", tuning_calls.create_job)
-    list = _of("automodel", tuning_calls.list_jobs)
-    get = _of("automodel", tuning_calls.get_job)
-    get_status = _of("automodel", tuning_calls.get_status)
-    cancel = _of("automodel", tuning_calls.cancel_job)
-    delete = _of("automodel", tuning_calls.delete_job)
+    create = _of("automodel", tuning.create_job)
+    list = _of("automodel", tuning.list_jobs)
+    get = _of("automodel", tuning.get_job)
+    get_status = _of("automodel", tuning.get_status)
+    cancel = _of("automodel", tuning.cancel_job)
+    delete = _of("automodel", tuning.delete_job)
 
 
 class _UnslothJobs:
-    create = _of("unsloth", tuning_calls.create_job)
-    list = _of("unsloth", tuning_calls.list_jobs)
-    get = _of("unsloth", tuning_calls.get_job)
-    get_status = _of("unsloth", tuning_calls.get_status)
-    cancel = _of("unsloth", tuning_calls.cancel_job)
-    delete = _of("unsloth", tuning_calls.delete_job)
+    create = _of("unsloth", tuning.create_job)
+    list = _of("unsloth", tuning.list_jobs)
+    get = _of("unsloth", tuning.get_job)
+    get_status = _of("unsloth", tuning.get_status)
+    cancel = _of("unsloth", tuning.cancel_job)
+    delete = _of("unsloth", tuning.delete_job)
 
 
 class _RlJobs:
-    create = _of("rl", tuning_calls.create_job)
-    list = _of("rl", tuning_calls.list_jobs)
-    get = _of("rl", tuning_calls.get_job)
-    get_status = _of("rl", tuning_calls.get_status)
-    cancel = _of("rl", tuning_calls.cancel_job)
-    delete = _of("rl", tuning_calls.delete_job)
+    create = _of("rl", tuning.create_job)
+    list = _of("rl", tuning.list_jobs)
+    get = _of("rl", tuning.get_job)
+    get_status = _of("rl", tuning.get_status)
+    cancel = _of("rl", tuning.cancel_job)
+    delete = _of("rl", tuning.delete_job)
 
 
 class _Templates:
-    create = Method(tuning_calls.create_template)
-    list = Method(tuning_calls.list_templates)
-    get = Method(tuning_calls.get_template)
-    update = Method(tuning_calls.update_template)
-    delete = Method(tuning_calls.delete_template)
+    create = Method(tuning.create_template)
+    list = Method(tuning.list_templates)
+    get = Method(tuning.get_template)
+    update = Method(tuning.update_template)
+    delete = Method(tuning.delete_template)
 
 
 class _Files:
-    create_fileset = Method(file_calls.create_fileset)
-    list_filesets = Method(file_calls.list_filesets)
-    get_fileset = Method(file_calls.get_fileset)
-    delete_fileset = Method(file_calls.delete_fileset)
-    list_files = Method(file_calls.list_files)
-    upload_file = Method(file_calls.upload_file)
-    download_file = Method(file_calls.download_file)
-    delete_file = Method(file_calls.delete_file)
+    create_fileset = Method(files.create_fileset)
+    list_filesets = Method(files.list_filesets)
+    get_fileset = Method(files.get_fileset)
+    delete_fileset = Method(files.delete_fileset)
+    list_files = Method(files.list_files)
+    upload_file = Method(files.upload_file)
+    download_file = Method(files.download_file)
+    delete_file = Method(files.delete_file)
 
 
 class _Models:
-    create = Method(file_calls.create_model)
-    list = Method(file_calls.list_models)
-    get = Method(file_calls.get_model)
-    delete = Method(file_calls.delete_model)
+    create = Method(files.create_model)
+    list = Method(files.list_models)
+    get = Method(files.get_model)
+    delete = Method(files.delete_model)
 
 
 class AutomodelJobsClient(_AutomodelJobs, Group):
@@ -119,8 +119,8 @@ class AsyncTemplatesClient(_Templates, AsyncGroup):
 class AutomodelClient(Group):
     """Supervised fine-tuning with NeMo Automodel."""
 
-    explain = _of("automodel", tuning_calls.explain)
-    preview = _of("automodel", tuning_calls.preview)
+    explain = _of("automodel", tuning.explain)
+    preview = _of("automodel", tuning.preview)
 
     @property
     def jobs(self) -> AutomodelJobsClient:
@@ -131,8 +131,8 @@ class AutomodelClient(Group):
 class AsyncAutomodelClient(AsyncGroup):
     """Supervised fine-tuning with NeMo Automodel."""
 
-    explain = _of("automodel", tuning_calls.explain)
-    preview = _of("automodel", tuning_calls.preview)
+    explain = _of("automodel", tuning.explain)
+    preview = _of("automodel", tuning.preview)
 
     @property
     def jobs(self) -> AsyncAutomodelJobsClient:
@@ -143,8 +143,8 @@ class AsyncAutomodelClient(AsyncGroup):
 class UnslothClient(Group):
     """Supervised fine-tuning with Unsloth."""
 
-    explain = _of("unsloth", tuning_calls.explain)
-    preview = _of("unsloth", tuning_calls.preview)
+    explain = _of("unsloth", tuning.explain)
+    preview = _of("unsloth", tuning.preview)
 
     @property
     def jobs(self) -> UnslothJobsClient:
@@ -155,8 +155,8 @@ class UnslothClient(Group):
 class AsyncUnslothClient(AsyncGroup):
     """Supervised fine-tuning with Unsloth."""
 
-    explain = _of("unsloth", tuning_calls.explain)
-    preview = _of("unsloth", tuning_calls.preview)
+    explain = _of("unsloth", tuning.explain)
+    preview = _of("unsloth", tuning.preview)
 
     @property
     def jobs(self) -> AsyncUnslothJobsClient:
@@ -167,8 +167,8 @@ class AsyncUnslothClient(AsyncGroup):
 class RlClient(Group):
     """DPO and GRPO."""
 
-    explain = _of("rl", tuning_calls.explain)
-    preview = _of("rl", tuning_calls.preview)
+    explain = _of("rl", tuning.explain)
+    preview = _of("rl", tuning.preview)
 
     @property
     def jobs(self) -> RlJobsClient:
@@ -179,8 +179,8 @@ class RlClient(Group):
 class AsyncRlClient(AsyncGroup):
     """DPO and GRPO."""
 
-    explain = _of("rl", tuning_calls.explain)
-    preview = _of("rl", tuning_calls.preview)
+    explain = _of("rl", tuning.explain)
+    preview = _of("rl", tuning.preview)
 
     @property
     def jobs(self) -> AsyncRlJobsClient:
@@ -191,7 +191,7 @@ class AsyncRlClient(AsyncGroup):
 class CustomizationClient(Group):
     """Fine-tuning, backend by backend."""
 
-    health = Method(tuning_calls.health)
+    health = Method(tuning.health)
 
     @property
     def automodel(self) -> AutomodelClient:
@@ -217,7 +217,7 @@ class CustomizationClient(Group):
 class AsyncCustomizationClient(AsyncGroup):
     """Fine-tuning, backend by backend."""
 
-    health = Method(tuning_calls.health)
+    health = Method(tuning.health)
 
     @property
     def automodel(self) -> AsyncAutomodelClient:

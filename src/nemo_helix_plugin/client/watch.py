@@ -11,8 +11,9 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_helix_plugin.client import errors, job_calls, part_calls
-from nemo_helix_plugin.client.calls import Call
+from nemo_helix_plugin.client import errors
+from nemo_helix_plugin.client.calls import job_parts, jobs
+from nemo_helix_plugin.client.calls.call import Call
 from nemo_helix_plugin.jobs import types, watch_types
 
 LONGEST_BACKOFF = 30.0
@@ -101,7 +102,7 @@ class _Watch:
 
     def plan(self) -> Plan:
         last: tuple[object, ...] | None = None
-        call = job_calls.get_job(name=self.name, workspace=self.workspace)
+        call = jobs.get_job(name=self.name, workspace=self.workspace)
         while True:
             job: types.HelixJobResponse = yield from self.asked(call, patient=last is not None)
             self.status = str(job.status)
@@ -154,7 +155,7 @@ class _Watch:
         """Everything that the log has by now."""
         while True:
             query = self.log.query()
-            call = part_calls.list_job_logs(name=self.name, query_params=query, workspace=self.workspace)
+            call = job_parts.list_job_logs(name=self.name, query_params=query, workspace=self.workspace)
             try:
                 page: types.HelixJobLogPage = yield from self.asked(call, tries=tries)
             except errors.NemoClientError as error:

@@ -8,7 +8,8 @@ import threading
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import replace
 
-from nemo_helix_plugin.client import errors, job_calls, streams
+from nemo_helix_plugin.client import errors, streams
+from nemo_helix_plugin.client.calls import jobs
 from nemo_helix_plugin.client.retries import RetryPolicy
 from nemo_helix_plugin.client.session import AsyncSession, Session
 from nemo_helix_plugin.client.watch import Ask, Wait, WatchOptions, follow, is_transient
@@ -50,7 +51,7 @@ class _News:
 
     def __init__(self, session: Session, name: str, workspace: str | None, *, logs: bool) -> None:
         self._session = session
-        self._call = job_calls.stream_events(name=name, workspace=workspace, logs=logs, tail=0)
+        self._call = jobs.stream_events(name=name, workspace=workspace, logs=logs, tail=0)
         self._stream: streams.EventStream | None = None
         self._thread: threading.Thread | None = None
         self._came = threading.Event()
@@ -131,7 +132,7 @@ class _AsyncNews:
 
     def __init__(self, session: AsyncSession, name: str, workspace: str | None, *, logs: bool) -> None:
         self._session = session
-        self._call = job_calls.stream_events(name=name, workspace=workspace, logs=logs, tail=0)
+        self._call = jobs.stream_events(name=name, workspace=workspace, logs=logs, tail=0)
         self._task: asyncio.Task[None] | None = None
         self._came = asyncio.Event()
         self._connected = False

@@ -9,7 +9,7 @@
     client.jobs.pause_job(name=handle.job.name)
 """
 
-from nemo_helix_plugin.client.tuning_calls import CustomizationJob
+from nemo_helix_plugin.client.calls.tuning import CustomizationJob
 from nemo_helix_plugin.client.tuning_groups import AsyncCustomizationClient as AsyncCustomization
 from nemo_helix_plugin.client.tuning_groups import CustomizationClient as Customization
 

@@ -11,28 +11,28 @@ from fastapi.routing import APIRoute
 from starlette.types import ASGIApp
 
 from nemo_helix_plugin import __version__
-from nemo_helix_server.api import (
+from nemo_helix_server.api import problems
+from nemo_helix_server.api.access_log import AccessLog
+from nemo_helix_server.api.parts import Parts
+from nemo_helix_server.api.request_validation import Intake
+from nemo_helix_server.api.routes import (
     administration,
     checkpoints,
     customization,
     events,
     files,
+    job_parts,
     jobs,
     logs,
     models,
     platform,
-    problems,
-    records,
     results,
 )
-from nemo_helix_server.api.access_log import AccessLog
-from nemo_helix_server.api.intake import Intake
-from nemo_helix_server.api.parts import Parts
 
 ROUTERS = (
     platform,
     jobs,
-    records,
+    job_parts,
     results,
     logs,
     checkpoints,

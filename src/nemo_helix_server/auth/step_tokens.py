@@ -21,7 +21,7 @@ from jwt.algorithms import HMACAlgorithm
 
 from nemo_helix_server.clock import SECOND
 from nemo_helix_server.errors import ServerError, UnauthenticatedError
-from nemo_runs import files
+from nemo_runs.durable import files
 
 PREFIX = "nhxs_"
 KEY_FILE = "signing.key"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.commands import looking
+from nemo_helix_server.commands import service_probe
 
 _EVERYWHERE = "/apis/jobs/v2/workspaces/-"
 _LOOK_SECONDS = 0.5
@@ -74,13 +74,15 @@ def drain(
     """Pause everything in all workspaces and wait until it has paused, or ``timeout`` seconds are over."""
     deadline = clock() + timeout
     before = _jobs_in(folder, _UNDER_WAY)
-    answer = looking.ask(folder, "POST", f"{_EVERYWHERE}/pause-all?maintenance=true")
+    answer = service_probe.ask(folder, "POST", f"{_EVERYWHERE}/pause-all?maintenance=true")
     while True:
         now = _jobs_in(folder, _UNDER_WAY)
         if not _SETTLING & set(now.values()) or clock() >= deadline:
             break
         sleep(_LOOK_SECONDS)
-    came_to = {name: looking.ask(folder, "GET", _path(name))["status"] for name in before if name not in now}
+    came_to = {
+        name: service_probe.ask(folder, "GET", _path(name))["status"] for name in before if name not in now
+    }
     return Outcome(
         paused=sorted(name for name, status in came_to.items() if status == "paused"),
         refused=[entry for entry in answer["refused"] if f"{entry['workspace']}/{entry['name']}" in now],
@@ -100,7 +102,7 @@ def _jobs_in(folder: Path, statuses: tuple[str, ...]) -> dict[str, str]:
     page, pages = 1, 1
     while page <= pages:
         query = f"filter[status][in]={','.join(statuses)}&page_size=1000&page={page}"
-        answer = looking.ask(folder, "GET", f"{_EVERYWHERE}/jobs?{query}")
+        answer = service_probe.ask(folder, "GET", f"{_EVERYWHERE}/jobs?{query}")
         found |= {f"{job['workspace']}/{job['name']}": job["status"] for job in answer["data"]}
         page, pages = page + 1, answer["pagination"]["total_pages"]
     return found

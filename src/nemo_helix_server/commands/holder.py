@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.errors import ServerError
-from nemo_runs import files, processes
+from nemo_runs.durable import files
 from nemo_runs.errors import RunsError
+from nemo_runs.processes import trees
 
 LOCK = "service.lock"
 RECORD = "service.json"
@@ -25,14 +26,14 @@ class DataDirectoryError(ServerError):
 class Holder:
     """The service that uses a data directory, as it described itself."""
 
-    identity: processes.ProcessIdentity
+    identity: trees.ProcessIdentity
     base_url: str
     started_at: str
 
     @property
     def alive(self) -> bool:
         """Whether it runs, as far as can be seen from here."""
-        return processes.liveness(self.identity) is not processes.Liveness.DEAD
+        return trees.liveness(self.identity) is not trees.Liveness.DEAD
 
 
 def prepare(folder: Path) -> Path:
@@ -75,7 +76,7 @@ def lock(folder: Path) -> int:
 
 def write(folder: Path, base_url: str, started_at: str) -> None:
     """Say where the service of this process is."""
-    record = {**processes.identify().to_json(), "base_url": base_url, "started_at": started_at}
+    record = {**trees.identify().to_json(), "base_url": base_url, "started_at": started_at}
     files.replace_file(folder / RECORD, json.dumps(record, indent=2).encode() + b"\n", mode=0o600)
 
 
@@ -83,7 +84,7 @@ def read(folder: Path) -> Holder | None:
     """The service that described itself last, alive or not; `None` when there is no such record."""
     try:
         value: dict[str, Any] = json.loads((folder / RECORD).read_bytes())
-        identity = processes.ProcessIdentity.from_json(value)
+        identity = trees.ProcessIdentity.from_json(value)
         return Holder(identity, str(value["base_url"]), str(value["started_at"]))
     except (OSError, ValueError, KeyError, TypeError, RunsError):
         return None

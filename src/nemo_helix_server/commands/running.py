@@ -18,16 +18,17 @@ from typing import Any
 
 import uvicorn
 
-from nemo_helix_server import app, filesystems, settings
-from nemo_helix_server.api.intake import is_loopback
+from nemo_helix_server import app, settings
+from nemo_helix_server.api.request_validation import is_loopback
 from nemo_helix_server.auth import step_tokens
-from nemo_helix_server.auth.keeping import TokenKeeper
+from nemo_helix_server.auth.token_store import TokenKeeper
 from nemo_helix_server.clock import SystemClock, wire
 from nemo_helix_server.commands import connections, holder, listening
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import Settings
+from nemo_helix_server.storage import filesystem_kind
 from nemo_helix_server.store.store import Store
 from nemo_runs.counts import counted
 
@@ -182,12 +183,12 @@ def _say_what_runs_on(number: int) -> None:
 
 
 def _warn_of_network(given: Settings) -> None:
-    if given.store_url().startswith("sqlite") and filesystems.is_network(given.data_dir):
+    if given.store_url().startswith("sqlite") and filesystem_kind.is_network(given.data_dir):
         _LOG.warning(
             "%s is on a network file system (%s), where the locks of SQLite may not hold: "
             "give --data-dir a folder of this machine, or database_url a PostgreSQL server",
             given.data_dir,
-            filesystems.kind(given.data_dir),
+            filesystem_kind.kind(given.data_dir),
         )
 
 

@@ -79,10 +79,10 @@ def run(
 @_plainly
 def status(data_dir: Path | None, as_json: bool) -> int:
     """Look at the service of a data directory; ends with 1 when none runs or it does not work."""
-    from nemo_helix_server.commands import looking
+    from nemo_helix_server.commands import service_probe
 
-    found = looking.status(looking.data_dir(data_dir))
-    click.echo(json.dumps(found) if as_json else looking.as_text(found))
+    found = service_probe.status(service_probe.data_dir(data_dir))
+    click.echo(json.dumps(found) if as_json else service_probe.as_text(found))
     return 0 if found["status"] == "ok" else 1
 
 
@@ -100,10 +100,10 @@ def drain(timeout: float, yes: bool, data_dir: Path | None, as_json: bool) -> in
     Ends with 0 when nothing runs any more and with 1 when something does. `nemo jobs resume` goes on with
     what was paused.
     """
-    from nemo_helix_server.commands import draining, looking
+    from nemo_helix_server.commands import draining, service_probe
 
     inputs.confirm("Pause every job of every workspace that can be paused?", yes=yes)
-    outcome = draining.drain(looking.data_dir(data_dir), timeout)
+    outcome = draining.drain(service_probe.data_dir(data_dir), timeout)
     click.echo(json.dumps(outcome.document()) if as_json else outcome.as_text())
     return 0 if outcome.quiet else 1
 
@@ -166,9 +166,9 @@ def create_token(
     as_json: bool,
 ) -> None:
     """Make a token and print it; it is shown this once."""
-    from nemo_helix_server.commands import looking, tokens
+    from nemo_helix_server.commands import service_probe, tokens
 
-    made = tokens.create(looking.data_dir(data_dir), name, role, workspace, expires_in_seconds)
+    made = tokens.create(service_probe.data_dir(data_dir), name, role, workspace, expires_in_seconds)
     if made["note"]:
         click.echo(f"nemo: {made['note']}", err=True)
     click.echo(json.dumps(made) if as_json else made["token"])
@@ -180,9 +180,9 @@ def create_token(
 @_plainly
 def list_tokens(data_dir: Path | None, as_json: bool) -> None:
     """List the tokens, never the tokens themselves."""
-    from nemo_helix_server.commands import looking, tokens
+    from nemo_helix_server.commands import service_probe, tokens
 
-    found = tokens.every(looking.data_dir(data_dir))
+    found = tokens.every(service_probe.data_dir(data_dir))
     click.echo(json.dumps(found) if as_json else tokens.as_text(found))
 
 
@@ -193,8 +193,8 @@ def list_tokens(data_dir: Path | None, as_json: bool) -> None:
 @_plainly
 def revoke_token(token_name: str, yes: bool, data_dir: Path | None) -> None:
     """Make a token, given by name or id, worthless."""
-    from nemo_helix_server.commands import looking, tokens
+    from nemo_helix_server.commands import service_probe, tokens
 
     inputs.confirm(f"Revoke the token '{token_name}', for good?", yes=yes)
-    tokens.revoke(looking.data_dir(data_dir), token_name)
+    tokens.revoke(service_probe.data_dir(data_dir), token_name)
     click.echo(f"the token '{token_name}' is revoked", err=True)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from nemo_helix_plugin.access.types import CreateTokenRequest
 from nemo_helix_server import settings
 from nemo_helix_server.auth import step_tokens
-from nemo_helix_server.auth.keeping import TokenKeeper
+from nemo_helix_server.auth.token_store import TokenKeeper
 from nemo_helix_server.clock import SystemClock
 from nemo_helix_server.commands import holder
 from nemo_helix_server.engines import environments

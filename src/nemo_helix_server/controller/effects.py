@@ -8,14 +8,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server import tails
 from nemo_helix_server.clock import SECOND
-from nemo_helix_server.controller import decide, failures
+from nemo_helix_server.controller import decide, failures, metrics_tail
 from nemo_helix_server.controller.decide import Decision
+from nemo_helix_server.controller.error_isolation import Troubles
 from nemo_helix_server.controller.facts import FactFinder
-from nemo_helix_server.controller.following import Following
+from nemo_helix_server.controller.progress_ingestion import Following
 from nemo_helix_server.controller.starts import WHO, Starter
-from nemo_helix_server.controller.troubles import Troubles
 from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.base import Executor, Observation, RunState
 from nemo_helix_server.jobs.model import StepContext
@@ -127,7 +126,7 @@ class Effects:
         """What has to be read from files before the unit in which a run's end is written."""
         assert isinstance(task.decision, decide.Move)
         run = self.finder.run(task.context)
-        pieces: Sequence[tails.Piece] = ()
+        pieces: Sequence[metrics_tail.Piece] = ()
         progress = failure = None
         if task.decision.event in _ENDS and run is not None:
             if task.seen is not None and task.seen.state is RunState.ABSENT:
@@ -145,7 +144,7 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    pieces: tuple[tails.Piece, ...]
+    pieces: tuple[metrics_tail.Piece, ...]
     progress: Mapping[str, Any] | None
     failure: failures.Failure | None
 

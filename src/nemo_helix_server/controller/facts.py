@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server import checkpoints, remains, tails
-from nemo_helix_server.controller.ages import Ages
+from nemo_helix_server.controller import metrics_tail
 from nemo_helix_server.controller.decide import StepFacts
-from nemo_helix_server.executors import run_files
+from nemo_helix_server.controller.step_ages import Ages
 from nemo_helix_server.executors.base import Observation, Run, RunState
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Reason
-from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.storage import checkpoints, run_files, start_remains
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_trainer import contract
 
 _PAUSES = (Reason.PAUSED_BY_USER, Reason.PAUSED_FOR_MAINTENANCE)
@@ -102,13 +102,13 @@ class FactFinder:
             return {}
         paths = self.storage.paths(context.workspace, step.job_id)
         trainer = paths.trainer(step.name)
-        facts: dict[str, Any] = {"says_done": remains.says_done(trainer, run.token)}
+        facts: dict[str, Any] = {"says_done": start_remains.says_done(trainer, run.token)}
         if over:
-            facts["done"] = remains.is_done(trainer, paths.storage, run.token)
+            facts["done"] = start_remains.is_done(trainer, paths.storage, run.token)
         if over and step.status is Status.PAUSING:
             named = context.attempt_checkpoint
-            facts["goes_on_from"] = remains.goes_on_from(trainer, step.attempt_id, named)
-            facts["last_step"] = remains.last_step(trainer, run.token)
+            facts["goes_on_from"] = start_remains.goes_on_from(trainer, step.attempt_id, named)
+            facts["last_step"] = start_remains.last_step(trainer, run.token)
         return facts
 
     def _room(self, context: StepContext) -> str | None:
@@ -128,7 +128,7 @@ class FactFinder:
         if run is None:
             return self.ages.since(step)
         trainer = self.storage.paths(context.workspace, step.job_id).trainer(step.name)
-        return self.ages.last_change(run.token, tails.signs(trainer, run.folder / run_files.OUTPUT))
+        return self.ages.last_change(run.token, metrics_tail.signs(trainer, run.folder / run_files.OUTPUT))
 
 
 def _megabytes(size: int) -> str:

@@ -9,15 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server import remains
 from nemo_helix_server.controller.decide import Move
-from nemo_helix_server.executors import run_files
 from nemo_helix_server.executors.base import Observation, Run, RunState
-from nemo_helix_server.executors.output import part_numbers
 from nemo_helix_server.jobs import evidence
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Reason
-from nemo_runs.disk import open_regular
+from nemo_helix_server.logs.writer import part_numbers
+from nemo_helix_server.storage import run_files, start_remains
+from nemo_runs.durable.disk import open_regular
 from nemo_trainer import contract
 
 _TAIL = 1 << 16
@@ -65,7 +64,7 @@ def rerun(context: StepContext, trainer: Path) -> str:
     step = context.step
     if not step.pausable:
         return f"runs the step {step.name} again"
-    at = remains.goes_on_from(trainer, step.attempt_id, None)
+    at = start_remains.goes_on_from(trainer, step.attempt_id, None)
     return "begins at its first training step" if at is None else f"goes on from its checkpoint of step {at}"
 
 
@@ -73,7 +72,7 @@ def _facts(seen: Observation, run: Run, context: StepContext, trainer: Path) -> 
     step, named = context.step, context.attempt_checkpoint
     said = contract.read_progress(contract.TrainerPaths(trainer).progress, within=trainer.parent)
     mine = said.get("task") == run.token
-    whole = remains.whole_checkpoints(trainer) if step.pausable else []
+    whole = start_remains.whole_checkpoints(trainer) if step.pausable else []
     executor = step.spec.get("executor") or {}
     command = executor.get("command") or (executor.get("container") or {}).get("command") or ()
     return evidence.ExitFacts(

@@ -10,15 +10,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server import secrets
 from nemo_helix_server.clock import Clock, SystemClock, turn
 from nemo_helix_server.errors import ServerError
-from nemo_helix_server.executors import run_files
 from nemo_helix_server.executors.base import Launch, Request, Run
 from nemo_helix_server.isolation import Isolation, Places
 from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.settings import SubprocessSettings
-from nemo_helix_server.storage import JobPaths, JobStorage
+from nemo_helix_server.storage import run_files, secret_store
+from nemo_helix_server.storage.job_folders import JobPaths, JobStorage
 from nemo_runs import secret_refs
 from nemo_runs.errors import SecretReferenceError
 from nemo_runs.secret_refs import SecretText
@@ -233,7 +232,7 @@ class Launches:
                 f"{where} names a secret of another workspace, {reference}; only its own are given"
             )
         try:
-            path = secrets.value_path(self.storage.data_dir, context.workspace, name)
+            path = secret_store.value_path(self.storage.data_dir, context.workspace, name)
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise LaunchError(

@@ -19,24 +19,24 @@ from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import decide
-from nemo_helix_server.controller.ages import Ages
-from nemo_helix_server.controller.chores import Chores
+from nemo_helix_server.controller.background_tasks import Chores
 from nemo_helix_server.controller.effects import Effects, Task
+from nemo_helix_server.controller.error_isolation import Troubles
 from nemo_helix_server.controller.facts import FactFinder
-from nemo_helix_server.controller.following import Following
 from nemo_helix_server.controller.launches import Launches
+from nemo_helix_server.controller.progress_ingestion import Following
+from nemo_helix_server.controller.retention_windows import Windows
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.controller.starts import Starter
-from nemo_helix_server.controller.troubles import Troubles
-from nemo_helix_server.controller.windows import Windows
+from nemo_helix_server.controller.step_ages import Ages
 from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.base import Executor, Observation
 from nemo_helix_server.jobs import ports, states
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Event
-from nemo_helix_server.mirror import Mirror
 from nemo_helix_server.settings import Settings
-from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.record_mirror import Mirror
 from nemo_helix_server.store.queries import StepQuery
 from nemo_helix_server.store.reader import Reader
 from nemo_helix_server.store.store import Store

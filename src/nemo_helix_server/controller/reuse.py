@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Event, Reason
-from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.store import Store
 from nemo_trainer import contract
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server import checkpoints
 from nemo_helix_server.controller import failures
+from nemo_helix_server.controller.error_isolation import Troubles
 from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.controller.reuse import Reuse
-from nemo_helix_server.controller.troubles import Troubles
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
@@ -27,6 +26,7 @@ from nemo_helix_server.executors.base import (
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.storage import checkpoints
 from nemo_helix_server.store.store import Store
 from nemo_runs.errors import RunsError
 from nemo_trainer import contract

@@ -13,14 +13,14 @@ from nemo_helix_server.customizer.facts import EngineFacts, Machine
 from nemo_helix_server.engines import catalogue, environments, machine, sources
 from nemo_helix_server.errors import ConflictError, ServerError
 from nemo_helix_server.settings import EnginesSettings
-from nemo_runs import leases
+from nemo_runs.leases import machine_leases
 
 
 @functools.cache
 def this_machine() -> Machine:
     """What trains here; asked of the driver once."""
     device = machine.found_device()
-    return Machine(device, len(leases.found_devices(os.environ)) if device == "cuda" else 0)
+    return Machine(device, len(machine_leases.found_devices(os.environ)) if device == "cuda" else 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from nemo_helix_server.customizer.steps import fetching, splitting
 from nemo_helix_server.customizer.steps.reporting import StepError
 from nemo_helix_server.errors import InvalidError, ServerError, UnavailableError
 from nemo_helix_server.executors import confinement
-from nemo_helix_server.files.places import copied, open_place
+from nemo_helix_server.files.locations import copied, open_place
 from nemo_helix_server.isolation import Places
 
 SECONDS: Final = 300.0

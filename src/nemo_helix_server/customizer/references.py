@@ -12,7 +12,7 @@ from nemo_helix_server.customizer.facts import Source
 from nemo_helix_server.errors import ForbiddenError, InvalidError
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.jobs.model import Caller
-from nemo_helix_server.models.keeping import ModelKeeper
+from nemo_helix_server.models.registry import ModelKeeper
 
 HUB = "hf://"
 _FILE = "file://"

@@ -26,15 +26,15 @@ from nemo_helix_server.customizer.facts import BACKENDS, ENGINES, Backend, Engin
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError
 from nemo_helix_server.isolation import Isolation
-from nemo_helix_server.jobs import filters
-from nemo_helix_server.jobs.filter_tree import Compare, Operator, Tree, all_of
+from nemo_helix_server.jobs.filtering import parse
+from nemo_helix_server.jobs.filtering.tree import Compare, Operator, Tree, all_of
 from nemo_helix_server.jobs.model import Caller
-from nemo_helix_server.jobs.service import JobsService
-from nemo_helix_server.profiles import Profiles
+from nemo_helix_server.service.jobs import JobsService
+from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.settings import BackendSettings, Settings
-from nemo_helix_server.trackers import doors
+from nemo_helix_server.trackers import endpoints
 from nemo_helix_server.trackers.errors import OffError
-from nemo_runs.disk import read_regular
+from nemo_runs.durable.disk import read_regular
 
 Document = dict[str, Any]
 _OWN = Compare("source", Operator.EQUAL, names.SOURCE)
@@ -177,7 +177,7 @@ class Customizer:
     ) -> Document:
         """A page of a backend's jobs."""
         of_backend = Compare("spec.backend", Operator.EQUAL, backend)
-        tree = all_of([_OWN, of_backend, *([where] if where != filters.EVERYTHING else [])])
+        tree = all_of([_OWN, of_backend, *([where] if where != parse.EVERYTHING else [])])
         return self.jobs.list_jobs(
             workspace, where=tree, sort=sort, page=page, page_size=page_size, echo=echo
         )
@@ -240,7 +240,7 @@ class Customizer:
                 continue
             try:
                 allowed = self.settings.trackers.allowed_hosts
-                doors.check_address(address, f"integrations.{tracker}.{field}", allowed)
+                endpoints.check_address(address, f"integrations.{tracker}.{field}", allowed)
             except OffError as error:
                 raise InvalidError(str(error)) from error
 

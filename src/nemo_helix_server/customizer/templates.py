@@ -9,8 +9,8 @@ from nemo_helix_plugin.customization.requests import CreateJobTemplateRequest, U
 from nemo_helix_plugin.jobs import names
 from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.errors import ConflictError, NotFoundError
-from nemo_helix_server.jobs import responses
 from nemo_helix_server.jobs.model import Caller
+from nemo_helix_server.service import responses
 from nemo_helix_server.store import entities
 from nemo_helix_server.store.entities import Entity
 from nemo_helix_server.store.store import Store

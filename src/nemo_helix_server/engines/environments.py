@@ -26,7 +26,7 @@ from nemo_helix_server.engines import catalogue
 from nemo_helix_server.engines.catalogue import Device, EngineRecipe
 from nemo_helix_server.errors import ServerError, UnavailableError
 from nemo_runs import homes
-from nemo_runs.files import replace_file
+from nemo_runs.durable.files import replace_file
 
 COMPLETE = "complete.json"
 LOG = "install.log"

@@ -21,7 +21,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from nemo_helix_server.executors import run_files, shim
+from nemo_helix_server.executors import shim
+from nemo_helix_server.storage import run_files
 
 _LENGTH = struct.Struct("!I")
 _ANSWER = struct.Struct("!IcI")

@@ -9,7 +9,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from nemo_runs import process_table
+from nemo_runs.processes import process_table
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _GIB = 1 << 30

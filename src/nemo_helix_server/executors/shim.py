@@ -19,12 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.executors import memory, output, run_files
+from nemo_helix_server.executors import memory
 from nemo_helix_server.executors.confinement import Sight, confine
-from nemo_runs import boot_clock, durations, leases, processes
+from nemo_helix_server.logs import writer
+from nemo_helix_server.storage import run_files
+from nemo_runs import boot_clock, durations
 from nemo_runs.errors import RunsError
-from nemo_runs.supervise import patiently
-from nemo_runs.supervised import Ended, Signals
+from nemo_runs.leases import machine_leases as leases
+from nemo_runs.processes import trees
+from nemo_runs.processes.supervise import patiently
+from nemo_runs.processes.supervised import Ended, Signals
 
 MARKER = "NEMO_JOB_TASK"
 """The variable by which processes of a run are found wherever they went."""
@@ -68,10 +72,10 @@ def run(order: Order, claimed: Callable[[bool], None]) -> None:
     The caller is a process of its own, without threads, whose signals are blocked until here.
     """
     os.setsid()
-    processes.become_subreaper()
+    trees.become_subreaper()
     with Signals() as signals:
         span = boot_clock.Span()
-        mine = run_files.make_claim(order.folder, run_files.Claim(processes.identify(), span.began))
+        mine = run_files.make_claim(order.folder, run_files.Claim(trees.identify(), span.began))
         claimed(mine)
         if not mine:
             return
@@ -92,7 +96,7 @@ def _take_over_leases(order: Order) -> None:
     """From here on the leases are held by this process, and by whatever is left of its run."""
     if order.leases is not None:
         marker = (MARKER, order.token)
-        leases.Pool(Path(order.leases), (), 0).hand_over(order.token, processes.identify(), marker=marker)
+        leases.Pool(Path(order.leases), (), 0).hand_over(order.token, trees.identify(), marker=marker)
 
 
 def _release_leases(order: Order) -> None:
@@ -104,7 +108,7 @@ def _release_leases(order: Order) -> None:
 def _run(order: Order, signals: Signals, span: boot_clock.Span) -> run_files.End:
     kills_before = memory.kills()
     try:
-        log = output.Log(order.folder / run_files.OUTPUT, limit=order.log_bytes)
+        log = writer.Log(order.folder / run_files.OUTPUT, limit=order.log_bytes)
         command = _start(order)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         reason = f"could not be started: {_explained(error)}"
@@ -166,11 +170,11 @@ def _start(order: Order) -> subprocess.Popen[bytes]:
     )
 
 
-def _pump(order: Order, log: output.Log, command: subprocess.Popen[bytes]) -> output.Pump:
+def _pump(order: Order, log: writer.Log, command: subprocess.Popen[bytes]) -> writer.Pump:
     assert command.stdout is not None
     assert command.stderr is not None
     streams = {command.stdout.fileno(): "out", command.stderr.fileno(): "err"}
-    pump = output.Pump(log, output.Redactor(order.secrets.values()), streams)
+    pump = writer.Pump(log, writer.Redactor(order.secrets.values()), streams)
     pump.start()
     return pump
 
@@ -179,7 +183,7 @@ class _Watch:
     """Waits for the command's end and does what is due meanwhile."""
 
     def __init__(self, order: Order, signals: Signals, command: subprocess.Popen[bytes]) -> None:
-        self.identity = processes.identify(command.pid)
+        self.identity = trees.identify(command.pid)
         self.stopped = self.timed_out = self.over_memory = False
         self.reason = ""
         self._order = order
@@ -204,7 +208,7 @@ class _Watch:
         left = self._order.grace_seconds
         if self._kill_at is not None:
             left = max(0.0, self._kill_at - time.monotonic())
-        processes.end_tree(self.identity, grace=left, marker=(MARKER, self._order.token), adopted=True)
+        trees.end_tree(self.identity, grace=left, marker=(MARKER, self._order.token), adopted=True)
 
     def reap(self) -> Ended:
         """Collect the command's end; one that even SIGKILL did not end counts as killed."""

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.errors import StoreError
-from nemo_helix_server.executors import run_files
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
@@ -25,13 +24,14 @@ from nemo_helix_server.executors.base import (
     RunState,
     Waiting,
 )
+from nemo_helix_server.executors.capacity import Room
 from nemo_helix_server.executors.environments import Environments
 from nemo_helix_server.executors.launcher import Launcher, LaunchError
-from nemo_helix_server.executors.rooms import Room
 from nemo_helix_server.executors.shim import MARKER
-from nemo_runs import process_table, processes
+from nemo_helix_server.storage import run_files
 from nemo_runs.errors import RunsError
-from nemo_runs.processes import Liveness, ProcessIdentity
+from nemo_runs.processes import process_table, trees
+from nemo_runs.processes.trees import Liveness, ProcessIdentity
 from nemo_trainer import contract
 
 _FIFO = "wake"
@@ -207,7 +207,7 @@ def _look(run: Run) -> Observation:
 
 
 def _unfinished(run: Run, claim: run_files.Claim, shim: ProcessIdentity) -> Observation:
-    alive = processes.liveness(shim)
+    alive = trees.liveness(shim)
     started = run_files.read_started(run.folder)
     at = started[1] if started else None
     if alive is Liveness.ALIVE:
@@ -270,7 +270,7 @@ def _signal(shim: ProcessIdentity, number: signal.Signals) -> None:
     except OSError:
         return
     try:
-        if processes.liveness(shim) is Liveness.ALIVE:
+        if trees.liveness(shim) is Liveness.ALIVE:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
     finally:
@@ -279,6 +279,6 @@ def _signal(shim: ProcessIdentity, number: signal.Signals) -> None:
 
 def _end_strays(token: str) -> None:
     """Kill what a killed shim left: the kernel ends its command with it, but not what that had started."""
-    for pid in processes.marked(MARKER, token):
+    for pid in trees.marked(MARKER, token):
         with contextlib.suppress(RunsError):
-            processes.end_tree(processes.identify(pid), grace=0, marker=(MARKER, token))
+            trees.end_tree(trees.identify(pid), grace=0, marker=(MARKER, token))

@@ -11,7 +11,7 @@ from typing import IO, Any
 from nemo_helix_plugin.jobs import names
 from nemo_helix_server.clock import Clock, moment, wire
 from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, unwritable
-from nemo_helix_server.files.places import Place, Upload
+from nemo_helix_server.files.locations import Place, Upload
 
 _RECORDS = ".records"
 _OWN = "job-fileset-"

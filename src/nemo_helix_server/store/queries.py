@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.jobs import filters
+from nemo_helix_server.jobs.filtering import parse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,7 +13,7 @@ class JobQuery:
     """A page of jobs; `workspace` None means all of them."""
 
     workspace: str | None
-    where: filters.Tree = filters.EVERYTHING
+    where: parse.Tree = parse.EVERYTHING
     sort: str = "-created_at"
     page: int = 1
     page_size: int = 10

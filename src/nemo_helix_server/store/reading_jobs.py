@@ -9,7 +9,7 @@ from sqlalchemy import ColumnElement, Connection, Select, func, null, select
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.model import Attempt, Job, Page
-from nemo_helix_server.store import filters, rows, schema
+from nemo_helix_server.store import filter_sql, rows, schema
 from nemo_helix_server.store.queries import JobQuery
 
 EVERYWHERE = "-"
@@ -64,7 +64,7 @@ class JobReading:
 
     def jobs(self, query: JobQuery) -> Page[Job]:
         """One page, filtered, sorted and counted by the database."""
-        conditions = filters.conditions(query.where, self.connection.dialect.name)
+        conditions = filter_sql.conditions(query.where, self.connection.dialect.name)
         if query.workspace is not None:
             conditions.append(_jobs.workspace == query.workspace)
         total = self.connection.execute(

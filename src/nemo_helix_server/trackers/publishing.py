@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.settings import Settings
-from nemo_helix_server.storage import JobStorage
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.store import Store
 from nemo_helix_server.trackers.descriptions import Door
-from nemo_helix_server.trackers.doors import Doors, doors
-from nemo_helix_server.trackers.lane import Lane
+from nemo_helix_server.trackers.endpoints import Doors, doors
 from nemo_helix_server.trackers.publisher import Publisher
-from nemo_helix_server.trackers.telling import Teller
+from nemo_helix_server.trackers.sync import Teller
+from nemo_helix_server.trackers.worker import Lane
 
 _LOG = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
-from nemo_runs.files import replace_file
+from nemo_runs.durable.files import replace_file
 from nemo_slurm.testing.model import Model
 
 

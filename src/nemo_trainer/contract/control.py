@@ -7,8 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
-from nemo_runs.disk import read_regular
-from nemo_runs.files import replace_file
+from nemo_runs.durable.disk import read_regular
+from nemo_runs.durable.files import replace_file
 
 Want = Literal["run", "pause", "stop", "checkpoint"]
 

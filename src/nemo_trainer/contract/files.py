@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from nemo_runs.disk import open_regular
-from nemo_runs.files import sync_folder
+from nemo_runs.durable.disk import open_regular
+from nemo_runs.durable.files import sync_folder
 from nemo_trainer.contract.errors import NotSavedError
 from nemo_trainer.contract.manifest import FileEntry
 

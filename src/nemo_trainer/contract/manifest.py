@@ -10,8 +10,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal, get_args
 
-from nemo_runs.disk import read_regular
-from nemo_runs.files import replace_file
+from nemo_runs.durable.disk import read_regular
+from nemo_runs.durable.files import replace_file
 from nemo_trainer.contract.errors import CheckpointUnusableError
 from nemo_trainer.contract.names import MANIFEST
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nemo_runs.disk import open_regular
+from nemo_runs.durable.disk import open_regular
 
 _LARGEST_STEP = 1 << 53
 _LONGEST_ROW = 16 << 20

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nemo_runs.disk import read_regular
-from nemo_runs.files import replace_file
+from nemo_runs.durable.disk import read_regular
+from nemo_runs.durable.files import replace_file
 from nemo_trainer.contract.errors import TrainerError
 from nemo_trainer.contract.files import file_problems
 from nemo_trainer.contract.manifest import FileEntry, parse_files

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_runs.disk import read_regular
-from nemo_runs.files import replace_file
+from nemo_runs.durable.disk import read_regular
+from nemo_runs.durable.files import replace_file
 
 SEQ_SEEN = "seq_seen"
 """The number of the last request that the trainer has seen."""

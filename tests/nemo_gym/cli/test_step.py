@@ -5,7 +5,7 @@ from click.testing import CliRunner
 
 from nemo_gym.cli.step import health, port
 from nemo_gym.errors import UsageError
-from nemo_gym.orchestration.health import ServiceDiedError
+from nemo_gym.services.health import ServiceDiedError
 
 
 def test_a_port_is_printed_for_each_service_in_order():

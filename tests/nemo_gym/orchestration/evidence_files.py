@@ -6,9 +6,9 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from nemo_gym.orchestration.evidence import Evidence, Seen
-from nemo_gym.orchestration.evidence_parsing import parse
+from nemo_gym.chain.evidence import Evidence, Seen
 from nemo_gym.orchestration.executors.base import JobState, Observation
+from nemo_gym.orchestration.status.link_files import parse
 
 NOW = 1_800_000_000.0
 ID = "gym-job-20270115T080000Z-00000a"

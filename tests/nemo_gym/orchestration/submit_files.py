@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from nemo_gym.orchestration.resolve import to_yaml
+from nemo_gym.orchestration.config.resolve import to_yaml
 
 BASE: dict[str, Any] = {
     "services": {

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nemo_gym import identity
-from nemo_gym.rollouts.config import BenchmarkConfig, RunConfig
+from nemo_gym.rollouts.run_config import identity
+from nemo_gym.rollouts.run_config.schema import BenchmarkConfig, RunConfig
 
 MODEL = {"name": "m", "server_version": "1", "fingerprint": "f"}
 BASE: dict[str, Any] = {

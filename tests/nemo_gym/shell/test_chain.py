@@ -12,13 +12,13 @@ from tests.local_jobs import until
 
 import nemo_gym
 import nemo_slurm
-from nemo_gym.decide import Budget
+from nemo_gym.chain.decide import Budget
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration import script
-from nemo_gym.orchestration.plan import JobPlan
-from nemo_gym.orchestration.sealed_files import SHELL_PARTS, folder_name, with_own_digest
-from nemo_gym.rollouts.collected import Collected
-from nemo_runs.journal import read_journal
+from nemo_gym.orchestration.plan import job_script
+from nemo_gym.orchestration.plan.sealed_files import SHELL_PARTS, folder_name, with_own_digest
+from nemo_gym.orchestration.plan.values import JobPlan
+from nemo_gym.rollouts.collect.exit_report import Collected
+from nemo_runs.durable.journal import read_journal
 
 pytestmark = pytest.mark.services
 
@@ -81,7 +81,7 @@ class World:
         self.sealed.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (self.sealed / name).write_bytes(content)
-        text = script.render_job(plan, redacted=False, sealed=files)
+        text = job_script.render_job(plan, redacted=False, sealed=files)
         self.paths.script.write_text(with_own_digest(text.replace("scheduler_local", "scheduler_stub")))
 
     def start(self, job, before="", *, restart=0, drive="exit 1", **environ):

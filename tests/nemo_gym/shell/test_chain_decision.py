@@ -10,9 +10,9 @@ import pytest
 
 import nemo_gym
 import nemo_slurm
-from nemo_gym import decide
-from nemo_gym.decide import Asked, Budget, Marker, Predecessor, Spent
-from nemo_gym.rollouts.collected import Collected
+from nemo_gym.chain import decide
+from nemo_gym.chain.decide import Asked, Budget, Marker, Predecessor, Spent
+from nemo_gym.rollouts.collect.exit_report import Collected
 from nemo_slurm.states import read_state, table
 
 SHELL = Path(nemo_gym.__file__).parent / "shell"

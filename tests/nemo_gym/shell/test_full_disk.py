@@ -9,14 +9,14 @@ import pytest
 from tests.local_jobs import until
 from tests.nemo_gym.shell.test_chain import COMPLETE, UNTIL_TOLD, World, says
 
-from nemo_gym.decide import FULL_DISKS, Budget
-from nemo_gym.orchestration import endings
-from nemo_gym.orchestration.endings import BenchmarkState, Cause
-from nemo_gym.orchestration.evidence import Evidence
-from nemo_gym.orchestration.evidence_parsing import parse
-from nemo_gym.orchestration.run_files import LocalRunFiles
-from nemo_gym.orchestration.standing import standing
-from nemo_gym.rollouts.collected import Collected
+from nemo_gym.chain import endings
+from nemo_gym.chain.decide import FULL_DISKS, Budget
+from nemo_gym.chain.endings import BenchmarkState, Cause
+from nemo_gym.chain.evidence import Evidence
+from nemo_gym.orchestration.status.benchmark_state import standing
+from nemo_gym.orchestration.status.link_files import parse
+from nemo_gym.orchestration.status.run_files import LocalRunFiles
+from nemo_gym.rollouts.collect.exit_report import Collected
 
 pytestmark = pytest.mark.services
 

@@ -9,7 +9,7 @@ from tests.resident_programs import ResidentPrograms
 from tests.sbatch_replies import REPLIES
 
 import nemo_gym
-from nemo_gym.orchestration.sealed_files import script_digest
+from nemo_gym.orchestration.plan.sealed_files import script_digest
 from nemo_slurm import calls
 from nemo_slurm.cluster import Cluster
 from nemo_slurm.hosts import LocalHost

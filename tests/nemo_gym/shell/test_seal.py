@@ -10,15 +10,16 @@ import pytest
 from tests.local_jobs import Workplace
 from tests.nemo_gym.shell.test_chain import World, says
 
-from nemo_gym.decide import Budget
+from nemo_gym.chain import endings
+from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.endings import BenchmarkState, Cause
+from nemo_gym.chain.evidence import Evidence
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration import endings, staging
-from nemo_gym.orchestration.endings import BenchmarkState, Cause
-from nemo_gym.orchestration.evidence import Evidence
-from nemo_gym.orchestration.evidence_parsing import parse
-from nemo_gym.orchestration.run_files import LocalRunFiles
-from nemo_gym.orchestration.sealed_files import folder_name, script_digest, sealed_files, with_own_digest
-from nemo_gym.rollouts.collected import Collected
+from nemo_gym.orchestration.plan.sealed_files import folder_name, script_digest, sealed_files, with_own_digest
+from nemo_gym.orchestration.status.link_files import parse
+from nemo_gym.orchestration.status.run_files import LocalRunFiles
+from nemo_gym.orchestration.submit import staging
+from nemo_gym.rollouts.collect.exit_report import Collected
 from nemo_runs.secret_refs import SecretText
 
 pytestmark = pytest.mark.services

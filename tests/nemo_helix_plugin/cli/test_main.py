@@ -6,7 +6,7 @@ import click
 import pytest
 
 from nemo_helix_plugin import errors
-from nemo_helix_plugin.cli import commands, main
+from nemo_helix_plugin.cli import main, outside_commands
 
 
 @pytest.fixture
@@ -25,8 +25,8 @@ def packages(tmp_path, monkeypatch):
     made = Packages()
     made.folder.mkdir()
     monkeypatch.syspath_prepend(made.folder)
-    found = commands.installed_commands
-    monkeypatch.setattr(commands, "installed_commands", lambda: found([str(made.folder)]))
+    found = outside_commands.installed_commands
+    monkeypatch.setattr(outside_commands, "installed_commands", lambda: found([str(made.folder)]))
     return made
 
 
@@ -131,7 +131,7 @@ def test_a_broken_package_breaks_only_its_own_command(packages, capsys):
 def test_an_entry_point_that_is_no_command_is_refused(packages):
     packages.install("odd_pkg", "odd", "thing = 3", "[nemo.commands]\nodd = odd:thing\n")
     with pytest.raises(errors.CommandLoadError, match=r"odd:thing is a int"):
-        commands.load(commands.installed_commands()["odd"])
+        outside_commands.load(outside_commands.installed_commands()["odd"])
 
 
 def test_only_our_section_is_read(packages):
@@ -141,7 +141,9 @@ def test_only_our_section_is_read(packages):
         "",
         "[console_scripts]\nother = mixed:main\n\n[nemo.commands]\n# no = not:one\nours = mixed:x [extra]\n",
     )
-    assert commands.installed_commands() == {"ours": commands.InstalledCommand("ours", "mixed:x", "mixed")}
+    assert outside_commands.installed_commands() == {
+        "ours": outside_commands.InstalledCommand("ours", "mixed:x", "mixed")
+    }
 
 
 def test_an_interrupt_ends_with_its_own_status(monkeypatch, capsys):

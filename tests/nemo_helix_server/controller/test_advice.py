@@ -8,8 +8,8 @@ from tests.helix_workplace import Workplace, shell, step, training
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.executors.base import Request, Run, Waiting
-from nemo_helix_server.executors.rooms import LeasedRoom
-from nemo_runs import leases
+from nemo_helix_server.executors.capacity import LeasedRoom
+from nemo_runs.leases import machine_leases
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -119,7 +119,7 @@ def test_a_time_limit_goes_on_for_as_long_again_where_there_is_a_checkpoint(tmp_
 
 
 def test_a_book_of_leases_that_cannot_be_read_is_waited_for(tmp_path):
-    pool = leases.Pool(tmp_path, (), 1)
+    pool = machine_leases.Pool(tmp_path, (), 1)
     pool.holders()
     (lock,) = tmp_path.glob("*.lock")
     lock.with_suffix(".json").write_text("{")

@@ -12,7 +12,7 @@ from tests.helix_workplace import Workplace, shell, training
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.executors.fake import FakeExecutor
-from nemo_runs import process_table
+from nemo_runs.processes import process_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 
 from nemo_helix_server.errors import StoreError
-from nemo_helix_server.executors import launcher, run_files
+from nemo_helix_server.executors import launcher
 from nemo_helix_server.executors.base import Admitted, Launch, Request, Run, RunState
-from nemo_helix_server.executors.rooms import LeasedRoom, OpenRoom
+from nemo_helix_server.executors.capacity import LeasedRoom, OpenRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
-from nemo_runs import leases, processes
+from nemo_helix_server.storage import run_files
+from nemo_runs.leases import machine_leases
+from nemo_runs.processes import trees
 from nemo_runs.secret_refs import SecretText
 
 pytestmark = pytest.mark.e2e
@@ -79,7 +81,7 @@ def pid_from(run, name):
 
 
 def is_gone(pid):
-    return not os.path.exists(f"/proc/{pid}") or processes.process_table.read_entry(pid).ended
+    return not os.path.exists(f"/proc/{pid}") or trees.process_table.read_entry(pid).ended
 
 
 def shim_of(run):
@@ -223,14 +225,14 @@ def test_a_damaged_claim_never_starts_again(executor, tmp_path, garbage):
 def claimed_by(run, **changes):
     import dataclasses
 
-    identity = dataclasses.replace(processes.identify(), **changes)
+    identity = dataclasses.replace(trees.identify(), **changes)
     assert run_files.make_claim(run.folder, run_files.Claim(identity, time.time()))
 
 
 def test_a_number_alone_never_names_a_shim(executor, tmp_path):
     """This process has the number in the claim, but started at another time: it is a stranger."""
     run = new_run(tmp_path)
-    claimed_by(run, start_time=processes.identify().start_time - 1)
+    claimed_by(run, start_time=trees.identify().start_time - 1)
     assert executor.observe([run])[run.token].state is RunState.LOST
     executor.stop(run, grace_seconds=0)
     executor.kill(run)
@@ -251,7 +253,7 @@ def test_a_run_of_another_host_is_not_judged(executor, tmp_path):
 
 def test_a_lease_is_held_by_the_shim_and_survives_the_service(tmp_path):
     place = tmp_path / "leases"
-    pool = leases.Pool(place, ("0",), 1)
+    pool = machine_leases.Pool(place, ("0",), 1)
     executor = SubprocessExecutor(tmp_path / "executor", LeasedRoom(pool, place))
     run = new_run(tmp_path)
     assert executor.admit(Request(run, "w/job", "w", 1, 0, (1.0, 0))) == Admitted(("0",), 0)
@@ -269,7 +271,7 @@ SERVICE = """
 import os, sys, threading, time
 from pathlib import Path
 from nemo_helix_server.executors.base import Launch, Run
-from nemo_helix_server.executors.rooms import OpenRoom
+from nemo_helix_server.executors.capacity import OpenRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
 folder, token, delay = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
 executor = SubprocessExecutor(folder / "executor", OpenRoom())

@@ -16,9 +16,10 @@ from tests.nemo_helix_server.worlds import ANNA, DOWNLOAD, TRAINING, World, sqli
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.errors import ConflictError
-from nemo_helix_server.jobs import responses, retention, states
+from nemo_helix_server.jobs import retention, states
 from nemo_helix_server.jobs.model import Step, Transition
 from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.service import responses
 from nemo_helix_server.store.queries import TransitionQuery
 
 NAME = "job-1"

@@ -11,7 +11,7 @@ from tests.nemo_helix_server.worlds import CONTROLLER, DOWNLOAD, TRAINING, UPLOA
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.errors import ConflictError
-from nemo_helix_server.jobs import filters
+from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.jobs.model import Checkpoint, MetricPoint, Secret, Token, Workspace
 from nemo_helix_server.jobs.orders import NewAttempt
 from nemo_helix_server.jobs.states import Event, Reason
@@ -428,7 +428,7 @@ class TestLists:
         world.create("one", spec=spec)
         world.create("two", spec={"n": 2.0, "t": False, "name": "two"})
         world.create("none", spec={})
-        where = filters.parse([("filter", text)]).tree
+        where = parse.parse([("filter", text)]).tree
         with world.store.read() as reader:
             page = reader.jobs(JobQuery(workspace=None, where=where))
         assert {job.name for job in page.items} == expected

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_runs.files import RowAppender, repair_tail
+from nemo_runs.durable.files import RowAppender, repair_tail
 from nemo_trainer.contract import ContinueRow, MetricRow, MetricTail, history, merged, parse_row
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

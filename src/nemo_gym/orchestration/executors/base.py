@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from nemo_gym.orchestration.plan import Submission
+from nemo_gym.orchestration.plan.values import Submission
 
 
 class JobState(StrEnum):

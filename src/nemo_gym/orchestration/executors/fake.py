@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued, Unheard
-from nemo_gym.orchestration.plan import Submission
+from nemo_gym.orchestration.plan.values import Submission
 
 _UNKNOWN = Observation(JobState.UNKNOWN, "no job of this id was queued here")
 

@@ -12,7 +12,7 @@ from nemo_gym.errors import GymError
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.executors.base import JobRef, Observation, Queued, Unheard
-    from nemo_gym.orchestration.plan import Submission
+    from nemo_gym.orchestration.plan.values import Submission
 
 _GRACE = 30.0
 

@@ -25,10 +25,10 @@ from nemo_gym.orchestration.executors.local_supervisor import (
     waits_for,
     write_unstarted,
 )
-from nemo_gym.orchestration.plan import JobPlan
-from nemo_runs import processes, supervise
+from nemo_gym.orchestration.plan.values import JobPlan
 from nemo_runs.errors import DiskFullError, RunsError
-from nemo_runs.processes import Liveness, ProcessIdentity
+from nemo_runs.processes import supervise, trees
+from nemo_runs.processes.trees import Liveness, ProcessIdentity
 
 _READY_WITHIN = 30.0
 _STATES = {
@@ -161,7 +161,7 @@ def observe(job: JobRef) -> Observation:
 
 def _unkept(job: JobRef, started: float | None) -> Observation:
     """A job whose supervisor is dead: as long as anything of it runs, it runs."""
-    left = processes.marked(MARKER, _run_of(job))
+    left = trees.marked(MARKER, _run_of(job))
     if left:
         found = f"its supervisor was killed, and {len(left)} of its processes still run"
         return Observation(JobState.RUNNING, found, started_at=started)
@@ -219,13 +219,13 @@ def cancel(job: JobRef) -> bool:
             link.taken.unlink(missing_ok=True)  # nobody has decided about it: the next one can
             raise
         return True
-    alive = processes.liveness(supervisor)
+    alive = trees.liveness(supervisor)
     if alive is Liveness.ALIVE:
         with contextlib.suppress(OSError):  # the signal says it too, where nothing can be written
             link.cancel.touch()
         _terminate(supervisor)
     elif alive is Liveness.DEAD:
-        processes.end_tree(supervisor, grace=2.0, marker=(MARKER, _run_of(job)))
+        trees.end_tree(supervisor, grace=2.0, marker=(MARKER, _run_of(job)))
     return alive is not Liveness.ELSEWHERE
 
 
@@ -241,7 +241,7 @@ def _terminate(supervisor: ProcessIdentity) -> None:
     except ProcessLookupError:
         return
     try:
-        if processes.liveness(supervisor) is Liveness.ALIVE:
+        if trees.liveness(supervisor) is Liveness.ALIVE:
             signal.pidfd_send_signal(descriptor, signal.SIGTERM)
     finally:
         os.close(descriptor)

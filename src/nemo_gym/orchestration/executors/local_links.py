@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable
 
 from nemo_gym.job_paths import JobPaths, LinkPaths
-from nemo_runs import processes
+from nemo_runs.durable.files import replace_file, sync_folder
 from nemo_runs.errors import RunsError
-from nemo_runs.files import replace_file, sync_folder
-from nemo_runs.processes import Liveness, ProcessIdentity
+from nemo_runs.processes import trees
+from nemo_runs.processes.trees import Liveness, ProcessIdentity
 
 _NOTED_WITHIN = 60.0
 """Seconds in which a supervisor that made its folder first had noted down who it is, or had been killed."""
@@ -30,7 +30,7 @@ def make_link(paths: JobPaths, job_id: str, fill: Callable[[LinkPaths], object])
     try:
         unseen.folder.mkdir(exist_ok=True)
         fill(unseen)
-        replace_file(unseen.supervisor, json.dumps(processes.identify().to_json()).encode() + b"\n")
+        replace_file(unseen.supervisor, json.dumps(trees.identify().to_json()).encode() + b"\n")
         link.folder.parent.mkdir(exist_ok=True)
         unseen.folder.rename(link.folder)
     except BaseException:
@@ -63,7 +63,7 @@ def liveness_of(supervisor: ProcessIdentity | None, link: LinkPaths) -> Liveness
     is older, and does not say it, was left by a supervisor that was killed in that moment.
     """
     if supervisor is not None:
-        return processes.liveness(supervisor)
+        return trees.liveness(supervisor)
     try:
         age = time.time() - link.folder.stat().st_mtime
     except FileNotFoundError:

@@ -16,9 +16,10 @@ from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_numbers import claim_number
-from nemo_runs import disk, supervise
-from nemo_runs.files import replace_file
-from nemo_runs.journal import Journal
+from nemo_runs.durable import disk
+from nemo_runs.durable.files import replace_file
+from nemo_runs.durable.journal import Journal
+from nemo_runs.processes import supervise
 
 _WORD, _LAST_WORD = 63, 2047
 """Bytes that ``shell/full_disk.sh`` writes over in place."""

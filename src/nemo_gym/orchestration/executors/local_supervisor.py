@@ -21,16 +21,16 @@ from typing import TYPE_CHECKING
 
 from nemo_gym import events, job_paths
 from nemo_gym.job_paths import JobPaths, LinkPaths
-from nemo_gym.orchestration.draining import drain_lead
+from nemo_gym.orchestration.config.drain_lead import drain_lead
 from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_room
-from nemo_runs import processes, supervise
+from nemo_runs.durable.files import create_file, replace_file
+from nemo_runs.durable.journal import Journal
 from nemo_runs.errors import DiskFullError
-from nemo_runs.files import create_file, replace_file
-from nemo_runs.journal import Journal
+from nemo_runs.processes import supervise, trees
 
 if TYPE_CHECKING:
-    from nemo_gym.orchestration.executors.local_slots import MachineShare
+    from nemo_gym.orchestration.executors.local_queue import MachineShare
 
 _LOOK = 0.2
 """Seconds between two looks whether it is this job's turn."""
@@ -69,7 +69,7 @@ class Assignment:
 
 def main() -> int:
     """Keep one job to its end."""
-    from nemo_gym.orchestration.executors.local_slots import Turn
+    from nemo_gym.orchestration.executors.local_queue import Turn
 
     cancelled: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -100,7 +100,7 @@ def main() -> int:
 
 def _share(assignment: Assignment) -> MachineShare:
     """What the job needs of the machine."""
-    from nemo_gym.orchestration.executors.local_slots import MachineShare
+    from nemo_gym.orchestration.executors.local_queue import MachineShare
 
     name = f"{assignment.gym_job_id}/{assignment.benchmark}/{assignment.job_id}"
     return MachineShare(name, gpus=assignment.gpus, slots=assignment.slots, environ=os.environ)
@@ -184,7 +184,7 @@ def _run(
     environment: Mapping[str, str],
 ) -> supervise.Exit:
     """Run one job to its end; ``before`` is the id of the one that it follows, if there is one."""
-    me, link = processes.identify(), paths.link(job_id)
+    me, link = trees.identify(), paths.link(job_id)
     env = {**os.environ, **environment} | {
         "NEMO_GYM_JOB_ID": job_id,
         "NEMO_GYM_RESTART": "0",

@@ -14,7 +14,7 @@ from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued, Unheard
 from nemo_gym.orchestration.executors.slurm_identity import Identities
-from nemo_gym.orchestration.plan import JobPlan, Submission
+from nemo_gym.orchestration.plan.values import JobPlan, Submission
 from nemo_slurm import commands, scripts
 from nemo_slurm.cluster import Cluster, Seen, Submitted
 from nemo_slurm.errors import NotAcceptedError, NotReachableError, RefusedError, SlurmError

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nemo_helix_plugin.cli.output import cells, standing, times
+from nemo_helix_plugin.cli.output import cells, job_state, times
 
 Record = Mapping[str, Any]
 Line = tuple[str, RenderableType]
@@ -31,8 +31,8 @@ def card(job: Record, tree: Record | None, manner: cells.Manner) -> RenderableTy
     parts: list[RenderableType] = [head, _grid(list(_lines(job, manner)))]
     steps = list((tree or {}).get("steps") or ())
     if steps:
-        parts += [Text("  steps", style="dim"), _steps(steps, manner, set(standing.warnings(job)))]
-    following = standing.next_command(job)
+        parts += [Text("  steps", style="dim"), _steps(steps, manner, set(job_state.warnings(job)))]
+    following = job_state.next_command(job)
     if following:
         parts.append(Text.assemble((f"{'  next':<{LABEL}}", "dim"), "  ", (following, "bold")))
     return Group(*parts)
@@ -66,28 +66,28 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
     for key in ("workspace", "description", "source", "project"):
         if job.get(key):
             yield key, Text(cells.printable(str(job[key])))
-    found = standing.details(job)
+    found = job_state.details(job)
     yield from _progress(found, manner)
-    reason = standing.reason(job)
+    reason = job_state.reason(job)
     if reason:
         yield "reason", Text(cells.printable(reason))
-    trouble = standing.failure(job)
+    trouble = job_state.failure(job)
     if trouble:
         yield "error", Text(cells.printable(trouble), style="red")
-    last_words = standing.last_words(job)
+    last_words = job_state.last_words(job)
     if last_words:
         yield "log ends", Text(cells.printable(last_words))
-    advice = standing.advice(job)
+    advice = job_state.advice(job)
     if advice:
         yield "advice", Text(cells.printable(advice))
-    for tracker, where in standing.runs(job):
+    for tracker, where in job_state.runs(job):
         yield tracker, Text(cells.printable(where))
-    for warning in standing.warnings(job):
+    for warning in job_state.warnings(job):
         yield "warning", Text(cells.printable(warning), style="yellow")
     storage = _storage(job, manner)
     if storage.plain:
         yield "storage", storage
-    windows = standing.windows(job)
+    windows = job_state.windows(job)
     if windows:
         yield "keeps", Text(windows)
     for key in ("created_at", "updated_at"):
@@ -98,10 +98,10 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
 
 
 def _progress(found: Record, manner: cells.Manner) -> Iterator[Line]:
-    text, done = standing.progress(found), standing.fraction(found)
+    text, done = job_state.progress(found), job_state.fraction(found)
     if not text:
         return
-    losses = standing.losses(found)
+    losses = job_state.losses(found)
     shown = Text(f"{text}{f', {losses}' if losses else ''}")
     yield (
         "progress",
@@ -110,7 +110,7 @@ def _progress(found: Record, manner: cells.Manner) -> Iterator[Line]:
 
 
 def _storage(job: Record, manner: cells.Manner) -> Text:
-    kept = standing.kept(job, manner.now)
+    kept = job_state.kept(job, manner.now)
     parts = [f"{times.size(job['storage_bytes'])}" if job.get("storage_bytes") else "", kept]
     until = times.parsed(job.get("storage_expires_at"))
     soon = until is not None and (until - manner.now).total_seconds() < 86400
@@ -127,8 +127,8 @@ def _steps(steps: list[Record], manner: cells.Manner, said: set[str]) -> Table:
         name = Text.assemble(
             "    ", cells.sign(status, unicode=manner.unicode), " ", cells.printable(str(step.get("name")))
         )
-        table.add_row(name, cells.status(status), Text(cells.printable(standing.step_note(step))))
-        for warning in (text for text in standing.warnings(step) if text not in said):
+        table.add_row(name, cells.status(status), Text(cells.printable(job_state.step_note(step))))
+        for warning in (text for text in job_state.warnings(step) if text not in said):
             table.add_row("", Text("warning", style="yellow"), Text(cells.printable(warning), style="yellow"))
     return table
 

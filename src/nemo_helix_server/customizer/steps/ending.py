@@ -9,7 +9,7 @@ from typing import Any
 
 from nemo_helix_server.customizer.steps.asking import RefusedError, ask
 from nemo_helix_server.customizer.steps.reporting import Report, StepError
-from nemo_helix_server.files.places import open_place
+from nemo_helix_server.files.locations import open_place
 
 _NOT_FOUND = 404
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.customizer.steps.reporting import Report, StepError
-from nemo_helix_server.files.places import Place, copied, open_place
+from nemo_helix_server.files.locations import Place, copied, open_place
 
 _HUB_PROGRAM = """
 import json, os, sys

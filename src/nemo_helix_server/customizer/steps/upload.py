@@ -12,7 +12,7 @@ from typing import Any
 from nemo_helix_server.clock import SystemClock
 from nemo_helix_server.customizer.steps.reporting import Report, StepError, main
 from nemo_helix_server.files.filesets import Filesets
-from nemo_helix_server.files.places import copied, open_place
+from nemo_helix_server.files.locations import copied, open_place
 
 _ADAPTER_CONFIG = "adapter_config.json"
 

@@ -11,8 +11,8 @@ from nemo_gym.orchestration.executors import local_supervisor
 from nemo_gym.orchestration.executors.base import JobRef, JobState
 from nemo_gym.orchestration.executors.local import LocalExecutor
 from nemo_gym.orchestration.executors.local_supervisor import MARKER
-from nemo_runs import processes
 from nemo_runs.errors import DiskFullError
+from nemo_runs.processes import trees
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def job(tmp_path):
 
 def kept_by(job, **changes):
     """Record this process, changed, as the job's supervisor."""
-    identity = {**processes.identify().to_json(), **changes}
+    identity = {**trees.identify().to_json(), **changes}
     JobPaths(job.job_dir).link("local-1").supervisor.write_text(json.dumps(identity))
 
 
@@ -90,7 +90,7 @@ def test_how_a_job_ended_is_the_supervisors_word_and_why_it_failed_the_scripts(
 
 def test_what_a_killed_supervisor_and_script_left_running_is_seen_and_can_be_cancelled(job):
     dead = subprocess.Popen(["true"])
-    identity = processes.identify(dead.pid)
+    identity = trees.identify(dead.pid)
     dead.wait()
     kept_by(job, pid=identity.pid, start_time=identity.start_time)
     left = subprocess.Popen(["sleep", "60"], env={MARKER: "run/arithmetic/local-1.0"}, start_new_session=True)

@@ -12,7 +12,7 @@ from nemo_gym.orchestration.executors.base import JobRef, JobState
 from nemo_gym.orchestration.executors.local import LocalExecutor
 from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_numbers import claim_number
-from nemo_gym.orchestration.sealed_files import shell_file
+from nemo_gym.orchestration.plan.sealed_files import shell_file
 
 KILLED_AT = """
 import os, signal, sys

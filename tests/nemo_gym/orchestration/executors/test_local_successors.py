@@ -5,11 +5,11 @@ import subprocess
 import pytest
 from tests.local_jobs import Workplace, until
 
-from nemo_gym.decide import Budget
+from nemo_gym.chain.decide import Budget
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_room
-from nemo_runs.journal import read_journal
+from nemo_runs.durable.journal import read_journal
 
 pytestmark = pytest.mark.services
 

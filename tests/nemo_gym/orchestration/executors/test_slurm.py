@@ -9,10 +9,10 @@ from tests.local_jobs import Workplace
 
 from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration import staging
 from nemo_gym.orchestration.executors.base import JobRef, JobState, Unheard
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor, observation
-from nemo_gym.orchestration.plan import OtelPlan, SlurmPlan
+from nemo_gym.orchestration.plan.values import OtelPlan, SlurmPlan
+from nemo_gym.orchestration.submit import staging
 from nemo_slurm.cluster import Seen, Source
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import Completed

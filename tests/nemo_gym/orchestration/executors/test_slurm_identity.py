@@ -14,15 +14,15 @@ from tests.nemo_gym.orchestration.executors.test_slurm import World
 
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import RefusedError
-from nemo_gym.orchestration import resubmit, staging
 from nemo_gym.orchestration.executors.base import JobRef, JobState
 from nemo_gym.orchestration.executors.slurm_identity import Identities
-from nemo_gym.orchestration.gathering import gather
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
-from nemo_gym.orchestration.last_seen import LastSeen
-from nemo_gym.orchestration.plan import SlurmPlan
-from nemo_gym.orchestration.sites import Site
-from nemo_gym.orchestration.status import BenchmarkStatus, assess
+from nemo_gym.orchestration.plan.values import SlurmPlan
+from nemo_gym.orchestration.status.gather import gather
+from nemo_gym.orchestration.status.last_observation import LastSeen
+from nemo_gym.orchestration.status.machines import Site
+from nemo_gym.orchestration.status.report import BenchmarkStatus, assess
+from nemo_gym.orchestration.submit import resubmit, staging
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import LocalHost
 

@@ -1,0 +1,1 @@
+"""Rows of training data: read, checked, written as tokens, and marked where they are learned."""

@@ -1,0 +1,1 @@
+"""How the jobs of a benchmark ended, and whether another one follows."""

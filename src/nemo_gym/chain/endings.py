@@ -1,0 +1,312 @@
+"""How a benchmark ended, from the last run that started: state, reason and who is to be blamed. Pure.
+
+The order of witnesses is that of `nemo_gym.chain.decide`: proof of completeness, a cancellation, what the job
+itself said where that outranks the scheduler, the scheduler's states. Cause beats symptom: what was done to a
+job outranks what the dying job managed to say.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nemo_gym import errors
+from nemo_gym.chain.decide import FULL_DISKS, Asked
+from nemo_gym.chain.evidence import Collected, Evidence, Link
+from nemo_gym.orchestration.executors.base import JobState, Observation
+from nemo_runs.counts import counted
+from nemo_slurm.states import Meaning, State, read_state
+
+
+class BenchmarkState(StrEnum):
+    """What a benchmark is doing, or what became of it."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    STOPPED = "stopped"
+    """A limit that the user set was reached, or a person asked for a drain; not a failure."""
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    UNKNOWN = "unknown"
+    """Nothing can be said from here. It never means that it has ended."""
+
+    @property
+    def live(self) -> bool:
+        """Whether more is to come."""
+        return self in (BenchmarkState.QUEUED, BenchmarkState.RUNNING)
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more happens unless somebody asks for it."""
+        return not self.live and self is not BenchmarkState.UNKNOWN
+
+
+class Cause(StrEnum):
+    """Whose doing an end is."""
+
+    INFRASTRUCTURE = "infrastructure"
+    """The scheduler or the machine ended it."""
+    YOUR_CODE = "your code"
+    """The program, the service or the configuration that was submitted ended it."""
+    CONFIGURATION = "your configuration"
+    """The cluster did not take the job: what was submitted asks for what there is not."""
+    PERSON = "a person"
+    """Its owner cancelled it."""
+    LIMIT = "a limit you set"
+
+
+NOTHING_FOLLOWS = ", and nothing follows it"
+"""The end of a reason that holds only while no other job waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A state, why, and whose doing it is."""
+
+    state: BenchmarkState
+    reason: str = ""
+    cause: Cause | None = None
+    look_at: str = ""
+    """The log that says more: a step's name."""
+
+
+_OF_THE_CLUSTER = frozenset({"BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"})
+EARLY = ("early", "walltime")
+"""Our own signal ahead of the time limit, as a drain file names it."""
+_CHAIN = {
+    "succeeded": BenchmarkState.SUCCEEDED,
+    "cancelled": BenchmarkState.CANCELLED,
+    "stopped": BenchmarkState.STOPPED,
+    "failed": BenchmarkState.FAILED,
+}
+
+
+def ended(known: Evidence, last: Link) -> Verdict:
+    """How a benchmark ended whose last started run is over, or is not seen any more."""
+    seen = known.seen.get(last.job_id)
+    observation = seen.observation if seen is not None else None
+    return (
+        _complete(known, last)
+        or _cancelled(known, last, observation)
+        or _unsealed(last)
+        or _decided(known, last)
+        or _last_word(last)
+        or _by_scheduler(known, last, observation)
+        or _by_marker(known, last)
+        or Verdict(BenchmarkState.UNKNOWN, observation.reason if observation else "nobody saw how it ended")
+    )
+
+
+def _complete(known: Evidence, last: Link) -> Verdict | None:
+    """Proof that every rollout is recorded, of whichever run, or that the config accepts what there is."""
+    if known.complete is not None:
+        return Verdict(BenchmarkState.SUCCEEDED)
+    if last.collected is not None and last.collected.status == 0:
+        return Verdict(BenchmarkState.SUCCEEDED, _accepted(last.collected))
+    decision = last.decision
+    if decision is not None and decision.chain == "succeeded" and "complete=yes" in decision.evidence:
+        before = _before(known, last)
+        found = before.collected if before is not None else None
+        accepted = _accepted(found) if found is not None and found.expected else decision.reason
+        return Verdict(BenchmarkState.SUCCEEDED, accepted)
+    return None
+
+
+def _accepted(found: Collected) -> str:
+    return (
+        f"{found.recorded:,} of {counted(found.expected, 'rollout has', 'rollouts have')} a "
+        "result, which the config accepts"
+    )
+
+
+def _before(known: Evidence, link: Link) -> Link | None:
+    """The newest run of the job about whose end a link decided: the job before, as a rule."""
+    about = re.search(r"\babout=(\S+)", link.decision.evidence) if link.decision is not None else None
+    job_id = about[1] if about is not None and about[1] != "nobody" else link.predecessor
+    return next((run for run in reversed(known.links) if run.job_id == job_id), None)
+
+
+def _wish(tombstone: str) -> str:
+    """Who asked for the end, when and why, of a tombstone's lines."""
+    at, *rest = tombstone.split(", ", 2)
+    by, why = (*rest, "", "")[:2]
+    return f"by {by} at {at}{f': {why}' if why else ''}" if by else tombstone
+
+
+def _cancelled(known: Evidence, last: Link, observation: Observation | None) -> Verdict | None:
+    if known.cancelled:
+        return Verdict(BenchmarkState.CANCELLED, _wish(known.cancelled), Cause.PERSON)
+    state = word_of(last, observation)
+    stranger = observation.stranger if observation is not None else ""
+    cause = Cause.INFRASTRUCTURE if stranger else Cause.PERSON
+    if state is not None and state.meaning is Meaning.CANCELLED:
+        said = observation.reason if observation is not None else ""
+        by = said if said.startswith("cancelled by ") else "cancelled"
+        if by == "cancelled" and state.author is not None:
+            by = f"cancelled by user {state.author}"
+        return Verdict(BenchmarkState.CANCELLED, f"job {last.job_id} was {by}", cause)
+    if observation is not None and observation.state is JobState.CANCELLED:
+        said = observation.reason or f"job {last.job_id} was cancelled"
+        return Verdict(BenchmarkState.CANCELLED, said, cause)
+    return None
+
+
+def _unsealed(last: Link) -> Verdict | None:
+    """A job that found that what it was to read is not what was queued."""
+    if last.decision is None or "seal=broken" not in last.decision.evidence:
+        return None
+    return Verdict(BenchmarkState.FAILED, last.decision.reason, Cause.PERSON, "job")
+
+
+def _decided(known: Evidence, last: Link) -> Verdict | None:
+    """A job that found that nothing is to be done ended the chain in so many words.
+
+    At a cap the cause of the last end is told with it: the cap is seldom what has to be mended.
+    """
+    decision = last.decision
+    if decision is None or decision.action not in ("stop", "fail"):
+        return None
+    state = _CHAIN.get(decision.chain, BenchmarkState.FAILED)
+    before, evidence = _before(known, last), _evidence_state(last)
+    if decision.action == "stop" and evidence is not None and evidence.meaning is Meaning.COMPLETE:
+        return _unproven(known, before or last, "the scheduler says COMPLETED of the job before")
+    if state is BenchmarkState.CANCELLED:
+        foreign = re.search(r"\bstranger=yes\b", decision.evidence)
+        return Verdict(state, decision.reason, Cause.INFRASTRUCTURE if foreign else Cause.PERSON)
+    follows = next((run for run in reversed(known.links) if run.job_id == last.predecessor), None)
+    if follows is not None and follows.full_disks and (follows is before or follows.full_disks >= FULL_DISKS):
+        return Verdict(state, decision.reason, Cause.INFRASTRUCTURE, "job")
+    own = before.end.reason if before is not None and before.end is not None else ""
+    reason = decision.reason if not own or own in decision.reason else f"{decision.reason}; {own}"
+    if state is BenchmarkState.STOPPED:
+        by_person = before is not None and _asked(before) is Asked.PERSON
+        return Verdict(
+            state, own if by_person and own else reason, Cause.PERSON if by_person else Cause.LIMIT
+        )
+    cause = _cause_of(evidence) or Cause.YOUR_CODE
+    return Verdict(state, reason, cause, _log_of(before, own) if before is not None else "job")
+
+
+def _last_word(last: Link) -> Verdict | None:
+    if last.collected is not None and last.collected.hopeless:
+        reason = f"no retry can help: {last.collected.hopeless}"
+        return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, "driver")
+    if last.end is not None and last.end.status == errors.EXIT_EXHAUSTED:
+        reason = "rollouts are missing and none of them may be tried again"
+        return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, "driver")
+    if _asked(last) is Asked.PERSON:
+        own = last.end.reason if last.end is not None else ""
+        return Verdict(BenchmarkState.STOPPED, own or "a person asked it to drain", Cause.PERSON)
+    if last.full_disks:
+        own = last.end.reason if last.end is not None else ""
+        reason = own or "its disk stayed full, or a quota used up"
+        return Verdict(BenchmarkState.FAILED, f"{reason}{NOTHING_FOLLOWS}", Cause.INFRASTRUCTURE, "job")
+    if last.end is not None and last.end.status == errors.EXIT_INCOMPLETE and last.end.asked in EARLY:
+        reason = f"it drained ahead of its time limit with work left{NOTHING_FOLLOWS}"
+        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
+    return None
+
+
+def _asked(link: Link) -> Asked:
+    """Who asked a run to stop, as its end marker says."""
+    return Asked.NOBODY if link.end is None else Asked.of(link.end.outcome, link.end.asked)
+
+
+def _by_scheduler(known: Evidence, last: Link, observation: Observation | None) -> Verdict | None:
+    state = word_of(last, observation)
+    if state is not None and state.meaning is Meaning.COMPLETE:
+        return _done(known, last, state.name)
+    if state is not None and state.meaning in (Meaning.INFRASTRUCTURE, Meaning.OTHER):
+        return _failed(last, state, observation)
+    if observation is None or not observation.state.final:
+        return None
+    if observation.state is JobState.SUCCEEDED:
+        return _done(known, last, "exit status 0")
+    return _by_marker(known, last) or Verdict(
+        BenchmarkState.FAILED, observation.reason, Cause.YOUR_CODE, _log_of(last, observation.reason)
+    )
+
+
+def _done(known: Evidence, last: Link, said: str) -> Verdict:
+    """The end of a job that ended with 0 without proof: good enough for a user's own command alone."""
+    progress = known.progress
+    if last.command or (progress is not None and progress.done >= progress.expected > 0):
+        return Verdict(BenchmarkState.SUCCEEDED)
+    # a command of a gym that did not note it yet: no collector has ever said anything
+    unsaid = progress is None and last.collected is None and last.ready is None
+    if unsaid and last.end is not None and last.end.status == 0:
+        return Verdict(BenchmarkState.SUCCEEDED)
+    return _unproven(known, last, f"job {last.job_id} ended with {said}")
+
+
+def _unproven(known: Evidence, last: Link, said: str) -> Verdict:
+    """That whoever ran the job calls it done, and rollouts are missing."""
+    found, progress = last.collected, known.progress
+    have = "nothing proves that every rollout is recorded"
+    if progress is not None and progress.expected > 0:
+        if progress.done >= progress.expected:
+            return Verdict(BenchmarkState.SUCCEEDED)
+        have = f"{progress.done:,} of {counted(progress.expected, 'rollout has', 'rollouts have')} a result"
+    elif found is not None and found.expected > 0:
+        have = f"{found.recorded:,} of {counted(found.expected, 'rollout has', 'rollouts have')} a result"
+    return Verdict(BenchmarkState.FAILED, f"{said}, but {have}", Cause.INFRASTRUCTURE, "job")
+
+
+def _failed(last: Link, state: State, observation: Observation | None) -> Verdict:
+    cause = _cause_of(state) or Cause.YOUR_CODE
+    own = last.end.reason if last.end is not None else ""
+    seen = observation.reason if observation is not None else ""
+    if cause is Cause.INFRASTRUCTURE:
+        reason = f"{state.name}: {state.reason}"
+        queueing = f"; its successor could not be queued ({last.queue_error})" if last.queue_error else ""
+        return Verdict(BenchmarkState.FAILED, reason + queueing, cause, "job")
+    reason = own or seen or f"{state.name}: {state.reason}"
+    return Verdict(BenchmarkState.FAILED, reason, cause, _log_of(last, reason))
+
+
+def _by_marker(known: Evidence, last: Link) -> Verdict | None:
+    """What the job itself said, where nobody else says anything."""
+    end = last.end
+    if end is None:
+        return None
+    if end.outcome == "abandoned":
+        return Verdict(
+            BenchmarkState.FAILED, end.reason or "its supervisor is gone", Cause.INFRASTRUCTURE, "job"
+        )
+    if end.status == 0:
+        return _done(known, last, "exit status 0")
+    if end.status == errors.EXIT_INCOMPLETE and end.asked not in ("none", ""):
+        reason = end.reason or f"asked to stop ({end.asked})"
+        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
+    reason = end.reason or f"it ended with exit status {end.status}"
+    return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, _log_of(last, reason))
+
+
+def word_of(last: Link, observation: Observation | None) -> State | None:
+    """The scheduler's word for how a run ended: as it was observed, else as a supervisor wrote it down."""
+    word = observation.word if observation is not None and observation.state.final else ""
+    return read_state(word or str(last.exit.get("state", "")))
+
+
+def _evidence_state(last: Link) -> State | None:
+    """The state of the predecessor on which a decision was taken."""
+    found = re.search(r"scheduler=(\S+)", last.decision.evidence) if last.decision is not None else None
+    return read_state(found[1]) if found else None
+
+
+def _cause_of(state: State | None) -> Cause | None:
+    if state is None or state.meaning is Meaning.LAG:
+        return None
+    if state.meaning is Meaning.INFRASTRUCTURE or state.name in _OF_THE_CLUSTER:
+        return Cause.INFRASTRUCTURE
+    return Cause.PERSON if state.meaning is Meaning.CANCELLED else Cause.YOUR_CODE
+
+
+def _log_of(last: Link, reason: str) -> str:
+    """The log that says more: a dead service's, the one that the reason names, else the job script's."""
+    if last.service_died:
+        return last.service_died.split()[0]
+    named = re.search(rf"logs/(.+?)-{re.escape(last.job_id)}\.log", reason)
+    return named[1] if named else "job"

@@ -1,0 +1,1 @@
+"""The commands of `gym eval`, one module each."""

@@ -1,0 +1,82 @@
+"""`gym eval reverify`: grade stored answers again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from nemo_gym.cli.options import json_option, overrides_argument
+
+
+@click.command()
+@click.option(
+    "--rollouts",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="The rows to grade, a rollouts.jsonl of `gym eval run`.",
+)
+@click.option(
+    "-c",
+    "--config",
+    "config_paths",
+    multiple=True,
+    metavar="FILE",
+    help="Config file to include; repeatable.",
+)
+@click.option(
+    "--benchmark", metavar="NAME", help="The benchmark whose verifier grades (`gym list benchmarks`)."
+)
+@click.option(
+    "--search-dir",
+    "search_dirs",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Folder to look for benchmarks and configs in; repeatable.",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the graded rows to a new file; without it they replace the old ones, which are kept beside.",
+)
+@json_option
+@overrides_argument
+def reverify(
+    rollouts: Path,
+    config_paths: tuple[str, ...],
+    benchmark: str | None,
+    search_dirs: tuple[Path, ...],
+    output: Path | None,
+    as_json: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    """Grade stored answers again with a benchmark's verifier; the model is asked nothing.
+
+    Options of the verifier can be changed here too, as in benchmark.verifier.abs_tolerance=0.01. Refused when
+    the benchmark's prompt or agent is not the one that the answers came from.
+    """
+    from nemo_gym.composition import parse_overrides
+    from nemo_gym.job_paths import RolloutPaths
+    from nemo_gym.rollouts.run_config.schema import load_run_config
+    from nemo_gym.rollouts.scores.reverify import reverify as grade_again
+
+    config = load_run_config(
+        config_paths, benchmark, parse_overrides(overrides), search_dirs=search_dirs, cwd=Path.cwd()
+    ).config
+    target = None if output is None else output.absolute()
+    done = grade_again(RolloutPaths(rollouts.absolute()), config, output=target)
+    if as_json:
+        import json
+
+        click.echo(json.dumps(done.to_json(), indent=2, ensure_ascii=False))
+        return
+    done.summary.print(sys.stdout)
+    click.echo(
+        f"gym: {done.grades.changed:,} of {done.grades.rows:,} grades changed; rows: {done.output}", err=True
+    )
+    if done.grades.first:
+        click.echo(f"gym: {done.grades.first:,} of them had no grade before", err=True)
+    if done.superseded is not None:
+        click.echo(f"gym: the old rows are kept in {done.superseded}", err=True)

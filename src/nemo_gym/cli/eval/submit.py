@@ -1,0 +1,217 @@
+"""`gym eval submit`: one YAML file becomes jobs, one a benchmark."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nemo_gym.cli.labels import labels_option
+from nemo_gym.cli.options import duration, json_option, overrides_argument
+from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, UsageError
+from nemo_gym.job_paths import RunPaths
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.config.resolve import ResolvedConfig
+    from nemo_gym.orchestration.config.schema import SubmitConfig
+    from nemo_gym.orchestration.jobs import SubmissionRecord
+    from nemo_gym.orchestration.submit.flow import Desk, Order
+    from nemo_gym.provenance import Provenance
+    from nemo_slurm.hosts import Host
+
+_RULE = "=" * 60
+
+
+@click.command(short_help="Turn one YAML file into jobs, one a benchmark.")
+@click.option("--config", "-c", "path", type=click.Path(path_type=Path), required=True, help="Submit file.")
+@click.option("--dry-run", is_flag=True, help="Print every job script, secrets hidden; write nothing.")
+@click.option("--resolve-only", is_flag=True, help="Print the resolved config; it can be submitted again.")
+@click.option("--only", multiple=True, metavar="NAME", help="Submit this benchmark only; can be repeated.")
+@click.option("--limit", type=click.IntRange(min=1), help="At most so many tasks of each benchmark.")
+@click.option("--walltime", metavar="T", callback=duration, help="Limit of each job: MM, HH:MM:SS, D-HH, …")
+@labels_option("Mark the submission; can be repeated.")
+@click.option("--again", is_flag=True, help="Submit even when a run with the same config is live.")
+@click.option("--follow", is_flag=True, help="Stay and show progress until all jobs have ended.")
+@json_option
+@overrides_argument
+def submit(path: Path, overrides: tuple[str, ...], **flags: Any) -> int:
+    """Submit the benchmarks of one YAML file as jobs that live on without this terminal.
+
+    OVERRIDES are key=value (the key is there), +key=value or ++key=value (it may be added).
+    """
+    return _run(path, overrides, _Flags(**flags))
+
+
+def _run(path: Path, overrides: tuple[str, ...], flags: _Flags) -> int:
+    flags.check()
+    from nemo_gym.orchestration.config.resolve import Narrowing, resolve
+
+    narrowing = Narrowing(only=flags.only, limit=flags.limit, walltime=flags.walltime)
+    resolved = resolve(path, overrides, narrowing, cwd=Path.cwd())
+    if flags.resolve_only:
+        click.echo(resolved.to_json() if flags.as_json else resolved.to_yaml().rstrip("\n"))
+        return EXIT_DONE
+    from nemo_gym.orchestration.submit.flow import Order
+
+    order = Order(resolved=resolved, labels=flags.labels, again=flags.again)
+    if flags.dry_run:
+        return _dry_run(order, _desk(resolved))
+    return _submit(order, _desk(resolved), as_json=flags.as_json, follow=flags.follow)
+
+
+@dataclass(frozen=True)
+class _Flags:
+    dry_run: bool
+    resolve_only: bool
+    only: tuple[str, ...]
+    limit: int | None
+    walltime: str | None
+    labels: dict[str, str]
+    again: bool
+    follow: bool
+    as_json: bool
+
+    def check(self) -> None:
+        """Raise `UsageError` for flags that cannot go together."""
+        if self.dry_run and self.as_json:
+            raise UsageError(
+                "--dry-run makes no record, so nothing can be printed as JSON; leave out --json."
+            )
+        if self.dry_run and self.resolve_only:
+            raise UsageError("--dry-run and --resolve-only are two things; give one of them.")
+        if self.follow and (self.dry_run or self.resolve_only):
+            raise UsageError("--follow: nothing is submitted, so there is nothing to follow; leave it out.")
+
+
+def _say(sentence: str) -> None:
+    click.echo(f"gym: {sentence}", err=True)
+
+
+def _desk(resolved: ResolvedConfig) -> Desk:
+    from nemo_gym.orchestration.executors.registry import executor_for, refuse_unusable
+    from nemo_gym.orchestration.submit.destination import destination_of
+    from nemo_gym.orchestration.submit.flow import Desk
+
+    compute = resolved.config.machine
+    hostname = getattr(compute, "hostname", None)
+    host = None if hostname is None else _host(hostname)
+    destination = destination_of(host)
+
+    def origin() -> Provenance:
+        from nemo_gym.provenance import provenance
+
+        return provenance()
+
+    def preflight(config: SubmitConfig) -> None:
+        from nemo_gym.orchestration.submit.preflight import refuse_cheaply
+
+        refuse_cheaply(config, host or _host(None))
+
+    return Desk(
+        executor=executor_for(compute.type, host),
+        stage=destination.stage,
+        provenance=origin,
+        environ=os.environ,
+        cwd=Path.cwd(),
+        say=_say,
+        destination=destination,
+        preflight=preflight,
+        ready=lambda: refuse_unusable(compute.type),
+    )
+
+
+def _host(hostname: str | None) -> Host:
+    from nemo_slurm.ssh import host_of
+
+    return host_of(hostname)
+
+
+def _dry_run(order: Order, desk: Desk) -> int:
+    from nemo_gym.orchestration.plan.job_script import render_job
+    from nemo_gym.orchestration.plan.telemetry import collector_text
+    from nemo_gym.orchestration.submit.flow import plan
+
+    submission = plan(order, desk)
+    click.echo(f"Run directory: {submission.run_dir}")
+    for job in submission.jobs:
+        texts = {f"{job.benchmark}/job.sh": render_job(job, redacted=True)}
+        if job.otel is not None:
+            texts[f"{job.benchmark}/otel"] = collector_text(job.otel.config).decode()
+        for name, text in texts.items():
+            click.echo(f"{_RULE}\n{name}\n{_RULE}\n{text.rstrip()}")
+    click.echo(_RULE)
+    return EXIT_DONE
+
+
+def _submit(order: Order, desk: Desk, *, as_json: bool, follow: bool) -> int:
+    from nemo_gym.orchestration.submit import flow as flow
+
+    record = flow.submit(order, desk)
+    if as_json:
+        click.echo(record.dumps().decode(), nl=False)
+        sys.stdout.flush()
+    else:
+        _print_record(record)
+    failed = record.failed
+    if failed:
+        names = ", ".join(entry.benchmark for entry in failed)
+        click.echo(f"Error: {len(failed)} benchmark(s) failed to submit: {names}", err=True)
+    status = _follow(record, desk, quiet=as_json) if follow else EXIT_DONE
+    return EXIT_ERROR if failed else status
+
+
+def _print_record(record: SubmissionRecord) -> None:
+    kind = {"slurm": "Slurm job", "local": "local job"}.get(record.executor, f"{record.executor} job")
+    click.echo(f"Run directory: {record.run_dir}")
+    for entry in record.benchmarks:
+        if entry.job_id is not None:
+            click.echo(f"submitted {entry.benchmark} → {kind} {entry.job_id}")
+        else:
+            click.echo(f"failed {entry.benchmark}: {entry.error}")
+    on = f" on {record.hostname}" if record.hostname is not None else ""
+    click.echo(f"Record: {RunPaths(Path(record.run_dir)).record}{on}")
+    click.echo(f"Status: gym job status {record.gym_job_id}")
+    if len(record.failed) == len(record.benchmarks):
+        return
+    verb = "results" if record.hostname is None else "fetch"
+    click.echo(f"Results, when done: gym job {verb} {record.gym_job_id}")
+
+
+def _follow(record: SubmissionRecord, desk: Desk, *, quiet: bool) -> int:
+    """Show progress on stderr until all jobs have ended, then the scores.
+
+    1 when a job did not succeed, or ended with 0 and left rollouts that the config does not do without.
+    """
+    from nemo_gym.orchestration.executors.base import JobRef, JobState
+    from nemo_gym.orchestration.results import scores
+    from nemo_gym.orchestration.submit.follow import follow
+
+    jobs = {
+        entry.benchmark: JobRef(entry.job_id, Path(entry.job_dir))
+        for entry in record.benchmarks
+        if entry.job_id is not None
+    }
+    ends = follow(desk.executor, jobs, stream=sys.stderr) if jobs else {}
+    if not quiet:
+        click.echo(scores.results_table(scores.results(record, say=_say)))
+    succeeded = all(end.state is JobState.SUCCEEDED for end in ends.values())
+    return EXIT_DONE if succeeded and _is_whole(record) else EXIT_ERROR
+
+
+def _is_whole(record: SubmissionRecord) -> bool:
+    """Whether nothing is missing of jobs that have ended with 0; what is missing is said."""
+    from nemo_gym.chain.endings import BenchmarkState
+    from nemo_gym.orchestration.status.gather import gather
+    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.status.report import of_submissions
+
+    with Sites() as sites:
+        (submission,) = of_submissions(gather([record], sites).values())
+    failed = [status for status in submission.benchmarks if status.state is BenchmarkState.FAILED]
+    for status in failed:
+        _say(f"{status.benchmark}: {status.state}: {status.reason}; next: {status.next_command}")
+    return not failed

@@ -1,0 +1,1 @@
+"""The commands of `gym job`, one module each."""

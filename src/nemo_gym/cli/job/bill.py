@@ -1,0 +1,76 @@
+"""`gym job bill`: what allocated time went into, and what would have saved most."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from nemo_gym.cli.labels import labels_option
+from nemo_gym.cli.options import json_option
+from nemo_gym.errors import EXIT_ERROR, GymError, UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nemo_gym.orchestration.records.index import Say
+    from nemo_gym.orchestration.records.locations import Place
+    from nemo_gym.orchestration.records.remote_copy import Nearby
+    from nemo_slurm.errors import SlurmError
+
+
+@click.command(short_help="What allocated time went into.")
+@click.argument("name", metavar="[ID]", required=False)
+@labels_option("All submissions with this label; can be repeated.")
+@json_option
+def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
+    """Give every allocated second of a submission's jobs one owner: install, load, useful, repeated, drained
+    tail or idle; beside them the time in the queue. Then say what would have saved most.
+
+    ID is a full id, the unique beginning of one, `latest`, or a run directory (a fetched one too). Only files
+    are read; a job that still runs is billed up to its last sign of life. Of a run on another machine, small
+    files and the times of its rows are fetched into a temporary folder that is removed again.
+    """
+    if (name is None) == (not labels):
+        raise UsageError("give an id or --label.")
+    from nemo_gym.cli.submissions import terminal_width
+    from nemo_gym.orchestration.records import remote_copy
+    from nemo_gym.orchestration.results import bill_report
+
+    def say(text: str) -> None:
+        click.echo(f"gym: {text}", err=True)
+
+    found, passed_over = [], 0
+    why = "small files and the times of rows are fetched"
+    with remote_copy.Nearby(remote_copy.for_bill, say=say, why=why) as near:
+        for place in _places(name, labels, near, say):
+            if isinstance(place, Exception):
+                say(f"passed over: {place}")
+                passed_over += 1
+            else:
+                found += bill_report.bills_of(place)
+    if as_json:
+        click.echo(json.dumps(bill_report.to_json(found), indent=2, ensure_ascii=False))
+    elif found:
+        click.echo(bill_report.to_text(found, terminal_width()))
+    else:
+        say("nothing to bill: no job of it has started.")
+    return EXIT_ERROR if passed_over else 0
+
+
+def _places(
+    name: str | None, labels: dict[str, str], near: Nearby, say: Say
+) -> Iterator[Place | GymError | SlurmError]:
+    """Where the files are; for labels, an error in place of each submission whose files cannot be had."""
+    from nemo_gym.orchestration.records import index
+    from nemo_slurm.errors import SlurmError
+
+    if name is not None:
+        yield near.find(name)
+        return
+    for record in index.newest(limit=None, labels=labels, say=say):
+        try:
+            yield near.of(record)
+        except (GymError, SlurmError) as error:
+            yield error

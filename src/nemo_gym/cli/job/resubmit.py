@@ -1,0 +1,65 @@
+"""`gym job resubmit`: a benchmark is queued again in place."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import click
+
+from nemo_gym.cli.options import duration, json_option
+from nemo_gym.errors import EXIT_DONE
+
+
+@click.command(short_help="Queue a benchmark again in place.")
+@click.argument("name", metavar="ID")
+@click.argument("benchmark", required=False)
+@click.option(
+    "--max-retries", type=click.IntRange(min=0), metavar="N", help="Raise the retries of the chain to N."
+)
+@click.option(
+    "--max-walltime",
+    metavar="T",
+    callback=duration,
+    help="Raise the walltime of the chain to T: HH:MM:SS, D-HH, …",
+)
+@click.option("--reason", default="", metavar="TEXT", help="Is recorded; needed when a budget is raised.")
+@json_option
+def resubmit(
+    name: str,
+    benchmark: str | None,
+    max_retries: int | None,
+    max_walltime: str | None,
+    reason: str,
+    as_json: bool,
+) -> int:
+    """Queue a benchmark again, in its folder and on top of its results.
+
+    BENCHMARK can be left out where the submission has only one.
+
+    Refused (status 5) while anything of it is alive or may be, when it has succeeded, and when its walltime
+    is used up and not raised. Both budgets count everything since the first job, and can only be raised.
+    """
+    from nemo_gym.cli.submissions import one, only_benchmark
+    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.submit import resubmit as resubmitting
+    from nemo_gym.orchestration.submit.submitting_host import username
+
+    record = one(name, benchmark)
+    wish = resubmitting.Wish(
+        record=record,
+        benchmark=only_benchmark(record, benchmark),
+        by=username(),
+        environ=os.environ,
+        reason=reason,
+        max_retries=max_retries,
+        max_walltime=max_walltime,
+    )
+    with Sites() as sites:
+        done = resubmitting.resubmit(wish, sites)
+    if as_json:
+        click.echo(json.dumps(done.to_json(), indent=2))
+    else:
+        click.echo(f"resubmitted {done.benchmark} → job {done.job_id}")
+        click.echo(f"Status: gym job status {done.gym_job_id}")
+    return EXIT_DONE

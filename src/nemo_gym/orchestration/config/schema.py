@@ -1,0 +1,271 @@
+"""The submit config as a schema: every key, its type and its default; no key is ignored.
+
+The models only say what one value may be. Rules between values are in `nemo_gym.orchestration.config.rules`, and
+nothing here changes a value: a dumped config, loaded again, is the same config. ``env`` values stay text as
+written (``host:VAR``), so a dump never holds a secret that was referred to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+
+from nemo_gym.orchestration.config.values import Count, Duration, Env, Mounts, Name, Port, Text
+from nemo_runs.secret_refs import VARIABLE
+
+
+class Section(BaseModel):
+    """A mapping of the config: unknown keys are refused, values are taken as they are."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
+
+
+class HealthCheck(Section):
+    """When a service counts as ready; its own process must listen and name the right model all the same."""
+
+    path: str | None = Field(default=None, pattern=r"^/")
+    """``/health`` for vllm, ``/v1/models`` for a command, unless given."""
+    port: Port | None = None
+    """The service's own port unless given."""
+    timeout_seconds: Count = 600
+
+
+class Service(Section):
+    """What every type of service takes."""
+
+    type: str
+    container: str | None = None
+    placement: str | None = None
+    """Name of the compute entry; the only one unless given."""
+    node_pool: str | None = None
+    port: Port | None = None
+    """``None``: a free port is chosen when the job runs."""
+    health_check: HealthCheck | None = None
+    env: Env = {}
+    mounts: Mounts = []
+    pre_command: str = ""
+    """Shell statements run in the same shell before the service."""
+
+
+class VllmService(Service):
+    """One ``vllm serve`` on one machine."""
+
+    type: Literal["vllm"]
+    model: Text
+    served_model_name: str | None = Field(default=None, min_length=1)
+    tensor_parallel_size: Count = 1
+    pipeline_parallel_size: Count = 1
+    number_of_instances: Count = 1
+    trust_remote_code: bool = False
+    extra_args: str = ""
+    """Appended to the command, split as a shell would split it."""
+
+    @property
+    def gpus(self) -> int:
+        """How many GPUs it fills: tensor parallel x pipeline parallel x instances."""
+        return self.tensor_parallel_size * self.pipeline_parallel_size * self.number_of_instances
+
+
+class CommandService(Service):
+    """Any command that serves an OpenAI-compatible API."""
+
+    type: Literal["command"]
+    command: Text
+    """Shell text; ``{port}`` stands for the port it must listen on."""
+    model_name: Text
+    """The name that its ``/v1/models`` shows."""
+
+
+def _service_type(value: Any) -> str | None:
+    """The tag of a service: no key of any service, so that a message's path cannot take one for the other."""
+    found = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
+    return f"<{found}>" if found in ("vllm", "command") else None
+
+
+ServiceConfig = Annotated[
+    Annotated[VllmService, Tag("<vllm>")] | Annotated[CommandService, Tag("<command>")],
+    Discriminator(
+        _service_type,
+        custom_error_type="service_type",
+        custom_error_message="type must be vllm or command",
+    ),
+]
+
+
+class Compute(Section):
+    """What every type of compute takes."""
+
+    type: str
+    walltime: Duration = None
+    """Limit of each job; none unless given."""
+
+
+class LocalCompute(Compute):
+    """Jobs run on this machine, each under its own detached supervisor."""
+
+    type: Literal["local"]
+    max_parallel: Count = 1
+    """How many jobs of one submission run at once."""
+    gpus: int | None = Field(default=None, ge=0)
+    """How many GPUs there are, for arithmetic at submit; ``None``: unknown, nothing is checked."""
+
+
+SbatchOptions = dict[str, str | int | bool | None]
+"""Long option of ``sbatch`` without dashes -> value; ``true`` for one without a value."""
+
+
+class NodePool(Section):
+    """Some nodes of the allocation; all pools of an entry form one allocation, in their order."""
+
+    partition: Text
+    nodes: Count = 1
+    ntasks_per_node: Count = 1
+    gpus_per_node: int | None = Field(default=None, ge=0)
+    extra_args: SbatchOptions = {}
+
+
+class SlurmCompute(Compute):
+    """Jobs of a Slurm cluster, one a benchmark."""
+
+    type: Literal["slurm"]
+    account: Text
+    hostname: Text | None = None
+    """Where ``sbatch`` is called, over ssh; this machine unless given."""
+    node_pools: dict[Name, NodePool] = {}
+    extra_args: SbatchOptions = {}
+    container_runtime: Literal["pyxis", "apptainer", "none"] | None = None
+    """What runs containers; ``pyxis`` unless given when there is one, else ``none``."""
+    setup: str = ""
+    """Shell lines run once at the beginning of each job, for services and driver (``module load …``)."""
+    max_parallel: Count | None = None
+    """How many jobs of one submission run at once; all unless given."""
+    kill_on_invalid_dep: bool = True
+    """Whether successors are queued with ``--kill-on-invalid-dep=yes``; some sites forbid it."""
+    queue_from: Literal["job", "login"] = "job"
+    """Where a chain's next job is queued: in the job itself, or over ssh on the host of the submission."""
+    drain_seconds: Count | None = None
+    """How long before its walltime a job is asked to drain; a tenth of it, 20 to 120, unless given."""
+
+    @property
+    def gpus(self) -> int | None:
+        """GPUs of the node on which services run, ``None`` when nothing is said about them."""
+        return next((pool.gpus_per_node for pool in self.node_pools.values()), None)
+
+    @property
+    def nodes(self) -> int:
+        """Nodes of the whole allocation."""
+        return sum(pool.nodes for pool in self.node_pools.values()) or 1
+
+
+def _compute_type(value: Any) -> str | None:
+    """As `_service_type`, of a compute entry."""
+    found = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
+    return f"<{found}>" if found in ("local", "slurm") else None
+
+
+ComputeConfig = Annotated[
+    Annotated[LocalCompute, Tag("<local>")] | Annotated[SlurmCompute, Tag("<slurm>")],
+    Discriminator(
+        _compute_type,
+        custom_error_type="compute_type",
+        custom_error_message="type must be local or slurm",
+    ),
+]
+
+
+class GymInstall(Section):
+    """A Gym that the job installs where there is none."""
+
+    ref: Text
+    """A tag, a branch or a commit."""
+    repo: Text
+    """What `git clone` takes: a URL, or an absolute path on the machine of the job."""
+
+
+class Resumable(Section):
+    """How often and how long a self-chaining benchmark goes on."""
+
+    max_retries: int = Field(default=3, ge=0)
+    """Failures other than time limit, preemption and node failure that are retried."""
+    max_walltime: Duration = None
+    """Cap on the walltime of all finished links together; none unless given."""
+    max_links_without_progress: int | None = Field(default=None, ge=1)
+    """Links in a row without a new rollout before the chain stops; ``None``: never."""
+
+
+class BenchmarkJob(Section):
+    """One benchmark, one job."""
+
+    prepare: dict[str, Any] = {}
+    run: dict[str, Any] = {}
+    """Configuration of ``gym eval run``."""
+    command: str | None = Field(default=None, min_length=1)
+    """Shell text that runs instead of ``gym eval run``."""
+    resumable: bool | Resumable = False
+
+    @property
+    def chain(self) -> Resumable | None:
+        """The chain's limits, or ``None`` when the benchmark is one job."""
+        if isinstance(self.resumable, Resumable):
+            return self.resumable
+        return Resumable() if self.resumable else None
+
+
+class DriverConfig(Section):
+    """What runs against the services."""
+
+    gym: str | None = None
+    """Path of the `gym` program on the machine of the job; the submitting one unless given."""
+    container: str | None = None
+    gym_install: GymInstall | None = None
+    policy_model: str | None = None
+    """Name of the service that answers as the policy model."""
+    policy_host: Text = "127.0.0.1"
+    benchmarks: dict[Name, BenchmarkJob] = Field(min_length=1)
+    env: Env = {}
+    mounts: Mounts = []
+
+
+class JobConfig(Section):
+    """Where a submission goes."""
+
+    output_path: Text
+    """Base folder; each submit makes one run directory in it."""
+
+
+class OtelConfig(Section):
+    """A telemetry collector beside the services."""
+
+    enabled: bool = True
+    binary: Text = "otelcol-contrib"
+    container: str | None = None
+    endpoint: str | None = None
+    token_env: str = Field(default="OTEL_TOKEN", pattern=rf"^{VARIABLE}$")
+    service_name: str | None = None
+    component: Text = "gym-vllm"
+    gpu_metrics_port: Port | None = 9400
+    node_metrics_port: Port | None = 9100
+    scrape_interval_seconds: Count = 15
+    health_check_timeout_seconds: Count = 300
+
+
+class SubmitConfig(Section):
+    """Everything that ``gym eval submit`` reads."""
+
+    services: dict[Name, ServiceConfig] = {}
+    compute: dict[Name, ComputeConfig]
+    driver: DriverConfig
+    job: JobConfig
+    otel: OtelConfig | None = None
+
+    @property
+    def cluster(self) -> str:
+        """The name of the only compute entry."""
+        return next(iter(self.compute))
+
+    @property
+    def machine(self) -> LocalCompute | SlurmCompute:
+        """The only compute entry."""
+        return self.compute[self.cluster]

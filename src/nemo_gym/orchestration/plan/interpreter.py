@@ -1,0 +1,102 @@
+"""What our own programs keep of the login shell's environment in a job; found out by trying at submit.
+
+A shell's ``PYTHON…`` variables are for its owner's programs: in ours they would put other packages in the
+place of those that were installed with them. ``LD_LIBRARY_PATH`` and the packages of the user's own
+(``pip install --user``) stay out as well, unless the interpreter does not start without. What ``driver.env``
+names is meant for us, and stays.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import site
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.orchestration.config.schema import SubmitConfig
+from nemo_runs.secret_refs import parse_reference
+
+LIBRARIES, USER_SITE = "libraries", "user_site"
+EVERYTHING = f"{LIBRARIES} {USER_SITE}"
+_ATTEMPTS = ("", LIBRARIES, USER_SITE, EVERYTHING)
+_SECONDS = 30
+_SWITCHES = frozenset(
+    {
+        *("PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "PYTHONIOENCODING", "PYTHONUTF8"),
+        *("PYTHONFAULTHANDLER", "PYTHONOPTIMIZE", "PYTHONWARNINGS", "PYTHONNOUSERSITE"),
+    }
+)
+"""Variables that say how Python works and not where it finds anything: it starts without them."""
+
+Run = Callable[[str], str]
+"""Runs a script of bash in the environment that a job will inherit; its standard output."""
+
+
+def kept(program: Path, config: SubmitConfig, run: Run) -> str:
+    """What is kept: words of `EVERYTHING`. Raises `ConfigError` when the program does not start even so.
+
+    Lines of the cluster's own setup may be what the program needs: then that is for the job to find out.
+    """
+    said = run(_script(program, _meant_for_us(config))).split("kept:")
+    if len(said) == 2 and (words := said[1].strip()) in _ATTEMPTS:
+        return words
+    if getattr(config.machine, "setup", ""):
+        return EVERYTHING
+    raise ConfigError(
+        f"driver.gym: {program} does not start without the PYTHON… variables of this shell, which it has not "
+        "in a job; install it where it needs none, or set them in driver.env"
+    )
+
+
+def is_plain(environ: Mapping[str, str]) -> bool:
+    """Whether a shell has nothing that a program could need in order to start."""
+    for name in environ.keys() - _SWITCHES:
+        if name == "LD_LIBRARY_PATH" or name.startswith("PYTHON"):
+            return False
+    return not os.path.isdir(site.getusersitepackages())
+
+
+def run_here(script: str) -> str:
+    """Run a script on this machine."""
+    try:
+        done = subprocess.run(
+            ["bash", "-c", script], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout
+
+
+def _meant_for_us(config: SubmitConfig) -> dict[str, str]:
+    found = {}
+    for name, text in config.driver.env.items():
+        reference = parse_reference(text, where=f"driver.env.{name}")
+        if name.startswith("PYTHON") or name == "LD_LIBRARY_PATH":
+            found[name] = shlex.quote(reference.text) if reference.kind == "lit" else f'"${reference.text}"'
+    return found
+
+
+def _script(program: Path, meant: Mapping[str, str]) -> str:
+    """Prints ``kept:`` and the words with which the program starts; nothing when it never does."""
+    exports = "".join(f"export {name}={value}; " for name, value in meant.items())
+    attempts = " ".join(f"'{words}'" for words in _ATTEMPTS)
+    return f"""\
+try() (
+  for name in $(compgen -e); do
+    case $name in PYTHON*) unset -v "$name" ;; esac
+  done
+  [[ $1 == *{LIBRARIES}* ]] || unset -v LD_LIBRARY_PATH
+  [[ $1 == *{USER_SITE}* ]] || export PYTHONNOUSERSITE=1
+  {exports}:
+  exec timeout {_SECONDS} {shlex.quote(str(program))} --version </dev/null >/dev/null 2>&1
+)
+for words in {attempts}; do
+  if try "$words"; then
+    printf 'kept:%s\\n' "$words"
+    break
+  fi
+done
+"""

@@ -1,0 +1,168 @@
+"""What a submission is made of, as values: everything an executor and the job script's text need, decided.
+
+Nothing here is read from the environment or the file system again: whoever renders or queues a job takes
+these values as they are. A plan holds secrets (`JobPlan.secrets`), each wrapped so that printing it shows
+``***``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from nemo_gym.chain.budget import Budget
+    from nemo_gym.orchestration.config.schema import SubmitConfig
+    from nemo_runs.secret_refs import Reference, SecretText
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An image in which a step runs."""
+
+    image: str
+    mounts: tuple[str, ...] = ()
+    """``src``, ``src:dst`` or ``src:dst:flags``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InstallPlan:
+    """A Gym that the job installs itself."""
+
+    repo: str
+    ref: str
+    """A tag, a branch or a commit."""
+    folder: Path
+    """Where it is installed, once for each commit and Python, for all runs beside it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmPlan:
+    """What a job needs to know of the cluster that runs it."""
+
+    options: list[str]
+    """Options of ``sbatch`` for the script's first lines, each one checked word."""
+    runtime: Literal["pyxis", "apptainer", "none"]
+    """What runs containers."""
+    setup: str = ""
+    """Shell lines run once before anything else of the job."""
+    kill_on_invalid_dep: bool = True
+    queue_from: Literal["job", "login"] = "job"
+    """Where the chain's next job is queued."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServicePlan:
+    """One model server that runs beside the driver of a benchmark."""
+
+    name: str
+    """As in the config; also the log's name."""
+    kind: Literal["command", "vllm"]
+    argv: list[str] | None
+    """The program and its arguments (``vllm``), or ``None``. ``{port}`` is replaced when the job runs."""
+    shell: str | None
+    """The shell text (``command``), or ``None``. ``{port}`` is replaced when the job runs."""
+    port: int | None
+    """A fixed port, or ``None``: a free one is chosen when the job runs."""
+    model_name: str
+    """The name that ``/v1/models`` must show before the driver starts, and that requests carry."""
+    health_path: str
+    health_port: int | None = None
+    """Where the health check asks when that is not the service's own port."""
+    health_timeout: int
+    """Seconds that the service may take until it is healthy."""
+    gpus: int = 0
+    """How many GPUs it fills, as far as its configuration says it."""
+    env: dict[str, Reference] = field(default_factory=dict)
+    pre_command: str = ""
+    """Shell statements that run in the same shell before the service."""
+    container: Container | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtelPlan:
+    """The telemetry collector beside the services."""
+
+    binary: str
+    endpoint: str
+    service_name: str
+    token_env: str
+    """Variable that holds the ingest token; its value is inherited through the environment, never written."""
+    container: Container | None = None
+    config: dict[str, Any]
+    """The collector's own configuration, holding ``${env:<token_env>}`` in place of the token."""
+    health_check_timeout_seconds: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """One benchmark's job."""
+
+    gym_job_id: str
+    benchmark: str
+    job_dir: Path
+    services: list[ServicePlan]
+    policy: str | None
+    """The service that answers as the policy model, or ``None`` (then ``run`` names an endpoint itself)."""
+    policy_host: str
+    """Host part of the policy's address, as the driver sees it."""
+    run: dict[str, Any] | None
+    """Content of ``run.yaml``: merged, paths absolute, ``host:VAR`` as written; ``None`` with `command`.
+
+    Its text is escaped (a backslash before ``${``) as a configuration file needs it, and
+    `nemo_gym.orchestration.config.resolve.to_yaml` writes it.
+    """
+    prepare: dict[str, Any] | None
+    """Overrides for ``gym eval prepare`` before the run, ``None``: no such step.
+
+    With `run` they go over ``run.yaml``, which names the data already; they are empty then.
+    """
+    command: str | None
+    """Shell text that runs instead of ``gym eval run``."""
+    env: dict[str, Reference] = field(default_factory=dict)
+    """Environment of the driver."""
+    secrets: Mapping[str, SecretText] = field(default_factory=dict)
+    """Variable of the submitting shell -> its value, for every ``host:VAR`` anywhere in this job."""
+    gym: Path
+    """The `gym` program that runs in the job; without a folder when the job installs it."""
+    install: InstallPlan | None = None
+    keeps: str = ""
+    """What our programs keep of the login shell's environment, see `nemo_gym.orchestration.plan.interpreter`."""
+    walltime: int | None
+    """Seconds, or ``None`` for no limit."""
+    drain_lead: float = 0.0
+    """Seconds before the walltime at which the job is asked to drain; 0: nobody can tell."""
+    budget: Budget | None = None
+    """What a chain of such jobs may use; ``None``: not resumable, one job."""
+    resubmission: int = 0
+    """The how-manieth time it is queued again in place."""
+    otel: OtelPlan | None = None
+    config_files: list[Path] = field(default_factory=list)
+    """Configuration files that were found for this benchmark; copied into the job's folder."""
+    inputs: dict[Path, Path] = field(default_factory=dict)
+    """Files of this machine that the job needs -> where in its folder they belong; for another machine."""
+    container: Container | None = None
+    """In which driver and preparation run."""
+    slurm: SlurmPlan | None = None
+    """The cluster's part; ``None`` for a job of this machine."""
+
+    @property
+    def scheduler(self) -> str:
+        """Which file answers for whoever runs the job: ``shell/scheduler_<name>.sh``."""
+        return "local" if self.slurm is None else "slurm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Submission:
+    """All jobs of one ``gym eval submit``."""
+
+    gym_job_id: str
+    run_dir: Path
+    cluster: str
+    """The name of the compute entry."""
+    jobs: list[JobPlan]
+    max_parallel: int
+    """How many of the jobs may run at once."""
+    config: SubmitConfig

@@ -1,0 +1,1 @@
+"""Which submissions there are, and where their files are."""

@@ -1,0 +1,219 @@
+"""Know run directories of another machine again, and find forgotten ones through the scheduler.
+
+What tells of a run directory comes here in one archive a machine; the rest is as for a directory of this one.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import posixpath
+import re
+import shlex
+import tarfile
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from nemo_gym.errors import DataError, GymError
+from nemo_gym.job_paths import RunPaths
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.records import adopt
+from nemo_gym.orchestration.records.adopt import Adopted
+from nemo_gym.orchestration.records.index import SHARED, Say
+from nemo_slurm import tracing
+from nemo_slurm.calls import HostCalls
+from nemo_slurm.errors import SlurmError
+from nemo_slurm.hosts import Host
+
+_SLOW: Final = 600.0
+_NO_FOLDER: Final = 44
+_TOKEN: Final = re.compile(
+    r"(?<![\w./-])(?P<id>gym-job-\d{8}T\d{6}Z-[0-9a-f]{6})/(?P<benchmark>[\w.-]+)/(?:again-\d+-)?\d+(?![\w./-])"
+)
+"""A site may have put words of its own around it."""
+_OF_PARENT: Final = """\
+[ -d "$parent" ] || exit 44
+folders=()
+for d in "$parent"/*/; do
+  d=${d%/}
+  case ${d##*/} in gym-job-*) folders+=("$d") ;; *) [ ! -e "$d/gym-job.json" ] || folders+=("$d") ;; esac
+done
+"""
+_TELL: Final = """\
+for d in "${folders[@]}"; do
+  [ ! -e "$d/gym-job.json" ] || [ -r "$d/gym-job.json" ] || printf '%s\\n' "$d"
+done
+echo
+for d in "${folders[@]}"; do
+  [ -d "$d" ] || continue
+  printf '%s\\0' "$d"
+  if [ -e "$d/gym-job.json" ]; then
+    find "$d" -maxdepth 1 -type f \\( -name gym-job.json -o -name .gym_fetched.json \\) -print0
+  else
+    for name in resolved-config.yaml .gym_submission.json .gym_fetched.json; do
+      [ ! -f "$d/$name" ] || printf '%s\\0' "$d/$name"
+    done
+    find "$d" -mindepth 2 -maxdepth 2 -type f \\( -name .gym_events.jsonl -o -name .gym_job_chain \\) -print0
+    find "$d" -mindepth 3 -maxdepth 3 -type d -path '*/links/*' -print0
+  fi
+done | tar --null --no-recursion --ignore-failed-read -P -T - -czf - 2>/dev/null
+exit 0
+"""
+"""The directories whose record may not be read, an empty line, and an archive of what tells of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A run directory that was not adopted, with the reason."""
+
+    run_dir: str
+    reason: str
+    gone: bool = False
+    """There is no such folder."""
+
+
+@dataclass(slots=True)
+class _Brought:
+    """What tells of one run directory, in a folder here of the same name."""
+
+    folder: Path
+    there: str
+    owner: str = ""
+    unreadable: bool = False
+
+
+def of_parent(host: Host, output_path: str, *, now: datetime, say: Say) -> Iterator[Adopted | Refused]:
+    """Adopt all run directories in a folder of another machine. Raises `GymError` when there is none such."""
+    yield from _adopted(host, f"parent={shlex.quote(output_path)}\n{_OF_PARENT}", (), now, say)
+
+
+def of_folders(
+    host: Host, run_dirs: Sequence[str], *, now: datetime, say: Say
+) -> Iterator[Adopted | Refused]:
+    """Adopt run directories of another machine; those that are not there are refused."""
+    if run_dirs:
+        folders = " ".join(shlex.quote(name) for name in run_dirs)
+        yield from _adopted(host, f"folders=({folders})\n", run_dirs, now, say)
+
+
+def forgotten(host: Host, *, say: Say) -> tuple[list[str], list[Refused]]:
+    """Run directories of this user's jobs that the scheduler knows, and jobs that name none.
+
+    Raises `SlurmError` when the scheduler is silent; also when half of it is and the other half knows
+    nothing, since silence does not mean that there is nothing.
+    """
+    user = host.run("id -un").stdout.strip()
+    found = tracing.trace(HostCalls(host), user)
+    silent = [text for text in (found.controller, found.accounting) if text]
+    run_dirs: dict[str, str] = {}
+    lost: dict[str, Refused] = {}
+    for job in found.jobs:
+        named = _TOKEN.search(job.token)
+        if named is None:
+            continue
+        gym_job_id, folder = named["id"], posixpath.normpath(job.folder)
+        if posixpath.basename(folder) == named["benchmark"]:
+            folder = posixpath.dirname(folder)
+        if posixpath.basename(folder) == gym_job_id:
+            run_dirs.setdefault(gym_job_id, folder)
+        else:
+            reason = f"job {job.id} of {gym_job_id} was submitted in {job.folder}, which is no folder of it"
+            lost[gym_job_id] = Refused(job.folder, reason)
+    if silent and not run_dirs and not lost:
+        raise GymError(f"a part of the scheduler on {host.label} is silent, so nobody knows: {silent[0]}")
+    if silent:
+        say(f"a part of the scheduler on {host.label} is silent, there may be more runs: {silent[0]}")
+    refused = [each for gym_job_id, each in lost.items() if gym_job_id not in run_dirs]
+    return [run_dirs[gym_job_id] for gym_job_id in sorted(run_dirs)], refused
+
+
+def _adopted(
+    host: Host, choice: str, wanted: Sequence[str], now: datetime, say: Say
+) -> Iterator[Adopted | Refused]:
+    done = host.run(choice + _TELL, timeout=_SLOW)
+    if done.status == _NO_FOLDER:
+        raise GymError(
+            f"there is no such folder on {host.label}; give the output_path of the submissions there."
+        )
+    unreadable, _, archive = (
+        done.stdout.partition("\n\n") if done.stdout[:1] != "\n" else ("", "", done.stdout[1:])
+    )
+    with tempfile.TemporaryDirectory(prefix="gym-") as base:
+        try:
+            found = _unpacked(archive.encode("utf-8", "surrogateescape"), Path(base))
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise DataError(
+                f"what {host.label} tells of its run directories is damaged ({error})."
+            ) from error
+        for name in unreadable.splitlines():
+            if name in found:
+                found[name].unreadable = True
+        for name in wanted:
+            if name not in found:
+                yield Refused(name, f"there is no folder {name} on {host.label}.", gone=True)
+        for brought in found.values():
+            yield _one(host, brought, now, say)
+
+
+def _unpacked(archive: bytes, base: Path) -> dict[str, _Brought]:
+    """Every directory by its name there. Only plain files and folders below one are made."""
+    found: dict[str, _Brought] = {}
+    with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as packed:
+        for member in packed:
+            name = member.name.rstrip("/")
+            root = next((each for each in found if name.startswith(f"{each}/")), None)
+            if root is None:
+                folder = base / str(len(found)) / posixpath.basename(name)
+                folder.mkdir(parents=True)
+                found[name] = _Brought(folder, name, owner=member.uname)
+                continue
+            inside = name.removeprefix(f"{root}/")
+            content = packed.extractfile(member) if member.isfile() else None
+            if ".." in inside.split("/") or not (member.isdir() or content):
+                continue
+            path = found[root].folder / inside
+            (path if content is None else path.parent).mkdir(parents=True, exist_ok=True)
+            if content is not None:
+                path.write_bytes(content.read())
+            os.utime(path, (member.mtime, member.mtime))
+    return found
+
+
+def _one(host: Host, brought: _Brought, now: datetime, say: Say) -> Adopted | Refused:
+    try:
+        return _adopt(host, brought, now, say)
+    except (GymError, SlurmError) as error:
+        here, there = str(brought.folder), f"{host.label}:{brought.there}"
+        return Refused(brought.there, str(error).replace(here, there))
+
+
+def _adopt(host: Host, brought: _Brought, now: datetime, say: Say) -> Adopted:
+    paths = RunPaths(brought.folder)
+    if brought.unreadable:
+        raise DataError(f"{paths.record} may not be read.")
+    if paths.fetched.exists():
+        raise GymError(f"{brought.folder} is a fetched copy, not a run directory.")
+    if paths.record.exists():
+        return adopt.index(_there(adopt.read(paths.record), host, brought), "indexed")
+    record = _there(adopt.made_again(brought.folder, now=now), host, brought)
+    record = replace(record, submitted_by=brought.owner)
+    there = RunPaths(Path(brought.there)).record
+    try:
+        if not host.exists(str(there)):
+            host.write(str(there), record.dumps(), mode=SHARED)
+    except SlurmError as error:
+        say(f"{there} could not be written ({error}): the record is in the local index alone.")
+    return adopt.index(record, "made")
+
+
+def _there(record: SubmissionRecord, host: Host, brought: _Brought) -> SubmissionRecord:
+    """The record of a run directory that is on another machine."""
+    paths = RunPaths(Path(brought.there))
+    entries = tuple(
+        replace(entry, job_dir=str(paths.job(entry.benchmark).job_dir)) for entry in record.benchmarks
+    )
+    return replace(record, run_dir=brought.there, hostname=host.name, benchmarks=entries)

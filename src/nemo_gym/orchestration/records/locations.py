@@ -1,0 +1,79 @@
+"""Where a submission's files are on this machine: its run directory, or a folder they were fetched to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from nemo_gym.errors import GymError
+from nemo_gym.job_paths import JobPaths, RunPaths, index_entry
+from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.orchestration.records import index
+from nemo_gym.orchestration.records.index import Say
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A submission and the folder in which its files are here."""
+
+    record: SubmissionRecord
+    run_dir: Path
+    source: str = ""
+    """``host:folder`` that it was brought from for one command; empty for files that stay."""
+
+    @property
+    def paths(self) -> RunPaths:
+        """The files of the submission."""
+        return RunPaths(self.run_dir)
+
+    def job(self, benchmark: str) -> JobPaths:
+        """The files of one benchmark."""
+        return self.paths.job(benchmark)
+
+
+def find_place(name: str, *, say: Say, place: Callable[[SubmissionRecord], Place] | None = None) -> Place:
+    """Where the submission of an id, a prefix, ``latest`` or a folder is here.
+
+    A folder is believed before its record: a copied or moved run directory still names where it was made. An
+    id whose files are on another machine may be the name of a folder that they were fetched to.
+    ``place`` finds what an id means, `place_of` unless given. Raises `GymError` when the files are on another
+    machine or gone.
+    """
+    record = index.find(name, say=say)
+    folder = _folder(name, record)
+    return (place or place_of)(record) if folder is None else Place(record, folder)
+
+
+def readable(name: str, *, say: Say) -> SubmissionRecord:
+    """The record of a submission whose results are to be read, naming the folder in which they are here."""
+    record = index.find(name, say=say)
+    folder = _folder(name, record)
+    return record if folder is None else index.moved(record, folder)
+
+
+def _folder(name: str, record: SubmissionRecord) -> Path | None:
+    """The folder that a name is, unless it is the id of a submission whose own folder is here."""
+    folder = Path(name)
+    if name == record.gym_job_id and index_entry(name).exists() and Path(record.run_dir).is_dir():
+        return None
+    return folder.absolute() if RunPaths(folder).record.is_file() else None
+
+
+def place_of(record: SubmissionRecord) -> Place:
+    """Where a submission's run directory is here; raises `GymError` when it is not."""
+    run_dir = Path(record.run_dir)
+    if run_dir.is_dir():
+        return Place(record, run_dir)
+    if record.hostname is not None:
+        raise GymError(f"{run_dir} is on {record.hostname}, not on this machine.")
+    raise GymError(f"there is no folder {run_dir} any more; if it was moved, `gym job adopt` its new place.")
+
+
+def chosen(record: SubmissionRecord, benchmark: str | None) -> list[BenchmarkEntry]:
+    """All benchmarks of a submission, or the one that is named; raises `GymError` when there is none such."""
+    entries = [entry for entry in record.benchmarks if benchmark in (None, entry.benchmark)]
+    if not entries:
+        names = ", ".join(entry.benchmark for entry in record.benchmarks)
+        raise GymError(f"{record.gym_job_id} has no benchmark '{benchmark}'; it has {names or 'none'}.")
+    return entries

@@ -1,0 +1,150 @@
+"""What a command that only reads needs of a run on another machine, in a folder that goes with the command.
+
+A certificate needs every row. A bill needs small files and, of every row, when it ended and how long it took;
+so the rows stay where they are and that machine picks the times out of them.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final, Protocol, Self
+
+from nemo_gym.errors import GymError
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.records import fetch, locations
+from nemo_gym.orchestration.records.index import Say
+from nemo_gym.orchestration.records.locations import Place
+from nemo_runs.counts import counted
+from nemo_slurm.hosts import Host
+from nemo_slurm.ssh import host_of
+
+_SLOW: Final = 3600.0
+"""Seconds for which a machine may read rows."""
+
+_NO_ROWS: Final = 44
+_TIMES: Final = r"""
+rows=artifacts/rollouts.jsonl
+cd -- "$folder" 2>/dev/null && [ -f "$rows" ] || exit 44
+whole=$(wc -l <"$rows") || exit 1
+head -n "$whole" -- "$rows" | LC_ALL=C awk '{
+  end = length($0) > 400 ? substr($0, length($0) - 399) : $0; found = ""
+  while (match(end, /"total_latency_ms":[0-9.eE+-]+,"ended_at":[0-9.]+[},]/)) {
+    found = substr(end, RSTART, RLENGTH - 1); end = substr(end, RSTART + RLENGTH)
+  }
+  if (found != "") print "{\"ng_perf\":{" found "}}"
+  else print (index($0, "\"ended_at\"") ? $0 : "{}")
+}' || exit 1
+stat -c %.9Y -- "$rows"
+"""
+"""Of each whole row its times; the row where they are not near its end, or ``{}``; then the file's time."""
+
+
+class Bring(Protocol):
+    """Copies what one command needs of a run directory into a folder."""
+
+    def __call__(self, record: SubmissionRecord, host: Host, folder: Path, *, say: Say) -> None:
+        """Raises `GymError` when it is not there, `SlurmError` when the machine does not answer."""
+        ...
+
+
+class Nearby:
+    """Where submissions are. Those of other machines are brought here first; what was brought goes again.
+
+    Each machine is opened once.
+    """
+
+    def __init__(
+        self, bring: Bring, *, say: Say, hosts: Callable[[str | None], Host] = host_of, why: str
+    ) -> None:
+        self._bring, self._say, self._hosts, self._why = bring, say, hosts, why
+        self._open: dict[str | None, Host] = {}
+        self._closing = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._closing.close()
+
+    def find(self, name: str) -> Place:
+        """As `places.find_place`, for another machine's too."""
+        return locations.find_place(name, say=self._say, place=self.of)
+
+    def of(self, record: SubmissionRecord) -> Place:
+        """As `places.place_of`, for another machine's too. Raises `SlurmError` when it does not answer."""
+        if record.hostname is None or Path(record.run_dir).is_dir():
+            return locations.place_of(record)
+        return self.brought(record)
+
+    def brought(self, record: SubmissionRecord) -> Place:
+        """Copy what is needed into a folder that lasts as long as this."""
+        if record.hostname not in self._open:
+            host = self._hosts(record.hostname)
+            self._closing.callback(host.close)
+            self._open[record.hostname] = host
+        host = self._open[record.hostname]
+        base = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="gym-"))
+        folder = Path(base) / record.gym_job_id
+        source = f"{host.label}:{record.run_dir}"
+        self._say(f"{source} is read over there: {self._why} into a temporary folder, removed at the end.")
+        self._bring(record, host, folder, say=self._say)
+        return Place(record, folder, source)
+
+
+def for_certificate(benchmark: str | None) -> Bring:
+    """All results and records, of one benchmark where it is named."""
+
+    def bring(record: SubmissionRecord, host: Host, folder: Path, *, say: Say) -> None:
+        chosen = [entry.benchmark for entry in locations.chosen(record, benchmark)]
+        done = fetch.fetch(record, host, folder, logs=False, only=lambda path: _is_of(path, chosen))
+        if done.changing:
+            again = "verify again when the run has ended"
+            say(f"{counted(len(done.changing), 'file was', 'files were')} written to meanwhile: {again}.")
+
+    return bring
+
+
+def _is_of(path: str, benchmarks: Iterable[str]) -> bool:
+    return "/" not in path or any(path.startswith(f"{name}/") for name in benchmarks)
+
+
+def for_bill(record: SubmissionRecord, host: Host, folder: Path, *, say: Say) -> None:
+    """Small files, failed attempts and the times of rows."""
+    del say
+    jobs = {entry.benchmark: JobPaths(Path(record.run_dir) / entry.benchmark) for entry in record.benchmarks}
+    fetch.fetch(record, host, folder, logs=False, only=lambda path: _is_billed(path, jobs))
+    for name, there in jobs.items():
+        _bring_times(host, there, JobPaths(folder / name).rollouts.output)
+
+
+def _is_billed(path: str, benchmarks: Iterable[str]) -> bool:
+    if "/" not in path:
+        return True
+    wanted = ("run.yaml", ".gym_events.jsonl", "artifacts/rollouts_failures.jsonl")
+    return any(
+        path.startswith(f"{name}/links/") or path in {f"{name}/{file}" for file in wanted}
+        for name in benchmarks
+    )
+
+
+def _bring_times(host: Host, there: JobPaths, rows: Path) -> None:
+    done = host.run(f"folder={shlex.quote(str(there.job_dir))}\n{_TIMES}", timeout=_SLOW)
+    if done.status == _NO_ROWS:
+        return
+    times, _, modified = done.stdout.rstrip("\n").rpartition("\n")
+    try:
+        seconds = float(modified)
+    except ValueError:
+        seconds = -1.0
+    if done.status or seconds < 0:
+        where = f"{there.rollouts.output} on {host.label}"
+        raise GymError(f"{where} cannot be read ({done.stderr.strip() or f'status {done.status}'}).")
+    rows.parent.mkdir(parents=True, exist_ok=True)
+    rows.write_bytes(f"{times}\n".encode("utf-8", "surrogateescape") if times else b"")
+    os.utime(rows, (seconds, seconds))

@@ -1,0 +1,1 @@
+"""What came out of a submission, and what it cost."""

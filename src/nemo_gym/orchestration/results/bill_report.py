@@ -1,0 +1,131 @@
+"""Bills for people and programs: tables, one JSON document, and what would have saved most."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nemo_gym.orchestration.records.locations import Place
+from nemo_gym.orchestration.results import bill, bill_inputs
+from nemo_gym.orchestration.results.bill import OWNERS, Bill, LinkBill, Saving
+from nemo_gym.orchestration.results.scores import table
+
+SCHEMA_VERSION = 1
+
+_TIMES = ("QUEUE", "INSTALL", "LOAD", "USEFUL", "REPEATED", "TAIL", "IDLE", "ALLOCATED")
+_NAMES = {
+    "repeated": "work that was done again",
+    "started_again": "starting once more in later jobs",
+    "start": "the first start",
+    "drained_tail": "draining",
+    "idle": "idling",
+    "nothing_kept": "jobs of which no rollout was kept",
+}
+_HOUR = 3_600_000
+
+
+def bills_of(place: Place) -> list[Bill]:
+    """One bill a benchmark of a submission, those that never started left out."""
+    found = [bill_inputs.bill_of(place, entry.benchmark) for entry in place.record.benchmarks]
+    return [each for each in found if each.links]
+
+
+def gpu_hours(bills: Sequence[Bill]) -> float | None:
+    """GPU-hours of all; `None` when of one the number of GPUs is not known."""
+    if not bills or any(each.gpus is None for each in bills):
+        return None
+    return sum(each.allocated * (each.gpus or 0) for each in bills) / _HOUR
+
+
+def to_json(bills: Sequence[Bill]) -> dict[str, Any]:
+    """The document of ``--json``. Times are whole milliseconds, so that sums add up exactly."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "total": {
+            "queue_ms": sum(each.queue for each in bills),
+            "allocated_ms": sum(each.allocated for each in bills),
+            "owners_ms": _owners(bills),
+            "gpu_hours": gpu_hours(bills),
+        },
+        "would_have_saved": [
+            {"cause": saving.cause, "allocated_ms": saving.milliseconds, "advice": saving.advice}
+            for saving in bill.savings(bills)
+        ],
+        "benchmarks": [_benchmark(each) for each in bills],
+    }
+
+
+def _owners(bills: Sequence[Bill]) -> dict[str, int]:
+    return {owner: sum(each.owners[owner] for each in bills) for owner in OWNERS}
+
+
+def _benchmark(one: Bill) -> dict[str, Any]:
+    return {
+        "gym_job_id": one.gym_job_id,
+        "benchmark": one.benchmark,
+        "gpus": one.gpus,
+        "gpu_hours": gpu_hours([one]),
+        "queue_ms": one.queue,
+        "allocated_ms": one.allocated,
+        "owners_ms": one.owners,
+        "links": [_link(link) for link in one.links],
+        "notes": one.notes,
+    }
+
+
+def _link(link: LinkBill) -> dict[str, Any]:
+    from nemo_gym.clock import utc_text
+
+    return {
+        "link": link.name,
+        "started_at": utc_text(link.start / 1000),
+        "ended_at": utc_text(link.end / 1000) if link.ended else None,
+        "queue_ms": link.queue,
+        "allocated_ms": link.allocated,
+        "owners_ms": link.owners,
+    }
+
+
+def to_text(bills: Sequence[Bill], width: int | None = None) -> str:
+    """A table with one row a link and totals; below it notes, and what would have saved most."""
+    rows = []
+    for each in bills:
+        for link in each.links:
+            rows.append([each.gym_job_id, each.benchmark, link.name, *_times(link.queue, link.owners), ""])
+        if len(each.links) > 1:
+            times = _times(each.queue, each.owners)
+            rows.append([each.gym_job_id, each.benchmark, "all", *times, _hours(gpu_hours([each]))])
+        else:
+            rows[-1][-1] = _hours(gpu_hours([each]))
+    if len(bills) > 1:
+        queue = sum(each.queue for each in bills)
+        rows.append(["all", "", "", *_times(queue, _owners(bills)), _hours(gpu_hours(bills))])
+    lines = [table(("ID", "BENCHMARK", "LINK", *_TIMES, "GPU-HOURS"), rows, width)]
+    notes = [f"{each.benchmark} of {each.gym_job_id}: {note}" for each in bills for note in each.notes]
+    lines += ["", *notes] if notes else []
+    if found := bill.savings(bills):
+        lines += ["", _advice(found[0], sum(each.allocated for each in bills))]
+    return "\n".join(lines)
+
+
+def _times(queue: int, owners: dict[str, int]) -> list[str]:
+    return [_clock(ms) for ms in (queue, *(owners[owner] for owner in OWNERS), sum(owners.values()))]
+
+
+def _clock(milliseconds: int) -> str:
+    """Hours, minutes and seconds, with tenths below an hour."""
+    hours, rest = divmod(milliseconds, _HOUR)
+    minutes, rest = divmod(rest, 60_000)
+    if hours:
+        return f"{hours}:{minutes:02}:{rest // 1000:02}"
+    return f"{minutes}:{rest // 1000:02}.{rest % 1000 // 100}"
+
+
+def _hours(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:,.2f}"
+
+
+def _advice(saving: Saving, allocated: int) -> str:
+    share = saving.milliseconds / allocated if allocated else 0.0
+    spent = f"{_clock(saving.milliseconds)} ({share:.0%}) went into {_NAMES[saving.cause]}"
+    return f"What would have saved most: {saving.advice}. {spent}."

@@ -1,0 +1,245 @@
+"""What can be asked about submissions: which there are, and what came out of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from nemo_gym.errors import DataError
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.orchestration.records.index import Say
+from nemo_gym.orchestration.status import chain_head
+from nemo_runs.counts import counted
+
+Status = Literal["complete", "incomplete", "unfinished", "no results", "not fetched", "not queued"]
+
+LIST_COLUMNS = ("ID", "SUBMITTED", "CLUSTER", "EXECUTOR", "BENCHMARKS", "LABELS")
+_RESULT_COLUMNS = ("ID", "BENCHMARK", "STATUS", "SCORE", "95% INTERVAL", "COVERAGE", "MODEL")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchmarkResult:
+    """What came out of one benchmark, as far as its folder tells."""
+
+    gym_job_id: str
+    benchmark: str
+    status: Status
+    """``complete``: all that was expected is measured; ``unfinished``: at work, or no summary."""
+    score: float | None = None
+    """Mean reward over the measured rollouts, in [0, 1]."""
+    low: float | None = None
+    high: float | None = None
+    """Ends of the 95 % interval."""
+    expected: int | None = None
+    measured: int | None = None
+    failed: int | None = None
+    missing: int | None = None
+    coverage: float | None = None
+    """Measured of expected rollouts, in [0, 1]."""
+    model: str | None = None
+    detail: str = ""
+    """What there is to say when the benchmark is not complete."""
+    job_id: str | None = None
+    job_dir: str = ""
+    key_metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """The row as JSON values."""
+        return asdict(self)
+
+
+def results(record: SubmissionRecord, *, say: Say) -> list[BenchmarkResult]:
+    """One result a benchmark, in the record's order; only files in its folder are read.
+
+    What cannot be read is told through ``say`` and shows as ``no results``.
+    """
+    return [_result(record, entry, say) for entry in record.benchmarks]
+
+
+def _result(record: SubmissionRecord, entry: BenchmarkEntry, say: Say) -> BenchmarkResult:
+    gym_job_id = record.gym_job_id
+    known: dict[str, Any] = {
+        "gym_job_id": gym_job_id,
+        "benchmark": entry.benchmark,
+        "job_id": entry.job_id,
+        "job_dir": entry.job_dir,
+    }
+    # one that could not be queued at first may have been resubmitted, and a chain has later jobs
+    newest = chain_head.last_started(Path(entry.job_dir)) or entry.job_id
+    if newest is None:
+        return BenchmarkResult(**known, status="not queued", detail=entry.error or "")
+    if record.hostname is not None and not Path(entry.job_dir).is_dir():
+        elsewhere = f"its files are on {record.hostname}; gym job fetch {gym_job_id} copies them"
+        return BenchmarkResult(**known, status="not fetched", detail=elsewhere)
+    try:
+        return BenchmarkResult(**known, **_read(JobPaths(Path(entry.job_dir)), newest))
+    except (DataError, OSError) as error:
+        say(f"{entry.benchmark} of {gym_job_id}: {error}")
+        return BenchmarkResult(**known, status="no results", detail="its files cannot be read")
+
+
+def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
+    from nemo_gym.rollouts.output.manifest import load_manifest
+    from nemo_gym.rollouts.scores.summary import load_summary
+
+    if not paths.job_dir.is_dir():
+        return {"status": "no results", "detail": f"there is no folder {paths.job_dir} on this machine"}
+    manifest = load_manifest(paths.rollouts.manifest)
+    model = _model(manifest.model, manifest.generation) if manifest is not None else None
+    progress = _json(paths.rollouts.progress)
+    summary = load_summary(paths.rollouts)
+    ended = _ended(paths, job_id)
+    at_work = progress.get("state") in ("running", "draining") and not ended
+    if summary is None or at_work:
+        return {**_unfinished(progress, ended, started=manifest is not None), "model": model}
+    coverage, score = summary.coverage, summary.score
+    whole = coverage.expected == coverage.measured + coverage.masked
+    return {
+        "status": "complete" if whole else "incomplete",
+        "score": None if score is None else score.mean,
+        "low": None if score is None else score.low,
+        "high": None if score is None else score.high,
+        "expected": coverage.expected,
+        "measured": coverage.measured,
+        "failed": coverage.failed,
+        "missing": coverage.missing,
+        "coverage": coverage.measured / coverage.expected if coverage.expected else None,
+        "model": model or summary.run.get("model"),
+        "detail": "" if whole else coverage.denominator,
+        "key_metrics": dict(summary.key_metrics),
+    }
+
+
+def _ended(paths: JobPaths, job_id: str) -> str:
+    """How the job ended, as its supervisor wrote it, and the job's own sentence about it.
+
+    Empty while it has not ended, or where nobody saw its end.
+    """
+    link = paths.link(job_id)
+    found = _json(link.exit)
+    if not found.get("state"):
+        return ""
+    reason = _last_word(link.end) or found.get("reason")
+    return f"{found['state']} (exit status {found.get('exit_status')}{f', {reason}' if reason else ''})"
+
+
+def _last_word(marker: Path) -> str:
+    """The sentence in the job script's end marker, its second line; empty where there is none."""
+    try:
+        return marker.read_text(encoding="utf-8", errors="replace").partition("\n")[2].strip()
+    except FileNotFoundError:
+        return ""
+
+
+def _unfinished(progress: Mapping[str, Any], ended: str, *, started: bool) -> dict[str, Any]:
+    done, expected = progress.get("done"), progress.get("expected")
+    if not isinstance(done, int) or not isinstance(expected, int):
+        detail = f"its job ended without results: {ended}" if ended else "nothing recorded yet"
+        return {"status": "unfinished" if started else "no results", "detail": detail}
+    now = f"its job ended: {ended}" if ended else progress.get("state", "unknown")
+    return {
+        "status": "unfinished",
+        "expected": expected,
+        "measured": done,
+        "coverage": done / expected if expected else None,
+        "detail": f"{done:,} of {counted(expected, 'rollout')} so far; {now}",
+    }
+
+
+def _json(path: Path) -> Mapping[str, Any]:
+    """A small file that others replace as a whole; an empty mapping where there is none."""
+    try:
+        found = json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _model(model: Mapping[str, Any] | None, generation: Mapping[str, Any]) -> str | None:
+    """The name under which the model answered, else the one that was asked for."""
+    name = (model or {}).get("name") or generation.get("policy_model_name")
+    return str(name) if name else None
+
+
+def list_row(record: SubmissionRecord) -> list[str]:
+    """One line of ``gym job list``."""
+    benchmarks = ",".join(
+        entry.benchmark if _was_queued(entry) else f"{entry.benchmark}(not queued)"
+        for entry in record.benchmarks
+    )
+    labels = ",".join(f"{key}={value}" for key, value in record.labels.items())
+    return [record.gym_job_id, record.submitted_at, record.cluster, record.executor, benchmarks, labels]
+
+
+def _was_queued(entry: BenchmarkEntry) -> bool:
+    """Whether a benchmark has a job: of its submission, or of a later one, which only its folder knows."""
+    if entry.job_id is not None:
+        return True
+    paths = JobPaths(Path(entry.job_dir))
+    numbers = itertools.takewhile(
+        lambda number: paths.resubmission(number).folder.is_dir(), itertools.count(1)
+    )
+    return any(paths.resubmission(number).queued.is_file() for number in numbers)
+
+
+def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> str:
+    """Results for a person; below the table, what there is to say about those that are not complete."""
+    cells = [
+        [
+            row.gym_job_id,
+            row.benchmark,
+            row.status,
+            "-" if row.score is None else f"{row.score:.1%}",
+            "-" if row.low is None or row.high is None else f"{row.low:.1%} to {row.high:.1%}",
+            "-" if row.expected is None else f"{row.measured:,}/{row.expected:,}",
+            row.model or "-",
+        ]
+        for row in rows
+    ]
+    notes = [f"{row.benchmark} of {row.gym_job_id}: {row.detail}" for row in rows if row.detail]
+    return "\n".join([table(_RESULT_COLUMNS, cells, width), *([""] if notes else []), *notes])
+
+
+def to_csv(rows: Sequence[BenchmarkResult]) -> str:
+    """Results as comma-separated values with a header; what is not known is empty."""
+    names = [item.name for item in fields(BenchmarkResult) if item.name != "key_metrics"]
+    text = io.StringIO()
+    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(row.to_json() for row in rows)
+    return text.getvalue()
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    """Columns of text, two blanks apart; characters that would break a line are shown escaped.
+
+    What is wider than ``width``, the columns of a terminal, has its first column on lines of its own.
+    """
+    text = _columns(columns, rows)
+    if width is None or max(map(len, text.splitlines())) <= width:
+        return text
+    head, *lines = _columns(columns[1:], [row[1:] for row in rows]).splitlines()
+    shown = [f"  {head}"]
+    for number, (row, line) in enumerate(zip(rows, lines, strict=True)):
+        if number == 0 or rows[number - 1][0] != row[0]:
+            shown.append(_one_line(row[0]))
+        shown.append(f"  {line}")
+    return "\n".join(shown)
+
+
+def _columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    shown = [list(columns), *([_one_line(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(columns))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -1,0 +1,1 @@
+"""What benchmarks are doing, and what a person should do next."""

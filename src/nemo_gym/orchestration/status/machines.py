@@ -1,0 +1,93 @@
+"""The machines that submissions ran on: whom to ask about their jobs, and where their files are."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Self, cast
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.orchestration.executors.base import Executor
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.status.last_observation import LastSeen
+from nemo_gym.orchestration.status.run_files import LocalRunFiles, RunFiles
+from nemo_slurm.errors import SlurmError
+
+
+@dataclass(frozen=True)
+class Site:
+    """One machine with one kind of executor."""
+
+    executor: Executor
+    files: RunFiles = field(default_factory=LocalRunFiles)
+    memory: LastSeen = field(default_factory=LastSeen)
+
+    @property
+    def label(self) -> str:
+        """The machine, for messages."""
+        return self.files.label
+
+
+class _Absent:
+    """Whatever is wanted of a machine or an executor that there is not: the reason is raised."""
+
+    def __init__(self, label: str, error: Exception) -> None:
+        self.label = label
+        self._error = error
+
+    def __getattr__(self, name: str) -> object:
+        raise self._error
+
+
+def _absent(record: SubmissionRecord, error: Exception) -> Site:
+    absent = _Absent(record.hostname or "this machine", error)
+    return Site(cast("Executor", absent), cast("RunFiles", absent))
+
+
+class Sites:
+    """Opens each machine once, when it is first needed."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[str, str | None], Site] = {}
+        self._closing = contextlib.ExitStack()
+
+    def of(self, record: SubmissionRecord) -> Site:
+        """Where the jobs of a submission are. Raises `ConfigError` for an executor that there is not."""
+        key = (record.executor, record.hostname)
+        if key not in self._open:
+            self._open[key] = self._opened(record)
+        return self._open[key]
+
+    def groups(self, records: Iterable[SubmissionRecord]) -> Iterator[tuple[Site, list[SubmissionRecord]]]:
+        """The submissions by the machine that they ran on."""
+        grouped: dict[int, tuple[Site, list[SubmissionRecord]]] = {}
+        for record in records:
+            site = self._of_or_absent(record)
+            grouped.setdefault(id(site), (site, []))[1].append(record)
+        yield from grouped.values()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        self._closing.close()
+
+    def _of_or_absent(self, record: SubmissionRecord) -> Site:
+        """One record that names no machine must not keep the others from being shown."""
+        key = (record.executor, record.hostname)
+        try:
+            return self.of(record)
+        except (ConfigError, SlurmError) as error:
+            self._open[key] = site = _absent(record, error)
+            return site
+
+    def _opened(self, record: SubmissionRecord) -> Site:
+        from nemo_gym.orchestration.executors.registry import executor_for
+        from nemo_gym.orchestration.status.run_files import run_files
+        from nemo_slurm.ssh import host_of
+
+        host = host_of(record.hostname)
+        self._closing.callback(host.close)
+        memory = LastSeen.of(record.executor, record.hostname or "")
+        return Site(executor_for(record.executor, host), run_files(host), memory)

@@ -1,0 +1,75 @@
+"""The status of submissions for a person: a table, and below it what there is to say about each benchmark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from nemo_gym.chain.endings import BenchmarkState
+from nemo_gym.orchestration.results.scores import table
+from nemo_gym.orchestration.status.report import FRESH, BenchmarkStatus, SubmissionStatus
+from nemo_runs.durations import format_duration
+
+_COLUMNS = ("ID", "BENCHMARK", "STATE", "ROLLOUTS", "MEAN REWARD", "LEFT", "JOB")
+
+
+def status_text(submissions: Sequence[SubmissionStatus], width: int | None = None) -> str:
+    """All of it; ``width`` is the number of columns that a terminal has."""
+    shown = [status for submission in submissions for status in submission.benchmarks]
+    rows = [row(status) for status in shown]
+    parts = [table(_COLUMNS, rows, width)]
+    told = shown if len(submissions) == 1 else [status for status in shown if not _is_done(status)]
+    parts += ["\n".join(details(status, whole=len(submissions) > 1)) for status in told]
+    silent = dict.fromkeys(status.silent for status in shown if status.silent)
+    parts += [f"no answer: {why}. What is shown was known before." for why in silent]
+    return "\n\n".join(parts)
+
+
+def row(status: BenchmarkStatus) -> list[str]:
+    """One line of the table."""
+    has_progress = status.done is not None and status.expected is not None
+    return [
+        status.gym_job_id,
+        status.benchmark,
+        status.state + _aged(status.state_age_s),
+        f"{status.done:,}/{status.expected:,}{_aged(status.progress_age_s)}" if has_progress else "-",
+        "-" if status.mean_reward is None else f"{status.mean_reward:.1%}",
+        "-" if status.eta_s is None else format_duration(round(status.eta_s)),
+        _job(status),
+    ]
+
+
+def _job(status: BenchmarkStatus) -> str:
+    if status.job_id is None:
+        return "-"
+    return f"{status.job_id} (run {status.links})" if status.links > 1 else status.job_id
+
+
+def _aged(age: float | None) -> str:
+    """How old something is, unless it is fresh."""
+    return "" if age is None or age < FRESH else f" ({format_duration(round(age))} ago)"
+
+
+def _is_done(status: BenchmarkStatus) -> bool:
+    """Whether there is nothing to say about a benchmark, which succeeded."""
+    return status.state == BenchmarkState.SUCCEEDED and not status.reason and not status.notes
+
+
+def details(status: BenchmarkStatus, *, whole: bool = False) -> Iterable[str]:
+    """Reason, notes and the next command, below the benchmark's name; ``whole``: its submission's too."""
+    name = f"{status.benchmark} of {status.gym_job_id}" if whole else status.benchmark
+    ordinary = status.state in (BenchmarkState.SUCCEEDED, BenchmarkState.RUNNING)
+    if ordinary and not status.reason and not status.notes:
+        yield f"{name}: {status.next_command}"
+        return
+    reason = " ".join(status.reason.split())
+    whose = {
+        "infrastructure": " [infrastructure ended it]",
+        "your code": " [your code ended it]",
+        "your configuration": " [your configuration]",
+        "a person": "",
+        "a limit you set": " [a limit you set]",
+        None: "",
+    }[status.cause]
+    yield f"{name}: {status.state}{f': {reason}' if reason else ''}{whose}"
+    yield from (f"  {note}" for note in status.notes)
+    yield f"  next: {status.next_command}"

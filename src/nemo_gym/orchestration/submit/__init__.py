@@ -1,0 +1,1 @@
+"""What changes the queue: submit, check, cancel and resubmit."""

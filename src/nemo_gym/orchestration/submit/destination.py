@@ -1,0 +1,284 @@
+"""The machine that holds the run directories: this one, or the login node of a cluster without our files."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nemo_gym.errors import ConfigError, GymError
+from nemo_gym.job_paths import RunPaths
+from nemo_gym.orchestration.config.schema import SubmitConfig
+from nemo_gym.orchestration.plan import interpreter
+from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun
+from nemo_gym.orchestration.plan.values import Submission
+from nemo_gym.orchestration.submit import submitting_host
+from nemo_slurm.errors import PathExistsError, SlurmError
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.submit.gym_bundle import Bundle
+    from nemo_slurm.hosts import Host
+
+
+class Destination(Protocol):
+    """Where a submission goes. What it raises for a person is a `GymError`, and nothing was written then."""
+
+    @property
+    def hostname(self) -> str | None:
+        """As in the record; ``None`` for this machine."""
+        ...
+
+    def check(self, config: SubmitConfig, environ: Mapping[str, str]) -> None:
+        """Raise `ConfigError` for what is missing there."""
+        ...
+
+    def gym_program(self, config: SubmitConfig) -> Path | None:
+        """The `gym` for the jobs, as they will find it; ``None``: they install it."""
+        ...
+
+    def keeps(self, config: SubmitConfig, program: Path | None) -> str:
+        """What that `gym` keeps of the login shell's environment in a job."""
+        ...
+
+    def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
+        """The runs with paths that hold there; what has to be brought is named in their ``inputs``."""
+        ...
+
+    def stage(self, submission: Submission) -> None:
+        """Write the run directory. Raises `FileExistsError` when the name is taken."""
+        ...
+
+    def write(self, path: Path, data: bytes, mode: int) -> None:
+        """Write one file of the run directory. Raises `OSError`, `RunsError` or `SlurmError`."""
+        ...
+
+
+class ThisMachine:
+    """Run directories on a file system that is mounted here."""
+
+    hostname: str | None = None
+
+    def check(self, config: SubmitConfig, environ: Mapping[str, str]) -> None:
+        """See `Destination.check`."""
+        submitting_host.check(config, environ)
+
+    def gym_program(self, config: SubmitConfig) -> Path | None:
+        """See `Destination.gym_program`."""
+        if config.driver.container is not None and config.driver.gym is not None:
+            return Path(config.driver.gym)
+        try:
+            return submitting_host.gym_program(config)
+        except ConfigError:
+            if config.driver.gym_install is None:
+                raise
+        return None
+
+    def keeps(self, config: SubmitConfig, program: Path | None) -> str:
+        """See `Destination.keeps`."""
+        if config.driver.container is not None:
+            return ""
+        if program is None:
+            return interpreter.LIBRARIES  # it is made by the job, in an environment of its own
+        if interpreter.is_plain(os.environ):
+            return ""
+        return interpreter.kept(program, config, interpreter.run_here)
+
+    def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
+        """See `Destination.localized`."""
+        del run_dir
+        return runs
+
+    def stage(self, submission: Submission) -> None:
+        """See `Destination.stage`."""
+        from nemo_gym.orchestration.submit import staging
+
+        staging.stage(submission)
+
+    def write(self, path: Path, data: bytes, mode: int) -> None:
+        """See `Destination.write`."""
+        from nemo_runs.durable.files import create_file
+
+        create_file(path, data, mode=mode)
+
+
+@dataclass
+class OtherMachine:
+    """Run directories on a host that is reached over ssh, with or without file systems that are ours too."""
+
+    host: Host
+    bundle: Bundle | None = None
+    """Our own Gym, once it is decided that it has to be brought."""
+
+    @property
+    def hostname(self) -> str | None:
+        """See `Destination`."""
+        return self.host.name
+
+    def check(self, config: SubmitConfig, environ: Mapping[str, str]) -> None:
+        """See `Destination.check`. One round trip."""
+        submitting_host.check_token(config, environ)
+        output = config.job.output_path
+        tests = [
+            f"d={shlex.quote(output)}",
+            'until [ -e "$d" ]; do d=$(dirname -- "$d"); done',
+            '[ -d "$d" ] && [ -w "$d" ] || printf "%s\\n" "output $d"',
+        ]
+        owners = [(f"services.{name}", service.mounts) for name, service in config.services.items()]
+        mounts = [
+            (path, mount.partition(":")[0])
+            for path, its in [*owners, ("driver", config.driver.mounts)]
+            for mount in its
+        ]
+        tests += [f"[ -e {shlex.quote(source)} ] || echo mount {n}" for n, (_, source) in enumerate(mounts)]
+        for line in self._lines(tests):
+            kind, _, rest = line.partition(" ")
+            if kind == "output":
+                raise ConfigError(
+                    f"job.output_path: {output} cannot be made on {self.host.label}: {rest} is no folder "
+                    "that you may write to."
+                )
+            path, source = mounts[int(rest)]
+            raise ConfigError(f"{path}.mounts: there is no {source} on {self.host.label}.")
+
+    def gym_program(self, config: SubmitConfig) -> Path | None:
+        """See `Destination.gym_program`.
+
+        In this order: ``driver.gym``, the one that submits, ``driver.gym_install``, or our own to be brought.
+        """
+        named = config.driver.gym
+        if config.driver.container is not None and named is not None:
+            return Path(named)
+        if named is not None:
+            found = self._lines([f"command -v -- {shlex.quote(named)} || :"])
+            if not found or not found[0].startswith("/"):
+                raise ConfigError(f"driver.gym: {named} is no program on {self.host.label}.")
+            return Path(found[0])
+        try:
+            mine = submitting_host.gym_program(config)
+            if self._same_program(mine):
+                return mine
+        except ConfigError:
+            if config.driver.gym_install is None:
+                raise
+        if config.driver.gym_install is not None:
+            return None
+        from nemo_gym.orchestration.submit import gym_bundle
+
+        self.bundle = gym_bundle.plan_bundle(self.host, Path(config.job.output_path))
+        return self.bundle.program
+
+    def keeps(self, config: SubmitConfig, program: Path | None) -> str:
+        """See `Destination.keeps`."""
+        if config.driver.container is not None:
+            return ""
+        if program is None or self.bundle is not None:
+            return interpreter.LIBRARIES  # neither looks at packages of the user's own
+        return interpreter.kept(program, config, lambda script: "\n".join(self._lines([script])))
+
+    def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
+        """See `Destination.localized`. A path that is there too is taken for the same file."""
+        wanted = {name: _files(run.run) for name, run in runs.items()}
+        paths = sorted({path for files in wanted.values() for path in files.values()})
+        tests = [f"[ -e {shlex.quote(str(path))} ] || echo {n}" for n, path in enumerate(paths)]
+        missing = {paths[int(line)] for line in self._lines(tests)} if paths else set()
+        return {
+            name: _moved(run, wanted[name], missing, RunPaths(run_dir).job(name).inputs)
+            for name, run in runs.items()
+        }
+
+    def stage(self, submission: Submission) -> None:
+        """See `Destination.stage`: made here, copied there under another name, then given its own."""
+        import tempfile
+
+        from nemo_gym.orchestration.submit import staging
+
+        with tempfile.TemporaryDirectory(prefix="gym-submit-") as folder:
+            made = Path(folder) / submission.run_dir.name
+            staging.stage(submission, into=made)
+            try:
+                if self.bundle is not None:
+                    self.bundle.bring(self.host, Path(folder))
+                self.host.copy_in(made, str(submission.run_dir))
+            except PathExistsError as error:
+                raise FileExistsError(str(error)) from error
+            except SlurmError as error:
+                raise GymError(
+                    f"{submission.run_dir} on {self.host.label} cannot be written: {error}"
+                ) from error
+
+    def write(self, path: Path, data: bytes, mode: int) -> None:
+        """See `Destination.write`."""
+        self.host.write(str(path), data, mode=mode)
+
+    def _same_program(self, program: Path) -> bool:
+        """Whether the path is our program there too: same content, and it starts."""
+        name = shlex.quote(str(program))
+        found = self._lines(
+            [f"[ -x {name} ] && cksum <{name} && timeout 20 {name} --version 2>/dev/null || :"]
+        )
+        from nemo_gym import __version__
+        from nemo_gym.orchestration.submit import gym_bundle
+
+        return (
+            len(found) == 2
+            and found[0].split()[0] == str(gym_bundle.cksum(program))
+            and __version__ in found[1]
+        )
+
+    def _lines(self, script: Sequence[str]) -> list[str]:
+        try:
+            return self.host.run("\n".join([*script, "exit 0"])).stdout.splitlines()
+        except SlurmError as error:
+            raise GymError(str(error)) from error
+
+
+def _files(run: Mapping[str, Any] | None) -> dict[str, Path]:
+    """The files of this machine that a run reads, by what they are."""
+    if run is None:
+        return {}
+    if run.get("input_jsonl_fpath"):
+        return {"rows": Path(run["input_jsonl_fpath"])}
+    split = run["benchmark"]["datasets"][run["split"]]
+    if not split.get("prepare_script"):
+        return {"data": Path(split["jsonl_fpath"])}
+    return {"script": Path(split["prepare_script"]), "data": Path(split["jsonl_fpath"])}
+
+
+def _moved(run: BenchmarkRun, files: Mapping[str, Path], missing: set[Path], folder: Path) -> BenchmarkRun:
+    """The run with every missing file in the job's own folder."""
+    gone = {kind: path for kind, path in files.items() if path in missing}
+    if run.run is None or not gone.keys() & {"rows", "data", "script"}:
+        return run
+    inputs = {path: folder / path.name for path in gone.values() if path.is_file()}
+    if set(gone) == {"data"} and "script" in files and not inputs:
+        return run  # made by the script, which is there
+    if "rows" in gone:
+        return replace(
+            run, run={**run.run, "input_jsonl_fpath": str(folder / gone["rows"].name)}, inputs=inputs
+        )
+    prepared = _prepared(run.run) if "script" in files else None
+    if prepared is not None and prepared.is_file():
+        inputs[prepared] = folder / prepared.name
+    benchmark = run.run["benchmark"]
+    split = dict(benchmark["datasets"][run.run["split"]])
+    split["jsonl_fpath"] = str(folder / files["data"].name)
+    if "script" in gone:
+        split["prepare_script"] = str(folder / files["script"].name)
+    datasets = {**benchmark["datasets"], run.run["split"]: split}
+    return replace(run, run={**run.run, "benchmark": {**benchmark, "datasets": datasets}}, inputs=inputs)
+
+
+def _prepared(run: Mapping[str, Any]) -> Path | None:
+    """The data that was prepared on this machine already, by its digest's name."""
+    from nemo_gym.rollouts.data.prepare import data_path
+    from nemo_gym.rollouts.run_config.schema import RunConfig
+
+    return data_path(RunConfig.model_validate(dict(run)))
+
+
+def destination_of(host: Host | None) -> Destination:
+    """Where submissions over a host go; ``None`` is this machine."""
+    return ThisMachine() if host is None or host.name is None else OtherMachine(host)

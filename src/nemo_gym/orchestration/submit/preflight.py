@@ -1,0 +1,134 @@
+"""Asking a machine and its cluster what `gym eval check` needs to know: one connection, no job."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from nemo_gym.errors import ConfigError
+from nemo_gym.orchestration.config import rules
+from nemo_gym.orchestration.config.resolve import ResolvedConfig
+from nemo_gym.orchestration.config.sbatch_options import sbatch_options
+from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig, VllmService
+from nemo_gym.orchestration.plan.benchmark_runs import load_runs
+from nemo_gym.orchestration.plan.build import served_name
+from nemo_gym.orchestration.submit import check, cluster_facts
+from nemo_gym.orchestration.submit.check import Finding
+from nemo_gym.orchestration.submit.destination import Destination
+from nemo_slurm.cluster import Cluster
+from nemo_slurm.errors import NotReachableError, RefusedError, SlurmError
+from nemo_slurm.hosts import Host
+
+
+def examine(
+    resolved: ResolvedConfig, host: Host, destination: Destination, environ: Mapping[str, str], cwd: Path
+) -> list[Finding]:
+    """Everything that can be found out about a submission."""
+    config = resolved.config
+    found = [check.warning("config", text) for text in rules.warnings(config)]
+    compute = config.machine
+    if isinstance(compute, SlurmCompute):
+        try:
+            facts = cluster_facts.gather(host)
+        except SlurmError as error:
+            return [*found, check.problem("connection", str(error))]
+        found += [check.ok("connection", f"{host.label}, as {facts.user}")]
+        found += [*check.judge(config, compute, facts), *_accepted(config, compute, host)]
+    return [*found, *_machine(resolved, host, destination, environ, cwd)]
+
+
+def refuse_cheaply(config: SubmitConfig, host: Host) -> None:
+    """Raise `ConfigError` for what one look at the cluster shows to be impossible.
+
+    Raises `NotReachableError` when the scheduler does not answer: then nothing can be queued now.
+    """
+    compute = config.machine
+    if isinstance(compute, SlurmCompute):
+        try:
+            facts = cluster_facts.gather(host)
+        except NotReachableError as error:
+            raise NotReachableError(f"{error}; nothing was submitted, try again when it answers") from error
+        except SlurmError as error:
+            raise ConfigError(str(error)) from error
+        check.refuse(check.judge(config, compute, facts))
+
+
+def _accepted(config: SubmitConfig, compute: SlurmCompute, host: Host) -> Iterator[Finding]:
+    """What ``sbatch --test-only`` says to the head of the first job's script; all have the same."""
+    benchmark = next(iter(config.driver.benchmarks))
+    lines = sbatch_options(config.cluster, compute, benchmark, Path("/"))
+    text = "\n".join(["#!/bin/bash", *(f"#SBATCH {line}" for line in lines), ":", ""])
+    path = f"/tmp/gym-check-{secrets.token_hex(8)}.sh"  # noqa: S108 - a name that nobody can foresee
+    try:
+        host.write(path, text.encode(), mode=0o600)
+        yield check.ok("sbatch --test-only", Cluster(host).test(path).removeprefix("sbatch: "))
+    except RefusedError as error:
+        hint = f"change compute.{config.cluster}"
+        yield check.problem("sbatch --test-only", f"{' '.join(error.text.split())}; {hint}.")
+    except SlurmError as error:
+        yield check.unknown("sbatch --test-only", str(error))
+    finally:
+        host.run(f"rm -f -- {path}")
+
+
+def _machine(
+    resolved: ResolvedConfig, host: Host, destination: Destination, environ: Mapping[str, str], cwd: Path
+) -> Iterator[Finding]:
+    """Space, mounts, program, models and data on the side of the jobs."""
+    config = resolved.config
+    output = config.job.output_path
+    try:
+        folder, writable, free = cluster_facts.space(host, output)
+        yield check.judge_space(output, folder, writable=writable, free=free)
+        yield from _models(config, host)
+    except SlurmError as error:
+        yield check.unknown("space", str(error))
+
+    def mounts() -> str:
+        destination.check(config, environ)
+        return "all that is to be mounted is there"
+
+    def program() -> str:
+        path = destination.gym_program(config)
+        if path is None:
+            return "the first job installs driver.gym_install"
+        brought = " (it is brought with the first submission)" if output in str(path) else ""
+        return f"{path}{brought}"
+
+    def data() -> str:
+        policy = config.driver.policy_model
+        model = served_name(config.services[policy]) if policy is not None else None
+        runs = load_runs(resolved, cwd=cwd, model_name=model)
+        moved = destination.localized(runs, Path(output) / "gym-job")
+        copied = [str(path) for run in moved.values() for path in run.inputs]
+        return f"found; copied from here: {', '.join(copied)}" if copied else "found where the jobs run"
+
+    mounted = check.found("mounts", mounts)
+    owners = [config.driver, *config.services.values()]
+    if mounted.verdict is not check.Verdict.OK or any(owner.mounts for owner in owners):
+        yield mounted
+    yield check.found("program", program)
+    yield check.found("data", data)
+
+
+def _models(config: SubmitConfig, host: Host) -> Iterator[Finding]:
+    services = {n: s for n, s in config.services.items() if isinstance(s, VllmService)}
+    paths = [service.model for service in services.values() if service.model.startswith("/")]
+    gone = cluster_facts.missing(host, paths)
+    for name, service in services.items():
+        if service.model in gone and service.container is None:
+            yield check.problem(
+                "model", f"services.{name}.model: there is no {service.model} on {host.label}."
+            )
+        elif service.model in gone:
+            yield check.unknown(
+                "model", f"services.{name}.model: {service.model} may be inside its container"
+            )
+        elif not service.model.startswith("/"):
+            text = (
+                f"services.{name}.model: {service.model} is a name, taken from the job's cache or downloaded"
+            )
+            yield check.unknown("model", text)
+        else:
+            yield check.ok("model", service.model)

@@ -1,0 +1,275 @@
+"""Queueing a benchmark again in place: same folder, same results, a fresh chain, perhaps a larger budget.
+
+Refused while anything of it is alive, or may be. Each time claims ``resubmits/<n>/``, so that two at once
+cannot both queue a job; what was raised stands there with its reason, and the job script reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nemo_gym.chain.endings import BenchmarkState
+from nemo_gym.chain.evidence import Evidence
+from nemo_gym.clock import Clock, SystemClock, utc_text
+from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
+from nemo_gym.events import Event
+from nemo_gym.job_paths import JobPaths, ResubmissionPaths, RunPaths
+from nemo_gym.orchestration.executors.base import Queued
+from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.plan.job_script import folder_of
+from nemo_gym.orchestration.records import submission_file
+from nemo_gym.orchestration.status.gather import Groups, Scope, gather
+from nemo_gym.orchestration.status.report import assess
+from nemo_gym.orchestration.submit import cancel
+from nemo_runs.durations import format_duration, parse_duration
+from nemo_runs.processes import trees
+from nemo_runs.processes.trees import Liveness
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.config.schema import SubmitConfig
+    from nemo_gym.orchestration.status.machines import Site
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What is to be queued again."""
+
+    record: SubmissionRecord
+    benchmark: str
+    by: str
+    environ: Mapping[str, str]
+    """Holds the telemetry token where the run has telemetry; jobs of this machine inherit all of it."""
+    reason: str = ""
+    max_retries: int | None = None
+    """More retries than before, over the whole life of the benchmark."""
+    max_walltime: str | None = None
+    """More walltime than before, over the whole life of the benchmark."""
+
+    @property
+    def raises(self) -> bool:
+        """Whether a budget is to be raised."""
+        return self.max_retries is not None or self.max_walltime is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resubmitted:
+    """What was queued."""
+
+    gym_job_id: str
+    benchmark: str
+    job_id: str
+    number: int
+    """The how-manieth time."""
+
+    def to_json(self) -> dict[str, Any]:
+        """One document."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "gym_job_id": self.gym_job_id,
+            "benchmark": self.benchmark,
+            "job_id": self.job_id,
+            "resubmission": self.number,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """What the config and earlier resubmissions allow; `None`: no limit."""
+
+    max_retries: int | None
+    max_walltime: int | None
+    """Seconds."""
+
+
+def resubmit(wish: Wish, sites: Groups, *, clock: Clock | None = None) -> Resubmitted:
+    """Queue a benchmark again.
+
+    Raises `RefusedError` while anything of it is alive or may be, when it has succeeded, and when its
+    walltime is used up and not raised; `UsageError` for a budget that is not raised or has no reason.
+    """
+    from nemo_gym.orchestration.plan.build import plan_again
+
+    clock = clock or SystemClock()
+    if wish.raises and not wish.reason.strip():
+        raise UsageError("--reason TEXT: raising a budget needs a reason; it is recorded with the run.")
+    scope = Scope(every_job=True, benchmark=wish.benchmark)
+    known = gather([wish.record], sites, scope=scope, clock=clock)[wish.record.gym_job_id, wish.benchmark]
+    site = next(site for site, _ in sites.groups([wish.record]))
+    _refuse(known)
+    config = _config(site, wish.record)
+    _check_token(config, wish.environ)
+    walltime = _checked_budget(wish, known, _budget(config, wish, known))
+    number = len(known.resubmissions) + 1
+    paths = JobPaths(known.job_dir).resubmission(number)
+    _refuse_elsewhere(site, known)
+    submission_file.refuse_changed(known.job_dir, site.files.read)
+    for again in known.pending:
+        # a job that it may have queued is refused a second one by the executor, and is seen once it starts
+        error = JobPaths(known.job_dir).resubmission(again.number).queue_error
+        site.files.write(error, b"it was killed before it had noted down a job\n")
+    if not site.files.claim(paths.folder):
+        raise RefusedError(_under_way(known, number))
+    try:
+        _note(site, wish, paths, walltime, utc_text(clock.now()))
+        site.files.remove(JobPaths(known.job_dir).cancelled)
+    except BaseException:
+        # nothing was queued, and nothing of this attempt may stand in the way of the next
+        site.files.unclaim(paths.folder)
+        raise
+    plan = plan_again(
+        config, known.gym_job_id, known.benchmark, known.job_dir, resubmission=number, user=wish.by
+    )
+    answer = site.executor.submit(plan)[0]
+    return _recorded(site, wish, known, paths, answer, utc_text(clock.now()))
+
+
+def _refuse(known: Evidence) -> None:
+    it = f"{known.benchmark} of {known.gym_job_id}"
+    alive = known.alive()
+    if alive:
+        raise RefusedError(
+            f"{it} is alive (job {', '.join(alive)}); wait for its end, or end it with "
+            f"gym job cancel {known.gym_job_id} {known.benchmark}."
+        )
+    unsure = cancel.may_be_alive(known)
+    if unsure:
+        why = known.silent or "nobody sees it, and it left no last word"
+        raise RefusedError(f"nobody can tell whether job {', '.join(unsure)} of {it} still runs ({why}).")
+    for again in known.pending:
+        if cancel.owner_of(again) is not Liveness.DEAD:
+            raise RefusedError(_under_way(known, again.number))
+    status = assess(known)
+    complete = known.last is not None and known.last.collected is not None and known.last.collected.complete
+    if status.state is BenchmarkState.SUCCEEDED and complete:
+        raise RefusedError(f"{it} has succeeded: every rollout is recorded, and nothing is left to do.")
+
+
+def _under_way(known: Evidence, number: int) -> str:
+    return (
+        f"{known.benchmark} of {known.gym_job_id} is being resubmitted, or that was interrupted: look for "
+        f"its job, then remove {JobPaths(known.job_dir).resubmission(number).folder}."
+    )
+
+
+def _refuse_elsewhere(site: Site, known: Evidence) -> None:
+    """A job script acts in the folder for which it was written, wherever it lies now."""
+    script = JobPaths(known.job_dir).script
+    try:
+        text = site.files.read(script).decode("utf-8", "surrogateescape")
+    except FileNotFoundError:
+        return  # the executor says so
+    made_for = folder_of(text)
+    if made_for is not None and os.path.realpath(made_for) != os.path.realpath(known.job_dir):
+        raise RefusedError(
+            f"{script} was written for {made_for}: a run directory that was moved or copied "
+            "is queued again only where it was submitted to; move it back, or submit anew."
+        )
+
+
+def _config(site: Site, record: SubmissionRecord) -> SubmitConfig:
+    """The config as it was submitted."""
+    from nemo_gym.orchestration.config.resolve import resolve
+
+    path = RunPaths(Path(record.run_dir)).resolved_config
+    try:
+        text = site.files.read(path)
+    except FileNotFoundError:
+        message = f"{path} on {site.label} is not there, so nothing says how to queue the benchmark again."
+        raise GymError(message) from None
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder, path.name)
+        copy.write_bytes(text)
+        return resolve(copy, cwd=Path(folder)).config
+
+
+def _check_token(config: SubmitConfig, environ: Mapping[str, str]) -> None:
+    otel = config.otel
+    if otel is not None and otel.enabled and not environ.get(otel.token_env):
+        raise ConfigError(
+            f"otel.token_env: the variable {otel.token_env} is not set or empty; the token is in no file, so "
+            "export it here as for the submission."
+        )
+
+
+def _budget(config: SubmitConfig, wish: Wish, known: Evidence) -> _Budget | None:
+    """The budget as it stands, `None` for a benchmark that is not resumable."""
+    entry = config.driver.benchmarks.get(wish.benchmark)
+    chain = entry.chain if entry is not None else None
+    if chain is None:
+        return None
+    cap = chain.max_walltime
+    seconds = None if cap is None else parse_duration(cap, where="max_walltime")
+    raised = [again.max_retries for again in known.resubmissions if again.max_retries is not None]
+    longer = [again.max_walltime for again in known.resubmissions if again.max_walltime is not None]
+    return _Budget(max([chain.max_retries, *raised]), None if seconds is None else max([seconds, *longer]))
+
+
+def _checked_budget(wish: Wish, known: Evidence, budget: _Budget | None) -> int | None:
+    """The raised walltime in seconds, once everything that is asked is right."""
+    if budget is None:
+        if wish.raises:
+            raise UsageError(f"{wish.benchmark} is not resumable: it has no budget that could be raised.")
+        return None
+    if wish.max_retries is not None and wish.max_retries <= (budget.max_retries or 0):
+        raise UsageError(
+            f"--max-retries {wish.max_retries}: it is {budget.max_retries} already, and can only be raised."
+        )
+    walltime = None
+    if wish.max_walltime is not None:
+        walltime = parse_duration(wish.max_walltime, where="--max-walltime")
+        if budget.max_walltime is None or walltime <= budget.max_walltime:
+            now = "unlimited" if budget.max_walltime is None else format_duration(budget.max_walltime)
+            raise UsageError(
+                f"--max-walltime {wish.max_walltime}: it is {now} already, and can only be raised."
+            )
+    cap, used = walltime or budget.max_walltime, known.walltime or 0
+    if cap is not None and used >= cap:
+        raise RefusedError(
+            f"{format_duration(used)} of walltime are used and max_walltime is {format_duration(cap)}; "
+            "raise it with --max-walltime TIME --reason TEXT."
+        )
+    return walltime
+
+
+def _note(site: Site, wish: Wish, paths: ResubmissionPaths, walltime: int | None, at: str) -> None:
+    reason = wish.reason.strip() or "no reason was given"
+    site.files.write(paths.owner, json.dumps(trees.identify().to_json()).encode() + b"\n")
+    if wish.max_retries is not None:
+        site.files.write(paths.max_retries, f"{wish.max_retries}\n".encode())
+    if walltime is not None:
+        site.files.write(paths.max_walltime, f"{walltime}\n".encode())
+    site.files.write(paths.reason, f"{at}\n{wish.by}\n{' '.join(reason.split())}\n".encode())
+
+
+def _recorded(
+    site: Site, wish: Wish, known: Evidence, paths: ResubmissionPaths, answer: Queued, at: str
+) -> Resubmitted:
+    journal = JobPaths(known.job_dir).events
+    if answer.job_id is None:
+        error = answer.error or "the executor gave no reason"
+        site.files.write(paths.queue_error, f"{error}\n".encode())
+        raise GymError(f"{wish.benchmark} of {known.gym_job_id} could not be queued: {error}")
+    site.files.write(paths.queued, f"{answer.job_id}\n".encode())
+    event = {
+        "at": at,
+        "event": Event.RESUBMITTED.value,
+        "job_id": answer.job_id,
+        "by": wish.by,
+        "reason": wish.reason.strip() or None,
+        "max_retries": wish.max_retries,
+        "max_walltime": wish.max_walltime,
+    }
+    said = {key: value for key, value in event.items() if value is not None}
+    site.files.append(journal, json.dumps(said).encode() + b"\n")
+    number = int(paths.folder.name)
+    return Resubmitted(
+        gym_job_id=known.gym_job_id, benchmark=known.benchmark, job_id=answer.job_id, number=number
+    )

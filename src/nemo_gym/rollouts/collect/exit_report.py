@@ -1,0 +1,75 @@
+"""What a collector says at its end to the chain that it runs in: counts, and whether a retry can help.
+
+One JSON line in ``<link>/collected``, where the link is the folder in the variable ``NEMO_GYM_LINK``. The
+shell of the next job reads it with a pattern, so keys, their order and the spacing are fixed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from nemo_gym.errors import ConfigError, DataError, ResumeRefusedError, UsageError
+from nemo_gym.job_paths import LinkPaths
+from nemo_gym.rollouts.collect.ends import Counts, End
+from nemo_runs.durable.files import replace_file
+
+LINK_VARIABLE = "NEMO_GYM_LINK"
+_HOPELESS = (ConfigError, DataError, ResumeRefusedError, UsageError)
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """The last word of a collector. All counts are 0 when it ended before it could count."""
+
+    state: str
+    """As in `nemo_gym.rollouts.collect.ends.End`."""
+    status: int
+    """Its exit status; 0 when every expected rollout is recorded, or what is recorded is accepted."""
+    expected: int
+    recorded: int
+    """Those of earlier runs included."""
+    new: int
+    """Rows that this run added."""
+    hopeless: str | None
+    """Why no retry can help."""
+
+    def line(self) -> str:
+        """The text of the file."""
+        values = asdict(self)
+        if self.hopeless is not None:
+            values["hopeless"] = " ".join(self.hopeless.split())
+        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+
+
+def of_end(end: End, counts: Counts | None, *, rejected: str | None = None) -> Collected:
+    """How a run ended; ``rejected`` is what the endpoint said when it refused the credentials."""
+    hopeless = rejected if end.status else None
+    if counts is None:
+        return Collected(end.state, end.status, 0, 0, 0, hopeless)
+    return Collected(end.state, end.status, counts.expected, counts.recorded, counts.new, hopeless)
+
+
+def of_error(error: Exception) -> Collected:
+    """A run that ended with an error before it had counted anything."""
+    status = getattr(error, "exit_status", 1)
+    return Collected("failed", status, 0, 0, 0, str(error) if is_hopeless(error) else None)
+
+
+def is_hopeless(error: Exception) -> bool:
+    """Whether the same error would meet a retry: a wrong value, missing data, rejected credentials.
+
+    What came of the system or the network (a prepare script's download) may be gone the next time.
+    """
+    if getattr(error, "rejected", False):
+        return True
+    return isinstance(error, _HOPELESS) and not isinstance(error.__cause__, OSError)
+
+
+def write(collected: Collected, environ: Mapping[str, str]) -> None:
+    """Leave the last word in the folder of the link, if this run is part of one."""
+    folder = environ.get(LINK_VARIABLE)
+    if folder:
+        replace_file(LinkPaths(Path(folder)).collected, collected.line().encode("utf-8", "replace") + b"\n")

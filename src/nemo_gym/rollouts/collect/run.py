@@ -1,0 +1,296 @@
+"""One `gym eval run`, wired together: check, reach the model, open the output, collect, add up."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from nemo_gym.clock import Clock
+from nemo_gym.rollouts.collect import event_loop, preflight
+from nemo_gym.rollouts.collect.collector import Bounds, Collector, Tally
+from nemo_gym.rollouts.collect.console import Talk
+from nemo_gym.rollouts.collect.drain import SERVER_STOPS, Drain
+from nemo_gym.rollouts.collect.ends import Counts, End, decide_end, stopped_before_start
+from nemo_gym.rollouts.collect.preflight import Prepared
+from nemo_gym.rollouts.collect.progress import ProgressReport, Snapshot
+from nemo_gym.rollouts.output.disk_wait import Room
+from nemo_gym.rollouts.output.index_reader import nothing_to_ask
+from nemo_gym.rollouts.output.store import Store
+from nemo_gym.rollouts.policy.backoff import RequestLimits
+from nemo_gym.rollouts.policy.client import HttpPolicy, open_session
+from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity, check_endpoint
+from nemo_gym.rollouts.policy.notices import Retries
+from nemo_gym.rollouts.run_config.identity import identity_of
+from nemo_gym.rollouts.run_config.schema import RunConfig
+from nemo_runs.counts import counted
+
+if TYPE_CHECKING:
+    from nemo_gym.rollouts.scores.summary import Summary
+
+QUICK_ROLLOUTS = 50_000
+"""Results that are added up in a second or two."""
+
+_LINK_VARIABLES = {"job_id": "NEMO_GYM_JOB_ID", "restart": "NEMO_GYM_RESTART", "chain": "NEMO_GYM_CHAIN"}
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What a run did, before it is added up."""
+
+    counts: Counts
+    tally: Tally
+    resumed: int
+    seconds: float
+    """From the first request."""
+
+    @property
+    def rejected(self) -> str | None:
+        """Why further requests would all be refused, for their credentials or as such; else ``None``."""
+        tally = self.tally
+        if tally.failed and tally.rejections == tally.failed and not tally.new:
+            return tally.rejection
+        return tally.refusals.verdict if tally.refusals.lasting and not self.counts.recorded else None
+
+
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """How a run ended; ``summary`` is missing where nothing was added up."""
+
+    end: End
+    summary: Summary | None
+    output: str
+    collected: Collected | None = None
+    """What was collected; ``None`` when the run was stopped before its first request."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The one document of ``--json``: the summary, and how the run ended."""
+        end = {"status": self.end.status, "state": self.end.state, "sentence": self.end.sentence}
+        return {**(self.summary.to_json() if self.summary else {}), "end": end, "output": self.output}
+
+
+class Run:
+    """One run of one benchmark; `execute` is called once."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        *,
+        drain: Drain,
+        talk: Talk,
+        clock: Clock,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._config = config
+        self._drain = drain
+        self._talk = talk
+        self._clock = clock
+        self._environ = environ
+        self._retries = Retries(talk.say)
+        self._room = Room(
+            environ=environ,
+            say=talk.say,
+            monotonic=clock.monotonic,
+            stop=lambda: drain.hurried or drain.poll(),
+        )
+
+    def execute(self) -> RunResult:
+        """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""
+        with ThreadPoolExecutor(1) as beside:
+            link = beside.submit(_provenance)  # it waits for another program while rows are read
+            prepared = preflight.check(self._config, environ=self._environ, say=self._talk.say)
+            collected = self._on_a_loop(prepared, link)
+        output = str(prepared.paths.output)
+        if collected is None:
+            return RunResult(stopped_before_start(self._drain.reason, self._drain.asked_by), None, output)
+        end = self._end(collected.counts)
+        asked = self._drain.reason not in {None, *SERVER_STOPS} and end.status != 0
+        if self._config.disable_aggregation or (asked and not self._quick(collected.counts)):
+            return RunResult(end, None, output, collected)
+        return RunResult(end, self._add_up(prepared, collected), output, collected)
+
+    def _quick(self, counts: Counts) -> bool:
+        """Whether adding up takes no time worth speaking of, so that it is done after a stop as well."""
+        return not self._drain.at_once and counts.recorded <= QUICK_ROLLOUTS
+
+    def _on_a_loop(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> Collected | None:
+        """Collect, with signals going to the loop before it runs and until it has ended."""
+        with event_loop.runner() as runner:
+            self._drain.attach(runner.get_loop())
+            try:
+                return runner.run(self._collect(prepared, link))
+            finally:
+                self._drain.detach()
+
+    async def _collect(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> Collected | None:
+        if self._drain.poll():
+            return None
+        limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
+        async with open_session(prepared.endpoint, limits) as session:
+            policy = HttpPolicy(
+                session, prepared.endpoint, limits, retries=self._retries, pause=self._drain.pause
+            )
+            for ask in (False, True) if self._has_all(prepared) else (True,):
+                model = await self._model(session, prepared) if ask else None
+                if self._drain.reason is not None:
+                    return None
+                with self._open(prepared, model, await asyncio.wrap_future(link)) as store:
+                    if ask or not store.to_ask:
+                        return await self._collect_into(store, prepared, policy)
+        return None
+
+    def _has_all(self, prepared: Prepared) -> bool:
+        """Whether the recorded rows leave nothing to ask: then the server need not even be there."""
+        config = self._config
+        return config.resume_from_cache and nothing_to_ask(
+            prepared.paths, prepared.dataset.num_tasks, config.repeats, config.max_rollout_attempts
+        )
+
+    async def _model(self, session: aiohttp.ClientSession, prepared: Prepared) -> ModelIdentity | None:
+        """Which model answers; ``None`` if it was not asked, or a stop came while it was waited for."""
+        wait = self._config.model_endpoint_readiness_timeout_seconds
+        if not wait:
+            return None
+        try:
+            return await check_endpoint(
+                session,
+                prepared.endpoint,
+                wait=wait,
+                check_name=self._config.check_model,
+                pause=self._drain.pause,
+                monotonic=self._clock.monotonic,
+                say=self._talk.say,
+            )
+        except EndpointError:
+            if self._drain.poll():
+                return None
+            raise
+
+    def _open(self, prepared: Prepared, model: ModelIdentity | None, link: Mapping[str, Any]) -> Store:
+        config, facts = self._config, prepared.dataset
+        found = {key: self._environ[name] for key, name in _LINK_VARIABLES.items() if self._environ.get(name)}
+        asked = identity_of(config, dataset_sha256=facts.sha256, model=model.to_json() if model else None)
+        store = self._room.wait(
+            lambda: Store.open(
+                prepared.paths,
+                identity=asked,
+                rows=prepared.rows,
+                num_tasks=facts.num_tasks,
+                num_repeats=config.repeats,
+                max_attempts=config.max_rollout_attempts,
+                resume=config.resume_from_cache,
+                allow_unsafe=config.allow_unsafe_resume,
+                link={**link, **found},
+                clock=self._clock,
+            )
+        )
+        prepared.planned.forget()  # they are in their file
+        for sentence in store.opened.repaired:
+            self._talk.say(sentence)
+        return store
+
+    async def _collect_into(self, store: Store, prepared: Prepared, policy: HttpPolicy) -> Collected:
+        config, resumed, started = self._config, store.recorded, self._clock.monotonic()
+        before = store.reward_before
+        if not store.opened.fresh:
+            self._talk.say(
+                f"resuming: {resumed:,} of "
+                f"{counted(store.expected, 'rollout has', 'rollouts have')} a result, "
+                f"{counted(store.to_ask, 'is', 'are')} to be run, {store.exhausted:,} failed for good."
+            )
+        if store.ungraded:
+            some = counted(store.ungraded, "answer is", "answers are")
+            self._talk.say(f"{some} stored without a grade; that is made up for first, without a request.")
+        report = ProgressReport(
+            prepared.paths.progress,
+            self._talk.show_progress(store.expected),
+            now_utc=self._clock.now,
+            monotonic=self._clock.monotonic,
+        )
+        collector = Collector(
+            store,
+            agent=prepared.agent,
+            verifier=prepared.verifier,
+            policy=policy,
+            drain=self._drain,
+            bounds=Bounds(
+                config.num_samples_in_parallel,
+                config.drain_margin_s,
+                config.walltime_margin_s,
+                config.dispatch_budget_s,
+            ),
+            own_service=config.policy_service_name is not None,
+            room=self._room,
+            on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed, before)),
+            say=self._talk.say,
+            monotonic=self._clock.monotonic,
+            now=self._clock.now,
+        )
+        state = "failed"
+        gc.freeze()  # what was imported and loaded so far is no garbage: never look at it again
+        try:
+            await collector.collect()
+            counts = _counts(store)
+            state = self._end(counts).state
+        finally:
+            gc.unfreeze()
+            report.finish(_with_state(collector.snapshot(store.expected, resumed, before), state))
+            self._talk.end_progress()
+            if retries := self._retries.sentence():
+                self._talk.say(retries)
+        return Collected(counts, collector.tally, resumed, self._clock.monotonic() - started)
+
+    def _end(self, counts: Counts) -> End:
+        return decide_end(
+            counts,
+            self._drain.reason,
+            max_attempts=self._config.max_rollout_attempts,
+            asked_by=self._drain.asked_by,
+            require_complete=self._config.require_complete,
+        )
+
+    def _add_up(self, prepared: Prepared, collected: Collected) -> Summary:
+        from nemo_gym.rollouts.scores.aggregate import aggregate  # not before the first request
+
+        config = self._config
+        run = {
+            "benchmark": config.benchmark.name,
+            "agent": config.benchmark.agent["type"],
+            "model": prepared.endpoint.model,
+            "resumed": collected.resumed,
+            "new": collected.counts.new,
+            "seconds": round(collected.seconds, 3),
+        }
+        tasks = prepared.dataset.num_tasks
+        return self._room.wait(
+            lambda: aggregate(prepared.paths, num_tasks=tasks, num_repeats=config.repeats, run=run)
+        )
+
+
+def _counts(store: Store) -> Counts:
+    return Counts(
+        store.expected,
+        store.recorded,
+        store.new,
+        store.exhausted,
+        final=store.final,
+        ungraded=store.ungradable,
+    )
+
+
+def _with_state(snapshot: Snapshot, state: str) -> Snapshot:
+    return replace(snapshot, state=state)
+
+
+def _provenance() -> Mapping[str, Any]:
+    from nemo_gym.provenance import provenance
+
+    found = provenance()
+    where = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    return {"gym_version": found.version, "gym_commit": found.commit, "gym_path": where}

@@ -1,0 +1,1 @@
+"""The rows of a benchmark: prepared, read and checked."""

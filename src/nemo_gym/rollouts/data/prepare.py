@@ -1,0 +1,228 @@
+"""A benchmark's data: where it is, and how it is made by the benchmark's prepare script.
+
+Made data has the digest of script and arguments in its name, so that other arguments never meet old data and
+a finished file is never written again: two runs that prepare at once end up with one whole file.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import hashlib
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from nemo_gym import errors, job_paths
+from nemo_gym.composition import nearest
+
+if TYPE_CHECKING:
+    from nemo_gym.rollouts.run_config.schema import DatasetConfig, RunConfig
+
+
+def data_path(config: RunConfig) -> Path:
+    """The file of rows that a run reads; it need not be there yet.
+
+    ``input_jsonl_fpath`` if set, else the split's file; with a prepare script
+    ``<stem>-<digest>.jsonl`` in the same folder, or in the user's data folder where that cannot be written.
+    """
+    if config.input_jsonl_fpath is not None:
+        return config.input_jsonl_fpath
+    split = _split(config)
+    if split.prepare_script is None:
+        return split.jsonl_fpath
+    name = f"{split.jsonl_fpath.stem}-{_digest(split.prepare_script, config.prepare_script_args)}.jsonl"
+    own, shared = split.jsonl_fpath.parent, job_paths.prepared_data(config.benchmark.name)
+    there = [folder / name for folder in (own, shared) if (folder / name).is_file()]
+    return there[0] if there else (own if _writable(own) else shared) / name
+
+
+def _split(config: RunConfig) -> DatasetConfig:
+    datasets = config.benchmark.datasets
+    if config.split not in datasets:
+        known = ", ".join(datasets) or "none"
+        raise errors.ConfigError(
+            f"split: the benchmark {config.benchmark.name} has no {config.split}; it has {known}."
+        )
+    return datasets[config.split]
+
+
+def _digest(script: Path, arguments: Mapping[str, Any]) -> str:
+    try:
+        text = script.read_bytes()
+    except OSError as error:
+        raise errors.ConfigError(f"{script}: the prepare script cannot be read: {error.strerror}.") from error
+    canonical = json.dumps(arguments, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text + b"\0" + canonical.encode()).hexdigest()[:8]
+
+
+def _writable(folder: Path) -> bool:
+    """Whether files can be made in ``folder``, itself made if need be."""
+    while not folder.exists():
+        folder = folder.parent
+    return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
+
+
+def ensure_data(config: RunConfig, *, say: Callable[[str], None] = lambda _: None) -> Path:
+    """The file of rows, made first if it is not there and can be made; ``say`` hears about that."""
+    path = data_path(config)
+    if path.is_file():
+        return path
+    if config.input_jsonl_fpath is None and _split(config).prepare_script is not None:
+        say(f"preparing the data of {config.benchmark.name}: {path}")
+        return prepare(config)
+    key = (
+        "input_jsonl_fpath" if config.input_jsonl_fpath else f"benchmark.datasets.{config.split}.jsonl_fpath"
+    )
+    raise errors.ConfigError(f"{key}: there is no file {path}.")
+
+
+def prepare(config: RunConfig) -> Path:
+    """Make the data unless it is there, and return its path. Safe to do twice at once.
+
+    `errors.ConfigError` for arguments that the script does not take, `errors.DataError` for a script that
+    fails or makes something else than rows. What the script prints goes to stderr.
+    """
+    path = data_path(config)
+    if path.is_file():
+        return path
+    script = _split(config).prepare_script if config.input_jsonl_fpath is None else None
+    if script is None:
+        raise errors.ConfigError(
+            f"benchmark.datasets.{config.split}: there is no file {path} and no prepare_script to make it."
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise errors.DataError(f"{path.parent}: the folder cannot be made: {error.strerror}.") from error
+    unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
+    try:
+        _run(script, unfinished, config.prepare_script_args)
+        _check(unfinished, script)
+        _publish(unfinished, path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return path
+
+
+def _run(script: Path, output: Path, arguments: Mapping[str, Any]) -> None:
+    with _module(script) as module, contextlib.redirect_stdout(sys.stderr):
+        function = getattr(module, "prepare", None)
+        if not callable(function):
+            raise errors.ConfigError(f"{script}: must define prepare(output, …).")
+        _check_arguments(function, script, arguments)
+        try:
+            function(output, **arguments)
+        except errors.GymError:
+            raise
+        except ValueError as error:
+            raise errors.ConfigError(f"prepare_script_args: {script}: {str(error).rstrip('.')}.") from error
+        except Exception as error:
+            raise errors.DataError(_failure(script, error)) from error
+
+
+@contextlib.contextmanager
+def _module(script: Path) -> Iterator[ModuleType]:
+    """The script as a module, known to the import system only meanwhile."""
+    name = f"_nemo_gym_prepare_{uuid.uuid4().hex}"
+    spec = importlib.util.spec_from_file_location(name, script)
+    if spec is None or spec.loader is None:
+        raise errors.ConfigError(f"{script}: a prepare script is a Python file.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
+    except Exception as error:
+        del sys.modules[name]
+        raise errors.DataError(_failure(script, error)) from error
+    try:
+        yield module
+    finally:
+        del sys.modules[name]
+
+
+def _failure(script: Path, error: Exception) -> str:
+    reason = " ".join(str(error).split()).rstrip(".")
+    return f"{script}: the prepare script failed with {type(error).__name__}: {reason}."
+
+
+def _check_arguments(function: Callable[..., Any], script: Path, arguments: Mapping[str, Any]) -> None:
+    known = list(inspect.signature(function).parameters.values())[1:]
+    optional = {p.name: p.default is not p.empty for p in known if p.kind is not p.VAR_KEYWORD}
+    _check_names(optional, len(optional) < len(known), script, arguments)
+
+
+def check_script(script: Path, arguments: Mapping[str, Any]) -> None:
+    """Raise `errors.ConfigError` for what is wrong as far as it can be seen without running the script."""
+    try:
+        body = ast.parse(script.read_bytes()).body
+    except (SyntaxError, ValueError) as error:
+        line = f":{error.lineno}" if isinstance(error, SyntaxError) and error.lineno else ""
+        raise errors.ConfigError(
+            f"{script}{line}: no valid Python: {getattr(error, 'msg', error)}."
+        ) from None
+    found = [node for node in body if isinstance(node, ast.FunctionDef) and node.name == "prepare"]
+    if not found or found[-1].decorator_list:
+        return
+    given = found[-1].args
+    named = [*given.posonlyargs, *given.args]
+    optional = {a.arg: i >= len(named) - len(given.defaults) for i, a in enumerate(named)}
+    optional |= {a.arg: d is not None for a, d in zip(given.kwonlyargs, given.kw_defaults, strict=True)}
+    if named:
+        del optional[named[0].arg]
+    _check_names(optional, given.kwarg is not None, script, arguments)
+
+
+def _check_names(
+    optional: Mapping[str, bool], takes_others: bool, script: Path, arguments: Mapping[str, Any]
+) -> None:
+    """``optional``: the arguments of the script after the output, and whether each may be left out."""
+    for name in arguments if not takes_others else ():
+        if name not in optional:
+            guess = nearest(name, optional)
+            hint = f"did you mean {guess}" if guess else f"known: {', '.join(optional) or 'none'}"
+            raise errors.ConfigError(f"prepare_script_args.{name}: {script} takes no such argument; {hint}.")
+    missing = [name for name, may_lack in optional.items() if not may_lack and name not in arguments]
+    if missing:
+        raise errors.ConfigError(f"prepare_script_args: {script} needs {', '.join(missing)}.")
+
+
+def _check(path: Path, script: Path) -> None:
+    """Every line must be one JSON object, and there must be one; the message speaks of the script."""
+    from nemo_gym.rollouts.data import dataset
+
+    if not path.is_file():
+        raise errors.DataError(f"{script}: the prepare script did not write its output file.")
+    try:
+        rows = sum(1 for _ in dataset.read_rows(path))
+    except errors.DataError as error:
+        problem = str(error).removeprefix(str(path)).lstrip(":")
+        raise errors.DataError(
+            f"{script}: the prepare script wrote something that is no row, line {problem}"
+        ) from None
+    if not rows:
+        raise errors.DataError(f"{script}: the prepare script wrote no rows.")
+
+
+def _publish(unfinished: Path, path: Path) -> None:
+    """Give the whole file its name once it is on the disk; the second of two keeps the first one's file."""
+    from nemo_runs.durable import files
+
+    with unfinished.open("rb+") as stream:
+        os.fsync(stream.fileno())
+    unfinished.chmod(0o644)
+    try:
+        os.link(unfinished, path)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without hard links
+        unfinished.replace(path)
+    files.sync_folder(path.parent)

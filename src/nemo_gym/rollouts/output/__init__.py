@@ -1,0 +1,1 @@
+"""The durable files of a run: every planned rollout, its answer and its result, exactly once."""

@@ -1,0 +1,285 @@
+"""Opening an output: what is there, whether it belongs to what is asked, and making it sound.
+
+The order matters. The claim comes first, so that nobody else works on the files. What was recorded is
+compared with what is asked before anything is changed. New files appear in the order inputs, manifest,
+results: a crash between two of them leaves either nothing recorded (a fresh start) or something that can be
+resumed.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import nemo_gym
+from nemo_gym.clock import Clock, utc_text
+from nemo_gym.errors import DataError, ResumeRefusedError
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.output import framing, index_reader, inputs, lock
+from nemo_gym.rollouts.output.attempt_index import Census
+from nemo_gym.rollouts.output.manifest import Manifest, load_manifest
+from nemo_gym.rollouts.run_config import identity
+from nemo_runs.counts import counted
+from nemo_runs.durable import files
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the caller wants to collect."""
+
+    identity: identity.Identity
+    rows: Callable[[], Iterator[bytes]]
+    num_tasks: int
+    num_repeats: int
+    resume: bool
+    allow_unsafe: bool
+    link: Mapping[str, Any]
+
+    @property
+    def expected(self) -> int:
+        """How many rollouts are planned."""
+        return self.num_tasks * self.num_repeats
+
+
+@dataclass(slots=True)
+class Opening:
+    """The steps of one opening; `run` takes them in order."""
+
+    paths: RolloutPaths
+    asked: Asked
+    claim: lock.Ownership
+    clock: Clock
+    census: Census = field(init=False)
+    said: list[str] = field(default_factory=list)
+    """Sentences for stderr about what was repaired."""
+    known: Manifest | None = None
+    manifest: Manifest = field(init=False)
+    _changes: list[str] = field(default_factory=list)
+    _beaten_at: float = 0.0
+
+    def run(self) -> None:
+        """Make the output ready to be added to, or raise and leave what was recorded as it was."""
+        self._refuse_if_lost()
+        self.census = Census(self.asked.num_tasks, self.asked.num_repeats)
+        if self.claim.proven:
+            self._repair_tails()
+        recorded = any(map(_has_lines, (self.paths.output, self.paths.failures, self.paths.answers)))
+        if recorded and not self.asked.resume:
+            raise ResumeRefusedError(
+                f"{self.paths.output}: it holds rollouts already; add --resume (resume_from_cache: true) to "
+                "go on with them, or choose another --output."
+            )
+        self.known = self._load_known(recorded)
+        if recorded:
+            self._compare()
+        self._take(self.paths.output, index_reader.Results, self.census.forget_results)
+        self._take(self.paths.failures, index_reader.Failures, self.census.forget_failures)
+        self._take(self.paths.answers, index_reader.Answers, self.census.forget_answers)
+        self._write_inputs_and_manifest(recorded)
+        self.claim.fence()
+
+    def beat(self) -> None:
+        """Keep the claim fresh while a long step runs."""
+        now = self.clock.monotonic()
+        if now - self._beaten_at >= 1.0:
+            self._beaten_at = now
+            self.claim.beat()
+
+    def _refuse_if_lost(self) -> None:
+        """A process that was stopped for a long time may wake up and find the output taken over."""
+        if self.claim.lost():
+            raise lock.superseded(self.paths.output)
+
+    def _repair_tails(self) -> None:
+        for path in (self.paths.output, self.paths.failures, self.paths.answers):
+            tail = files.repair_tail(path, whole=framing.is_whole)
+            if tail:
+                self._say_torn(path, tail.size, tail.aside)
+
+    def _say_torn(self, path: Path, size: int, aside: Path) -> None:
+        self.said.append(
+            f"{path}: its last {counted(size, 'byte was', 'bytes were')} not a whole row; set aside "
+            f"in {aside.name}, "
+            "what is missing is collected again."
+        )
+
+    def _load_known(self, recorded: bool) -> Manifest | None:
+        try:
+            return load_manifest(self.paths.manifest)
+        except DataError:
+            if recorded and not self.asked.allow_unsafe:
+                raise
+            return None
+
+    def _compare(self) -> None:
+        """Refuse rows that belong to something else, unless that is explicitly allowed."""
+        self._changes, remedy = _changes(self.known, self.asked)
+        if self._changes and not self.asked.allow_unsafe:
+            listed = "\n  ".join(self._changes)
+            raise ResumeRefusedError(
+                f"{self.paths.output}: the recorded rollouts belong to something else than what is asked now:"
+                f"\n  {listed}\n{remedy}"
+            )
+
+    def _take(self, path: Path, kind: type[index_reader.Taker], forget: Callable[[], None]) -> None:
+        """Read one file; copy it anew if somebody may still write to it or a line of it is not wanted."""
+        label = f"{self.claim.number:06d}"
+        keep_old = True
+        if self.claim.proven or self._changes:
+            taker = kind(self.census)
+            index_reader.survey(path, taker, self.beat)
+            tally = taker.tally
+            if self.claim.proven and tally.clean:
+                return
+            self._refuse_if_nothing_counts(path, tally)
+            if tally.only_spare:  # what these answers became is to be on the disk before they go
+                _sync(self.paths.output)
+                keep_old = not self.claim.proven
+            forget()
+        taker = kind(self.census)
+        adopted = files.adopt_rows(path, self._beating(taker.take), label=label, keep_old=keep_old)
+        aside = path.with_name(f"{path.name}.damaged-{label}")
+        if adopted.torn:
+            taker.tally.forget_last()
+        self.said += taker.tally.sentences(path, aside)
+        if adopted.torn:
+            self._say_torn(path, adopted.torn, aside)
+        if adopted.kept and adopted.superseded and not self.claim.proven:
+            self.said.append(
+                f"{path}: its last writer cannot be seen from here, so its "
+                f"{counted(adopted.kept, 'row was', 'rows were')} copied "
+                f"to a new file; the old one is kept as {adopted.superseded.name}."
+            )
+
+    def _refuse_if_nothing_counts(self, path: Path, tally: index_reader.Tally) -> None:
+        """A file of results of which nothing could be reused is more likely the wrong one than worthless."""
+        if path != self.paths.output or tally.kept:
+            return
+        if tally.strays:
+            raise ResumeRefusedError(
+                f"{path}: none of its {counted(tally.lines, 'row')} is of a rollout that is "
+                "planned now, so nothing "
+                "could be reused; choose another --output."
+            )
+        if len(tally.damaged) > 1 and not self.asked.allow_unsafe:
+            raise ResumeRefusedError(
+                f"{path}: none of its {counted(tally.lines, 'line')} can be read as a row, so "
+                "nothing could be reused "
+                "(was it compressed, or saved in another encoding?); bring it back as it was, choose another "
+                "--output, or add +allow_unsafe_resume=true to set it aside and collect everything again."
+            )
+
+    def _beating(self, take: index_reader.Take) -> index_reader.Take:
+        lines = 0
+
+        def taken(line: bytes) -> tuple[Sequence[bytes], bytes]:
+            nonlocal lines
+            lines += 1
+            if not lines % index_reader.BEAT_EVERY:
+                self.beat()
+            return take(line)
+
+        return taken
+
+    def _write_inputs_and_manifest(self, recorded: bool) -> None:
+        """Keep inputs that are sound and belong to what is asked, else make them again."""
+        known = self.known
+        same = known is not None and not (self._changes or _changes(known, self.asked)[0])
+        path = self.paths.materialized_inputs
+        if known and same and inputs.inputs_intact(path, known.materialized, self.beat):
+            described = known.materialized
+        else:
+            binding = known if known and same and recorded and not self.asked.allow_unsafe else None
+            if recorded and not same and path.exists():
+                path.rename(path.with_name(f"{path.name}.superseded-{self.claim.number:06d}"))
+            described = inputs.write_inputs(
+                path,
+                self.asked.rows(),
+                expected=self.asked.expected,
+                sha256=binding.materialized.get("sha256") if binding else None,
+                beat=self.beat,
+            )
+        self._refuse_if_lost()
+        self.manifest = self._next_manifest(described, kept=known if recorded or same else None)
+        self.manifest.save(self.paths.manifest)
+
+    def _next_manifest(self, described: dict[str, Any], kept: Manifest | None) -> Manifest:
+        now = utc_text(self.clock.now())
+        version = str(self.asked.link.get("gym_version") or nemo_gym.__version__)
+        commit = self.asked.link.get("gym_commit")
+        process = self.claim.claim.claimant.process
+        entry = {"at": now, "claim": self.claim.number, "host": process.host, "pid": process.pid}
+        entry |= {"recorded": self.census.recorded, **self.asked.link}
+        wanted = self.asked.identity
+        base = kept or Manifest(
+            run_id=uuid.uuid4().hex,
+            created_at=now,
+            gym_version=version,
+            gym_commit=commit if commit is None else str(commit),
+            generation=wanted.generation,
+            scoring=wanted.scoring,
+            model=wanted.model,
+            num_tasks=self.asked.num_tasks,
+            num_repeats=self.asked.num_repeats,
+            materialized=described,
+        )
+        unsafe = {"at": now, "differences": self._changes, "recorded": self.census.recorded}
+        return replace(
+            base,
+            generation=wanted.generation
+            if self._changes
+            else _with_model(wanted.generation, base.generation),
+            scoring=wanted.scoring,
+            model=wanted.model or base.model,
+            num_tasks=self.asked.num_tasks,
+            num_repeats=self.asked.num_repeats,
+            materialized=described,
+            unsafe_resumes=[*base.unsafe_resumes, *([unsafe] if self._changes else [])],
+            links=[*base.links, entry],
+        )
+
+
+def _changes(known: Manifest | None, asked: Asked) -> tuple[list[str], str]:
+    """What differs between the recorded rows and what is asked, and what a person can do about it."""
+    unsafe = "add +allow_unsafe_resume=true to use the recorded rollouts all the same."
+    if known is None:
+        missing = ["there is no manifest, so nobody can tell what they were collected with"]
+        return missing, f"Choose another --output, or {unsafe}"
+    changed = identity.differences(known.generation, asked.identity.generation)
+    for name in ("num_tasks", "num_repeats"):
+        before, after = getattr(known, name), getattr(asked, name)
+        if before != after and not any(line.startswith(f"{name}:") for line in changed):
+            changed.append(f"{name}: {before} → {after}")
+    graded = identity.differences(known.scoring, asked.identity.scoring)
+    if graded and not changed:
+        return graded, "Only the grading changed: `gym eval reverify` grades the recorded answers again."
+    return changed + graded, f"Undo the change, choose another --output, or {unsafe}"
+
+
+def _with_model(wanted: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
+    """Keep what an earlier run learnt about the model where this one was not told."""
+    model = {**before.get("model", {}), **wanted.get("model", {})}
+    return {**wanted, "model": model} if model else wanted
+
+
+def _has_lines(path: Path) -> bool:
+    try:
+        return next(framing.read_rows(path), None) is not None
+    except FileNotFoundError:
+        return False
+
+
+def _sync(path: Path) -> None:
+    """Make a file durable that another process wrote; a missing one holds nothing."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,112 @@
+"""Reading the answers of an output back for another grading: results, and what waits for its first grade."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import orjson
+
+from nemo_gym.errors import DataError
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.output import framing, rows
+from nemo_gym.rollouts.output.result_rows import AGENT_FIELDS, OURS, Answer
+from nemo_gym.types import Row
+from nemo_runs.durable import files
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """One stored answer, and where it stands."""
+
+    where: str
+    """File and line."""
+    identity: tuple[int, int]
+    row: Row
+    answer: Answer
+    graded: bool
+
+
+class StoredAnswers:
+    """The answers of one output, in the order of its rows; those without a grade come last."""
+
+    def __init__(self, paths: RolloutPaths, num_repeats: int) -> None:
+        self._paths = paths
+        self._num_repeats = num_repeats
+
+    def read(self) -> Iterator[Stored]:
+        """Every answer once. Raises `DataError` with file and line for a row that is damaged or has none."""
+        seen: set[tuple[int, int]] | None = set() if self._paths.answers.is_file() else None
+        for path, graded in ((self._paths.output, True), (self._paths.answers, False)):
+            if not graded and not path.is_file():
+                return
+            for number, line, identity in framing.read_rows(path):
+                where = f"{path}:{number}"
+                if identity is None:
+                    raise DataError(
+                        f"{where}: a damaged row; `gym eval run --resume` puts it aside "
+                        "and collects it again."
+                    )
+                if seen is not None:
+                    if not graded and identity in seen:
+                        continue  # its result was recorded
+                    seen.add(identity)
+                row = rows.decode_row(line)
+                if not isinstance(row.get("response"), dict):
+                    raise DataError(f"{where}: the row has no response, so there is no answer to grade.")
+                yield Stored(where, identity, row, self._answer(identity, row), graded)
+
+    def _answer(self, identity: tuple[int, int], row: Row) -> Answer:
+        if AGENT_FIELDS in row:
+            return Answer.of_row(row)
+        lost = self._source & OURS  # an earlier version wrote its own values over these of the data's
+        return Answer.of_row(row, self._inputs.row(*identity) if lost else None, self._source)
+
+    @cached_property
+    def _source(self) -> frozenset[str]:
+        """The keys of the data's rows, as far as the first one has them."""
+        return frozenset(self._inputs.row(0, 0))
+
+    @cached_property
+    def _inputs(self) -> _Inputs:
+        return _Inputs(self._paths.materialized_inputs, self._num_repeats)
+
+
+class _Inputs:
+    """The materialized rows, by identity; eight bytes of memory each."""
+
+    def __init__(self, path: Path, num_repeats: int) -> None:
+        self._path = path
+        self._num_repeats = num_repeats
+        self._starts: array[int] | None = None
+
+    def row(self, task_index: int, rollout_index: int) -> Row:
+        """One row; empty where the file has none for it."""
+        if (task_index, rollout_index) == (0, 0) and self._starts is None:
+            return self._parsed(next(self._lines(), b"{}"))
+        if self._starts is None:
+            self._starts = array("q", [0])
+            for line in self._lines():
+                self._starts.append(self._starts[-1] + len(line) + 1)
+        at = task_index * self._num_repeats + rollout_index
+        if at + 1 >= len(self._starts):
+            return {}
+        with self._path.open("rb") as file:
+            file.seek(self._starts[at])
+            return self._parsed(file.readline())
+
+    def _lines(self) -> Iterator[bytes]:
+        try:
+            yield from files.read_lines(self._path)
+        except FileNotFoundError:
+            return
+
+    def _parsed(self, line: bytes) -> Row:
+        try:
+            row = orjson.loads(line)
+        except ValueError:
+            return {}
+        return row if isinstance(row, dict) else {}

@@ -1,0 +1,177 @@
+"""What a run's answers and grades depend on: two lists of configuration keys and their digests.
+
+Generation is what affects answers; a change there makes recorded answers belong to something else. Scoring is
+what affects grades; a change there is met by `gym eval reverify`, without new answers. Everything that
+differs from one job of a chain to the next (port, host, base URL, key, concurrency, paths, time limits, job
+ids) is in neither, or the chain would refuse itself. Every key of the run configuration is in exactly one of
+three lists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from nemo_gym.rollouts.run_config.schema import RunConfig
+
+GENERATION_KEYS: Final = (
+    "benchmark.agent",
+    "benchmark.name",
+    "benchmark.prompt",
+    "limit",
+    "num_repeats",
+    "num_repeats_add_seed",
+    "policy_api",
+    "policy_model_name",
+    "policy_system_role",
+    "responses_create_params",
+)
+"""Keys that affect answers, besides the digest of the data set and the model that answers."""
+
+SCORING_KEYS: Final = ("benchmark.grade_reasoning", "benchmark.graded_ends", "benchmark.verifier")
+"""Keys that affect grades."""
+
+NEITHER_KEYS: Final = (
+    "allow_unsafe_resume",
+    "benchmark.datasets",  # the digest of the data set stands for it
+    "benchmark.description",
+    "benchmark.num_repeats",  # the effective number stands under `num_repeats`
+    "check_model",
+    "config_paths",
+    "disable_aggregation",
+    "dispatch_budget_s",
+    "drain_margin_s",
+    "input_jsonl_fpath",  # the digest of the data set stands for it
+    "max_request_attempts",
+    "max_rollout_attempts",
+    "model_endpoint_readiness_timeout_seconds",
+    "num_samples_in_parallel",
+    "output_jsonl_fpath",
+    "policy_api_key",
+    "policy_base_url",
+    "policy_service_name",
+    "prepare_script_args",  # the digest of the data set stands for it
+    "request_timeout_seconds",
+    "require_complete",
+    "resume_from_cache",
+    "split",  # the digest of the data set stands for it
+    "walltime_margin_s",
+)
+"""Keys that affect neither, so that they may differ from one job of a chain to the next."""
+
+MODEL_KEYS: Final = ("name", "server_version", "fingerprint")
+"""What of an endpoint's self-description tells one model from another; times, ids and paths do not."""
+
+_SHOWN = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What answers and grades belong to. Values are plain JSON without nulls."""
+
+    generation: dict[str, Any]
+    scoring: dict[str, Any]
+    model: dict[str, Any] | None = None
+    """All that the endpoint said about its model; only `MODEL_KEYS` of it are part of ``generation``."""
+
+    @property
+    def generation_digest(self) -> str:
+        """Sixty-four hexadecimal digits that change when answers would."""
+        return digest(self.generation)
+
+    @property
+    def scoring_digest(self) -> str:
+        """Sixty-four hexadecimal digits that change when grades would."""
+        return digest(self.scoring)
+
+
+def identity_of(config: RunConfig, *, dataset_sha256: str, model: Mapping[str, Any] | None) -> Identity:
+    """The identity of a run: the listed keys, the data set's digest and the model that answers.
+
+    A setting that is null counts as absent, so that a new optional key changes no digest. ``model`` is what
+    the endpoint says about itself, ``None`` if it was not asked.
+    """
+    plain = config.model_dump(mode="json")
+    generation = _pick(plain, GENERATION_KEYS)
+    generation["num_repeats"] = config.repeats
+    if not generation.get("limit"):
+        generation.pop("limit", None)
+    generation["dataset_sha256"] = dataset_sha256
+    if model:
+        generation["model"] = {key: model[key] for key in MODEL_KEYS if model.get(key) is not None}
+    return Identity(
+        generation=_without_nulls(generation),
+        scoring=_without_nulls(_pick(plain, SCORING_KEYS)),
+        model=dict(model) if model else None,
+    )
+
+
+def digest(values: Mapping[str, Any]) -> str:
+    """SHA-256 of the canonical JSON of a mapping."""
+    text = json.dumps(values, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()
+
+
+def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Say key by key what changed, as ``responses_create_params.temperature: 0.0 → 0.7``.
+
+    What only one side knows about the model is no difference: an endpoint that was not asked, or does not
+    say, proves no change.
+    """
+    before, after = _flatten(old), _flatten(new)
+    changed: list[str] = []
+    for key in sorted(before.keys() | after.keys()):
+        if key.startswith("model.") and (key not in before or key not in after):
+            continue
+        if key not in before or key not in after or _differ(before[key], after[key]):
+            changed.append(f"{key}: {_show(before, key)} → {_show(after, key)}")
+    return changed
+
+
+def _pick(plain: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
+    picked: dict[str, Any] = {}
+    for key in keys:
+        *folders, leaf = key.split(".")
+        source: Any = plain
+        for folder in folders:
+            source = source.get(folder, {})
+        if leaf in source:
+            target = picked
+            for folder in folders:
+                target = target.setdefault(folder, {})
+            target[leaf] = source[leaf]
+    return picked
+
+
+def _without_nulls(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _without_nulls(item) for key, item in value.items() if item is not None}
+    if isinstance(value, list | tuple):
+        return [_without_nulls(item) for item in value]
+    return value
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            flat.update(_flatten(value, f"{prefix}{key}."))
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat
+
+
+def _differ(before: Any, after: Any) -> bool:
+    """Compared as JSON, where 1 and true are different and so are 1 and "1"."""
+    return json.dumps(before, sort_keys=True) != json.dumps(after, sort_keys=True)
+
+
+def _show(values: Mapping[str, Any], key: str) -> str:
+    if key not in values:
+        return "(unset)"
+    text = json.dumps(values[key], ensure_ascii=False)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,119 @@
+"""Config files that include others by ``config_paths``: found, read, made absolute and merged in order."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nemo_gym import errors
+from nemo_gym.composition import load_yaml, merge
+from nemo_gym.rollouts.run_config import catalog
+
+MAX_ATTEMPTS = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
+"""Environment variable: the default of ``max_rollout_attempts``."""
+
+_DATA_FILES = ("jsonl_fpath", "prepare_script")
+
+
+@dataclass(slots=True)
+class IncludeTree:
+    """Reads files and whatever they include. Later siblings win, and a file wins over what it includes."""
+
+    cwd: Path
+    search_dirs: Sequence[Path] = ()
+    files: list[Path] = field(default_factory=list)
+    """Every file that was read, in the order of its merging."""
+    _open: list[Path] = field(default_factory=list)
+
+    def load(self, path: Path) -> dict[str, Any]:
+        """The merged content of one file, its ``config_paths`` used up; a file may not include itself."""
+        path = Path(os.path.abspath(path))
+        if path in self._open:
+            chain = " → ".join(str(p) for p in (*self._open[self._open.index(path) :], path))
+            raise errors.ConfigError(f"config_paths: a file includes itself: {chain}.")
+        self._open.append(path)
+        content = absolute_files(load_yaml(path), path.parent, self.cwd)
+        merged = self.over_includes(content, beside=path.parent, where=f"{path}: config_paths")
+        self._open.pop()
+        if path not in self.files:
+            self.files.append(path)
+        return merged
+
+    def over_includes(self, content: Mapping[str, Any], *, beside: Path, where: str) -> dict[str, Any]:
+        """``content`` over the files that its ``config_paths`` names."""
+        names = content.get("config_paths") or []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise errors.ConfigError(f"{where}: must be a list of file names.")
+        found = [
+            catalog.find_config(name, cwd=self.cwd, search_dirs=self.search_dirs, beside=beside, where=where)
+            for name in names
+        ]
+        rest = {key: value for key, value in content.items() if key != "config_paths"}
+        return merge(self.siblings(found), rest)
+
+    def siblings(self, paths: Sequence[Path]) -> dict[str, Any]:
+        """Files side by side, later ones over earlier ones; they may not name two benchmarks."""
+        result: dict[str, Any] = {}
+        owner: Path | None = None
+        for path in paths:
+            content = self.load(path)
+            old, new = _benchmark_name(result), _benchmark_name(content)
+            if owner is not None and old is not None and new is not None and old != new:
+                raise errors.ConfigError(
+                    f"benchmark: a run measures one benchmark; {owner} names {old} and {path} names {new}."
+                )
+            owner = path if new is not None else owner
+            result = merge(result, content)
+        return result
+
+
+def _benchmark_name(config: Mapping[str, Any]) -> Any:
+    benchmark = config.get("benchmark")
+    return benchmark.get("name") if isinstance(benchmark, Mapping) else None
+
+
+def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str, Any]:
+    """Make the file names in a config absolute: beside its own file, or in the current folder if only there.
+
+    Names that hold an interpolation are left for later.
+    """
+    benchmark = config.get("benchmark")
+    datasets = benchmark.get("datasets") if isinstance(benchmark, Mapping) else None
+    for dataset in datasets.values() if isinstance(datasets, Mapping) else ():
+        if isinstance(dataset, dict):
+            for key in _DATA_FILES:
+                _absolute(dataset, key, folder, cwd)
+    _absolute(config, "input_jsonl_fpath", folder, cwd)
+    return config
+
+
+def _absolute(node: dict[str, Any], key: str, folder: Path, cwd: Path) -> None:
+    name = node.get(key)
+    if not isinstance(name, str) or not name or "${" in name or name == "???":
+        return
+    expanded = os.path.expanduser(name)
+    beside, here = folder / expanded, cwd / expanded
+    node[key] = os.path.abspath(here if here.exists() and not beside.exists() else beside)
+
+
+def user_settings(search_dirs: Sequence[Path], cwd: Path) -> Path | None:
+    """The first ``env.yaml`` of the search folders and the current one: a user's own defaults."""
+    shipped = catalog.shipped_root()
+    for root in catalog.search_roots(search_dirs, cwd):
+        path = root / "env.yaml"
+        if path.is_file() and (root != shipped or root == cwd):
+            return Path(os.path.abspath(path))
+    return None
+
+
+def environment_defaults() -> dict[str, Any]:
+    """What the environment says instead of the schema's own defaults."""
+    text = os.environ.get(MAX_ATTEMPTS, "")
+    if not text:
+        return {}
+    if not text.isdecimal() or int(text) < 1:
+        raise errors.ConfigError(f"{MAX_ATTEMPTS}: must be a whole number from 1.")
+    return {"max_rollout_attempts": int(text)}

@@ -1,0 +1,324 @@
+"""What `gym eval run` is told: the schema, and the way in which files, settings and overrides become it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import orjson
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+
+from nemo_gym import errors
+from nemo_gym.composition import KnownKeys, Override, check_model, compose, drop_scratch, merge
+from nemo_gym.rollouts.policy.apis import Api, CannotBeSentError, request_body
+from nemo_gym.rollouts.policy.instruction_roles import SystemRole
+from nemo_gym.rollouts.run_config import catalog, foreign_names, includes
+from nemo_gym.rollouts.run_config.prompts import check_template
+from nemo_gym.rollouts.run_config.row_params import of_the_run_in_extra_body
+from nemo_gym.rollouts.run_config.values import Count, Index, Number, Seconds, base_address
+from nemo_gym.types import AnswerEnd
+
+Split = Literal["benchmark", "validation", "train"]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors; a value never changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
+
+
+class DatasetConfig(Strict):
+    """One split of a benchmark: a file of rows, and how it is made if it is made."""
+
+    jsonl_fpath: Path
+    """One JSON object a line; absolute once loaded. With a prepare script: where its output belongs."""
+    prepare_script: Path | None = None
+    """A Python file with ``prepare(output, **prepare_script_args)``."""
+
+
+class PromptConfig(Strict):
+    """How a row becomes messages; ``{field}`` stands for the row's field, ``{{`` and ``}}`` for braces."""
+
+    user: str
+    system: str | None = None
+
+    @field_validator("user", "system")
+    @classmethod
+    def _is_template(cls, value: str | None) -> str | None:
+        if value is not None:
+            check_template(value)
+        return value
+
+
+class BenchmarkConfig(Strict):
+    """A benchmark: data, prompt, agent, verifier, repeats."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]+$")]
+    description: str = ""
+    datasets: dict[Split, DatasetConfig]
+    prompt: PromptConfig | None = None
+    """Absent when the rows hold their own ``responses_create_params.input``."""
+    agent: dict[str, Any] = Field(default_factory=lambda: {"type": "single_turn"})
+    verifier: dict[str, Any]
+    graded_ends: list[AnswerEnd] | None = None
+    """Ends besides ``completed`` whose answers are put to the verifier; others get reward 0 unseen."""
+    grade_reasoning: bool | None = None
+    """Put thoughts that stood within the text back into it before it is graded."""
+    num_repeats: Count = 1
+
+    @field_validator("agent", "verifier")
+    @classmethod
+    def _has_type(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(value.get("type"), str):
+            raise ValueError("needs a type, the name of an agent or verifier")  # noqa: TRY004 - pydantic's protocol
+        return value
+
+    @field_validator("graded_ends", "grade_reasoning")
+    @classmethod
+    def _nothing_means_null(cls, value: Any) -> Any:
+        return value or None
+
+
+class SamplingConfig(Strict):
+    """Sampling parameters, put over those of each row; null leaves the row's or the server's own."""
+
+    temperature: Annotated[Number, Field(ge=0)] | None = None
+    top_p: Annotated[Number, Field(gt=0, le=1)] | None = None
+    max_output_tokens: Count | None = None
+    seed: Index | None = None
+    stop: str | list[str] | None = None
+    frequency_penalty: Number | None = None
+    presence_penalty: Number | None = None
+    reasoning: dict[str, Any] | None = None
+    extra_body: dict[str, Any] = Field(default_factory=dict)
+    """Further parameters, passed on as they are."""
+
+    @field_validator("extra_body")
+    @classmethod
+    def _leaves_the_run_alone(cls, value: dict[str, Any]) -> dict[str, Any]:
+        if problem := of_the_run_in_extra_body(value):
+            raise ValueError(problem)
+        return value
+
+    @model_validator(mode="after")
+    def _can_be_sent(self) -> SamplingConfig:
+        try:
+            orjson.dumps(self.given())
+        except TypeError as error:
+            raise ValueError(f"holds what no request can ({str(error).rstrip('.')})") from error
+        return self
+
+    def given(self) -> dict[str, Any]:
+        """The parameters that are set."""
+        chosen = self.model_dump(exclude_none=True)
+        if not chosen["extra_body"]:
+            del chosen["extra_body"]
+        return chosen
+
+
+class RunConfig(Strict):
+    """Everything about one `gym eval run`. Paths are absolute once loaded; times are seconds."""
+
+    config_paths: list[str] = []
+    """Files to include; used up while loading, so a loaded configuration has none."""
+    benchmark: BenchmarkConfig
+    prepare_script_args: dict[str, Any] = {}
+    policy_model_name: Annotated[str, Field(min_length=1)] | None = None
+    policy_api: Api = "chat"
+    policy_base_url: str | None = None
+    """Up to and including ``/v1``; the route of the API may follow and is cut off."""
+    policy_api_key: str = "dummy"
+    """``dummy``, or ``host:VAR``: the value of the environment variable VAR when the run starts."""
+    policy_system_role: SystemRole | None = None
+    """How the server wants instructions (messages of the roles system and developer); null: as they are."""
+    policy_service_name: str | None = None
+    """Set when the policy model is a service that this job started itself."""
+    check_model: bool = True
+    model_endpoint_readiness_timeout_seconds: Seconds = 30
+    responses_create_params: SamplingConfig = Field(default_factory=SamplingConfig)
+    num_repeats_add_seed: bool = False
+    """Add the repeat's number to the seed (0 if none is set), so that repeats differ if seeds are obeyed."""
+    input_jsonl_fpath: Path | None = None
+    """Rows that replace the benchmark's data."""
+    output_jsonl_fpath: Path | None = None
+    split: Split = "benchmark"
+    limit: Index | None = None
+    """The first N tasks; null and 0 mean all."""
+    num_repeats: Count | None = None
+    """Replaces the benchmark's own number."""
+    num_samples_in_parallel: Count = 32
+    resume_from_cache: bool = False
+    require_complete: bool = True
+    allow_unsafe_resume: bool = False
+    max_rollout_attempts: Count = 3
+    request_timeout_seconds: Annotated[Seconds, Field(gt=0)] = 600
+    max_request_attempts: Count = 5
+    dispatch_budget_s: Seconds | None = None
+    """Stop starting rollouts after so many seconds."""
+    drain_margin_s: Seconds = 10
+    """How long running rollouts may take to finish once no new ones are started."""
+    walltime_margin_s: Seconds | None = None
+    """The same in a job that was asked to stop ahead of its walltime; ``drain_margin_s`` unless given."""
+    disable_aggregation: bool = False
+
+    @property
+    def repeats(self) -> int:
+        """How often each task is put to the model."""
+        return self.num_repeats if self.num_repeats is not None else self.benchmark.num_repeats
+
+    @field_validator("limit")
+    @classmethod
+    def _zero_means_all(cls, value: int | None) -> int | None:
+        return value or None
+
+    @field_validator("policy_api_key")
+    @classmethod
+    def _no_literal_key(cls, value: str) -> str:
+        if value != "dummy" and not re.fullmatch(r"host:[A-Za-z_][A-Za-z0-9_]*", value):
+            raise ValueError("write host:VAR, the name of an environment variable that holds the key")
+        return value
+
+    @field_validator("policy_base_url")
+    @classmethod
+    def _is_base_address(cls, value: str | None, info: ValidationInfo) -> str | None:
+        return None if value is None else base_address(value, info.data.get("policy_api", "chat"))
+
+    @model_validator(mode="after")
+    def _can_be_asked(self) -> RunConfig:
+        try:
+            request_body(self.policy_api, "", {"input": "", **self.responses_create_params.given()})
+        except CannotBeSentError as error:
+            raise ValueError(f"responses_create_params: {error}") from None
+        return self
+
+    @model_validator(mode="after")
+    def _input_is_not_output(self) -> RunConfig:
+        if self.input_jsonl_fpath is not None and self.input_jsonl_fpath == self.output_jsonl_fpath:
+            raise ValueError("input_jsonl_fpath and output_jsonl_fpath are the same file")
+        return self
+
+    def to_plain(self) -> dict[str, Any]:
+        """As plain values for YAML or JSON; loaded again (``${`` escaped) it is the same configuration."""
+        return self.model_dump(mode="json")
+
+
+_TYPED = KnownKeys({"type": KnownKeys()}, free=True, checked_later=True)
+"""Agents and verifiers: a type, and options that only their own schemas know."""
+_ARGUMENTS = KnownKeys(free=True, checked_later=True)
+"""Arguments of a prepare script, which is asked for their names."""
+_SAMPLING = replace(KnownKeys.of(SamplingConfig), aliases=foreign_names.SAMPLING)
+RUN_KEYS = replace(
+    KnownKeys.of(RunConfig)
+    .with_keys(("responses_create_params",), _SAMPLING)
+    .with_keys(("benchmark", "agent"), _TYPED)
+    .with_keys(("benchmark", "verifier"), _TYPED)
+    .with_keys(("prepare_script_args",), _ARGUMENTS),
+    aliases={
+        **foreign_names.above("responses_create_params"),
+        "model": "policy_model_name",
+        "model_url": "policy_base_url",
+        "base_url": "policy_base_url",
+        "model_api_key": "policy_api_key",
+        "api_key": "policy_api_key",
+        "input": "input_jsonl_fpath",
+        "output": "output_jsonl_fpath",
+        "concurrency": "num_samples_in_parallel",
+        "resume": "resume_from_cache",
+    },
+)
+"""The keys of a run, as far as they are known before the agent and the verifier are."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedConfig:
+    """A configuration and where it came from."""
+
+    config: RunConfig
+    files: list[Path]
+    """Every file that was read, absolute, in merge order."""
+
+
+def load_run_config(
+    config_paths: Sequence[str],
+    benchmark: str | None,
+    overrides: Sequence[Override],
+    *,
+    search_dirs: Sequence[Path],
+    base: Mapping[str, Any] | None = None,
+    cwd: Path,
+    base_folder: Path | None = None,
+    user_env: bool = True,
+    where: str = "the run configuration",
+) -> LoadedConfig:
+    """Find, merge and check everything that a run is told; later wins.
+
+    The benchmark named by ``--benchmark``, what ``base`` includes, then ``config_paths`` in their order (each
+    over what it includes), ``env.yaml`` (unless ``user_env`` is false), ``base`` itself (the ``run`` block of
+    a submission, whose file is in ``base_folder``), then ``overrides``. Relative names of data files are
+    looked up beside the file that holds them, then in ``cwd``; those from the command line in ``cwd``.
+    `errors.ConfigError` for whatever is wrong.
+    """
+    tree = includes.IncludeTree(cwd, search_dirs)
+    on_line, rest = _included_by_overrides(overrides)
+    folder = base_folder if base_folder is not None else cwd
+    top = _absolute(includes.absolute_files(merge({}, base or {}), folder, cwd), cwd)
+    names = [*(top.pop("config_paths", None) or []), *config_paths, *on_line]
+    config = tree.over_includes(
+        {"config_paths": [*_benchmark_path(benchmark, search_dirs, cwd), *names]},
+        beside=folder,
+        where=f"{where}: config_paths",
+    )
+    settings = includes.user_settings(search_dirs, cwd) if user_env else None
+    if settings is not None and settings not in tree.files:
+        config = merge(config, tree.load(settings))
+    config = merge(includes.environment_defaults(), config)
+    config = compose(merge(config, top), rest, known=RUN_KEYS, where=where)
+    config = _absolute(drop_scratch(config), cwd)
+    if "benchmark" not in config and config.keys() <= RUN_KEYS.names.keys():
+        raise errors.ConfigError(
+            "benchmark: none is given; name one with --benchmark NAME (see `gym list benchmarks`) "
+            "or include its config."
+        )
+    checked = check_model(RunConfig, config, where=where, known=RUN_KEYS, files=tree.files[::-1])
+    return LoadedConfig(checked, tree.files)
+
+
+def _absolute(config: Mapping[str, Any], cwd: Path) -> dict[str, Any]:
+    """A copy whose data and output files are absolute; names still relative are taken from ``cwd``."""
+    result = includes.absolute_files(merge({}, config), cwd, cwd)
+    output = result.get("output_jsonl_fpath")
+    if isinstance(output, str) and output and "${" not in output:
+        result["output_jsonl_fpath"] = os.path.abspath(cwd / os.path.expanduser(output))
+    return result
+
+
+def _benchmark_path(name: str | None, search_dirs: Sequence[Path], cwd: Path) -> list[str]:
+    return [] if name is None else [str(catalog.find_benchmark(name, cwd=cwd, search_dirs=search_dirs))]
+
+
+def _included_by_overrides(overrides: Sequence[Override]) -> tuple[list[str], list[Override]]:
+    """Files that the command line includes by ``+config_paths=[…]``, and the other overrides."""
+    names: list[str] = []
+    for override in overrides:
+        if override.key == "config_paths":
+            value = override.value
+            names += value if isinstance(value, list) else [value]
+    if not all(isinstance(name, str) for name in names):
+        raise errors.ConfigError("config_paths: must be a list of file names.")
+    return names, [override for override in overrides if override.key != "config_paths"]
+
+
+def require_policy(config: RunConfig) -> tuple[str, str]:
+    """Base URL and name of the policy model, or `errors.ConfigError` naming all that is missing."""
+    missing = []
+    if config.policy_base_url is None:
+        missing.append("policy_base_url (--model-url)")
+    if config.policy_model_name is None:
+        missing.append("policy_model_name (--model)")
+    if config.policy_base_url is None or config.policy_model_name is None:
+        raise errors.ConfigError(f"the policy model is not fully named: missing {', '.join(missing)}.")
+    return config.policy_base_url, config.policy_model_name

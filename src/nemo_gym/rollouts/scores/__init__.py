@@ -1,0 +1,1 @@
+"""From results to scores, and from two runs to their difference."""

@@ -1,0 +1,152 @@
+"""From result rows to metrics and coverage, in one pass and bounded memory (some 50 bytes a rollout)."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from nemo_gym.job_paths import RolloutPaths
+from nemo_gym.rollouts.scores import columns as cols
+from nemo_gym.rollouts.scores import metrics
+from nemo_gym.rollouts.scores.columns import Columns
+from nemo_gym.rollouts.scores.repeats import RepeatMetrics, repeat_metrics
+from nemo_gym.rollouts.scores.statistics import clustered_interval
+from nemo_gym.rollouts.scores.summary import Coverage, Summary
+from nemo_gym.types import Row
+from nemo_runs.counts import counted
+from nemo_runs.durable import disk, files
+
+
+def aggregate(
+    paths: RolloutPaths, *, num_tasks: int, num_repeats: int, run: Mapping[str, Any] | None = None
+) -> Summary:
+    """Measure everything in ``paths.output`` and write the aggregate metrics and the coverage beside it.
+
+    ``run`` is what the summary says about the run: ``benchmark``, ``agent``, ``model``, ``run_id``,
+    ``resumed``, ``new`` (counts of rollouts), ``seconds``; all optional. Rows that are damaged, doubled
+    or not expected are counted in the coverage and left out. Both files are replaced as a whole.
+    """
+    run = dict(run or {})
+    columns = cols.read_columns(paths, num_tasks=num_tasks, num_repeats=num_repeats)
+    repeats, runs = repeat_metrics(columns)
+    of_agent = metrics.agent_metrics(columns, repeats, runs)
+    of_perf = metrics.perf_summary(columns)
+    key = metrics.key_metrics(of_agent, num_repeats)
+    entry = _head(columns, run) | {"agent_metrics": of_agent, "key_metrics": key}
+    entry |= {"repeat_level_metrics": metrics.repeat_level(columns)}
+    if of_perf is not None:
+        entry["perf_summary"] = of_perf
+    _write_metrics(paths.aggregate_metrics, entry, metrics.groups(columns, _samples(paths, num_repeats)))
+    summary = Summary(
+        coverage=_coverage(columns, repeats),
+        score=clustered_interval(repeats.clusters),
+        key_metrics=key,
+        tokens=_tokens(columns, of_perf or {}),
+        latency_ms=_latency(of_perf or {}),
+        run={"agent": entry["agent_ref"]["name"], **run},
+        notes=_notes(columns),
+    )
+    text = json.dumps(summary.to_json(), indent=2, ensure_ascii=False)
+    files.replace_file(paths.coverage, text.encode("utf-8", "replace") + b"\n")
+    return summary
+
+
+def _head(columns: Columns, run: Mapping[str, Any]) -> dict[str, Any]:
+    agent = columns.head.get("agent_ref") or {"name": run.get("agent") or "single_turn"}
+    source = columns.head.get("task_source") or run.get("benchmark")
+    return {"agent_ref": agent, "_ng_environment_server": source, "task_source": source}
+
+
+def _samples(paths: RolloutPaths, num_repeats: int) -> Iterator[Row]:
+    """The input row of each task: every so-manieth materialized row, since they stand task by task."""
+    try:
+        for line in islice(files.read_lines(paths.materialized_inputs), 0, None, num_repeats):
+            yield orjson.loads(line)
+    except (FileNotFoundError, ValueError):
+        return
+
+
+def _write_metrics(path: Path, entry: Mapping[str, Any], groups: Iterator[Mapping[str, Any]]) -> None:
+    """A JSON list with one entry, its long list of tasks written one line a task."""
+    head = orjson.dumps([entry], option=orjson.OPT_INDENT_2)
+    end = head.rindex(b"\n  }\n]")
+    with disk.temporary_beside(path) as temporary:
+        with disk.full_disk_named(path), temporary.open("xb", buffering=1 << 20) as file:
+            file.write(head[:end] + b',\n    "group_level_metrics": [')
+            for number, group in enumerate(groups):
+                file.write((b",\n      " if number else b"\n      ") + orjson.dumps(group))
+            file.write(b"\n    ]\n  }\n]\n")
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    disk.sync_folder(path.parent)
+
+
+def _coverage(columns: Columns, repeats: RepeatMetrics) -> Coverage:
+    measured = columns.flagged(cols.MEASURED)
+    missing = columns.expected - sum(
+        columns.count(flag) for flag in (cols.MEASURED, cols.MASKED, cols.UNSCORED, cols.FAILED)
+    )
+    return Coverage(
+        expected=columns.expected,
+        measured=columns.expected - measured.count(0),
+        masked=columns.count(cols.MASKED),
+        unscored=columns.count(cols.UNSCORED),
+        failed=columns.count(cols.FAILED),
+        missing=missing,
+        truncated=_both(columns, cols.MEASURED | cols.TRUNCATED),
+        no_answer=_both(columns, cols.MEASURED | cols.NO_ANSWER),
+        no_answer_truncated=_both(columns, cols.MEASURED | cols.TRUNCATED | cols.NO_ANSWER),
+        tasks=columns.num_tasks,
+        measured_tasks=repeats.clusters.clusters,
+        not_graded=columns.count(cols.NOT_GRADED),
+        ends=dict(sorted(columns.ends.items(), key=lambda end: (-end[1], end[0]))),
+        attempts=columns.rows + columns.failure_rows,
+        failure_classes=dict(columns.failure_classes.most_common()),
+        damaged=columns.damaged,
+        duplicates=columns.duplicates,
+        unexpected=columns.unexpected,
+    )
+
+
+def _both(columns: Columns, flags: int) -> int:
+    table = bytes(value & flags == flags for value in range(256))
+    return columns.state.translate(table).count(1)
+
+
+def _tokens(columns: Columns, perf: Mapping[str, float]) -> dict[str, float]:
+    names = {"input": "total/prompt_tokens", "output": "total/completion_tokens"}
+    found = {short: perf[name] for short, name in names.items() if name in perf}
+    if "mean/completion_tokens" in perf:
+        found["output_mean"] = perf["mean/completion_tokens"]
+    if columns.thoughts["answers"]:
+        found["reasoning_answers"] = columns.thoughts["answers"]
+        found |= {name: columns.thoughts[name] for name in cols.THOUGHTS}
+    return found
+
+
+def _latency(perf: Mapping[str, float]) -> dict[str, float]:
+    return {
+        name: perf[f"{name}/total_latency_ms"]
+        for name in ("p50", "p90", "p99", "mean")
+        if f"{name}/total_latency_ms" in perf
+    }
+
+
+def _notes(columns: Columns) -> tuple[str, ...]:
+    told = {
+        ("unreadable line was", "unreadable lines were"): columns.damaged,
+        ("second row of a rollout was", "second rows of rollouts were"): columns.duplicates,
+        ("row of no expected rollout was", "rows of no expected rollout were"): columns.unexpected,
+    }
+    notes = [f"{counted(count, *words)} left out" for words, count in told.items() if count]
+    if columns.left_out:
+        names = ", ".join(sorted(columns.left_out)[:5])
+        notes.append(f"more than {cols.MAX_EXTRA_FIELDS} numeric fields; not summarised: {names}")
+    return tuple(notes)

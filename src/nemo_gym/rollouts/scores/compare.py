@@ -1,0 +1,241 @@
+"""Two runs of the same tasks side by side: paired differences, task by task.
+
+Pairing takes the difficulty of the tasks out of the comparison, so its interval is narrower than what the two
+runs' own intervals suggest. Runs whose tasks or grading differ are refused; whatever else differs (model,
+sampling, agent, repeats) is what is being compared, and is told.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nemo_gym.errors import DataError, GymError
+from nemo_gym.job_paths import JobPaths, RolloutPaths, RunPaths
+from nemo_gym.rollouts.output.manifest import Manifest, load_manifest
+from nemo_gym.rollouts.run_config.identity import differences
+from nemo_gym.rollouts.scores import columns as cols
+from nemo_gym.rollouts.scores.statistics import LEVEL, mean, sample_std, t_quantile, wilson
+from nemo_runs.counts import counted
+
+TASK_KEYS = ("benchmark.name", "benchmark.prompt", "dataset_sha256", "limit", "split")
+"""What of a run's generation identity makes its tasks; the rest is how they were answered."""
+
+
+class UnlikeRunsError(GymError):
+    """Two runs cannot be compared, since their tasks or their grading differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Paired:
+    """Mean of the per-task differences B - A with its interval."""
+
+    tasks: int
+    """Tasks with at least one measured rollout on both sides."""
+    mean_a: float
+    mean_b: float
+    difference: float
+    low: float
+    high: float
+    std_error: float
+    method: Literal["paired_t", "wilson"]
+    better: int
+    """Tasks on which B's mean reward is higher."""
+    worse: int
+    same: int
+
+    @property
+    def sentence(self) -> str:
+        """What can be said."""
+        if self.low > 0:
+            return "B is better"
+        return "A is better" if self.high < 0 else "no difference is shown"
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One benchmark of two runs."""
+
+    benchmark: str
+    a: Path
+    b: Path
+    paired: Paired
+    unpaired_a: int
+    """Tasks that only A has measured."""
+    unpaired_b: int
+    differs: list[str]
+    """Settings that differ, as ``policy_model_name: "x" → "y"``."""
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``--json``."""
+        return {
+            "benchmark": self.benchmark,
+            "a": str(self.a),
+            "b": str(self.b),
+            **asdict(self.paired),
+            "level": LEVEL,
+            "conclusion": self.paired.sentence,
+            "unpaired_a": self.unpaired_a,
+            "unpaired_b": self.unpaired_b,
+            "differs": self.differs,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """All benchmarks that two runs share."""
+
+    shared: list[Comparison]
+    only_a: list[str]
+    only_b: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        """One document for ``--json``."""
+        shared = [comparison.to_json() for comparison in self.shared]
+        return {"schema_version": 1, "benchmarks": shared, "only_a": self.only_a, "only_b": self.only_b}
+
+
+def compare(a: Path, b: Path) -> Comparisons:
+    """Compare what two paths hold: each a run directory, a benchmark's folder, its artifacts, or a rows file.
+
+    Benchmarks are paired by name; a single one on each side is paired whatever its folder is called. Raises
+    `UnlikeRunsError` naming every key that differs, `DataError` where nothing can be read.
+    """
+    left, right = outputs_of(a), outputs_of(b)
+    if len(left) == len(right) == 1:
+        pairs = [(next(iter(left.values())), next(iter(right.values())))]
+        return Comparisons([compare_outputs(*pairs[0])], [], [])
+    names = [name for name in left if name in right]
+    if not names:
+        raise DataError(
+            f"{a} and {b} share no benchmark: the first has {', '.join(left)}, the second {', '.join(right)}."
+        )
+    return Comparisons(
+        [compare_outputs(left[name], right[name], name) for name in names],
+        [name for name in left if name not in right],
+        [name for name in right if name not in left],
+    )
+
+
+def outputs_of(path: Path) -> dict[str, RolloutPaths]:
+    """The outputs at a path by name. Raises `DataError` where there is none."""
+    if path.is_file():
+        return {path.stem: RolloutPaths(path)}
+    here = RolloutPaths(path / "rollouts.jsonl")
+    if here.output.is_file():
+        return {path.name: here}
+    if JobPaths(path).rollouts.output.is_file():
+        return {path.name: JobPaths(path).rollouts}
+    found = {
+        folder.name: RunPaths(path).job(folder.name).rollouts
+        for folder in (sorted(path.iterdir()) if path.is_dir() else [])
+        if RunPaths(path).job(folder.name).rollouts.output.is_file()
+    }
+    if not found:
+        raise DataError(
+            f"{path}: no rollouts here; name a run directory, an artifacts folder or a rollouts.jsonl."
+        )
+    return found
+
+
+def compare_outputs(a: RolloutPaths, b: RolloutPaths, name: str | None = None) -> Comparison:
+    """Compare two outputs; see `compare`."""
+    left, right = _manifest(a), _manifest(b)
+    _refuse_unlike(a, b, left, right)
+    count = left.num_tasks
+    means = list(zip(_task_means(a, left), _task_means(b, right), strict=True))
+    both = [(x, y) for x, y in means if not (math.isnan(x) or math.isnan(y))]
+    if not both:
+        raise DataError(
+            f"{a.output} and {b.output}: none of the {counted(count, 'task')} is measured on both sides."
+        )
+    return Comparison(
+        name or str(left.generation["benchmark"]["name"]),
+        a.output,
+        b.output,
+        pair(both),
+        sum(math.isnan(y) and not math.isnan(x) for x, y in means),
+        sum(math.isnan(x) and not math.isnan(y) for x, y in means),
+        differences(left.generation, right.generation),
+    )
+
+
+def pair(means: list[tuple[float, float]]) -> Paired:
+    """The mean of the differences over tasks, each task counting once.
+
+    ``d ± t(n - 1) · s / sqrt(n)`` with the sample deviation ``s`` of the differences. When all differences
+    are equal that would claim certainty: then the reach is the Wilson bound for a share of 0 in ``n`` tasks,
+    which is how many tasks could still behave otherwise. Cut to [-1, 1].
+    """
+    deltas = [y - x for x, y in means]
+    count, centre, spread = len(deltas), mean(deltas), sample_std(deltas)
+    error = spread / math.sqrt(count)
+    method: Literal["paired_t", "wilson"] = "paired_t" if spread > 1e-12 else "wilson"
+    reach = t_quantile((1 + LEVEL) / 2, count - 1) * error if spread > 1e-12 else wilson(0.0, count)[1]
+    return Paired(
+        tasks=count,
+        mean_a=mean([x for x, _ in means]),
+        mean_b=mean([y for _, y in means]),
+        difference=centre,
+        low=max(-1.0, centre - reach),
+        high=min(1.0, centre + reach),
+        std_error=error if spread > 1e-12 else 0.0,
+        method=method,
+        better=sum(delta > 0 for delta in deltas),
+        worse=sum(delta < 0 for delta in deltas),
+        same=sum(delta == 0 for delta in deltas),
+    )
+
+
+def _manifest(paths: RolloutPaths) -> Manifest:
+    found = load_manifest(paths.manifest)
+    if found is None:
+        raise DataError(f"{paths.manifest}: not there, so it is unknown which tasks the rows belong to.")
+    return found
+
+
+def _refuse_unlike(a: RolloutPaths, b: RolloutPaths, left: Manifest, right: Manifest) -> None:
+    tasks = [*differences(_tasks(left.generation), _tasks(right.generation))]
+    changes = [*tasks, *differences(left.scoring, right.scoring)]
+    if left.num_tasks != right.num_tasks and not changes:
+        changes.append(f"num_tasks: {left.num_tasks} → {right.num_tasks}")
+    if changes:
+        raise UnlikeRunsError(
+            f"{a.output} and {b.output} are not alike in tasks or grading: {_shortened('; '.join(changes))}."
+            + _remedy(grading_alone=not tasks and left.scoring != right.scoring)
+        )
+
+
+def _remedy(*, grading_alone: bool) -> str:
+    if grading_alone:
+        return " Grade one of them again with `gym eval reverify`."
+    return " Only runs on the same questions can be compared."
+
+
+def _shortened(changes: str) -> str:
+    """Digests are only told apart here, for which their first digits do."""
+    return re.sub(r'"([0-9a-f]{12})[0-9a-f]{52}"', r"\1…", changes)
+
+
+def _tasks(generation: Mapping[str, Any]) -> dict[str, Any]:
+    picked: dict[str, Any] = {}
+    for key in TASK_KEYS:
+        value: Any = generation
+        for part in key.split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        if value is not None:
+            picked[key] = value
+    return picked
+
+
+def _task_means(paths: RolloutPaths, known: Manifest) -> Iterator[float]:
+    """The mean reward of each task over its measured rollouts; NaN where there are none."""
+    columns = cols.read_columns(paths, num_tasks=known.num_tasks, num_repeats=known.num_repeats)
+    flags = columns.flagged(cols.MEASURED)
+    for start in range(0, columns.expected, columns.num_repeats):
+        places = range(start, start + columns.num_repeats)
+        yield mean([columns.reward[at] for at in places if flags[at]])

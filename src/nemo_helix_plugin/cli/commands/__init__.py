@@ -1,0 +1,1 @@
+"""The commands of `nemo`, one module or folder for each group."""

@@ -1,0 +1,45 @@
+"""The group `nemo customization`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from nemo_helix_plugin import errors
+from nemo_helix_plugin.cli.command_context import Call
+from nemo_helix_plugin.cli.commands.customization.submitting import given_uploads, send_all, upload_options
+from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
+from nemo_helix_plugin.cli.output import documents
+
+_HERE = "nemo_helix_plugin.cli.commands.customization"
+_COMMANDS = {
+    "automodel": Lazy(f"{_HERE}.submitting:automodel", "Supervised fine-tuning with NeMo Automodel."),
+    "unsloth": Lazy(f"{_HERE}.submitting:unsloth", "Supervised fine-tuning with Unsloth on one device."),
+    "rl": Lazy(f"{_HERE}.submitting:rl", "Preference optimization (DPO), reinforcement learning (GRPO)."),
+    "job-templates": Lazy(f"{_HERE}.templates:templates", "Saved specs."),
+}
+
+
+@click.group("customization", cls=LazyGroup, lazy=_COMMANDS, invoke_without_command=True)
+@upload_options
+@workspace_option
+@command_options
+def customization(flags: Flags, exist_ok: bool, **sources: Any) -> int | None:
+    """Submit fine-tuning jobs.
+
+    Without a command, --upload-model, --upload-dataset and --upload-environment send files, make filesets and
+    models of them, and print references to write into specs, as JSON.
+    """
+    ctx, uploads = click.get_current_context(), given_uploads(sources)
+    if ctx.invoked_subcommand is not None:
+        if uploads:
+            raise click.UsageError("Give the upload options after the backend's name.", ctx)
+        ctx.obj = flags
+        return None
+    if not uploads:
+        click.echo(ctx.get_help(), err=True)
+        return errors.EXIT_USAGE
+    click.echo(documents.json_text(send_all(Call(flags), uploads, exist_ok=exist_ok)))
+    return errors.EXIT_DONE

@@ -1,0 +1,210 @@
+"""`nemo customization automodel|unsloth|rl`: a job out of a file with its spec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import click
+
+from nemo_helix_plugin import errors
+from nemo_helix_plugin.cli.command_context import Call, record_of
+from nemo_helix_plugin.cli.commands.customization import specs
+from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.output import documents
+from nemo_helix_plugin.cli.output.code import Operation
+
+Function = Callable[..., Any]
+_HELP = """\
+The job runs on the service: `nemo jobs` watches, pauses, resumes and reruns it.
+Standard output is the job as it was made, as JSON; everything else is on standard error.
+
+\b
+Exit status: 0 submitted, or with --wait completed; 2 a wrong option or spec;
+3 the service refused it; with --wait or --watch also 1 error, cancelled or out of time,
+75 paused, 130 interrupted.
+"""
+_UPLOADS = ("model", "dataset", "environment")
+
+
+def upload_options(function: Function) -> Function:
+    """Add the options that send files first."""
+    for option in (
+        click.option(
+            "--exist-ok", is_flag=True, help="Use a fileset that is there; its files stay as they are."
+        ),
+        click.option("--upload-environment", metavar="DIR", help="A folder with the environment of GRPO."),
+        click.option(
+            "--upload-dataset", metavar="SRC", help="A file or folder with data, or hf://owner/name."
+        ),
+        click.option("--upload-model", metavar="SRC", help="A folder with a model, or hf://owner/name."),
+    ):
+        function = option(function)
+    return function
+
+
+def _submit_options(function: Function) -> Function:
+    for option in (
+        click.option(
+            "--poll-interval",
+            type=click.FloatRange(min=0.1),
+            default=3.0,
+            show_default=True,
+            help="Seconds between two looks.",
+        ),
+        click.option("--timeout", type=click.FloatRange(min=0), help="Seconds to wait; no limit by default."),
+        click.option("--watch", is_flag=True, help="The same, showing its log too."),
+        click.option("--wait", is_flag=True, help="Wait for its end, showing its status."),
+        click.option("--hf-token-secret", metavar="NAME", help="The secret with an access token of the hub."),
+        upload_options,
+        click.option("--options-file", metavar="FILE", help="Options as a JSON or YAML object."),
+        click.option(
+            "-o",
+            "words",
+            metavar="BACKEND.KEY=VALUE",
+            multiple=True,
+            help="One option, such as subprocess.memory=16Gi.",
+        ),
+        click.option("--profile", metavar="NAME", help="Execution profile of the training step."),
+        click.option(
+            "--job-json",
+            metavar="FILE",
+            help="The backend's input spec, a JSON object; `-` is standard input. Required.",
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+def backend_group(backend: str, summary: str) -> click.Group:
+    """The command of one backend, with `explain` below it."""
+
+    @click.group(backend, cls=LazyGroup, invoke_without_command=True, short_help=summary)
+    @_submit_options
+    @workspace_option
+    @command_options
+    def group(flags: Flags, **given: Any) -> int | None:
+        ctx = click.get_current_context()
+        if ctx.invoked_subcommand is not None:
+            ctx.obj = flags
+            return None
+        if given["job_json"] is None:
+            click.echo(ctx.get_help(), err=True)
+            raise click.UsageError("Give the job's spec: --job-json FILE.", ctx)
+        return submit(Call(flags), backend, **given)
+
+    group.help = f"{summary}\n\n{_HELP}"
+
+    @group.command("explain", short_help="JSON schemas, and what cannot be honoured.")
+    @click.option("--profile", metavar="NAME", help="Say whether this execution profile is there.")
+    @workspace_option
+    @command_options
+    def explain(flags: Flags, profile: str | None) -> int:
+        """Print the JSON schemas of input, output and options, and the state of the engine."""
+        from nemo_helix_plugin.cli.commands.customization.explaining import run
+
+        return run(Call(flags), backend, profile)
+
+    @group.command("preview", short_help="What a job would learn of its rows, without a job.")
+    @click.option(
+        "-n", "--rows", type=click.IntRange(1, 1000), default=3, show_default=True, help="Rows to show."
+    )
+    @upload_options
+    @click.option("--job-json", metavar="FILE", required=True, help="The spec; `-` is standard input.")
+    @workspace_option
+    @command_options
+    def preview(flags: Flags, job_json: str, rows: int, exist_ok: bool, **sources: str | None) -> int:
+        """Print the first rows of the training data as the job would see them, with what is learned marked.
+
+        Marks are: learned; read, for what is only read; chosen and rejected, for the answers of a pair; and
+        cut, for what max_seq_length takes away. Rows that are cut or left out are counted over all of the
+        data. The service writes the rows with the model's own tokenizer and chat template, and makes no job.
+        """
+        from nemo_helix_plugin.cli.commands.customization.previewing import run
+
+        call, uploads = Call(flags), given_uploads(sources)
+        spec = checked_spec(backend, job_json, uploads)
+        spec = specs.with_references(backend, spec, send_all(call, uploads, exist_ok=exist_ok))
+        return run(call, backend, spec, rows)
+
+    return group
+
+
+def checked_spec(backend: str, job_json: str, uploads: Mapping[str, str]) -> dict[str, Any]:
+    """The spec in a file, checked as far as it can be here, before anything is sent."""
+    spec = specs.read_object(job_json, "--job-json")
+    specs.check_uploads(backend, spec, uploads)
+    specs.checked(backend, specs.with_references(backend, spec, dict.fromkeys(uploads, specs.PLACEHOLDER)))
+    return spec
+
+
+def submit(
+    call: Call,
+    backend: str,
+    *,
+    job_json: str,
+    profile: str | None,
+    words: tuple[str, ...],
+    options_file: str | None,
+    hf_token_secret: str | None,
+    exist_ok: bool,
+    wait: bool,
+    watch: bool,
+    timeout: float | None,
+    poll_interval: float,
+    **sources: str | None,
+) -> int:
+    """Check everything that can be checked here, send files, submit, and wait where that is wanted."""
+    if wait and watch:
+        raise click.UsageError("Give --wait or --watch, not both.")
+    uploads = given_uploads(sources)
+    spec = checked_spec(backend, job_json, uploads)
+    options = specs.options(words, options_file, hf_token_secret)
+    spec = specs.with_references(backend, spec, send_all(call, uploads, exist_ok=exist_ok))
+    asked = {"spec": spec, "workspace": call.workspace, "profile": profile, "options": options}
+    operation = Operation(f"customization.{backend}.jobs.create", asked)
+    if call.prints_code(operation):
+        return errors.EXIT_DONE
+    job = record_of(call.ask(operation))
+    click.echo(documents.json_text(job))
+    if wait or watch:
+        return _follow(call, job["name"], timeout=timeout, poll_interval=poll_interval, logs=watch)
+    if call.flags.output_format != "json":
+        _guide(call, job)
+    return errors.EXIT_DONE
+
+
+def given_uploads(sources: Mapping[str, str | None]) -> dict[str, str]:
+    """What is to be sent, by kind."""
+    found = {what: sources.get(f"upload_{what}") for what in _UPLOADS}
+    return {what: source for what, source in found.items() if source}
+
+
+def send_all(call: Call, uploads: Mapping[str, str], *, exist_ok: bool) -> dict[str, str]:
+    """Send everything; the references to it, by kind."""
+    from nemo_helix_plugin.cli.uploading import upload
+
+    return {what: upload(call, what, source, exist_ok=exist_ok) for what, source in uploads.items()}
+
+
+def _follow(call: Call, name: str, *, timeout: float | None, poll_interval: float, logs: bool) -> int:
+    from nemo_helix_plugin.cli.commands.jobs.watch import Watch, run
+
+    wanted = Watch(
+        name, timeout=timeout, poll_interval=poll_interval, include_logs=logs, talk=True, shows_job=False
+    )
+    call.say(f"created job '{name}'; waiting for its end.")
+    return run(call, wanted)
+
+
+def _guide(call: Call, job: Mapping[str, Any]) -> None:
+    name, place = job["name"], f"--workspace {call.workspace}"
+    call.say(f"created job '{name}'; `nemo jobs watch {name} {place}` follows it,")
+    call.say(f"`nemo jobs get-status {name} {place}` shows its steps, and")
+    call.say(f"`nemo jobs list {place} --filter.source customization` all such jobs.")
+
+
+automodel = backend_group("automodel", "Supervised fine-tuning with NeMo Automodel: LoRA or all weights.")
+unsloth = backend_group("unsloth", "Supervised fine-tuning with Unsloth on one device: LoRA or all weights.")
+rl = backend_group("rl", "Preference optimization (DPO) and reinforcement learning (GRPO).")

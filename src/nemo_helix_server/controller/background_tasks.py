@@ -1,0 +1,142 @@
+"""What may take long and changes no status, in one thread beside the controller's loop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.errors import UnavailableError
+from nemo_helix_server.jobs.model import Checkpoint, Job
+from nemo_helix_server.storage import checkpoints
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.record_mirror import Mirror
+from nemo_helix_server.store.store import Store
+
+_LOG = logging.getLogger(__name__)
+_BATCH = 100
+_PATIENCE = 10.0
+_AGAIN = 5.0
+"""Seconds until what failed is tried again."""
+_BETWEEN = 0.5
+"""Seconds between two rounds, so that bursts are written down together."""
+
+
+@dataclass(slots=True)
+class Chores:
+    """Writes records, makes pins, removes deleted jobs, empties the trash, measures storage."""
+
+    store: Store
+    storage: JobStorage
+    mirror: Mirror
+    deleted: Callable[[], None] = lambda: None
+    """Called after jobs were removed."""
+    troubles: Troubles = field(default_factory=Troubles)
+    _pending: threading.Event = field(default_factory=threading.Event)
+    _to_measure: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _stopping: bool = False
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread = threading.Thread(target=self._loop, name="chores", daemon=True)
+        self._thread.start()
+
+    def stop(self, patience: float = _PATIENCE) -> None:
+        """Finish the round that is under way, if that does not take long, and end."""
+        self._stopping = True
+        self._pending.set()
+        if self._thread is not None:
+            self._thread.join(patience)
+
+    def wake(self) -> None:
+        """There may be something to do."""
+        self._pending.set()
+
+    def measure(self, workspace: str, job_id: str) -> None:
+        """Have a job's storage measured."""
+        self._to_measure[job_id] = (workspace, job_id)
+        self._pending.set()
+
+    def run(self) -> None:
+        """One round of everything; none waits for another: only removing helps when the disk is full."""
+        self.troubles.begin()
+        work = {
+            "the trash": self.storage.empty_trash,
+            "deletion": self._delete,
+            "the records of jobs": self._write_down,
+            "pins": self._pin,
+            "the sizes of jobs": self._measure,
+        }
+        for what, chore in work.items():
+            with self.troubles.apart(what):
+                chore()
+
+    def _write_down(self) -> None:
+        while self.mirror.run() and not self._stopping:
+            pass
+
+    def _loop(self) -> None:
+        while not self._stopping:
+            self._pending.wait(_AGAIN if self.troubles.sentences() else None)
+            self._pending.clear()
+            try:
+                self.run()
+            except UnavailableError:
+                self._pending.set()  # the controller says so
+            except Exception:  # noqa: BLE001 - the outermost edge of a thread: the next round tries again
+                _LOG.exception("a round of chores failed and is tried again")
+                self._pending.set()
+            time.sleep(_BETWEEN)
+
+    def _pin(self) -> None:
+        with self.store.read() as unit:
+            requests = unit.pin_requests()
+        for request in requests:
+            with self.troubles.apart(f"the checkpoint {request.id}"):
+                if request.pin_requested_at is not None:
+                    self._make_pin(request)
+                else:
+                    checkpoints.unpin(self.storage, request)
+                    with self.store.write() as unit:
+                        unit.set_pinned(request.job_id, request.id, None)
+
+    def _make_pin(self, request: Checkpoint) -> None:
+        path, problem = None, None
+        try:
+            path = checkpoints.pin(self.storage, request)
+        except checkpoints.PinError as error:
+            problem = str(error)
+            _LOG.warning("%s", problem)
+        with self.store.write() as unit:
+            unit.set_pinned(request.job_id, request.id, path, problem)
+
+    def _delete(self) -> None:
+        with self.store.read() as unit:
+            jobs = unit.jobs_in(Status.DELETION_PENDING, _BATCH)
+        for job in jobs:
+            with self.troubles.apart(job.name):
+                self._delete_one(job)
+        if jobs:
+            self.storage.empty_trash()
+            self.deleted()
+        if len(jobs) == _BATCH:
+            self._pending.set()
+
+    def _delete_one(self, job: Job) -> None:
+        """The files first: a crash in between leaves a job that is still being removed."""
+        self.storage.discard(self.storage.paths(job.workspace, job.id).folder)
+        with self.store.write() as unit:
+            unit.remove_job(job.id)
+
+    def _measure(self) -> None:
+        while self._to_measure and not self._stopping:
+            job_id, (workspace, _) = next(iter(self._to_measure.items()))
+            del self._to_measure[job_id]
+            size = self.storage.size(self.storage.paths(workspace, job_id))
+            with self.store.write() as unit:
+                unit.set_storage_bytes(job_id, size)

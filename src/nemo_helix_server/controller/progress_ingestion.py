@@ -1,0 +1,118 @@
+"""Following what running steps write down: metrics, progress and checkpoints, into the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.controller import metrics_tail
+from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.storage import checkpoints
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.store.store import Store
+from nemo_trainer import contract
+
+WHO = "controller"
+_EVERY = 1.0
+_NOT_SHOWN = {"attempt", "task", "updated_at"}
+"""What a progress says about itself."""
+
+
+@dataclass(slots=True)
+class Following:
+    """Looks at the folders of running steps, about once a second each."""
+
+    store: Store
+    storage: JobStorage
+    troubles: Troubles
+    _progress: metrics_tail.Progress = field(default_factory=metrics_tail.Progress)
+    _catalogued: dict[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    _due: float = 0.0
+
+    def look(self, contexts: Sequence[StepContext], monotonic: float) -> bool:
+        """Bring what running steps have written since into the store; whether that was anything."""
+        if monotonic < self._due:
+            return False
+        self._due = monotonic + _EVERY
+        news = False
+        for context in contexts:
+            with self.troubles.apart(context.job_name):
+                news = self.look_at(context) or news
+        return news
+
+    def look_at(self, context: StepContext) -> bool:
+        """The same for one step, at once."""
+        pieces = self.rest(context)
+        for piece in pieces:
+            with self.store.write() as unit:
+                piece.write(unit)
+        progress = self.progress(context)
+        if progress and context.step.task:
+            with self.store.write() as unit:
+                unit.move_task(
+                    context.step.id, context.step.task, context.step.status, who=WHO, details=progress
+                )
+        self.catalogue(context)
+        return bool(pieces or progress)
+
+    def rest(self, context: StepContext) -> list[metrics_tail.Piece]:
+        """Rows of metrics that are not in the store yet."""
+        step, trainer = context.step, self._trainer(context)
+        if not contract.TrainerPaths(trainer).metrics.exists():
+            return []
+        with self.store.read() as unit:
+            offset = unit.tail(step.job_id, metrics_tail.tail_name(step.name))
+        return list(metrics_tail.pieces(step.job_id, step.name, trainer, offset))
+
+    def progress(self, context: StepContext) -> dict[str, Any] | None:
+        """What the newest start said of itself, when that is news."""
+        token = context.step.task
+        said = self._progress.changed(token, self._trainer(context)) if token else None
+        if said is None or said.get("task", token) != token:
+            return None
+        return {name: value for name, value in said.items() if name not in _NOT_SHOWN}
+
+    def catalogue(self, context: StepContext) -> None:
+        """Record the checkpoints of a step, when there are others than the last time."""
+        step, trainer = context.step, self._trainer(context)
+        mark = _mark(contract.TrainerPaths(trainer).checkpoints)
+        key = f"{step.job_id}/{step.name}"
+        if self._catalogued.get(key, ()) == mark:
+            return
+        found = checkpoints.scan(context, trainer, self.store.clock.now())
+        with self.store.write() as unit:
+            others = [
+                known.id
+                for known in unit.checkpoints(step.job_id)
+                if known.step_name != step.name and known.present
+            ]
+            for checkpoint in found:
+                unit.put_checkpoint(checkpoint)
+            unit.drop_checkpoints(step.job_id, [*others, *(checkpoint.id for checkpoint in found)])
+        self._catalogued[key] = mark
+
+    def over(self, context: StepContext) -> None:
+        """The newest start of a step has ended."""
+        self._catalogued.pop(f"{context.step.job_id}/{context.step.name}", None)
+        if context.step.task:
+            self._progress.forget(context.step.task)
+
+    def _trainer(self, context: StepContext) -> Path:
+        return self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
+
+
+def _mark(folder: Path) -> tuple[tuple[str, float], ...]:
+    """What changes when a checkpoint comes, goes or is replaced."""
+    try:
+        return tuple(
+            sorted(
+                (entry.name, (entry / contract.MANIFEST).stat().st_mtime)
+                for entry in folder.iterdir()
+                if (entry / contract.MANIFEST).exists()
+            )
+        )
+    except OSError:
+        return ()

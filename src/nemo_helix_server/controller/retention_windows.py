@@ -1,0 +1,106 @@
+"""Storage windows: jobs that rest keep their storage for a while, then it is deleted, and paused ones end.
+
+The status is always written first, by compare-and-set: a resume at the same moment either comes before that,
+and the storage stays, or after it, and is refused. Files go only afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.jobs import retention
+from nemo_helix_server.jobs.model import Checkpoint, Job
+from nemo_helix_server.jobs.ports import Limits
+from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.store.reading_jobs import Settled
+from nemo_helix_server.store.store import Store
+
+_RESTING = (Status.PAUSED, Status.ERROR, Status.CANCELLED)
+
+
+@dataclass(slots=True)
+class Windows:
+    """Ends the windows whose time has come."""
+
+    store: Store
+    storage: JobStorage
+    limits: Limits
+    troubles: Troubles
+
+    def run(self) -> float | None:
+        """End what is due; the seconds until the next window ends, when there is one."""
+        with self.store.read() as unit:
+            resting = unit.settled(_RESTING)
+        left = [(job, self._left(job)) for job in resting]
+        for job, seconds in left:
+            if seconds is not None and seconds <= 0:
+                with self.troubles.apart(job.id):
+                    self._end(job)
+        return min((seconds for _, seconds in left if seconds is not None and seconds > 0), default=None)
+
+    def sweep(self) -> None:
+        """Remove storage that is recorded as deleted and is still there: a crash came in between."""
+        with self.store.read() as unit:
+            reclaimed = unit.reclaimed()
+        for workspace, job_id in reclaimed:
+            with self.troubles.apart(job_id):
+                paths = self.storage.paths(workspace, job_id)
+                if paths.storage.exists() or paths.scratch.exists():
+                    self.storage.reclaim(paths)
+
+    def _left(self, job: Job | Settled) -> float | None:
+        """Seconds until a job's window ends; None where none runs."""
+        ends_at = retention.storage_expires_at(
+            job.status,
+            stopped_at=job.stopped_at,
+            reclaimed_at=job.storage_reclaimed_at if isinstance(job, Job) else None,
+            pause_ttl_seconds=job.pause_ttl_seconds,
+            failed_ttl_seconds=job.failed_ttl_seconds,
+            limits=self.limits,
+        )
+        return retention.seconds_left(
+            ends_at, stopped_at=job.stopped_at, stopped_mark=job.stopped_mark, clock=self.store.clock
+        )
+
+    def _over(self, job: Job) -> bool:
+        left = self._left(job)
+        return left is not None and left <= 0
+
+    def _end(self, job: Settled) -> None:
+        if job.status is Status.PAUSED:
+            self._cancel(job)
+            return
+        with self.store.write() as unit:
+            # the row as it is now: a rerun or another window may have come first
+            current = unit.job_by_id(job.id)
+            if current is None or current.status is not job.status or current.attempt_id != job.attempt_id:
+                return
+            if not self._over(current):
+                return
+            if any(_is_to_be_pinned(checkpoint) for checkpoint in unit.checkpoints(job.id)):
+                return  # it is copied within moments; the next look ends the window
+            reclaimed = unit.reclaim_storage(job.id)
+        if reclaimed is not None:
+            self.storage.reclaim(self.storage.paths(reclaimed.workspace, job.id))
+
+    def _cancel(self, job: Settled) -> None:
+        with self.store.write() as unit:
+            current = unit.job_by_id(job.id)
+            if current is None or not self._over(current):
+                return
+            step = unit.current_step(current.attempt_id)
+            unit.move(
+                step.id,
+                Event.WINDOW_EXPIRED,
+                who="retention",
+                why="the storage window of the pause ended",
+                expected=Status.PAUSED,
+                reason=Reason.PAUSE_WINDOW_ENDED,
+            )
+
+
+def _is_to_be_pinned(checkpoint: Checkpoint) -> bool:
+    return checkpoint.pin_requested_at is not None and checkpoint.pinned_at is None

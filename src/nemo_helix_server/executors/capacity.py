@@ -1,0 +1,122 @@
+"""Who may run now: devices and slots of the machine, granted to runs in turn."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Protocol
+
+from nemo_helix_server.executors.base import Admitted, NeverPossibleError, Request, Waiting
+from nemo_runs.errors import RunsError
+from nemo_runs.leases import machine_leases
+
+_REMEMBERED = 10_000
+
+
+class Room(Protocol):
+    """Grants devices and slots of the machine to runs."""
+
+    @property
+    def folder(self) -> str | None:
+        """Where shims take their leases over, see `nemo_runs.leases.machine_leases`; `None` without leases."""
+        ...
+
+    def admit(self, request: Request) -> Admitted | Waiting:
+        """See `nemo_helix_server.executors.base.Executor.admit`."""
+        ...
+
+    def require_possible(self, request: Request) -> None:
+        """See `nemo_helix_server.executors.base.Executor.require_possible`."""
+        ...
+
+    def release(self, token: str) -> None:
+        """See `nemo_helix_server.executors.base.Executor.release`."""
+        ...
+
+
+class LeasedRoom:
+    """Room of the whole machine, shared with every other program of the user that leases."""
+
+    def __init__(
+        self,
+        pool: machine_leases.Pool,
+        folder: Path,
+        *,
+        devices_cap: int | None = None,
+        slots_cap: int | None = None,
+    ) -> None:
+        """The caps: how many runs of one workspace may hold devices, and how many slots alone, at once."""
+        self.folder: str | None = str(folder)
+        self._pool = pool
+        self._devices_cap = devices_cap
+        self._slots_cap = slots_cap
+        self._jobs: dict[str, str] = {}
+        """Whose leases the tokens are; those from before a restart are named by their token."""
+
+    def admit(self, request: Request) -> Admitted | Waiting:
+        """See `Room`."""
+        self.require_possible(request)
+        try:
+            answer = self._pool.acquire(self._wanted(request))
+        except RunsError as error:
+            # the book cannot be read or written now: that is no property of what is asked for
+            return Waiting(f"waits for the book of leases: {error}")
+        if isinstance(answer, machine_leases.Granted):
+            self._jobs[request.run.token] = request.job
+            if len(self._jobs) > _REMEMBERED:
+                del self._jobs[next(iter(self._jobs))]
+            return Admitted(answer.devices, answer.slots)
+        return Waiting(self._with_jobs(answer.reason))
+
+    def require_possible(self, request: Request) -> None:
+        """See `Room`."""
+        wanted = self._wanted(request)
+        try:
+            self._pool.require_possible(wanted)
+        except RunsError as error:
+            raise NeverPossibleError(_named(error, wanted, request)) from error
+
+    def _wanted(self, request: Request) -> machine_leases.Request:
+        return machine_leases.Request(
+            name=request.run.token,
+            label=request.workspace,
+            devices=request.devices,
+            slots=request.slots,
+            ticket=machine_leases.ticket(*request.turn),
+            cap=self._devices_cap if request.devices else self._slots_cap,
+        )
+
+    def release(self, token: str) -> None:
+        """See `Room`."""
+        self._pool.release(token)
+        self._jobs.pop(token, None)
+
+    def _with_jobs(self, reason: str) -> str:
+        """A reason that names jobs where the book of leases names tokens."""
+        known = self._jobs
+
+        def named(found: re.Match[str]) -> str:
+            return known.get(found[1], found[0])
+
+        return re.sub(r"[a-z][^\s/,]*/(task-[0-9a-f]{32})", named, reason)
+
+
+def _named(error: RunsError, wanted: machine_leases.Request, request: Request) -> str:
+    """What the book of leases says, with the job's name in place of the token."""
+    return str(error).replace(f"{wanted.label}/{wanted.name}", request.job)
+
+
+class OpenRoom:
+    """Room without end: for tests, and for a machine whose steps are few."""
+
+    folder: str | None = None
+
+    def admit(self, request: Request) -> Admitted | Waiting:
+        """See `Room`."""
+        return Admitted(tuple(map(str, range(request.devices))), request.slots)
+
+    def require_possible(self, request: Request) -> None:
+        """See `Room`."""
+
+    def release(self, token: str) -> None:
+        """See `Room`."""

@@ -1,0 +1,1 @@
+"""Filters of lists: their spellings, and the one tree that all become."""

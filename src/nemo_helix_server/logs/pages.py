@@ -1,0 +1,167 @@
+"""The log of a job as its users see it: which tasks' files belong to it, and lines as they are answered."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.clock import SECOND, wire
+from nemo_helix_server.errors import NotFoundError
+from nemo_helix_server.jobs.model import Attempt, Job
+from nemo_helix_server.logs.reader import Line, Logs, Page, Source
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.run_files import OUTPUT
+from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.store import Store
+
+CURRENT = "current"
+_FOLLOWED_LINES = 1000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Selection:
+    """Which part of a job's log; nothing given is all of it."""
+
+    attempt: str | None = None
+    """An attempt's id, its number, or ``current``."""
+    step: str | None = None
+    """A step's name."""
+    task: str | None = None
+    """A task's name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPages:
+    """Finds and reads the logs of jobs."""
+
+    store: Store
+    storage: JobStorage
+    logs: Logs
+
+    def page(
+        self,
+        workspace: str,
+        name: str,
+        selection: Selection,
+        *,
+        limit: int | None = None,
+        cursor: str | None = None,
+        tail: int | None = None,
+    ) -> dict[str, Any]:
+        """One page of a job's log."""
+        job, sources = self.sources(workspace, name, selection)
+        page = self.logs.page(sources, limit=limit, cursor=cursor, tail=tail)
+        return {
+            "data": [shown(line, job.name) for line in page.lines],
+            "total": page.total,
+            "next_page": page.next_page,
+            "prev_page": page.prev_page,
+        }
+
+    def follow(self, workspace: str, job_id: str, cursor: str | None, tail: int | None) -> Follower:
+        """Follow a job's log from a cursor, from its last ``tail`` lines, or from its start."""
+        return Follower(self, workspace, job_id, cursor, tail)
+
+    def sources(self, workspace: str, name: str, selection: Selection) -> tuple[Job, list[Source]]:
+        """The job, and the logs of the tasks that were selected, in the order in which they ran."""
+        with self.store.read() as reader:
+            job = reader.job(workspace, name)
+            if job is None:
+                raise NotFoundError(f"there is no job '{name}' in the workspace '{workspace}'")
+            attempts = _attempts(reader, job, selection.attempt)
+            found = [source for attempt in attempts for source in self._of_attempt(reader, job, attempt)]
+        return job, [
+            source
+            for source in found
+            if selection.step in {None, source.step} and selection.task in {None, source.task}
+        ]
+
+    def _of_attempt(self, reader: Reader, job: Job, attempt: Attempt) -> list[Source]:
+        names = {step.id: step.name for step in reader.steps(attempt.id)}
+        paths = self.storage.paths(job.workspace, job.id)
+        return [
+            Source(attempt.id, names[task.step_id], task.name, paths.run(task.name).folder)
+            for task in reader.tasks_of_attempt(attempt.id)
+            if task.step_id in names
+        ]
+
+
+class Follower:
+    """Reads a job's log as it grows; looking at one that does not grow costs next to nothing."""
+
+    def __init__(
+        self, pages: LogPages, workspace: str, job_id: str, cursor: str | None, tail: int | None
+    ) -> None:
+        self._pages, self._workspace, self._job_id = pages, workspace, job_id
+        self._sources: list[Source] | None = None
+        self._tail = tail
+        self._mark: object = None
+        self.cursor = cursor
+        """Where it is: behind the last line that was read."""
+
+    def check(self) -> None:
+        """Raise `InvalidError` when the cursor is none of this job's."""
+        self._read(self._pages.sources(self._workspace, self._job_id, Selection())[1])
+
+    def grew(self) -> bool:
+        """Whether there may be new lines; costs a look at the size of each task's log."""
+        return self._sources is None or _mark(self._sources) != self._mark
+
+    def new(self, *, again: bool) -> tuple[Line, ...]:
+        """Lines since the last call; ``again``: there may be another task by now."""
+        if self._sources is None or again:
+            self._sources = self._pages.sources(self._workspace, self._job_id, Selection())[1]
+        mark = _mark(self._sources)
+        page = self._read(self._sources)
+        hidden = self._tail == 0
+        self._tail, self.cursor = None, page.end
+        if page.next_page is None:
+            self._mark = mark
+        return () if hidden else page.lines
+
+    def _read(self, sources: Sequence[Source]) -> Page:
+        if self._tail is not None and self.cursor is None:
+            return self._pages.logs.page(sources, tail=max(self._tail, 1))
+        return self._pages.logs.page(sources, cursor=self.cursor, limit=_FOLLOWED_LINES)
+
+
+def _mark(sources: Sequence[Source]) -> tuple[tuple[int, int] | None, ...]:
+    """What changes when a log grows: file and size of each task's newest part."""
+    return tuple(_size(source.folder / OUTPUT) for source in sources)
+
+
+def _size(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_size
+
+
+def _attempts(reader: Reader, job: Job, wanted: str | None) -> Sequence[Attempt]:
+    attempts = reader.attempts(job.id, newest_first=False).items
+    if wanted is None:
+        return attempts
+    known = [
+        attempt
+        for attempt in attempts
+        if wanted in {attempt.id, str(attempt.seq)} or (wanted == CURRENT and attempt.id == job.attempt_id)
+    ]
+    if not known:
+        raise NotFoundError(
+            f"the job '{job.name}' has no attempt '{wanted}'; `nemo jobs attempts list` shows them"
+        )
+    return known
+
+
+def shown(line: Line, job: str) -> dict[str, Any]:
+    """A line as it is answered."""
+    return {
+        "timestamp": wire(round(line.at * SECOND)),
+        "job": job,
+        "job_step": line.step,
+        "job_task": line.task,
+        "message": line.message,
+    }

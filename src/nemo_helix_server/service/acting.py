@@ -1,0 +1,268 @@
+"""What a user asks of a job that exists: pause, resume, rerun, cancel, control, update, delete."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus, JobControl, UpdateHelixJobRequest
+from nemo_helix_server.errors import ConflictError, NotFoundError
+from nemo_helix_server.jobs import identifiers, retention, rules, stamps
+from nemo_helix_server.jobs.model import Caller, Checkpoint, Job, Step
+from nemo_helix_server.jobs.orders import NewAttempt
+from nemo_helix_server.jobs.rules import Action, Facts, Go, Refused
+from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.service import responses
+from nemo_helix_server.service.lookups import Parts, checked
+from nemo_helix_server.service.responses import Document
+from nemo_helix_server.store.queries import StepQuery
+from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.reading_jobs import EVERYWHERE
+from nemo_helix_server.store.writer import Writer
+from nemo_helix_server.trackers import descriptions
+
+_PAUSABLE = frozenset(
+    {HelixJobStatus.CREATED, HelixJobStatus.QUEUED, HelixJobStatus.PENDING, HelixJobStatus.ACTIVE}
+)
+_STARTS = frozenset({Event.RESUME_REQUESTED, Event.RERUN_REQUESTED})
+_OF_THE_PROCESS = frozenset(
+    {"exit_code", "exit_status", "pid", "pgid", "restarts", "signal", "port", "progress_pct", "stops_at"}
+)
+_WHY = {
+    Action.PAUSE: "asked to pause",
+    Action.RESUME: "asked to resume",
+    Action.CANCEL: "asked to cancel",
+}
+
+
+class Acting(Parts):
+    """Actions; each is one unit that decides by `rules` and writes."""
+
+    def pause(self, caller: Caller, workspace: str, name: str, *, maintenance: bool = False) -> Document:
+        """Have the current step save a checkpoint and stop."""
+        reason = Reason.PAUSED_FOR_MAINTENANCE if maintenance else None
+        return self._act(caller, workspace, name, Action.PAUSE, reason)
+
+    def resume(self, caller: Caller, workspace: str, name: str) -> Document:
+        """Start a paused step again; while it is pausing, withdraw the pause.
+
+        A step that cannot be started here as things are stays paused, with its window.
+        """
+        self._require_startable(workspace, name, Action.RESUME)
+        return self._act(caller, workspace, name, Action.RESUME)
+
+    def cancel(self, caller: Caller, workspace: str, name: str) -> Document:
+        """Stop the job for good."""
+        return self._act(caller, workspace, name, Action.CANCEL)
+
+    def rerun(self, caller: Caller, workspace: str, name: str, *, checkpoint: str | None = None) -> Document:
+        """Start a new attempt of a failed job, from its newest verified checkpoint or the one named.
+
+        A job of which a step cannot be started here as things are stays as it is, with its window.
+        """
+        self._require_startable(workspace, name, Action.RERUN, checkpoint)
+        with self.store.write() as writer:
+            job = self.find_job(writer, workspace, name)
+            named = _usable_checkpoint(writer, job, checkpoint) if checkpoint else None
+            step = writer.current_step(job.attempt_id)
+            pinned = named is not None and named.pinned_at is not None
+            self._event(Action.RERUN, job, step, pinned=pinned)
+            failed = self.find_attempt(writer, job, "current")
+            order = NewAttempt(
+                id=identifiers.entity_id(identifiers.ATTEMPT),
+                step_id=identifiers.entity_id(identifiers.STEP),
+                created_by=caller.name,
+                spec=failed.spec,
+                platform_spec=failed.platform_spec,
+                status_details=_carried_over(failed.status_details, step),
+                checkpoint=checkpoint,
+            )
+            why = f"asked to run again from checkpoint {checkpoint}" if checkpoint else "asked to run again"
+            writer.create_attempt(job.id, order, who=caller.name, why=why)
+            job = writer.job_by_id(job.id) or job
+        self.wake()
+        return self._shown(job)
+
+    def control(self, caller: Caller, workspace: str, name: str, body: JobControl) -> Document:  # noqa: ARG002
+        """Change storage windows, up to the platform's maximum; null keeps what is set."""
+        given = body.model_dump()
+        windows = {key: given.get(key) for key in ("pause_ttl_seconds", "failed_ttl_seconds")}
+        retention.check_control(**windows, limits=self.limits)
+        with self.store.write() as writer:
+            job = self.find_job(writer, workspace, name)
+            self._event(Action.CONTROL, job, writer.current_step(job.attempt_id))
+            job = writer.set_control(job.id, **windows) or job
+        self.wake()
+        return self._shown(job)
+
+    def update(self, caller: Caller, workspace: str, name: str, body: UpdateHelixJobRequest) -> Document:  # noqa: ARG002
+        """Change the description, always; the definition only while no attempt was made from it."""
+        checked(body.model_dump(mode="json"), "the change")
+        with self.store.write() as writer:
+            job = self.find_job(writer, workspace, name)
+            if body.spec is not None:
+                self._event(Action.UPDATE, job, writer.current_step(job.attempt_id))
+            if body.description is not None:
+                job = writer.set_description(job.id, body.description) or job
+        return self._shown(job)
+
+    def delete(self, caller: Caller, workspace: str, name: str) -> None:
+        """Have a finished job removed; it is deletion_pending until the controller has done so."""
+        with self.store.write() as writer:
+            job = self.find_job(writer, workspace, name)
+            event = self._event(Action.DELETE, job, writer.current_step(job.attempt_id))
+            if event is not None:
+                writer.move_job(job.id, event, who=caller.name, why="asked to delete")
+        self.wake()
+
+    def pause_all(
+        self,
+        caller: Caller,
+        workspace: str,
+        *,
+        source: str | None = None,
+        maintenance: bool = False,
+    ) -> Document:
+        """Pause what can be paused, and say what cannot; `-` is every workspace.
+
+        Answers ``{pausing: [names…], refused: [{name, workspace, status, detail}…]}``.
+        """
+        reason = Reason.PAUSED_FOR_MAINTENANCE if maintenance else None
+        pausing: list[str] = []
+        refused: list[Document] = []
+        with self.store.write() as writer:
+            self.check_workspace(writer, workspace)
+            where = None if workspace == EVERYWHERE else workspace
+            query = StepQuery(workspace=where, statuses=_PAUSABLE, source=source)
+            for found in writer.contexts(query).items:
+                job = self.find_job(writer, found.workspace, found.step.job_id)
+                try:
+                    self._move(writer, caller, job, found.step, Action.PAUSE, reason)
+                    pausing.append(job.name)
+                except ConflictError as error:
+                    about = {"name": job.name, "workspace": job.workspace, "status": job.status.value}
+                    refused.append({**about, "detail": error.detail})
+        self.wake()
+        return {"pausing": pausing, "refused": refused}
+
+    def _act(
+        self, caller: Caller, workspace: str, name: str, action: Action, reason: Reason | None = None
+    ) -> Document:
+        with self.store.write() as writer:
+            job = self.find_job(writer, workspace, name)
+            step = writer.current_step(job.attempt_id)
+            moved = self._move(writer, caller, job, step, action, reason)
+        self.wake()
+        return self._shown(moved)
+
+    def _require_startable(
+        self, workspace: str, name: str, action: Action, checkpoint: str | None = None
+    ) -> None:
+        """Raise `ConflictError` when what is to be started cannot be. It looks at files, so in no unit."""
+        if self.machine is None:
+            return
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            step = reader.current_step(job.attempt_id)
+            context = reader.context(step.id)
+            attempt = self.find_attempt(reader, job, "current")
+            pinned = (
+                checkpoint is not None and _usable_checkpoint(reader, job, checkpoint).pinned_at is not None
+            )
+            if self._event(action, job, step, pinned=pinned) not in _STARTS or context is None:
+                return
+        later = tuple(attempt.platform_spec["steps"][step.seq :])
+        obstacle = self.machine.obstacle(context, later)
+        if obstacle is not None:
+            stays = "stays paused" if action is Action.RESUME else "cannot be run again here"
+            command = f"`nemo jobs {action.value} {job.name} --workspace {job.workspace}`"
+            raise ConflictError(
+                f"job {job.name} {stays}: {obstacle}; once that has changed, use {command} again"
+            )
+
+    def _shown(self, job: Job) -> Document:
+        """A job after it was changed; its series are read when nobody has to wait for that."""
+        with self.store.read() as reader:
+            return self.shown(reader, job)
+
+    def _move(
+        self, writer: Writer, caller: Caller, job: Job, step: Step, action: Action, reason: Reason | None
+    ) -> Job:
+        event = self._event(action, job, step)
+        if event is None:
+            return job
+        moved = writer.move(
+            step.id,
+            event,
+            who=caller.name,
+            why=_WHY[action],
+            expected=step.status,
+            version=step.version,
+            reason=reason,
+        )
+        if moved is None:
+            raise ConflictError(f"job {job.name} has just changed; look at it and ask again")
+        return moved.job
+
+    def _event(self, action: Action, job: Job, step: Step, *, pinned: bool = False) -> Event | None:
+        """What an action is; None where it changes no status. Raises `ConflictError` where it is refused."""
+        facts = Facts(
+            job=job.name,
+            workspace=job.workspace,
+            status=job.status,
+            step=step.name,
+            step_status=step.status,
+            pausable=step.pausable,
+            seen_running=step.started_at is not None,
+            resumed="resumed_at" in step.status_details,
+            reason=job.reason,
+            reclaimed=job.storage_reclaimed_at is not None,
+            window_ended=retention.expired(
+                responses.expiry(job, self.limits),
+                stopped_at=job.stopped_at,
+                stopped_mark=job.stopped_mark,
+                clock=self.clock,
+            ),
+            rerun_can_help=(job.error_details or {}).get("rerun", "") is not None,
+            pinned=pinned,
+        )
+        answer = rules.allowed(action, facts)
+        if isinstance(answer, Refused):
+            raise ConflictError(answer.sentence)
+        return answer.event if isinstance(answer, Go) else None
+
+
+def _usable_checkpoint(reader: Reader, job: Job, checkpoint: str) -> Checkpoint:
+    found = reader.checkpoint(job.id, checkpoint)
+    listing = f"`nemo jobs checkpoints list {job.name} --workspace {job.workspace}` shows what there is"
+    if found is None:
+        raise NotFoundError(f"job '{job.name}' has no checkpoint '{checkpoint}'; {listing}")
+    if found.problem is not None:
+        raise ConflictError(
+            f"checkpoint {checkpoint} of job {job.name} is damaged: {found.problem}; {listing}"
+        )
+    if not found.present and found.pinned_at is None:
+        raise ConflictError(f"checkpoint {checkpoint} of job {job.name} is not there any more; {listing}")
+    return found
+
+
+def _carried_over(details: Mapping[str, Any], step: Step) -> dict[str, Any]:
+    """What a new attempt's details start from: how far the failed one got, and what it warns of."""
+    kept: dict[str, Any] = {
+        key: value
+        for key, value in details.items()
+        if isinstance(value, int | float) and not isinstance(value, bool) and key not in _OF_THE_PROCESS
+    }
+    runs = (f"{tracker}_run" for tracker in descriptions.TRACKERS)
+    for key in ("metrics", "phase", "image_digest_at_save", *runs):
+        kept[key] = details.get(key)
+    kept["rerun_warning"] = _warning(details) or _warning(step.status_details)
+    return stamps.merged({}, kept)
+
+
+def _warning(details: Mapping[str, Any]) -> str | None:
+    """Why a rerun may fail the same way, where the failed attempt said so."""
+    if details.get("resumable") is not False:
+        return None
+    reason = details.get("non_resumable_reason") or "the attempt before ended in an error that may come again"
+    return f"{reason}; a rerun uses the same configuration and may fail the same way"

@@ -1,0 +1,123 @@
+"""Checkpoints as their users see them: which a job has, and requests to keep one beyond its storage.
+
+The controller finds them and makes and removes the pinned copies; here it is only asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_helix_server.clock import wire
+from nemo_helix_server.errors import ConflictError, NotFoundError
+from nemo_helix_server.jobs.model import Caller, Checkpoint, Job
+from nemo_helix_server.storage import checkpoints
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointCatalogue:
+    """The checkpoints of jobs."""
+
+    store: Store
+    storage: JobStorage
+    wake: Callable[[], None]
+
+    def all(self, workspace: str, name: str) -> dict[str, Any]:
+        """The checkpoints of a job, the newest step first."""
+        with self.store.read() as reader:
+            job = _job(reader, workspace, name)
+            return {"data": [shown(found) for found in reader.checkpoints(job.id)]}
+
+    def get(self, workspace: str, name: str, checkpoint: str) -> dict[str, Any]:
+        """One checkpoint, by its id."""
+        with self.store.read() as reader:
+            return shown(_checkpoint(reader, _job(reader, workspace, name), checkpoint))
+
+    def pin(self, caller: Caller, workspace: str, name: str, checkpoint: str) -> dict[str, Any]:
+        """Have a checkpoint copied out of the job's storage, so that it outlives it.
+
+        Once this has answered, neither its trainer nor the end of a storage window removes it before that.
+        """
+        return self._request(caller, workspace, name, checkpoint, pin=True)
+
+    def unpin(self, caller: Caller, workspace: str, name: str, checkpoint: str) -> dict[str, Any]:
+        """Have the pinned copy removed; the checkpoint in the job's storage is left alone."""
+        return self._request(caller, workspace, name, checkpoint, pin=False)
+
+    def _request(
+        self, caller: Caller, workspace: str, name: str, checkpoint: str, *, pin: bool
+    ) -> dict[str, Any]:
+        if pin:
+            self._hold(workspace, name, checkpoint)
+        with self.store.write() as writer:
+            job = _job(writer, workspace, name)
+            found = _checkpoint(writer, job, checkpoint)
+            asked = writer.request_pin(job.id, checkpoint, by=caller.name, pin=pin)
+        self.wake()
+        return shown(asked or found)
+
+    def _hold(self, workspace: str, name: str, checkpoint: str) -> None:
+        """Keep the trainer from pruning a checkpoint that is still in the job's storage alone."""
+        with self.store.read() as reader:
+            job = _job(reader, workspace, name)
+            found = _checkpoint(reader, job, checkpoint)
+        if found.pinned_at is None:
+            _check_usable(found, job)
+            if not checkpoints.hold(self.storage, found):
+                raise _gone(found, job)
+
+
+def _job(reader: Reader, workspace: str, name: str) -> Job:
+    job = reader.job(workspace, name)
+    if job is None:
+        raise NotFoundError(f"there is no job '{name}' in the workspace '{workspace}'")
+    return job
+
+
+def _checkpoint(reader: Reader, job: Job, checkpoint: str) -> Checkpoint:
+    found = reader.checkpoint(job.id, checkpoint)
+    if found is None:
+        raise NotFoundError(
+            f"job '{job.name}' has no checkpoint '{checkpoint}'; "
+            f"`nemo jobs checkpoints list {job.name} --workspace {job.workspace}` shows what there is"
+        )
+    return found
+
+
+def _check_usable(found: Checkpoint, job: Job) -> None:
+    if not found.present:
+        raise _gone(found, job)
+    if found.problem is not None:
+        raise ConflictError(
+            f"the checkpoint '{found.id}' is damaged and is not worth keeping: {found.problem}"
+        )
+
+
+def _gone(found: Checkpoint, job: Job) -> ConflictError:
+    return ConflictError(f"the checkpoint '{found.id}' is not in the storage of '{job.name}' any more")
+
+
+def shown(found: Checkpoint) -> dict[str, Any]:
+    """A checkpoint as it is answered."""
+    return {
+        "id": found.id,
+        "job": found.job,
+        "workspace": found.workspace,
+        "attempt_id": found.attempt_id,
+        "step_name": found.step_name,
+        "task": found.task,
+        "step": found.step,
+        "size_bytes": found.size,
+        "verified": found.problem is None,
+        "problem": found.problem,
+        "reason": found.reason,
+        "pinned": found.pinned_at is not None,
+        "pinned_at": None if found.pinned_at is None else wire(found.pinned_at),
+        "location": found.pinned_path,
+        "metrics": dict(found.metrics),
+        "created_at": wire(found.created_at),
+    }

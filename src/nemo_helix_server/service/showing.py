@@ -1,0 +1,189 @@
+"""Looking at jobs and at what they consist of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus
+from nemo_helix_server.errors import NotFoundError
+from nemo_helix_server.jobs.filtering import parse
+from nemo_helix_server.jobs.model import Attempt, Job
+from nemo_helix_server.service import responses
+from nemo_helix_server.service.lookups import CURRENT, Parts
+from nemo_helix_server.service.responses import Document
+from nemo_helix_server.store.queries import JobQuery, StepQuery, TransitionQuery
+from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.reading_jobs import EVERYWHERE
+
+
+class Showing(Parts):
+    """Questions; each is one unit that reads."""
+
+    def get(self, workspace: str, name: str) -> Document:
+        """A job, with its series under ``status_details.metrics``."""
+        with self.store.read() as reader:
+            return self.shown(reader, self.find_job(reader, workspace, name))
+
+    def list_jobs(
+        self,
+        workspace: str,
+        *,
+        where: parse.Tree = parse.EVERYTHING,
+        sort: str = "-created_at",
+        page: int = 1,
+        page_size: int = 10,
+        echo: Any = None,
+    ) -> Document:
+        """A page of jobs, without series; `-` is every workspace. `echo` is the filter as it was given."""
+        query = JobQuery(workspace=_one(workspace), where=where, sort=sort, page=page, page_size=page_size)
+        with self.store.read() as reader:
+            self.check_workspace(reader, workspace)
+            found = reader.jobs(query)
+        data = [responses.job(job, self.limits, self.clock) for job in found.items]
+        envelope = responses.page(data, number=page, size=page_size, total=found.total)
+        return {**envelope, "sort": sort, "filter": echo}
+
+    def status(self, workspace: str, name: str) -> Document:
+        """The tree of the current attempt: job, steps, tasks."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            return responses.tree(
+                job,
+                reader.steps(job.attempt_id),
+                reader.tasks_of_attempt(job.attempt_id),
+                self.limits,
+                self.clock,
+                self.series_of(reader, job),
+            )
+
+    def attempts(
+        self,
+        workspace: str,
+        name: str,
+        *,
+        statuses: frozenset[str] | None = None,
+        sort: str = "-seq",
+        page: int = 1,
+        page_size: int = 25,
+    ) -> Document:
+        """A page of the job's attempts, without series."""
+        wanted = None if statuses is None else frozenset(HelixJobStatus(status) for status in statuses)
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            found = reader.attempts(
+                job.id,
+                statuses=wanted,
+                newest_first=sort.startswith("-"),
+                offset=(page - 1) * page_size,
+                limit=page_size,
+            )
+        data = [responses.attempt(attempt, job) for attempt in found.items]
+        return {**responses.page(data, number=page, size=page_size, total=found.total), "sort": sort}
+
+    def attempt(self, workspace: str, name: str, attempt: str) -> Document:
+        """One attempt by its id, or the ``current`` one, with its series."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            found = self.find_attempt(reader, job, attempt)
+            return responses.attempt(found, job, self._series_of_attempt(reader, job, found))
+
+    def steps(self, workspace: str, name: str, *, attempt: str = CURRENT) -> Document:
+        """The steps of an attempt: ``{data: […]}``."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            found = reader.steps(self.find_attempt(reader, job, attempt).id)
+        return {"data": [responses.step(step, job) for step in found]}
+
+    def list_steps(
+        self,
+        workspace: str,
+        name: str,
+        *,
+        statuses: frozenset[str] | None = None,
+        source: str | None = None,
+        page: int = 1,
+        page_size: int = 25,
+    ) -> Document:
+        """A page of steps with context, of current attempts; `-` for all workspaces and for all jobs."""
+        wanted = None if statuses is None else frozenset(HelixJobStatus(status) for status in statuses)
+        with self.store.read() as reader:
+            self.check_workspace(reader, workspace)
+            job = None if name == EVERYWHERE else self.find_job(reader, workspace, name)
+            query = StepQuery(
+                workspace=_one(workspace),
+                job_id=job.id if job else None,
+                statuses=wanted,
+                source=source,
+                offset=(page - 1) * page_size,
+                limit=page_size,
+            )
+            found = reader.contexts(query)
+        data = [responses.step_in_context(context) for context in found.items]
+        return responses.page(data, number=page, size=page_size, total=found.total)
+
+    def step(self, workspace: str, name: str, step: str, *, attempt: str = CURRENT) -> Document:
+        """One step by its name: what a workload polls for a pause."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            return responses.step(self.find_step(reader, job, attempt, step), job)
+
+    def tasks(self, workspace: str, name: str, step: str, *, attempt: str = CURRENT) -> Document:
+        """The tasks of a step: ``{data: […]}``."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            found = reader.tasks(self.find_step(reader, job, attempt, step).id)
+        return {"data": [responses.task(task, job) for task in found]}
+
+    def task(self, workspace: str, name: str, step: str, task: str, *, attempt: str = CURRENT) -> Document:
+        """One task by its name."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            found = reader.task(self.find_step(reader, job, attempt, step).id, task)
+        if found is None:
+            raise NotFoundError(f"step '{step}' of job '{job.name}' has no task '{task}'")
+        return responses.task(found, job)
+
+    def results(
+        self, workspace: str, name: str, *, attempt: str | None = None, sort: str = "created_at"
+    ) -> Document:
+        """The results of a job: ``{data: […]}``."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            only = self.find_attempt(reader, job, attempt).id if attempt else None
+            found = reader.results(job.id, attempt_id=only, newest_first=sort.startswith("-"))
+        return {"data": [responses.result(result, job) for result in found]}
+
+    def result(self, workspace: str, name: str, result: str) -> Document:
+        """One result by its name."""
+        with self.store.read() as reader:
+            job = self.find_job(reader, workspace, name)
+            found = reader.result(job.id, result)
+        if found is None:
+            raise NotFoundError(f"job '{job.name}' has no result '{result}'")
+        return responses.result(found, job)
+
+    def transitions(
+        self, workspace: str, name: str | None = None, *, after: int = 0, limit: int = 1000
+    ) -> Document:
+        """Transitions in order: ``{data: […], next: seq}``; of one job, a workspace, or all (`-`)."""
+        with self.store.read() as reader:
+            self.check_workspace(reader, workspace)
+            job = self.find_job(reader, workspace, name) if name else None
+            query = TransitionQuery(
+                after=after, workspace=_one(workspace), job_id=job.id if job else None, limit=limit
+            )
+            found = reader.since(query)
+        return {
+            "data": [responses.transition(transition) for transition in found],
+            "next": found[-1].seq if found else after,
+        }
+
+    def _series_of_attempt(self, reader: Reader, job: Job, attempt: Attempt) -> dict[str, Any] | None:
+        """An earlier attempt's series as they were when a rerun took over; the current one's as they are."""
+        if attempt.id == job.attempt_id:
+            return self.series_of(reader, job)
+        return dict(attempt.metrics) if attempt.metrics else None
+
+
+def _one(workspace: str) -> str | None:
+    return None if workspace == EVERYWHERE else workspace

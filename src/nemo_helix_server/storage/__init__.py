@@ -1,0 +1,1 @@
+"""The data directory: folders of jobs, checkpoints, artifacts and secret values."""

@@ -1,0 +1,211 @@
+"""The data directory: where everything of a job lies on disk, how much it takes, and how it is removed.
+
+Nothing is removed in place: it is renamed into ``trash`` first, in one step, and deleted there afterwards,
+so that a crash leaves no half of a checkpoint where somebody would look for a whole one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import shutil
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.errors import InvalidError
+from nemo_helix_server.executors.base import Run
+from nemo_helix_server.storage import run_files
+from nemo_runs.durable.files import replace_file, sync_folder
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,254}")
+_BLOCK = 512
+
+
+@dataclass(frozen=True, slots=True)
+class JobPaths:
+    """The directory of one job; the only place that knows the names in it."""
+
+    folder: Path
+
+    @property
+    def record(self) -> Path:
+        """The job as it was last seen, for a rebuild."""
+        return self.folder / "job.json"
+
+    @property
+    def transitions(self) -> Path:
+        """Everything that happened to the job, one line each."""
+        return self.folder / "transitions.jsonl"
+
+    @property
+    def storage(self) -> Path:
+        """What a storage window keeps and deletes; all attempts share it."""
+        return self.folder / "storage"
+
+    @property
+    def scratch(self) -> Path:
+        """One folder a start, gone with it."""
+        return self.folder / "scratch"
+
+    @property
+    def runs(self) -> Path:
+        """One folder a start: claim, end, log."""
+        return self.folder / "runs"
+
+    @property
+    def record_folders(self) -> tuple[Path, ...]:
+        """The folders of records about parts of the job."""
+        return tuple(self.folder / name for name in ("attempts", "steps", "tasks"))
+
+    @property
+    def records(self) -> tuple[Path, ...]:
+        """The job's record and the folders of the others."""
+        return (self.record, *self.record_folders)
+
+    def attempt_record(self, seq: int) -> Path:
+        """An attempt as it was last seen."""
+        return self.folder / "attempts" / f"{seq}.json"
+
+    def step_record(self, seq: int, name: str) -> Path:
+        """A step as it was last seen; ``seq`` is its attempt's."""
+        return self.folder / "steps" / f"{seq}-{checked(name)}.json"
+
+    def task_record(self, token: str) -> Path:
+        """A task as it was last seen."""
+        return self.folder / "tasks" / f"{checked(token)}.json"
+
+    def trainer(self, step_name: str) -> Path:
+        """The trainer path of a step: metrics, progress, checkpoints."""
+        return self.storage / checked(step_name)
+
+    def run(self, token: str) -> Run:
+        """One start of a step."""
+        return Run(token, self.runs / checked(token))
+
+
+def checked(name: str) -> str:
+    """A name that is one part of a path; raises `InvalidError` for anything that could lead elsewhere.
+
+    Two dots within a name lead nowhere, and the names of jobs, steps and workspaces may have them.
+    """
+    if not _NAME.fullmatch(name):
+        raise InvalidError(f"{name!r} cannot name a folder; use letters, digits and - . _ @ +")
+    return name
+
+
+class JobStorage:
+    """The folders of all jobs in one data directory."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self.data_dir = data_dir
+        self.trash = data_dir / "trash"
+
+    def paths(self, workspace: str, job_id: str) -> JobPaths:
+        """Where a job lies."""
+        return JobPaths(self.data_dir / "jobs" / checked(workspace) / checked(job_id))
+
+    def prepare(self, workspace: str, job_id: str) -> None:
+        """Make the directories of a job; fine when they are there. Raises `OSError` when that fails."""
+        paths = self.paths(workspace, job_id)
+        paths.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (paths.storage, paths.runs, paths.scratch):
+            folder.mkdir(mode=0o700, exist_ok=True)
+
+    def take_back(self, workspace: str, job_id: str) -> None:
+        """Remove the directories of a job that was not made after all; one that is in use stays."""
+        paths = self.paths(workspace, job_id)
+        with contextlib.suppress(OSError):
+            for folder in (paths.storage, paths.runs, paths.scratch, paths.folder):
+                folder.rmdir()
+
+    def prepare_run(self, paths: JobPaths, step_name: str, token: str, config: Any) -> Run:
+        """Make everything that a start of a step finds; fine when some of it is there."""
+        run = paths.run(token)
+        folders = (run.folder / run_files.CONFIG_FOLDER, paths.scratch / token, paths.trainer(step_name))
+        for folder in folders:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        data = json.dumps(config, indent=1).encode() + b"\n"
+        # what a step may only read is written by rename, so a second preparation is no second writer; after a
+        # crash of the machine there is no step that reads it
+        replace_file(folders[0] / run_files.CONFIG_FILE, data, mode=0o400, durable=False)
+        return run
+
+    def free_bytes(self) -> int:
+        """What may still be written to the data directory's disk."""
+        status = os.statvfs(self.data_dir)
+        return status.f_bavail * status.f_frsize
+
+    def size(self, paths: JobPaths) -> int:
+        """What a job's storage takes on disk; links are not followed, what goes meanwhile is not counted."""
+        return size_of(paths.storage)
+
+    def reclaim(self, paths: JobPaths) -> None:
+        """Put a job's storage and scratch out of reach, in one step each; `empty_trash` deletes them."""
+        self.discard(paths.storage)
+        self.discard(paths.scratch)
+
+    def discard(self, path: Path) -> None:
+        """Put a file or folder out of reach; fine when there is none."""
+        self.trash.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            path.rename(self.trash / f"{path.name[:100]}-{secrets.token_hex(8)}")
+        except FileNotFoundError:
+            return
+        sync_folder(path.parent)
+
+    def empty_trash(self) -> None:
+        """Delete what was discarded; what cannot be deleted now stays for the next time."""
+        with contextlib.suppress(FileNotFoundError):
+            for entry in list(self.trash.iterdir()):
+                _delete(entry)
+
+    def drop_scratch(self, paths: JobPaths, token: str) -> None:
+        """Discard the scratch folder of a start that has ended."""
+        folder = paths.scratch / checked(token)
+        try:
+            folder.rmdir()
+        except FileNotFoundError:
+            return
+        except NotADirectoryError:
+            self.discard(paths.scratch)
+        except OSError:
+            self.discard(folder)
+
+
+def size_of(folder: Path) -> int:
+    """Bytes on disk below a folder."""
+    return sum(_sizes(folder))
+
+
+def _sizes(folder: Path) -> Iterator[int]:
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for entry in entries:
+            with contextlib.suppress(OSError):
+                yield entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                if entry.is_dir(follow_symlinks=False):
+                    yield from _sizes(Path(entry.path))
+
+
+def _delete(path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if stat.S_ISDIR(path.lstat().st_mode):
+            _make_deletable(path)
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def _make_deletable(folder: Path) -> None:
+    """A workload may have left folders that not even their owner may write to."""
+    for parent, folders, _ in os.walk(folder):
+        for name in folders:
+            inner = Path(parent, name)
+            if not inner.is_symlink():
+                with contextlib.suppress(OSError):
+                    inner.chmod(0o700)

@@ -1,0 +1,168 @@
+"""The files in a run's folder: their names, and how a claim and an end are written and read.
+
+Standard library and `nemo_runs` only: the shim of a run loads this without any installed package.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_runs.durable.disk import read_regular
+from nemo_runs.durable.files import create_file, replace_file
+from nemo_runs.errors import RunsError
+from nemo_runs.processes.trees import ProcessIdentity
+
+CLAIM = "claim.json"
+"""Who runs it: written once, by whoever comes first."""
+STARTED = "started.json"
+"""The command's process, once there is one."""
+EXIT = "exit.json"
+"""How it ended; written last, by the shim alone."""
+STOP = "stop.json"
+CONTROL = "control.json"
+OUTPUT = "output.jsonl"
+SHIM_LOG = "shim.log"
+CONFIG_FOLDER = "config"
+CONFIG_FILE = "job_step_config.json"
+
+_LAST_SECOND = 253_402_300_799
+"""Of the year 9999."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """Who took a run: the process that runs it, or nobody, when it was given up before it started."""
+
+    identity: ProcessIdentity | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """How a run ended, as its shim saw it; times in seconds since the epoch."""
+
+    exit_status: int
+    """As a shell says it."""
+    signal: int
+    started_at: float
+    ended_at: float
+    out_of_memory: bool
+    timed_out: bool
+    stopped: bool
+    reason: str
+    never_started: bool = False
+    """The command was not run, through no fault of its own: another start may."""
+
+
+def make_claim(folder: Path, claim: Claim) -> bool:
+    """Take a run; false when somebody else has it."""
+    identity = claim.identity.to_json() if claim.identity else None
+    try:
+        create_file(folder / CLAIM, _line({"identity": identity, "at": claim.at}), mode=0o600)
+    except FileExistsError:
+        return False
+    return True
+
+
+def read_claim(folder: Path) -> Claim | None:
+    """Who took a run; `None` when nobody did. Raises `RunsError` for a damaged record."""
+    value = _read(folder / CLAIM)
+    if value is None:
+        return None
+    identity = value.get("identity")
+    at = value.get("at")
+    if not (identity is None or isinstance(identity, Mapping)) or not isinstance(at, int | float):
+        raise RunsError(f"{folder / CLAIM}: not the record of a claim")
+    return Claim(ProcessIdentity.from_json(identity) if identity is not None else None, float(at))
+
+
+def write_started(folder: Path, command: ProcessIdentity, at: float) -> None:
+    """Put on record that the command runs; after a crash of the machine it does not."""
+    line = _line({"command": command.to_json(), "at": at})
+    replace_file(folder / STARTED, line, mode=0o600, durable=False)
+
+
+def read_started(folder: Path) -> tuple[ProcessIdentity, float] | None:
+    """The command's process and when it began; `None` before, and for a damaged record."""
+    with contextlib.suppress(RunsError, KeyError, TypeError, ValueError):
+        value = _read(folder / STARTED)
+        if value is not None:
+            return ProcessIdentity.from_json(value["command"]), float(value["at"])
+    return None
+
+
+def write_end(folder: Path, end: End) -> None:
+    """Put the end on record, durably."""
+    replace_file(folder / EXIT, _line(asdict(end)), mode=0o600)
+
+
+def read_end(folder: Path) -> End | None:
+    """How a run ended; `None` when that is not on record. Raises `RunsError` for a damaged record."""
+    value = _read(folder / EXIT)
+    if value is None:
+        return None
+    try:
+        end = End(
+            exit_status=int(value["exit_status"]),
+            signal=int(value["signal"]),
+            started_at=float(value["started_at"]),
+            ended_at=float(value["ended_at"]),
+            out_of_memory=value["out_of_memory"] is True,
+            timed_out=value["timed_out"] is True,
+            stopped=value["stopped"] is True,
+            reason=str(value["reason"]),
+            never_started=value.get("never_started") is True,
+        )
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise RunsError(f"{folder / EXIT}: not the record of an end: {error!r}") from error
+    if not (0 <= end.started_at <= _LAST_SECOND and 0 <= end.ended_at <= _LAST_SECOND):
+        raise RunsError(f"{folder / EXIT}: not the record of an end: its times cannot be right")
+    return end
+
+
+def write_stop(folder: Path, grace_seconds: float) -> None:
+    """Say how long the run may take to end; the signal that follows is a nudge."""
+    replace_file(folder / STOP, _line({"grace_seconds": grace_seconds}), mode=0o600)
+
+
+def read_stop(folder: Path) -> float | None:
+    """How long the run may take to end; `None` when nobody asked for its end here."""
+    with contextlib.suppress(RunsError, KeyError, TypeError, ValueError):
+        value = _read(folder / STOP)
+        if value is not None:
+            return max(0.0, float(value["grace_seconds"]))
+    return None
+
+
+def wake(fifo: str | None) -> None:
+    """Tell whoever listens at a named pipe that something changed; nobody need listen."""
+    if fifo is None:
+        return
+    with contextlib.suppress(OSError):
+        descriptor = os.open(fifo, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            os.write(descriptor, b"!")
+        finally:
+            os.close(descriptor)
+
+
+def _line(value: Mapping[str, object]) -> bytes:
+    return json.dumps(value).encode("ascii") + b"\n"
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        value = json.loads(read_regular(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunsError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(value, dict):
+        raise RunsError(f"{path}: not a JSON object")
+    return value

@@ -1,0 +1,184 @@
+"""Telling a tracker about one job: whatever is due, in order, each training step once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.jobs.model import Job
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.tracker_runs import TrackerRun
+from nemo_helix_server.trackers import descriptions, planning
+from nemo_helix_server.trackers.descriptions import Description
+from nemo_helix_server.trackers.errors import TrackerError
+from nemo_helix_server.trackers.planning import Facts, Plan, State
+
+_MOST = 2000
+"""Values that are sent at once, so that an answer never takes long."""
+_MILLISECOND = 1000
+
+
+class Asked(Protocol):
+    """What is asked: see `nemo_helix_server.trackers.publisher.Publisher`."""
+
+    opened: set[str]
+
+    def ask(self, **request: Any) -> Mapping[str, Any]:
+        """One request and its answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A job, what its tracker knows of it, and what it is to be told; read in one unit."""
+
+    job: Job
+    run: TrackerRun
+    plan: Plan
+    mark: int | None
+
+    @property
+    def description(self) -> Description:
+        """What the tracker is told the job is."""
+        tracker = next(name for name in descriptions.TRACKERS if name == self.run.tracker)
+        return descriptions.describe(self.job, tracker)
+
+    @property
+    def warning(self) -> str | None:
+        """What the job's current attempt says is wrong with the tracker."""
+        return self.job.status_details.get(f"{self.run.tracker}_warning")
+
+    @property
+    def due(self) -> bool:
+        """Whether there is anything to tell."""
+        return self.plan.to > self.run.published or self.plan.state is not None
+
+
+@dataclass(frozen=True, slots=True)
+class Teller:
+    """Reads what is due, tells it, and records what was told."""
+
+    store: Store
+    storage: JobStorage
+
+    def look(self, job_id: str, tracker: str) -> Subject | None:
+        """What there is to tell a tracker about a job; None when job or run are gone."""
+        with self.store.read() as unit:
+            job, run = unit.job_by_id(job_id), unit.tracker_run(job_id, tracker)
+            if job is None or run is None:
+                return None
+            return Subject(job, run, planning.plan(_facts(unit, job, run)), unit.settling_mark(job_id))
+
+    def settle(self, subject: Subject) -> None:
+        """Record that nothing is left to tell, until the job's status changes."""
+        if subject.plan.rest:
+            self._note(subject.run, settled=subject.mark)
+
+    def tell(self, subject: Subject, publisher: Asked) -> None:
+        """Tell all that is due; raises `TrackerError`, and then the rest stays due."""
+        self._open(subject, publisher)
+        while (following := self.look(subject.job.id, subject.run.tracker)) is not None:
+            if following.plan.to > following.run.published:
+                self._send(following, publisher)
+            elif following.plan.state is not None:
+                publisher.ask(op="tell", job=following.job.id, state=following.plan.state)
+                if following.plan.state is not State.RUNNING:
+                    publisher.opened.discard(following.job.id)
+                self._note(following.run, said=following.plan.state)
+                self._show(following)
+                return
+            else:
+                self._show(following)
+                return
+
+    def problem(self, subject: Subject, error: TrackerError) -> None:
+        """Record why a tracker is not told, where the job's user sees it: in each attempt anew."""
+        if subject.run.problem != str(error):
+            self._note(subject.run, problem=str(error))
+        if subject.warning != str(error):
+            self._warn(subject, str(error))
+
+    def _open(self, subject: Subject, publisher: Asked) -> None:
+        job, run = subject.job, subject.run
+        if job.id not in publisher.opened:
+            said = publisher.ask(
+                op="open",
+                tracker=run.tracker,
+                job=job.id,
+                run_id=run.run_id,
+                folder=str(self.storage.data_dir / "trackers" / run.tracker / job.id),
+                **subject.description.to_json(),
+            )
+            publisher.opened.add(job.id)
+            changes = {"run_id": said["run_id"], "url": said["url"]}
+            last = said["last"]
+            if last is not None and last < run.published:
+                # what was sent last never arrived: the tracker knows best, and is sent it again
+                changes |= {"published": last, "sending_to": None, "sending_at": None}
+            self._note(run, **changes)
+        if run.problem is not None:
+            self._note(run, problem=None)
+        if subject.warning is not None:
+            self._warn(subject, None)
+
+    def _send(self, subject: Subject, publisher: Asked) -> None:
+        """Send the next rows. Their moment and number are recorded before, so that they can be sent again."""
+        job, run = subject.job, subject.run
+        to, at = run.sending_to, run.sending_at
+        with self.store.read() as unit:
+            rows = unit.values_by_step(
+                job.id,
+                descriptions.training_step(job),
+                after=run.published,
+                to=subject.plan.to if to is None else to,
+                most=_MOST,
+            )
+        if to is None or at is None:
+            to, at = max(rows, default=subject.plan.to), self.store.clock.now() // _MILLISECOND
+            self._note(run, sending_to=to, sending_at=at)
+        if rows:
+            publisher.ask(op="log", job=job.id, rows=list(rows.items()), at=at)
+        self._note(run, published=max(rows, default=to), sending_to=None, sending_at=None)
+
+    def _note(self, run: TrackerRun, **changes: Any) -> None:
+        with self.store.write() as unit:
+            unit.note_tracker_run(run, **changes)
+
+    def _show(self, subject: Subject) -> None:
+        """Where the run is, in the job's status details."""
+        with self.store.write() as unit:
+            run = unit.tracker_run(subject.job.id, subject.run.tracker)
+            if run is not None:
+                shown = {"id": run.run_id, "url": run.url, "step": run.published, "status": run.said}
+                unit.note_attempt(subject.job.attempt_id, {f"{run.tracker}_run": _known(shown)})
+
+    def _warn(self, subject: Subject, message: str | None) -> None:
+        with self.store.write() as unit:
+            unit.note_attempt(subject.job.attempt_id, {f"{subject.run.tracker}_warning": message})
+
+
+def _known(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _facts(unit: Reader, job: Job, run: TrackerRun) -> Facts:
+    step = descriptions.training_step(job)
+    usable = [
+        found.step for found in unit.checkpoints(job.id) if found.step_name == step and found.problem is None
+    ]
+    covered = max(usable, default=0)
+    over = job.status in {Status.COMPLETED, Status.CANCELLED, Status.ERROR}
+    # the series is searched only where that may change something
+    needed = over or covered > run.published or run.said is None
+    return Facts(
+        status=job.status,
+        final=job.storage_reclaimed_at is not None,
+        newest=unit.newest_step(job.id, step) if needed else run.published,
+        covered=covered,
+        published=run.published,
+        said=State(run.said) if run.said else None,
+    )

@@ -1,0 +1,174 @@
+"""One thread a door: it asks that door's publisher about one job after the other.
+
+A tracker that hangs holds up its own lane, and nothing else.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nemo_helix_server.errors import ServerError
+from nemo_helix_server.trackers.errors import OffError, TrackerError, UnreachableError
+from nemo_helix_server.trackers.publisher import Publisher
+from nemo_helix_server.trackers.sync import Subject, Teller
+
+_LOG = logging.getLogger(__name__)
+_SHORTEST, _LONGEST = 1.0, 60.0
+"""Seconds until a job, or the whole door, is tried again after it failed; doubled each time."""
+_LONG = 8.0
+"""After waiting for so long a publisher is made anew, too."""
+_IDLE = 60.0
+"""Seconds after which a publisher without any open run is ended."""
+
+
+@dataclass(slots=True)
+class Patience:
+    """When to try again."""
+
+    until: float = 0.0
+    wait: float = 0.0
+
+    def failed(self, now: float) -> None:
+        """It went wrong again."""
+        self.wait = min(_LONGEST, max(_SHORTEST, 2 * self.wait))
+        self.until = now + self.wait
+
+    def worked(self) -> None:
+        """All is well."""
+        self.wait = self.until = 0.0
+
+
+Key = tuple[str, str]
+"""Job and tracker."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """The jobs behind one door."""
+
+    name: str
+    teller: Teller
+    prepare: Callable[[], Publisher]
+    """Makes the publisher, not started yet; raises `OffError`."""
+    _due: dict[Key, None] = field(default_factory=dict)
+    _patience: dict[Key, Patience] = field(default_factory=dict)
+    _door: Patience = field(default_factory=Patience)
+    _publisher: Publisher | None = None
+    _used: float = 0.0
+    _pending: threading.Condition = field(default_factory=threading.Condition)
+    _stopping: bool = False
+    _thread: threading.Thread | None = None
+
+    def offer(self, key: Key) -> None:
+        """There is something to tell about a job."""
+        with self._pending:
+            if self._ready(key):
+                self._due[key] = None
+                self._pending.notify()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._loop, name=f"tracker {self.name}", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Begin to end; does not wait."""
+        with self._pending:
+            self._stopping = True
+            self._pending.notify()
+        if self._publisher is not None:
+            self._publisher.abandon()
+
+    def tell(self, key: Key) -> None:
+        """Tell what is due about one job, and remember when to try again if that fails."""
+        subject = self.teller.look(*key)
+        if subject is None:
+            self._patience.pop(key, None)
+            self._release(key[0])
+            return
+        if not subject.due:
+            self.teller.settle(subject)
+            return
+        now = time.monotonic()
+        patience = self._patience.setdefault(key, Patience())
+        try:
+            if self._publisher is None:
+                self._publisher = self.prepare()
+            self._used = now
+            self.teller.tell(subject, self._publisher)
+        except TrackerError as error:
+            self._failed(subject, error, patience)
+            return
+        self._patience.pop(key, None)
+        self._door.worked()
+        again = self.teller.look(*key)
+        if again is not None and not again.due:
+            self.teller.settle(again)
+
+    def _failed(self, subject: Subject, error: TrackerError, patience: Patience) -> None:
+        now = time.monotonic()
+        patience.failed(now)
+        if isinstance(error, UnreachableError | OffError):
+            self._door.failed(now)
+            self._publisher = None
+        elif self._publisher is not None and not self._publisher.opened and patience.wait >= _LONG:
+            self._end()  # the next one reads the key anew, which may be what was wrong
+        if self._stopping:
+            return
+        _LOG.warning("%s is not told about job %s: %s", subject.run.tracker, subject.job.name, error)
+        self.teller.problem(subject, error)
+
+    def _ready(self, key: Key) -> bool:
+        known = self._patience.get(key)
+        now = time.monotonic()
+        return now >= self._door.until and (known is None or now >= known.until)
+
+    def _loop(self) -> None:
+        while True:
+            with self._pending:
+                self._pending.wait_for(lambda: bool(self._due) or self._stopping, timeout=_IDLE / 4)
+                if self._stopping:
+                    return
+                key = next(iter(self._due), None)
+                if key is not None:
+                    del self._due[key]
+            if key is None:
+                if self._rests():
+                    return
+                continue
+            try:
+                if self._ready(key):
+                    self.tell(key)
+            except ServerError as error:
+                _LOG.warning("the tracker of job %s is told later: %s", key[0], error)
+            except Exception:  # noqa: BLE001 - the outermost edge of a thread: the next look tries again
+                _LOG.exception("telling the tracker of job %s failed and is tried again", key[0])
+                with self._pending:
+                    self._patience.setdefault(key, Patience()).failed(time.monotonic())
+
+    def _rests(self) -> bool:
+        """End a publisher that nobody needs, and then the thread; one with an open run keeps it alive."""
+        if time.monotonic() - self._used < _IDLE or (self._publisher and self._publisher.opened):
+            return False
+        self._end()
+        with self._pending:
+            if self._due:
+                return False
+            self._thread = None
+            return True
+
+    def _end(self) -> None:
+        if self._publisher is not None:
+            self._publisher.close()
+            self._publisher = None
+
+    def _release(self, job_id: str) -> None:
+        """The job is gone: nobody asks about its run any more."""
+        if self._publisher is not None and job_id in self._publisher.opened:
+            self._publisher.opened.discard(job_id)
+            try:
+                self._publisher.ask(op="release", job=job_id)
+            except TrackerError as error:
+                _LOG.warning("the run of a deleted job was not let go of in order: %s", error)

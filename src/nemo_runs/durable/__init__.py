@@ -1,0 +1,1 @@
+"""Files that outlive crashes: whole files, files of rows, journals."""

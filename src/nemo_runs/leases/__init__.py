@@ -1,0 +1,1 @@
+"""Leases of a machine's devices and slots."""

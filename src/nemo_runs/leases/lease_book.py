@@ -1,0 +1,145 @@
+"""The book of leases: one file a boot of the machine, changed under a lock, replaced by rename."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nemo_runs.durable import disk
+from nemo_runs.errors import LeaseError, RunsError
+from nemo_runs.leases.lease_queue import Holder, Request
+from nemo_runs.processes import process_table, trees
+from nemo_runs.processes.trees import Liveness, ProcessIdentity
+
+_PATIENCE = 10.0
+"""Seconds to wait for the lock, which is held for milliseconds."""
+_PAUSE = 0.002
+_BUSY = frozenset({errno.EACCES, errno.EAGAIN})
+_IN_THIS_PROCESS = threading.Lock()
+"""The file lock is the process's: it keeps out other processes only."""
+
+
+@dataclass(slots=True)
+class Book:
+    """What stands in the book; change it, and it is written."""
+
+    held: dict[str, Holder] = field(default_factory=dict)
+    waiting: dict[str, tuple[Request, ProcessIdentity]] = field(default_factory=dict)
+
+    def drop_the_dead(self) -> None:
+        """End the leases and requests whose processes are proven dead."""
+        self.held = {name: holder for name, holder in self.held.items() if not _is_over(holder)}
+        self.waiting = {name: entry for name, entry in self.waiting.items() if not _is_dead(entry[1])}
+
+
+@contextlib.contextmanager
+def opened(folder: Path) -> Iterator[Book]:
+    """The book, for this process alone; what was changed is written at the end, unless an error comes.
+
+    The lock is one that the kernel ends with its process and that a forked child does not inherit. Numbers of
+    processes mean something within one boot and one pid namespace only: each has a book of its own.
+    """
+    path = folder / f"{process_table.boot_id()}.{_digits(process_table.pid_namespace())}.json"
+    with _IN_THIS_PROCESS, _locked(path.with_suffix(".lock")):
+        book = _read(path)
+        before = _encode(book)
+        yield book
+        if (data := _encode(book)) != before:
+            # not synced: after a crash of the machine another book is begun
+            with disk.temporary_beside(path) as temporary, disk.full_disk_named(path):
+                temporary.write_bytes(data)
+                temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with disk.full_disk_named(path):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while not _try_lock(descriptor):
+            if time.monotonic() >= deadline:
+                raise LeaseError(f"{path}: another process has held this lock for {_PATIENCE:.0f} seconds")
+            time.sleep(_PAUSE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _try_lock(descriptor: int) -> bool:
+    try:
+        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno not in _BUSY:
+            raise
+        return False
+    return True
+
+
+def _is_over(holder: Holder) -> bool:
+    return _is_dead(holder.identity) and not (holder.marker and trees.marked(*holder.marker))
+
+
+def _is_dead(identity: ProcessIdentity) -> bool:
+    # the host's name is left out: it may change while the machine runs
+    return trees.liveness(replace(identity, host=os.uname().nodename)) is Liveness.DEAD
+
+
+def _encode(book: Book) -> bytes:
+    held = [asdict(holder) for holder in book.held.values()]
+    waiting = [{**asdict(request), "identity": asdict(who)} for request, who in book.waiting.values()]
+    return json.dumps({"held": held, "waiting": waiting}).encode("ascii") + b"\n"
+
+
+def _read(path: Path) -> Book:
+    try:
+        value = json.loads(path.read_bytes())
+        held = [_holder(entry) for entry in value["held"]]
+        waiting = [_request(entry) for entry in value["waiting"]]
+    except FileNotFoundError:
+        return Book()
+    except (KeyError, TypeError, ValueError, RunsError) as error:
+        raise LeaseError(
+            f"{path}: is damaged ({error}); remove it when nothing of yours runs on this machine"
+        ) from error
+    return Book({holder.name: holder for holder in held}, {entry[0].name: entry for entry in waiting})
+
+
+def _holder(entry: dict[str, Any]) -> Holder:
+    marker = entry["marker"]
+    return Holder(
+        name=str(entry["name"]),
+        label=str(entry["label"]),
+        devices=tuple(map(str, entry["devices"])),
+        slots=int(entry["slots"]),
+        since=float(entry["since"]),
+        identity=ProcessIdentity.from_json(entry["identity"]),
+        marker=(str(marker[0]), str(marker[1])) if marker else None,
+    )
+
+
+def _request(entry: dict[str, Any]) -> tuple[Request, ProcessIdentity]:
+    cap = entry["cap"]
+    request = Request(
+        name=str(entry["name"]),
+        label=str(entry["label"]),
+        devices=int(entry["devices"]),
+        slots=int(entry["slots"]),
+        ticket=str(entry["ticket"]),
+        cap=None if cap is None else int(cap),
+    )
+    return request, ProcessIdentity.from_json(entry["identity"])
+
+
+def _digits(text: str) -> str:
+    return "".join(character for character in text if character.isdigit()) or "0"

@@ -1,0 +1,1 @@
+"""Processes: identities, trees, and one command under supervision."""

@@ -1,0 +1,131 @@
+"""What the kernel says about processes right now: parents, sessions, start times, environments."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from nemo_runs.processes import ps
+
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One process as the kernel describes it."""
+
+    pid: int
+    parent: int
+    session: int
+    start_time: int
+    """Clock ticks since the machine's boot; seconds since the epoch where there is no ``/proc``."""
+    ended: bool
+    """A zombie, none of whose threads runs any more."""
+    stopped: bool
+
+
+def read_entry(pid: int) -> Entry | None:
+    """One process, or `None` when there is none of that number (or it is hidden)."""
+    if not _has_proc():
+        return next((_from_columns(*row) for row in ps.columns(pid)), None)
+    try:
+        text = (_PROC / str(pid) / "stat").read_bytes()
+    except OSError:
+        return None
+    # the second field, the program's name in parentheses, may hold anything: fields are counted behind it
+    fields = text[text.rfind(b")") + 2 :].split()
+    if len(fields) < 20:
+        return None
+    state, threads = fields[0], int(fields[17])
+    return Entry(
+        pid=pid,
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        start_time=int(fields[19]),
+        ended=state in {b"X", b"x"} or (state == b"Z" and threads <= 1),
+        stopped=state in {b"T", b"t"},
+    )
+
+
+def read_all() -> dict[int, Entry]:
+    """Every process that can be seen; one that comes or goes meanwhile may be missing."""
+    if not _has_proc():
+        return {row[0]: _from_columns(*row) for row in ps.columns()}
+    entries = (read_entry(pid) for pid in _pids())
+    return {entry.pid: entry for entry in entries if entry}
+
+
+def below(roots: Iterable[int], table: Mapping[int, Entry]) -> list[int]:
+    """The descendants of ``roots``, parents before children, without the roots themselves."""
+    children: dict[int, list[int]] = {}
+    for entry in table.values():
+        children.setdefault(entry.parent, []).append(entry.pid)
+    start = set(roots)
+    found: dict[int, None] = {}
+    queue = list(start)
+    for pid in queue:
+        for child in children.get(pid, ()):
+            if child not in found and child not in start:
+                found[child] = None
+                queue.append(child)
+    return list(found)
+
+
+def above(pid: int, table: Mapping[int, Entry]) -> set[int]:
+    """``pid`` and its ancestors, the machine's first process included."""
+    found = {0, 1, pid}
+    while (entry := table.get(pid)) and entry.parent not in found:
+        pid = entry.parent
+        found.add(pid)
+    return found
+
+
+def with_variable(variable: str, value: str) -> list[int]:
+    """Processes that were started with ``variable=value`` in their environment, as far as it can be read."""
+    wanted = os.fsencode(f"{variable}={value}")
+    return [pid for pid in _pids() if wanted in _environment(pid)]
+
+
+def catches(pid: int, number: int) -> bool:
+    """Whether a process has a handler for a signal in place (ignoring it is not one)."""
+    try:
+        status = (_PROC / str(pid) / "status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    caught = next((line for line in status.splitlines() if line.startswith("SigCgt:")), "SigCgt: 0")
+    return bool(int(caught.split()[1], 16) >> (number - 1) & 1)
+
+
+def boot_id() -> str:
+    """What names the machine's current boot."""
+    if not _has_proc():
+        return ps.boot_id()
+    return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def pid_namespace() -> str:
+    """What names the namespace that process numbers belong to."""
+    return os.readlink(_PROC / "self/ns/pid") if _has_proc() else "none"
+
+
+def _has_proc() -> bool:
+    return (_PROC / "self").exists()
+
+
+def _from_columns(pid: int, parent: int, group: int, state: str, start: int) -> Entry:
+    return Entry(pid, parent, group, start, ended=state.startswith("Z"), stopped=state.startswith("T"))
+
+
+def _pids() -> Iterator[int]:
+    for name in os.listdir(_PROC) if _has_proc() else ():
+        if name.isdecimal():
+            yield int(name)
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return (_PROC / str(pid) / "environ").read_bytes().split(b"\0")
+    except OSError:
+        return []

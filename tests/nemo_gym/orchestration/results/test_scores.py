@@ -1,0 +1,241 @@
+"""What came out of submissions, read from their folders alone."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.orchestration.results import scores
+from nemo_gym.orchestration.results.scores import BenchmarkResult
+from nemo_gym.rollouts.output.manifest import Manifest
+from nemo_gym.rollouts.scores.statistics import Interval
+from nemo_gym.rollouts.scores.summary import Coverage, Summary
+
+
+def record(folder: Path, *entries: BenchmarkEntry) -> SubmissionRecord:
+    return SubmissionRecord(
+        gym_job_id="gym-job-20261129T000000Z-00000a",
+        gym_version="0.1.0",
+        gym_commit=None,
+        submitted_at="2026-11-29T00:00:00Z",
+        run_dir=str(folder),
+        cluster="here",
+        executor="local",
+        submitted_by="ada",
+        benchmarks=entries,
+        labels={"team": "a", "n": "1"},
+    )
+
+
+def entry(folder: Path, job_id: str | None = "local-1") -> BenchmarkEntry:
+    error = None if job_id is not None else "refused"
+    return BenchmarkEntry(benchmark="sums", job_dir=str(folder), job_id=job_id, error=error)
+
+
+def coverage(**changes: int) -> Coverage:
+    counts = {
+        "expected": 10, "measured": 10, "masked": 0, "unscored": 0, "failed": 0, "missing": 0, "truncated": 1,
+        "no_answer": 2, "no_answer_truncated": 1, "tasks": 5, "measured_tasks": 5, "attempts": 10,
+    }  # fmt: skip
+    return Coverage(**{**counts, **changes})
+
+
+def interval(mean: float, low: float, high: float) -> Interval:
+    return Interval(mean=mean, low=low, high=high, std_error=0.1, clusters=5, method="clustered_t")
+
+
+def write(folder: Path, *, summary: Summary | None = None, progress: dict[str, Any] | None = None) -> None:
+    paths = JobPaths(folder)
+    paths.artifacts.mkdir(parents=True)
+    manifest = Manifest(
+        run_id="r",
+        created_at="2026-11-29T00:00:00Z",
+        gym_version="0.1.0",
+        gym_commit=None,
+        generation={"policy_model_name": "asked"},
+        scoring={},
+        model={"name": "answered"},
+        num_tasks=5,
+        num_repeats=2,
+        materialized={"sha256": "", "size": 0, "rows": 10, "mtime_ns": 0},
+    )
+    manifest.save(paths.rollouts.manifest)
+    if summary is not None:
+        paths.rollouts.coverage.write_text(json.dumps(summary.to_json()))
+    if progress is not None:
+        paths.rollouts.progress.write_text(json.dumps(progress))
+
+
+def summary(found: Coverage) -> Summary:
+    metrics = {"mean/reward": 0.4}
+    return Summary(found, interval(0.4, 0.25, 0.55), metrics, tokens={}, latency_ms={}, run={"model": "run"})
+
+
+def only(folder: Path, said: list[str] | None = None) -> BenchmarkResult:
+    say = (said if said is not None else []).append
+    (row,) = scores.results(record(folder, entry(folder)), say=say)
+    return row
+
+
+def test_a_complete_benchmark_has_score_interval_coverage_and_model(tmp_path: Path):
+    write(tmp_path / "sums", summary=summary(coverage()))
+    row = only(tmp_path / "sums")
+    assert (row.status, row.score, row.low, row.high) == ("complete", 0.4, 0.25, 0.55)
+    assert (row.expected, row.measured, row.coverage, row.model) == (10, 10, 1.0, "answered")
+    assert (row.detail, row.job_id, row.key_metrics) == ("", "local-1", {"mean/reward": 0.4})
+
+
+def test_an_incomplete_benchmark_says_what_is_left_out(tmp_path: Path):
+    write(tmp_path / "sums", summary=summary(coverage(measured=7, failed=2, missing=1)))
+    row = only(tmp_path / "sums")
+    assert (row.status, row.coverage, row.failed, row.missing) == ("incomplete", 0.7, 2, 1)
+    assert "2 failed, 1 missing" in row.detail
+
+
+@pytest.mark.parametrize("state", ["running", "draining"])
+def test_a_benchmark_at_work_is_unfinished_even_beside_an_older_summary(tmp_path: Path, state: str):
+    progress = {"state": state, "done": 4, "expected": 10}
+    write(tmp_path / "sums", summary=summary(coverage(measured=3, missing=7)), progress=progress)
+    row = only(tmp_path / "sums")
+    assert (row.status, row.score, row.measured, row.coverage) == ("unfinished", None, 4, 0.4)
+    assert row.detail == f"4 of 10 rollouts so far; {state}"
+
+
+def test_a_job_that_was_killed_says_how_it_ended(tmp_path: Path):
+    write(tmp_path / "sums", progress={"state": "running", "done": 4, "expected": 10})
+    exit_file = JobPaths(tmp_path / "sums").link("local-1").exit
+    exit_file.parent.mkdir(parents=True)
+    exit_file.write_text(json.dumps({"state": "TIMEOUT", "exit_status": 143, "reason": "walltime"}))
+    row = only(tmp_path / "sums")
+    assert row.status == "unfinished"
+    assert row.detail == "4 of 10 rollouts so far; its job ended: TIMEOUT (exit status 143, walltime)"
+
+
+def test_what_a_job_said_of_its_own_end_is_told_before_what_its_supervisor_saw(tmp_path: Path):
+    link = JobPaths(tmp_path / "sums").link("local-1")
+    link.folder.mkdir(parents=True)
+    link.exit.write_text(json.dumps({"state": "FAILED", "exit_status": 1, "reason": "exited with status 1"}))
+    link.end.write_text("service_died 1 none\nservice 'policy' ended with exit status 127\n")
+    row = only(tmp_path / "sums")
+    assert row.detail.endswith("FAILED (exit status 1, service 'policy' ended with exit status 127)")
+
+
+def started(folder: Path, job_id: str, second: int) -> None:
+    link = JobPaths(folder).link(job_id)
+    link.folder.mkdir(parents=True)
+    link.started.write_text(f"{second}\n")
+
+
+def test_a_chain_is_at_work_while_its_newest_job_is_however_the_first_one_ended(tmp_path: Path):
+    write(tmp_path / "sums", progress={"state": "running", "done": 4, "expected": 10})
+    started(tmp_path / "sums", "local-1", 100)
+    ended = JobPaths(tmp_path / "sums").link("local-1").exit
+    ended.write_text(json.dumps({"state": "TIMEOUT", "exit_status": 143, "reason": "walltime"}))
+    started(tmp_path / "sums", "local-2", 200)
+    assert only(tmp_path / "sums").detail == "4 of 10 rollouts so far; running"
+
+
+def test_a_benchmark_that_could_not_be_queued_at_first_has_the_results_of_its_resubmission(tmp_path: Path):
+    write(tmp_path, summary=summary(coverage()))
+    started(tmp_path, "local-7", 100)
+    (row,) = scores.results(record(tmp_path, entry(tmp_path, None)), say=print)
+    assert (row.status, row.measured) == ("complete", 10)
+
+
+def test_a_job_that_wrote_nothing_has_no_results(tmp_path: Path):
+    (tmp_path / "sums").mkdir()
+    assert (only(tmp_path / "sums").status, only(tmp_path / "sums").detail) == (
+        "no results",
+        "nothing recorded yet",
+    )
+
+
+def test_a_run_directory_that_is_not_on_this_machine_says_so(tmp_path: Path):
+    row = only(tmp_path / "elsewhere")
+    assert row.status == "no results"
+    assert "there is no folder" in row.detail
+
+
+def test_a_benchmark_that_was_never_queued_says_why(tmp_path: Path):
+    (row,) = scores.results(record(tmp_path, entry(tmp_path, None)), say=print)
+    assert (row.status, row.detail, row.score) == ("not queued", "refused", None)
+
+
+def test_damaged_files_are_told_and_do_not_hide_other_benchmarks(tmp_path: Path):
+    write(tmp_path / "a", summary=summary(coverage()))
+    write(tmp_path / "b", summary=summary(coverage()))
+    JobPaths(tmp_path / "a").rollouts.coverage.write_text("{")
+    said: list[str] = []
+    rows = scores.results(record(tmp_path, entry(tmp_path / "a"), entry(tmp_path / "b")), say=said.append)
+    assert [row.status for row in rows] == ["no results", "complete"]
+    assert len(said) == 1
+    assert "not JSON" in said[0]
+
+
+def test_the_table_is_one_row_a_benchmark_with_notes_below(tmp_path: Path):
+    write(tmp_path / "sums", summary=summary(coverage(measured=7, missing=3)))
+    assert scores.results_table([only(tmp_path / "sums")]) == (
+        "ID                               BENCHMARK  STATUS      SCORE  95% INTERVAL    COVERAGE  MODEL\n"
+        "gym-job-20261129T000000Z-00000a  sums       incomplete  40.0%  25.0% to 55.0%  7/10      answered\n"
+        "\n"
+        "sums of gym-job-20261129T000000Z-00000a: 7 measured of 10 expected rollouts (5 of 5 tasks); "
+        "left out: 3 missing"
+    )
+
+
+def test_csv_and_json_hold_the_same_rows(tmp_path: Path):
+    write(tmp_path / "sums", summary=summary(coverage()))
+    row = only(tmp_path / "sums")
+    (found,) = csv.DictReader(io.StringIO(scores.to_csv([row])))
+    values = {key: "" if value is None else str(value) for key, value in row.to_json().items()}
+    del values["key_metrics"]
+    assert found == values
+    assert json.loads(json.dumps(row.to_json()))["score"] == 0.4
+
+
+def test_the_list_shows_id_time_cluster_executor_benchmarks_and_labels(tmp_path: Path):
+    row = scores.list_row(record(tmp_path, entry(tmp_path), entry(tmp_path, None)))
+    assert row == [
+        "gym-job-20261129T000000Z-00000a",
+        "2026-11-29T00:00:00Z",
+        "here",
+        "local",
+        "sums,sums(not queued)",
+        "team=a,n=1",
+    ]
+
+
+def test_a_label_cannot_break_a_line_of_the_table():
+    assert scores.table(["A"], [["x\ny\x1b[31m"]]) == "A\nx\\ny\\x1b[31m"
+
+
+def test_results_on_another_machine_are_told_with_the_command_that_copies_them(tmp_path: Path):
+    there = replace(record(tmp_path, entry(Path("/scratch/nowhere/sums"))), hostname="cluster")
+    (row,) = scores.results(there, say=print)
+    assert row.status == "not fetched"
+    assert row.detail == f"its files are on cluster; gym job fetch {there.gym_job_id} copies them"
+
+
+def test_a_table_that_is_wider_than_the_terminal_has_its_first_column_on_lines_of_its_own():
+    columns, rows = ("ID", "WHAT", "N"), [("a" * 30, "x", "1"), ("a" * 30, "yy", "22"), ("b\n", "z", "3")]
+    assert scores.table(columns, rows, 200) == scores.table(columns, rows)
+    assert scores.table(columns, rows, 40) == scores.table(columns, rows)
+    assert scores.table(columns, rows, 39).splitlines() == [
+        "  WHAT  N", "a" * 30, "  x     1", "  yy    22", "b\\n", "  z     3",
+    ]  # fmt: skip
+
+
+def test_a_benchmark_that_was_queued_by_a_later_resubmit_is_listed_as_queued(tmp_path):
+    known = record(tmp_path, entry(tmp_path / "a", job_id=None))
+    assert scores.list_row(known)[4] == "sums(not queued)"
+    for number, name in ((1, "queue_error"), (2, "queued")):
+        folder = JobPaths(tmp_path / "a").resubmission(number).folder
+        folder.mkdir(parents=True)
+        (folder / name).write_text("12\n")
+    assert scores.list_row(known)[4] == "sums"

@@ -1,0 +1,126 @@
+"""Specs, options and names of uploads, before anybody is asked."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import click
+import pytest
+
+from nemo_helix_plugin.cli import uploading
+from nemo_helix_plugin.cli.commands.customization import specs
+
+
+def test_words_win_over_the_options_file(tmp_path):
+    file = tmp_path / "options.yaml"
+    file.write_text("subprocess: {memory: 1Gi}\nhub: {token_secret: old}\n")
+    found = specs.options(["subprocess.memory=16Gi", "checkpoints.steps=5"], str(file), "hub-key")
+    assert found == {
+        "subprocess": {"memory": "16Gi"},
+        "checkpoints": {"steps": 5},
+        "hub": {"token_secret": "hub-key"},
+    }
+    assert specs.options([], None, None) is None
+    assert specs.options(["subprocess.memory=1000"], None, None) == {"subprocess": {"memory": "1000"}}
+
+
+@pytest.mark.parametrize("word", ["memory=1", "subprocess.memory", "=1", "subprocess.=1", ".memory=1"])
+def test_a_word_that_is_no_option_is_refused(word):
+    with pytest.raises(click.UsageError, match=r"write backend\.key=value"):
+        specs.options([word], None, None)
+
+
+@pytest.mark.parametrize("word", ["docker.memory=1Gi", "subprocess.memory=much", "checkpoints.keep=1"])
+def test_an_option_that_nobody_knows_is_named(word):
+    with pytest.raises(click.UsageError, match=word.partition(".")[0]):
+        specs.options([word], None, None)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("{", "is not JSON"), ("[1]", "must hold an object"), (None, "No such file")],
+)
+def test_a_spec_that_cannot_be_read_is_said(tmp_path, text, words):
+    file = tmp_path / "job.json"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(click.UsageError, match=words):
+        specs.read_object(str(file), "--job-json")
+
+
+@pytest.mark.parametrize("backend", specs.PLACES)
+def test_references_are_written_where_the_backend_has_them(backend):
+    spec = specs.with_references(backend, {}, {"model": "lab/base", "dataset": "lab/sums"})
+    if backend == "rl":
+        spec["training"] = {"type": "dpo"}
+    specs.checked(backend, spec)
+    assert json.dumps(spec).count("lab/") == 2
+    with pytest.raises(click.UsageError, match="give one of the two"):
+        specs.check_uploads(backend, spec, {"model": "folder"})
+
+
+def test_a_backend_without_environments_takes_none():
+    with pytest.raises(click.UsageError, match="the backend unsloth takes no environment"):
+        specs.check_uploads("unsloth", {}, {"environment": "folder"})
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("/data/My Sums.jsonl", "my-sums"),
+        ("Qwen3-0.6B/", "qwen3-0.6b"),
+        ("/data/train.jsonl.gz", "train"),
+        ("/data/2024_run--x", "run-x"),
+        ("/data/" + "m" * 80, "m" * 50),
+    ],
+)
+def test_names_of_uploads_come_from_their_files(source, name):
+    assert uploading.derived_name(source) == name
+
+
+def test_a_name_that_cannot_be_made_is_said():
+    with pytest.raises(click.UsageError, match="no name can be made of this"):
+        uploading.derived_name("/data/123")
+
+
+def test_hidden_files_are_not_sent(tmp_path):
+    for path in ("a.txt", "deep/b.txt", ".git/config", ".hidden"):
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text("x")
+    assert [relative for _, relative in uploading.pairs(tmp_path)] == ["a.txt", "deep/b.txt"]
+    empty = tmp_path / ".git"
+    assert uploading.local(str(tmp_path), "SOURCE") == tmp_path
+    (tmp_path / "none").mkdir()
+    with pytest.raises(click.UsageError, match="there are no files in it"):
+        uploading.local(str(tmp_path / "none"), "SOURCE")
+    assert empty.is_dir()
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../x", "a//b"])
+def test_nothing_is_written_outside_of_the_folder(path):
+    with pytest.raises(click.UsageError, match="is no path inside a fileset"):
+        uploading._inside(path)
+
+
+@pytest.mark.parametrize("name", [b"a\nb", b"a\x1b[31mb", b"back\\slash", b"x\xff", b"x" * 201])
+def test_names_that_a_fileset_cannot_hold_are_said_before_anything_is_sent(tmp_path, name):
+    (tmp_path / "a.txt").write_text("x")
+    (tmp_path / os.fsdecode(name)).write_text("x")
+    with pytest.raises(click.UsageError, match="a fileset cannot hold a file called") as caught:
+        uploading.local(str(tmp_path), "SOURCE")
+    assert caught.value.message.isascii()
+    assert caught.value.message.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("backend", "spec", "words"),
+    [
+        ("rl", {"model": "a/b", "training": {"type": "dpoo"}}, "the type 'dpoo' is none of 'dpo', 'grpo'"),
+        ("rl", {"model": "a/b", "training": {}}, "training: 'type' is missing"),
+        ("unsloth", {"model": "a/b"}, "model: an object is needed"),
+    ],
+)
+def test_what_does_not_fit_is_said_in_plain_words(backend, spec, words):
+    with pytest.raises(click.UsageError, match=words):
+        specs.checked(backend, {"dataset": "a/c", **spec})

@@ -1,0 +1,93 @@
+"""What goes wrong about one job holds up no other, is said, and is over when it works again."""
+
+import errno
+import os
+
+import pytest
+from tests.helix_workplace import Workplace, shell
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.errors import UnavailableError
+from nemo_helix_server.executors.fake import FakeExecutor
+from nemo_helix_server.jobs.states import Event
+
+pytestmark = pytest.mark.services
+
+
+@pytest.fixture
+def place(tmp_path):
+    place = Workplace(tmp_path / "data", executor=FakeExecutor())
+    yield place
+    place.close()
+
+
+def test_a_failure_is_said_until_a_round_goes_without_it():
+    troubles = Troubles()
+    for _ in range(2):
+        troubles.begin()
+        with troubles.apart("job-1"):
+            raise ValueError("odd")
+        with troubles.apart("job-2"):
+            pass
+        assert troubles.sentences() == ["job-1 cannot be looked after: ValueError: odd"]
+    troubles.begin()
+    troubles.begin()
+    assert troubles.sentences() == []
+
+
+def test_that_the_database_is_away_concerns_everybody():
+    with pytest.raises(UnavailableError), Troubles().apart("job-1"):
+        raise UnavailableError("the database cannot be used now")
+
+
+@pytest.mark.parametrize("part", ["finder.facts", "starter.launches.request", "following.rest"])
+def test_jobs_are_handled_though_one_cannot_be(place, monkeypatch, part):
+    odd, other = place.job(shell("true", pause=60), name="odd"), place.job(shell("true", pause=60))
+    holder = place.controller
+    *path, name = part.split(".")
+    for step in path:
+        holder = getattr(holder, step)
+    real = getattr(holder, name)
+
+    def strange(context, *more):
+        if context.job_name == "odd":
+            raise RuntimeError("an oddity")
+        return real(context, *more)
+
+    monkeypatch.setattr(type(holder), name, lambda _self, context, *more: strange(context, *more))
+    machine = place.executor.machine
+    for act in (machine.begin, lambda token: machine.end(token, 0)):
+        for _ in range(3):
+            place.controller.run_once()
+        for token in {place.step_of(other).task, place.step_of(odd).task} - {None}:
+            act(token)
+    place.controller.run_once()
+    assert "odd cannot be looked after: RuntimeError: an oddity" in place.controller.problems()
+    assert place.get(other).status is Status.COMPLETED
+    # what it says of itself is one thing, how it ended is another
+    assert (place.get(odd).status is Status.COMPLETED) == (part == "following.rest")
+
+
+def test_a_job_is_deleted_and_its_space_is_free_though_no_record_can_be_written(place, monkeypatch):
+    job = place.job(shell("true"))
+    place.controller.run_once()
+    place.cancel(job)
+    place.controller.run_once()
+    place.wait_for(lambda: place.controller.run_once() and place.get(job).status is Status.CANCELLED)
+    with place.store.write() as unit:
+        unit.move_job(job, Event.DELETE_REQUESTED, who="ann", why="asked")
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    chores = place.controller.chores
+    monkeypatch.setattr(type(chores.mirror), "run", full)
+    chores.run()
+    assert place.get(job) is None
+    assert list(place.storage.trash.iterdir()) == []
+    assert "No space left" in place.controller.problems()[0]
+    monkeypatch.undo()
+    chores.run()
+    chores.run()
+    assert place.controller.problems() == []

@@ -1,0 +1,225 @@
+"""What cannot be started here is refused before anything changes, and a paused job stays paused."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.helix_workplace import Workplace, step
+from tests.nemo_helix_server.worlds import ANNA, request
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.clock import MovableClock
+from nemo_helix_server.controller.feasibility import Possible, machine_memory
+from nemo_helix_server.errors import ConflictError, InvalidError
+from nemo_helix_server.executors.capacity import LeasedRoom
+from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
+from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_helix_server.jobs.model import Secret
+from nemo_helix_server.service.jobs import JobsService
+from nemo_helix_server.storage.secret_store import value_path
+from nemo_runs.leases import machine_leases
+
+pytestmark = pytest.mark.services
+
+
+class Site:
+    """A service of which the machine changes."""
+
+    def __init__(self, folder):
+        self.clock = MovableClock()
+        self.machine = FakeMachine(self.clock, devices=8)
+        self.place = Workplace(folder / "data", clock=self.clock, executor=FakeExecutor(self.machine))
+        self.store = self.place.store
+        self.profiles = {("subprocess", "default"), ("gpu", "default")}
+        self.memory = 1 << 36
+        self.engine = folder / "engine" / "python"
+        self.engine.parent.mkdir()
+        self.engine.symlink_to(sys.executable)
+
+    @property
+    def service(self):
+        starter = self.place.controller.starter
+        has = lambda provider, name: (provider, name) in self.profiles  # noqa: E731 - as it is handed over
+        starter.launches = replace(starter.launches, has_profile=has)
+        possible = Possible(starter.launches, self.place.executor, self.memory)
+        return JobsService(
+            self.store, self.place.storage, self.place.limits, self.clock, lambda: None, possible
+        )
+
+    def training(self, **changes):
+        made = step([str(self.engine), "-c", "pass"], name="training", pause=60)
+        made["executor"] |= {"provider": "gpu", **changes.pop("executor", {})}
+        made["executor"]["container"] = {"command": made["executor"].pop("command")}
+        made["executor"]["resources"] = {"num_gpus": 8, "requests": {"memory": "32Gi"}}
+        return {**made, **changes}
+
+    def create(self, *steps):
+        document, _ = self.service.create(ANNA, "default", request("job-1", steps or (self.training(),)))
+        return document["id"]
+
+    def passes(self, count=4):
+        for _ in range(count):
+            self.clock.advance(0.5)
+            self.place.controller.run_once()
+
+    def to_active(self, job):
+        self.passes()
+        self.machine.begin(self.place.step_of(job).task)
+        self.passes()
+        assert self.place.get(job).status is Status.ACTIVE
+        return job
+
+    def paused(self, *steps):
+        job = self.to_active(self.create(*steps))
+        folder = self.place.trainer(job)
+        (folder / "progress.json").write_text(
+            '{"final_step": 0, "task": "%s"}' % self.place.step_of(job).task  # noqa: UP031 - JSON has braces
+        )
+        self.service.pause(ANNA, "default", "job-1")
+        self.passes()
+        self.machine.end(self.place.step_of(job).task, 75)
+        self.passes()
+        assert self.place.get(job).status is Status.PAUSED
+        return job
+
+    def failed(self):
+        job = self.to_active(self.create())
+        self.machine.end(self.place.step_of(job).task, 1)
+        self.passes()
+        assert self.place.get(job).status is Status.ERROR
+        return job
+
+
+@pytest.fixture
+def site(tmp_path):
+    site = Site(tmp_path)
+    yield site
+    site.place.close()
+
+
+CHANGES = {
+    "four of eight GPUs": (lambda site: setattr(site.machine, "devices", 4), "8 GPU devices.*has 4"),
+    "no GPU": (lambda site: setattr(site.machine, "devices", 0), "8 GPU devices"),
+    "less memory": (lambda site: setattr(site, "memory", 1 << 34), r"32Gi of memory.*has 16\.0Gi"),
+    "no profile": (lambda site: site.profiles.discard(("gpu", "default")), "profile gpu/default"),
+    "no engine": (lambda site: site.engine.unlink(), "no program here.*nemo engines install"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_paused_job_stays_paused_with_its_window_and_can_be_resumed_later(site, change):
+    apply, says = CHANGES[change]
+    job = site.paused()
+    before = site.service.get("default", "job-1")
+    devices, memory, profiles = site.machine.devices, site.memory, set(site.profiles)
+    apply(site)
+    with pytest.raises(ConflictError, match=f"job job-1 stays paused.*{says}.*nemo jobs resume job-1"):
+        site.service.resume(ANNA, "default", "job-1")
+    site.passes()
+    after = site.service.get("default", "job-1")
+    assert (after["status"], after["storage_expires_at"]) == ("paused", before["storage_expires_at"])
+    site.machine.devices, site.memory, site.profiles = devices, memory, profiles
+    if not site.engine.exists():
+        site.engine.symlink_to(sys.executable)
+    assert site.service.resume(ANNA, "default", "job-1")["status"] == "resuming"
+    site.passes()
+    assert site.place.get(job).status is Status.PENDING
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_failed_job_keeps_its_attempt_and_its_window(site, change):
+    apply, says = CHANGES[change]
+    job = site.failed()
+    before = site.service.get("default", "job-1")
+    apply(site)
+    with pytest.raises(ConflictError, match=f"cannot be run again here.*{says}.*nemo jobs rerun job-1"):
+        site.service.rerun(ANNA, "default", "job-1")
+    assert site.service.get("default", "job-1") == before
+    with site.store.read() as unit:
+        assert unit.attempts(job).total == 1
+
+
+def test_a_secret_that_is_gone_is_named(site):
+    variable = {"name": "HF_TOKEN", "from_secret": {"name": "hf"}}
+    path = value_path(site.place.folder, "default", "hf")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("s")
+    kept = Secret(
+        workspace="default", name="hf", description=None, created_by="a", created_at=1, updated_at=1
+    )
+    with site.store.write() as unit:
+        unit.put_secret(kept)
+    site.paused(site.training(environment=[variable]))
+    path.unlink()
+    with pytest.raises(ConflictError, match=r"stays paused.*the secret hf.*nemo secrets create"):
+        site.service.resume(ANNA, "default", "job-1")
+
+
+def test_a_later_step_counts_too(site):
+    second = {**site.training(), "name": "second"}
+    first = {**site.training(), "executor": {**site.training()["executor"], "resources": {"num_gpus": 1}}}
+    site.paused(first, second)
+    site.machine.devices = 4
+    with pytest.raises(ConflictError, match="the step second asks for 8 GPU devices"):
+        site.service.resume(ANNA, "default", "job-1")
+
+
+@pytest.mark.parametrize("change", ["four of eight GPUs", "no GPU", "less memory"])
+def test_a_new_job_that_could_never_run_here_is_not_made(site, change):
+    apply, says = CHANGES[change]
+    apply(site)
+    with pytest.raises(InvalidError, match=says):
+        site.create()
+    assert site.service.list_jobs("default")["data"] == []
+
+
+def test_a_create_that_is_repeated_is_answered_though_the_machine_has_changed(site):
+    job = site.create()
+    site.machine.devices = 4
+    assert site.service.create(ANNA, "default", request("job-1", (site.training(),)))[0]["id"] == job
+
+
+@pytest.mark.parametrize("change", ["four of eight GPUs", "no profile"])
+def test_a_resumed_step_that_cannot_go_on_after_all_waits_and_nothing_of_it_is_lost(site, change):
+    job = site.paused()
+    site.service.resume(ANNA, "default", "job-1")
+    devices, profiles = site.machine.devices, set(site.profiles)
+    apply, says = CHANGES[change]
+    apply(site)
+    site.passes(10)
+    assert site.place.get(job).status is Status.QUEUED
+    message = site.place.step_of(job).status_details["message"]
+    assert "waits until it can go on here" in message
+    assert says.split(".*")[0] in message
+    site.service.pause(ANNA, "default", "job-1")
+    assert site.place.get(job).status is Status.PAUSED
+    site.machine.devices, site.profiles = devices, profiles
+    site.service.resume(ANNA, "default", "job-1")
+    site.passes()
+    assert site.place.get(job).status is Status.PENDING
+
+
+def test_the_real_pool_says_what_there_is(tmp_path):
+    room = LeasedRoom(machine_leases.Pool(tmp_path / "leases", ("0", "1"), 2), tmp_path / "leases")
+    place = Workplace(tmp_path / "data", executor=SubprocessExecutor(tmp_path / "executor", room))
+    try:
+        job = place.job(
+            {
+                **step(["true"], name="training"),
+                "executor": {
+                    "provider": "gpu",
+                    "container": {"command": ["true"]},
+                    "resources": {"num_gpus": 3},
+                },
+            }
+        )
+        with place.store.read() as unit:
+            context = unit.context(unit.current_step(unit.job_by_id(job).attempt_id).id)
+        possible = Possible(place.controller.starter.launches, place.executor, machine_memory())
+        assert possible.obstacle(context) == (
+            "the step training asks for 3 GPU devices, and this machine has 2 (0, 1)"
+        )
+        assert not list(Path(tmp_path / "leases").glob("*.json"))
+    finally:
+        place.close()

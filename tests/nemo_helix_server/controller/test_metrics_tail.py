@@ -1,0 +1,100 @@
+"""Metrics in the store: nothing lost, nothing twice, cut back where training went on."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nemo_helix_server.controller import metrics_tail
+from nemo_trainer import contract
+
+pytestmark = pytest.mark.services
+
+
+class Unit:
+    """A unit of the store that remembers."""
+
+    def __init__(self):
+        self.points = {}
+        self.offset = 0
+
+    def add_points(self, job_id, step_name, points):
+        for point in points:
+            self.points[point.name, point.step] = point.value
+
+    def truncate_points(self, job_id, step_name, after):
+        self.points = {key: value for key, value in self.points.items() if key[1] <= after}
+
+    def set_tail(self, job_id, name, offset):
+        assert name == "training/metrics.jsonl"
+        self.offset = offset
+
+
+def row(step, value):
+    return contract.MetricRow(step, 1.0, "attempt", {"loss": value}).to_line() + b"\n"
+
+
+def go_on(step):
+    return contract.ContinueRow(step, "attempt", "task", 1.0).to_line() + b"\n"
+
+
+def follow(unit, folder):
+    for piece in metrics_tail.pieces("job", "training", folder, unit.offset):
+        piece.write(unit)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 20)), max_size=40),
+    st.lists(st.integers(0, 3000), max_size=6),
+)
+def test_however_the_reads_fall_the_series_is_the_history_of_the_file(tmp_path_factory, events, cuts):
+    folder = tmp_path_factory.mktemp("trainer")
+    data = b"".join(
+        go_on(step) if again else row(step, float(number)) for number, (again, step) in enumerate(events)
+    )
+    unit, path = Unit(), folder / "metrics.jsonl"
+    for cut in [*sorted(cut for cut in cuts if cut < len(data)), len(data)]:
+        path.write_bytes(data[:cut])
+        follow(unit, folder)
+    wanted = {("loss", kept.step): kept.values["loss"] for kept in contract.history(path)}
+    assert unit.points == wanted
+    assert unit.offset == len(data)
+
+
+def test_a_file_that_was_made_anew_is_read_from_its_beginning(tmp_path):
+    unit, path = Unit(), tmp_path / "metrics.jsonl"
+    path.write_bytes(row(1, 1.0) + row(2, 2.0))
+    follow(unit, tmp_path)
+    path.write_bytes(go_on(0) + row(1, 5.0))
+    unit.offset = 10_000
+    follow(unit, tmp_path)
+    assert unit.points == {("loss", 1): 5.0}
+
+
+def test_without_a_file_there_is_nothing(tmp_path):
+    assert list(metrics_tail.pieces("job", "training", tmp_path / "nowhere", 0)) == []
+
+
+def test_a_progress_is_told_when_it_changes(tmp_path):
+    progress = metrics_tail.Progress()
+    assert progress.changed("task", tmp_path) is None
+    path = tmp_path / "progress.json"
+    contract.write_progress(path, {"step": 1}, durable=False)
+    assert progress.changed("task", tmp_path) == {"step": 1}
+    assert progress.changed("task", tmp_path) is None
+    contract.write_progress(path, {"step": 2}, durable=False)
+    assert progress.changed("task", tmp_path) == {"step": 2}
+    path.write_text("{")
+    assert progress.changed("task", tmp_path) is None
+
+
+def test_whatever_is_written_is_a_sign_of_life(tmp_path):
+    log = tmp_path / "log"
+    seen = {metrics_tail.signs(tmp_path, log)}
+    for path in (log, tmp_path / "metrics.jsonl", tmp_path / "progress.json"):
+        path.write_text("a\n")
+        seen.add(metrics_tail.signs(tmp_path, log))
+        path.write_text("a\nb\n")
+        seen.add(metrics_tail.signs(tmp_path, log))
+    assert len(seen) == 7
+    assert metrics_tail.signs(tmp_path, log) in seen

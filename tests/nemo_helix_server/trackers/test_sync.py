@@ -1,0 +1,347 @@
+"""Telling against the real store and a tracker that fails in every way: each step once all the same."""
+
+import functools
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.nemo_helix_server.worlds import ANNA, TRAINING, S, sqlite_world
+
+from nemo_helix_server.jobs.model import Checkpoint, MetricPoint
+from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.settings import Settings
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.trackers.endpoints import Doors
+from nemo_helix_server.trackers.errors import RefusedError, UnreachableError
+from nemo_helix_server.trackers.publishing import Publishing
+from nemo_helix_server.trackers.sync import Teller
+from nemo_helix_server.trackers.worker import Lane
+
+pytestmark = pytest.mark.services
+
+SPEC = {"integrations": {"mlflow": {"tracking_uri": "http://tracker.example"}}, "model": "m"}
+
+
+class Tracker:
+    """A tracker that takes a step once, as the publisher's programs see to it, and can fail on demand."""
+
+    def __init__(self):
+        self.opened = set()
+        self.runs = {}
+        self.states = []
+        self.fault = None
+
+    def ask(self, **request):
+        fault, self.fault = self.fault, None
+        if fault == "refused":
+            raise RefusedError("no")
+        answer = self._do(request) if fault != "unreachable" else {}
+        if fault == "lost tail" and request["op"] == "log":
+            # the process is killed before its file was written
+            steps = self.runs[request["job"]]
+            del steps[len(steps) // 2 :]
+        if fault in {"unreachable", "lost answer", "lost tail"}:
+            self.opened.clear()
+            raise UnreachableError("gone")
+        return answer
+
+    def close(self):
+        self.opened.clear()
+
+    def abandon(self):
+        pass
+
+    def _do(self, request):
+        steps = self.runs.setdefault(request["job"], [])
+        match request["op"]:
+            case "open":
+                return {"run_id": f"run-of-{request['job']}", "url": None, "last": max(steps, default=0)}
+            case "log":
+                assert request["job"] in self.opened
+                steps += [step for step, _ in request["rows"] if step > max(steps, default=0)]
+            case "tell":
+                self.states.append(request["state"])
+        return {}
+
+
+class Training:
+    """A job that trains in a store, without a process."""
+
+    def __init__(self, world, name="job-1", spec=SPEC):
+        self.world = world
+        self.step = 0
+        world.create(name, steps=(TRAINING,), spec=spec)
+        self.id = world.job(name).id
+        world.bring_to(S.ACTIVE, name)
+
+    @property
+    def status(self):
+        return self.world.job().status
+
+    def train(self, number):
+        points = [
+            MetricPoint(step=step, epoch=None, name=name, value=float(step))
+            for step in range(self.step + 1, self.step + number + 1)
+            for name in ("train_loss", "train_lr")
+        ]
+        self.step += number
+        with self.world.store.write() as unit:
+            unit.add_points(self.id, "training", points)
+
+    def save(self):
+        with self.world.store.write() as unit:
+            unit.put_checkpoint(checkpoint(self.id, self.step))
+
+    def start(self):
+        self.world.move(Event.ACCEPTED)
+        self.world.move(Event.STARTED)
+        with self.world.store.write() as unit:
+            self.step = max((found.step for found in unit.checkpoints(self.id)), default=0)
+            unit.truncate_points(self.id, "training", self.step)
+
+    def do(self, what):
+        """One thing that happens to a job, where it can happen now."""
+        match what, self.status:
+            case ("train", S.ACTIVE):
+                self.train(3)
+            case ("save", S.ACTIVE) if self.step:
+                self.save()
+            case ("pause", S.ACTIVE) if self.step:
+                self.world.move(Event.PAUSE_REQUESTED)
+                self.save()
+                self.world.move(Event.CHECKPOINT_VERIFIED)
+            case ("resume", S.PAUSED):
+                self.world.move(Event.RESUME_REQUESTED)
+                self.start()
+            case ("fail", S.ACTIVE):
+                self.world.move(Event.FAILED)
+            case ("rerun", S.ERROR):
+                self.world.service.rerun(ANNA, "default", "job-1")
+                self.start()
+
+    def finish(self):
+        for what in ("resume", "rerun", "train"):
+            self.do(what)
+        self.world.move(Event.FINISHED)
+
+
+def checkpoint(job_id, step):
+    values = dict.fromkeys(Checkpoint.__dataclass_fields__)
+    values |= {"id": f"ckpt-{step}", "job_id": job_id, "workspace": "default", "job": "job-1", "step": step}
+    values |= {"step_name": "training", "size": 1, "reason": "periodic", "created_at": 1, "present": True}
+    return Checkpoint(**{**values, "metrics": {}})
+
+
+@pytest.fixture
+def world(tmp_path):
+    world = sqlite_world(tmp_path)
+    yield world
+    world.store.close()
+
+
+def lane_of(world, tracker, folder):
+    return Lane("mlflow", Teller(world.store, JobStorage(folder)), lambda: tracker)
+
+
+def run_of(world, job_id):
+    with world.store.read() as unit:
+        return unit.tracker_run(job_id, "mlflow")
+
+
+def test_a_job_is_told_about_step_by_step(world, tmp_path):
+    tracker, job = Tracker(), Training(world)
+    lane = lane_of(world, tracker, tmp_path)
+    lane.tell((job.id, "mlflow"))
+    assert tracker.runs == {}, "nothing is trained yet"
+    job.train(7)
+    job.save()
+    job.train(4)
+    lane.tell((job.id, "mlflow"))
+    assert tracker.runs == {job.id: [1, 2, 3, 4, 5, 6, 7]}
+    world.move(Event.FINISHED)
+    lane.tell((job.id, "mlflow"))
+    assert tracker.runs[job.id] == list(range(1, 12))
+    assert tracker.states == ["running", "finished"]
+    assert world.job().status_details["mlflow_run"] == {
+        "id": f"run-of-{job.id}",
+        "step": 11,
+        "status": "finished",
+    }
+    with world.store.read() as unit:
+        assert unit.tracker_runs_due() == []
+
+
+def test_a_failed_job_gets_its_last_steps_when_its_storage_is_gone(world, tmp_path):
+    tracker, job = Tracker(), Training(world)
+    lane = lane_of(world, tracker, tmp_path)
+    job.train(5)
+    job.save()
+    job.train(2)
+    world.move(Event.FAILED)
+    lane.tell((job.id, "mlflow"))
+    assert tracker.runs[job.id] == [1, 2, 3, 4, 5]
+    with world.store.read() as unit:
+        assert unit.tracker_runs_due() == []
+    world.clock.advance(14400)
+    with world.store.write() as unit:
+        unit.reclaim_storage(job.id)
+    with world.store.read() as unit:
+        assert unit.tracker_runs_due() == [(job.id, "mlflow")]
+    lane.tell((job.id, "mlflow"))
+    assert tracker.runs[job.id] == [1, 2, 3, 4, 5, 6, 7]
+    assert tracker.states == ["failed"]
+
+
+def test_rows_are_sent_again_with_the_moment_they_had(world, tmp_path):
+    tracker, job = Tracker(), Training(world)
+    teller = Teller(world.store, JobStorage(tmp_path))
+    job.train(5)
+    world.move(Event.FINISHED)
+    asked = []
+
+    class Recording:
+        opened = tracker.opened
+
+        def ask(self, **request):
+            asked.append(request)
+            if len(asked) == 1:
+                raise UnreachableError("the answer was lost")
+            return tracker.ask(**request)
+
+    tracker.opened.add(job.id)
+    with pytest.raises(UnreachableError):
+        teller.tell(teller.look(job.id, "mlflow"), Recording())
+    world.clock.advance(60)
+    teller.tell(teller.look(job.id, "mlflow"), Recording())
+    assert asked[0]["op"] == "log"
+    assert asked[0] == asked[1]
+
+
+def test_a_tracker_that_says_no_is_a_warning_that_goes_when_it_says_yes(world, tmp_path):
+    tracker, job = Tracker(), Training(world)
+    lane = lane_of(world, tracker, tmp_path)
+    job.train(5)
+    world.move(Event.FINISHED)
+    tracker.fault = "refused"
+    lane.tell((job.id, "mlflow"))
+    assert world.job().status is S.COMPLETED
+    assert world.job().status_details["mlflow_warning"] == "no"
+    lane.tell((job.id, "mlflow"))
+    assert "mlflow_warning" not in world.job().status_details
+    assert run_of(world, job.id).published == 5
+
+
+def test_after_a_rerun_a_tracker_that_is_still_down_is_said_again_and_the_warning_goes(world, tmp_path):
+    tracker, job = Tracker(), Training(world)
+    lane = lane_of(world, tracker, tmp_path)
+    job.train(5)
+    world.move(Event.FAILED)
+    tracker.fault = "refused"
+    lane.tell((job.id, "mlflow"))
+    assert world.job().status_details["mlflow_warning"] == "no"
+    world.service.rerun(ANNA, "default", "job-1")
+    job.start()
+    assert "mlflow_warning" not in world.job().status_details
+    job.train(5)
+    tracker.fault = "refused"
+    lane.tell((job.id, "mlflow"))
+    assert world.job().status_details["mlflow_warning"] == "no"
+    lane.tell((job.id, "mlflow"))
+    assert "mlflow_warning" not in world.job().status_details
+    assert world.job().status_details["mlflow_run"]["id"] == f"run-of-{job.id}"
+
+
+def test_without_the_libraries_there_is_a_warning_with_the_command_that_installs_them(world, tmp_path):
+    job = Training(world)
+    job.train(5)
+    world.move(Event.FINISHED)
+    given = Settings(data_dir=tmp_path)
+    doors = Doors(given, {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    publishing = Publishing(Teller(world.store, JobStorage(tmp_path)), doors, 60.0)
+    subject = publishing.teller.look(job.id, "mlflow")
+    publishing._lane(subject.description.door).tell((job.id, "mlflow"))
+    assert "nemo engines install trackers" in world.job().status_details["mlflow_warning"]
+
+
+class Hanging(Tracker):
+    """A tracker that does not answer until it is let go of."""
+
+    def __init__(self):
+        super().__init__()
+        self.asked, self.abandoned = threading.Event(), threading.Event()
+
+    def ask(self, **request):
+        self.asked.set()
+        assert self.abandoned.wait(30)
+        raise UnreachableError("gone")
+
+    def abandon(self):
+        self.abandoned.set()
+
+
+def test_a_tracker_that_hangs_holds_up_neither_the_others_nor_the_end(world, tmp_path, monkeypatch):
+    hangs, works = Hanging(), Tracker()
+    behind = {None: works, "http://tracker.example": hangs}
+    monkeypatch.setattr(Publishing, "_publisher", lambda _, door: behind[door.address])
+    job = Training(world)
+    job.train(5)
+    world.move(Event.FINISHED)
+    other = Training(world, "job-2", {"integrations": {"mlflow": {"name": "x"}}})
+    other.train(5)
+    world.move(Event.FINISHED, "job-2")
+    doors = Doors(Settings(data_dir=tmp_path), {})
+    publishing = Publishing(Teller(world.store, JobStorage(tmp_path)), doors, 0.05)
+    publishing.start()
+    assert hangs.asked.wait(30)
+    deadline = time.monotonic() + 30
+    while run_of(world, other.id).said != "finished":
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    publishing.stop()
+    assert hangs.abandoned.is_set()
+    for lane in publishing._lanes.values():
+        lane._thread.join(30)
+        assert not lane._thread.is_alive()
+
+
+@functools.cache
+def empty_database():
+    """A migrated database: migrating takes longer than a whole story."""
+    folder = Path(tempfile.mkdtemp(dir=os.environ["HOME"]))
+    sqlite_world(folder).store.close()
+    return folder / "jobs.db"
+
+
+HAPPENINGS = ("train", "save", "pause", "resume", "fail", "rerun")
+FAULTS = (None, None, "refused", "unreachable", "lost answer", "lost tail")
+
+
+@pytest.mark.slow
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from(HAPPENINGS), st.sampled_from(FAULTS), st.booleans()), max_size=25))
+def test_whatever_happens_each_step_is_there_once(story):
+    with tempfile.TemporaryDirectory() as name:
+        shutil.copy(empty_database(), Path(name, "jobs.db"))
+        world = sqlite_world(Path(name))
+        tracker, job = Tracker(), Training(world)
+        job.train(1)
+        lane = lane_of(world, tracker, Path(name))
+        for what, fault, restarted in story:
+            job.do(what)
+            tracker.fault = fault
+            if restarted:
+                tracker.opened.clear()
+                lane = lane_of(world, tracker, Path(name))
+            lane.tell((job.id, "mlflow"))
+        tracker.fault = None
+        job.finish()
+        lane.tell((job.id, "mlflow"))
+        assert tracker.runs[job.id] == list(range(1, job.step + 1))
+        assert tracker.states[-1] == "finished"
+        world.store.close()

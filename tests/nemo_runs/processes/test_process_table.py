@@ -1,0 +1,95 @@
+"""Reading the kernel's list of processes."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from nemo_runs.processes import process_table
+from nemo_runs.processes.process_table import Entry, above, below
+
+
+def entry(pid: int, parent: int) -> Entry:
+    return Entry(pid, parent, session=0, start_time=0, ended=False, stopped=False)
+
+
+TREE = {pid: entry(pid, parent) for pid, parent in [(1, 0), (5, 1), (6, 5), (7, 6), (8, 5), (9, 1)]}
+
+
+def test_descendants_come_parents_first_and_without_the_roots() -> None:
+    assert below([5], TREE) == [6, 8, 7]
+    assert below([5, 6], TREE) == [8, 7]
+    assert below([7], TREE) == []
+
+
+def test_ancestors_end_at_the_first_process() -> None:
+    assert above(7, TREE) == {0, 1, 5, 6, 7}
+    assert above(4711, TREE) == {0, 1, 4711}
+
+
+@pytest.mark.parametrize("name", ["a) R 1 2 (b", "sp ace", "new\nline", ")"])
+def test_a_program_with_an_odd_name_is_read_right(tmp_path: Path, name: str) -> None:
+    program = tmp_path / name
+    shutil.copy(shutil.which("sleep") or "", program)
+    child = subprocess.Popen([program, "60"], start_new_session=True)
+    with child:
+        found = process_table.read_entry(child.pid)
+        child.kill()
+    assert found is not None
+    assert (found.session, found.ended, found.stopped) == (child.pid, False, False)
+    assert found.start_time > 0
+
+
+def test_a_stopped_process_and_a_zombie_are_told() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    child.send_signal(signal.SIGSTOP)
+    while not (found := process_table.read_entry(child.pid)) or not found.stopped:
+        time.sleep(0.005)
+    child.kill()
+    while not (found := process_table.read_entry(child.pid)) or not found.ended:
+        time.sleep(0.005)
+    child.wait()
+    assert process_table.read_entry(child.pid) is None
+
+
+def test_a_process_whose_first_thread_ended_while_others_run_has_not_ended() -> None:
+    program = (
+        "import ctypes, threading, time\n"
+        "threading.Thread(target=time.sleep, args=(60,)).start()\n"
+        "print('x', flush=True)\n"
+        "ctypes.CDLL(None).pthread_exit(None)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)
+    with child:
+        assert child.stdout
+        child.stdout.read(1)
+        stat = Path(f"/proc/{child.pid}/stat")
+        deadline = time.monotonic() + 60
+        while b") Z " not in stat.read_bytes() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        found = process_table.read_entry(child.pid)
+        child.kill()
+    assert found is not None
+    assert not found.ended
+
+
+def test_a_handler_is_seen_once_it_is_there() -> None:
+    script = "trap '' USR2; read -r _; trap : USR1; echo; read -r _"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["bash", "-c", script], stdin=pipe, stdout=pipe, text=True, bufsize=1) as child:
+        assert child.stdin
+        assert child.stdout
+        assert not process_table.catches(child.pid, signal.SIGUSR1)
+        child.stdin.write("\n")
+        child.stdout.readline()
+        assert process_table.catches(child.pid, signal.SIGUSR1)
+        assert not process_table.catches(child.pid, signal.SIGUSR2)
+        assert not process_table.catches(child.pid, signal.SIGTERM)
+        child.kill()
+    assert not process_table.catches(child.pid, signal.SIGUSR1)
