@@ -1,7 +1,8 @@
 """A link of a chain as a small program in Python: it keeps the facts that the shell keeps, step by step.
 
 `Link.live` yields before each thing that lasts, so that a test can let other things happen there or kill it.
-What it decides with is the product's: `nemo_gym.chain.decide`, and the fake cluster through `nemo_slurm.cluster`.
+What it decides with is the product's: `nemo_gym.chain.decide`, and the fake cluster through
+`nemo_slurm.cluster`.
 """
 
 from __future__ import annotations

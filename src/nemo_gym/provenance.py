@@ -36,7 +36,7 @@ def provenance(package: Path | None = None, direct_url: Callable[[], str | None]
     if commit:
         return Provenance(__version__, commit)
     try:
-        return Provenance(__version__, _checkout_commit(package or Path(__file__).resolve().parents[1]))
+        return Provenance(__version__, _checkout_commit(package or Path(__file__).resolve().parent))
     except _NotKnownError as reason:
         return Provenance(__version__, None, str(reason))
 
@@ -51,7 +51,7 @@ def _direct_url() -> str | None:
     try:
         found = metadata.distribution(DISTRIBUTION)
         # a package of another place may have been imported in its stead
-        if not os.path.samefile(str(found.locate_file("nemo_gym")), Path(__file__).parents[1]):
+        if not os.path.samefile(str(found.locate_file("nemo_gym")), Path(__file__).parent):
             return None
         return found.read_text("direct_url.json")
     except (metadata.PackageNotFoundError, OSError):

@@ -19,13 +19,14 @@ from typing import Any
 from tests.local_jobs import STAND_INS, Workplace, service
 from tests.slurm.lab import RealSlurm, until
 
+import nemo_gym
 from nemo_gym.chain.decide import Budget
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import SlurmCompute
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor
 from nemo_gym.orchestration.plan.values import JobPlan, SlurmPlan
-from nemo_gym.orchestration.submit import gym_bundle, staging
+from nemo_gym.orchestration.submit import staging
 from nemo_gym.rollouts.scores.certificate import certify
 from nemo_runs.durable.journal import read_journal
 from nemo_slurm.cluster import Job
@@ -33,7 +34,7 @@ from nemo_slurm.observing import has_ended
 from nemo_slurm.records import QueueRow
 
 GYM = Path(sys.executable).with_name("gym")
-SOURCES = Path(gym_bundle.__file__).parents[2]
+SOURCES = Path(nemo_gym.__file__).parents[1]
 ANSWERS = 2
 """What one server answers before it falls silent."""
 QUICK = {

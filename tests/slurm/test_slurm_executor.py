@@ -16,6 +16,7 @@ import yaml
 from tests.local_jobs import STAND_INS
 from tests.slurm.lab import until
 
+import nemo_gym
 from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_gym.orchestration.submit import gym_bundle
 from nemo_slurm.ssh import SshHost
@@ -25,7 +26,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
 CANARY = "canary-7d21-never-shown"
 TOKEN = "canary-token-55c3-in-no-file"
 GYM = Path(sys.executable).with_name("gym")
-SOURCES = Path(gym_bundle.__file__).parents[2]
+SOURCES = Path(nemo_gym.__file__).parents[1]
 SERVE = f"exec {sys.executable} -S {STAND_INS / 'serve.py'} {{port}} tiny key"
 SUMS = {
     "benchmark": {

@@ -18,7 +18,7 @@ class Room(Protocol):
 
     @property
     def folder(self) -> str | None:
-        """Where shims take their leases over, see `nemo_runs.leases.machine_leases`; `None` without leases."""
+        """Where shims take over their `nemo_runs.leases`; `None` without leases."""
         ...
 
     def admit(self, request: Request) -> Admitted | Waiting:

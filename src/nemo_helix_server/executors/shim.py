@@ -25,7 +25,7 @@ from nemo_helix_server.logs import writer
 from nemo_helix_server.storage import run_files
 from nemo_runs import boot_clock, durations
 from nemo_runs.errors import RunsError
-from nemo_runs.leases import machine_leases as leases
+from nemo_runs.leases.machine_leases import Pool
 from nemo_runs.processes import trees
 from nemo_runs.processes.supervise import patiently
 from nemo_runs.processes.supervised import Ended, Signals
@@ -96,13 +96,13 @@ def _take_over_leases(order: Order) -> None:
     """From here on the leases are held by this process, and by whatever is left of its run."""
     if order.leases is not None:
         marker = (MARKER, order.token)
-        leases.Pool(Path(order.leases), (), 0).hand_over(order.token, trees.identify(), marker=marker)
+        Pool(Path(order.leases), (), 0).hand_over(order.token, trees.identify(), marker=marker)
 
 
 def _release_leases(order: Order) -> None:
     if order.leases is not None:
         with contextlib.suppress(RunsError, OSError):  # they are free anyhow once this process has ended
-            leases.Pool(Path(order.leases), (), 0).release(order.token)
+            Pool(Path(order.leases), (), 0).release(order.token)
 
 
 def _run(order: Order, signals: Signals, span: boot_clock.Span) -> run_files.End:

@@ -110,9 +110,9 @@ def supervise(
     the whole tree SIGKILL: TIMEOUT. SIGTERM or SIGINT to this process writes ``cancel`` and ends the tree
     likewise: CANCELLED. Whatever of its tree outlives a command that ended by itself is ended too.
 
-    ``identity_file`` holds this process (see `nemo_runs.processes.trees.ProcessIdentity`), and the command under
-    the key ``command``. With ``adopted`` every child of this process counts as the command's (and is reaped):
-    right when it has no other. Raises what ``on_start`` raises, after the tree was ended.
+    ``identity_file`` holds this process (see `nemo_runs.processes.trees.ProcessIdentity`), and the command
+    under the key ``command``. With ``adopted`` every child of this process counts as the command's (and is
+    reaped): right when it has no other. Raises what ``on_start`` raises, after the tree was ended.
     """
     trees.become_subreaper()
     with Signals() as signals:
@@ -272,9 +272,10 @@ def _write_identity(path: Path, command: trees.ProcessIdentity | None) -> None:
 def shim_command(python: str, *arguments: str) -> list[str]:
     """The argument list that runs `main` with ``arguments`` in any Python 3.11, without site packages."""
     start = (
-        "import sys; sys.path.insert(0, sys.argv.pop(1)); from nemo_runs import supervise; supervise.main()"
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); "
+        "from nemo_runs.processes.supervise import main; main()"
     )
-    return [python, "-I", "-S", "-c", start, str(Path(__file__).parents[1]), *arguments]
+    return [python, "-I", "-S", "-c", start, str(Path(__file__).parents[2]), *arguments]
 
 
 def main() -> None:

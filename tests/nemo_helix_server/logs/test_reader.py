@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_helix_server.errors import BadRequestError, InvalidError
-from nemo_helix_server.logs import pages as log_pages
 from nemo_helix_server.logs.reader import Logs, Source
 from nemo_helix_server.logs.writer import Log
 
@@ -144,7 +143,7 @@ def test_what_a_workload_wrote_into_its_log_can_be_answered(tmp_path, row, shown
         file.write(row + b"\n")
     page = Logs().page(given)
     assert messages(page) == ["a", *shown]
-    assert all(log_pages.shown(line, "job")["message"].encode() for line in page.lines)
+    assert all(shown(line, "job")["message"].encode() for line in page.lines)
 
 
 def test_a_row_without_end_is_passed_over_and_never_kept(tmp_path):

@@ -153,7 +153,7 @@ def test_kill_9_at_every_step_leaves_a_whole_file_and_loses_no_row(tmp_path: Pat
 
 
 def _source() -> dict[str, str]:
-    return {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+    return {"PYTHONPATH": str(Path(__file__).parents[3] / "src")}
 
 
 def test_a_line_may_hold_several_rows_and_a_row_may_lack_its_newline(path: Path) -> None:

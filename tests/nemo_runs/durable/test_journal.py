@@ -88,4 +88,4 @@ def test_a_full_disk_is_said_and_the_journal_goes_on_afterwards(small_disk: Path
     assert read_journal(path) == [{"n": 1}, {"n": 2}]
 
 
-SOURCE = {"PYTHONPATH": str(Path(__file__).parents[2] / "src")}
+SOURCE = {"PYTHONPATH": str(Path(__file__).parents[3] / "src")}

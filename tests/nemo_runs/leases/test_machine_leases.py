@@ -16,7 +16,7 @@ from nemo_runs.leases.lease_queue import decide
 from nemo_runs.leases.machine_leases import Granted, Holder, LeaseError, Pool, Request, Waiting, ticket
 from nemo_runs.processes import process_table, trees
 
-SOURCES = Path(__file__).parents[2] / "src"
+SOURCES = Path(__file__).parents[3] / "src"
 PATIENCE = 60.0
 
 

@@ -295,12 +295,12 @@ def test_a_kernel_without_pidfds_serves_too(plant: Plant, monkeypatch: pytest.Mo
 def test_a_subreaper_becomes_the_parent_of_orphans() -> None:
     program = (
         "import os, subprocess, sys, time\n"
-        "from nemo_runs import processes\n"
-        "processes.become_subreaper()\n"
+        "from nemo_runs.processes import trees\n"
+        "trees.become_subreaper()\n"
         "out = subprocess.run(['bash', '-c', '(sleep 60 >&- & echo $!)'], stdout=-1, stderr=-3)\n"
         "pid = int(out.stdout)\n"
-        "print(pid in processes.descendants(os.getpid()))\n"
-        "print(processes.end_tree(processes.identify(pid), grace=5))\n"
+        "print(pid in trees.descendants(os.getpid()))\n"
+        "print(trees.end_tree(trees.identify(pid), grace=5))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout == "True\n[]\n"

@@ -148,7 +148,7 @@ def _dry_run(order: Order, desk: Desk) -> int:
 
 
 def _submit(order: Order, desk: Desk, *, as_json: bool, follow: bool) -> int:
-    from nemo_gym.orchestration.submit import flow as flow
+    from nemo_gym.orchestration.submit import flow
 
     record = flow.submit(order, desk)
     if as_json:

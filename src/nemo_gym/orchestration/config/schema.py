@@ -1,8 +1,8 @@
 """The submit config as a schema: every key, its type and its default; no key is ignored.
 
-The models only say what one value may be. Rules between values are in `nemo_gym.orchestration.config.rules`, and
-nothing here changes a value: a dumped config, loaded again, is the same config. ``env`` values stay text as
-written (``host:VAR``), so a dump never holds a secret that was referred to.
+The models only say what one value may be. Rules between values are in `nemo_gym.orchestration.config.rules`,
+and nothing here changes a value: a dumped config, loaded again, is the same config. ``env`` values stay text
+as written (``host:VAR``), so a dump never holds a secret that was referred to.
 """
 
 from __future__ import annotations

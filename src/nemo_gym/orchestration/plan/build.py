@@ -46,7 +46,7 @@ class Surroundings:
     environ: Mapping[str, str]
     """The environment of the submitting shell: where ``host:VAR`` is looked up."""
     keeps: str = ""
-    """What our programs keep of the login shell's environment, see `nemo_gym.orchestration.plan.interpreter`."""
+    """What our programs keep of the login shell's environment, see `plan.interpreter`."""
 
 
 def plan_submission(

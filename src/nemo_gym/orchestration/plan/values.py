@@ -129,7 +129,7 @@ class JobPlan:
     """The `gym` program that runs in the job; without a folder when the job installs it."""
     install: InstallPlan | None = None
     keeps: str = ""
-    """What our programs keep of the login shell's environment, see `nemo_gym.orchestration.plan.interpreter`."""
+    """What our programs keep of the login shell's environment, see `plan.interpreter`."""
     walltime: int | None
     """Seconds, or ``None`` for no limit."""
     drain_lead: float = 0.0

@@ -18,7 +18,7 @@ from nemo_gym.errors import DataError, GymError
 from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
-from nemo_gym.orchestration.records import index as record_files
+from nemo_gym.orchestration.records import index
 from nemo_gym.orchestration.records.index import SHARED, Say
 from nemo_runs.durable.files import create_file, replace_file
 from nemo_runs.durable.journal import read_journal
@@ -73,36 +73,36 @@ def adopt(run_dir: Path, *, now: datetime, say: Say) -> Adopted:
     if paths.fetched.exists():
         raise GymError(f"{run_dir} is a fetched copy, not a run directory; give it in place of an id.")
     if paths.record.exists():
-        return index(record_files.moved(read(paths.record), run_dir), "indexed")
+        return add(index.moved(read(paths.record), run_dir), "indexed")
     record = made_again(run_dir, now=now)
     try:
         create_file(paths.record, record.dumps(), mode=SHARED)
     except FileExistsError:
-        return index(record_files.moved(read(paths.record), run_dir), "indexed")
+        return add(index.moved(read(paths.record), run_dir), "indexed")
     except (OSError, RunsError) as error:
         reason = getattr(error, "strerror", None) or error
         say(f"{paths.record} could not be written ({reason}): the record is in the local index alone.")
-    return index(record, "made")
+    return add(record, "made")
 
 
 def read(path: Path) -> SubmissionRecord:
     """The record of a run directory. Raises `DataError` when it is damaged or of a newer Gym."""
     try:
-        return record_files.read_record(path)
+        return index.read_record(path)
     except DataError as error:
         if "newer Gym" in str(error):
             raise
         raise DataError(f"{error} Move it away to have it made again.") from None
 
 
-def index(record: SubmissionRecord, what: What) -> Adopted:
+def add(record: SubmissionRecord, what: What) -> Adopted:
     """Put a record into the local index; raises `GymError` when it is of a copy of what is known."""
     run_dir = Path(record.run_dir)
     entry = job_paths.index_entry(record.gym_job_id)
     done = Adopted(run_dir, record.gym_job_id, what)
     if entry.exists():
         try:
-            known: SubmissionRecord | None = record_files.read_record(entry)
+            known: SubmissionRecord | None = index.read_record(entry)
         except DataError as error:
             if "newer Gym" in str(error):
                 raise
@@ -178,7 +178,7 @@ def _as_submitted(run_dir: Path, now: datetime) -> SubmissionRecord | None:
     found = submission_file.read(run_dir)
     if found is None:
         return None
-    record = record_files.moved(SubmissionRecord.load(found.get("record", {})), run_dir)
+    record = index.moved(SubmissionRecord.load(found.get("record", {})), run_dir)
     entries = tuple(
         _entry(entry.benchmark, RunPaths(run_dir).job(entry.benchmark)) for entry in record.benchmarks
     )

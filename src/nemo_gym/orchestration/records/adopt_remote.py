@@ -198,7 +198,7 @@ def _adopt(host: Host, brought: _Brought, now: datetime, say: Say) -> Adopted:
     if paths.fetched.exists():
         raise GymError(f"{brought.folder} is a fetched copy, not a run directory.")
     if paths.record.exists():
-        return adopt.index(_there(adopt.read(paths.record), host, brought), "indexed")
+        return adopt.add(_there(adopt.read(paths.record), host, brought), "indexed")
     record = _there(adopt.made_again(brought.folder, now=now), host, brought)
     record = replace(record, submitted_by=brought.owner)
     there = RunPaths(Path(brought.there)).record
@@ -207,7 +207,7 @@ def _adopt(host: Host, brought: _Brought, now: datetime, say: Say) -> Adopted:
             host.write(str(there), record.dumps(), mode=SHARED)
     except SlurmError as error:
         say(f"{there} could not be written ({error}): the record is in the local index alone.")
-    return adopt.index(record, "made")
+    return adopt.add(record, "made")
 
 
 def _there(record: SubmissionRecord, host: Host, brought: _Brought) -> SubmissionRecord:

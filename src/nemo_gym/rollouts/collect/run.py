@@ -292,5 +292,7 @@ def _provenance() -> Mapping[str, Any]:
     from nemo_gym.provenance import provenance
 
     found = provenance()
-    where = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    import nemo_gym
+
+    where = os.path.dirname(os.path.abspath(nemo_gym.__file__))
     return {"gym_version": found.version, "gym_commit": found.commit, "gym_path": where}

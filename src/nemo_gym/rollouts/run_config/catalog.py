@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import nemo_gym
 from nemo_gym import errors
 from nemo_gym.composition import nearest
 from nemo_gym.yaml_files import holds_rows
@@ -32,7 +33,7 @@ class BenchmarkEntry:
 
 def shipped_root() -> Path:
     """The folder that holds the shipped ``benchmarks/``: in the installed package, or the source checkout."""
-    package = Path(__file__).resolve().parents[1]
+    package = Path(nemo_gym.__file__).resolve().parent
     installed = package / "shipped"
     return installed if (installed / "benchmarks").is_dir() else package.parents[1]
 

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from nemo_helix_server.errors import BadRequestError
 from nemo_helix_server.jobs.filtering import json
-from nemo_helix_server.jobs.filtering import text as filter_text
+from nemo_helix_server.jobs.filtering.text import tree as tree_of_text
 from nemo_helix_server.jobs.filtering.tree import (
     DOCUMENTS,
     EVERYTHING,
@@ -87,7 +87,7 @@ def _whole(text: str) -> tuple[Tree, Any]:
     if stripped.startswith("{"):
         document = json.load(stripped)
         return json.tree(document), document
-    return filter_text.tree(stripped), stripped
+    return tree_of_text(stripped), stripped
 
 
 def _path(key: str) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ from nemo_gym import job_paths
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
-from nemo_gym.orchestration.records import adopt_remote
-from nemo_gym.orchestration.records import index as record_files
+from nemo_gym.orchestration.records import adopt_remote, index
 from nemo_gym.orchestration.records.adopt_remote import Refused
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import Completed, LocalHost
@@ -87,7 +86,7 @@ def rebuilt(runs: Path, host: Far | None = None) -> list[tuple[str, str]]:
 
 
 def indexed() -> dict[str, SubmissionRecord]:
-    return {each.gym_job_id: each for each in record_files.indexed(say=pytest.fail)}
+    return {each.gym_job_id: each for each in index.indexed(say=pytest.fail)}
 
 
 def test_a_folder_of_another_machine_is_read_by_one_script_and_listed_with_that_machine(runs: Path):
@@ -111,7 +110,7 @@ def test_a_record_that_was_lost_there_is_made_again_there_and_here(runs: Path):
         str(runs / LOST),
         (runs / LOST).owner(),
     )
-    assert record_files.read_record(RunPaths(runs / LOST).record) == made
+    assert index.read_record(RunPaths(runs / LOST).record) == made
     assert dict(rebuilt(runs))[LOST] == "known"
 
 
@@ -131,9 +130,9 @@ def test_a_copy_a_damaged_record_and_a_folder_that_is_not_there_are_refused(runs
 def test_what_is_known_on_this_machine_is_not_replaced_by_a_copy_elsewhere(runs: Path, tmp_path: Path):
     here = tmp_path / "here" / ID
     here.mkdir(parents=True)
-    index = job_paths.job_index() / f"{ID}.json"
-    index.parent.mkdir(parents=True)
-    index.write_bytes(record(here).dumps())
+    entry = job_paths.job_index() / f"{ID}.json"
+    entry.parent.mkdir(parents=True)
+    entry.write_bytes(record(here).dumps())
     assert "which still exists; a copy is not adopted" in dict(rebuilt(runs))[ID]
     here.rmdir()
     assert dict(rebuilt(runs))[ID] == "moved"
