@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.job_paths import JobPaths, RunPaths
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.local import LocalExecutor
 from nemo_gym.orchestration.executors.local_supervisor import MARKER
 from nemo_gym.orchestration.plan.values import JobPlan, ServicePlan, Submission

@@ -43,8 +43,68 @@ ONLY_PARTS = {
         "nemo_gym.types",
         "nemo_gym.errors",
         "nemo_gym.rollouts.run_config.prompts",
+        # which answers are graded at all
+        "nemo_gym.rollouts.scores.whole_answers",
     ),
 }
+LAYERS = {
+    "nemo_gym": (
+        "errors clock types",
+        "job_paths events spelling yaml_files schema overrides composition plugins provenance text_table",
+        "agents verifiers serving services chain",
+        "rollouts",
+        "orchestration",
+        "cli",
+    ),
+    "nemo_gym.orchestration": (
+        "jobs",
+        "config",
+        "plan",
+        "executors",
+        "records",
+        "status",
+        "results",
+        "submit",
+    ),
+    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "collect"),
+    "nemo_helix_server": (
+        "errors clock",
+        "jobs",
+        "store",
+        "storage logs",
+        "setting_paths settings",
+        "executors auth",
+        "isolation engines",
+        "files models",
+        "trackers",
+        "service",
+        "controller customizer",
+        "api",
+        "app",
+        "commands",
+    ),
+    "nemo_helix_plugin": (
+        "errors suggestions addresses yaml_text",
+        "jobs access files models",
+        "customization",
+        "config client customization.sdk",
+        "cli",
+    ),
+    "nemo_runs": (
+        "errors addresses boot_clock durations homes near_commands patterns proxies streams trimmed",
+        "yaml_scalars secret_refs json_lines",
+        "durable",
+        "processes",
+        "leases",
+    ),
+    "nemo_engines": ("errors", "data", "export trackers", "hf automodel"),
+}
+"""What each package consists of, lowest first: a layer imports itself and the layers before it."""
+UNORDERED = {
+    "nemo_engines": "the modules of one training run, which both engines share",
+}
+MOST_MODULES = 20
+ONE_FILE_A_COMMAND = ("nemo_gym.cli", "nemo_helix_plugin.cli.commands")
 STANDARD_LIBRARY_ONLY = ("nemo_runs", "nemo_slurm", "nemo_trainer")
 
 
@@ -86,6 +146,103 @@ def forbidden(path: Path) -> list[str]:
         if (ours and not allowed) or (foreign and package in STANDARD_LIBRARY_ONLY):
             found.append(f"{path.relative_to(SOURCES)}:{line}: {name}")
     return found
+
+
+def layer_of(package: str, name: str) -> int | None:
+    """The number of the layer that a module is in; the longest entry that names it counts."""
+    found, length = None, 0
+    for number, layer in enumerate(LAYERS[package]):
+        for part in layer.split():
+            entry = f"{package}.{part}"
+            if f"{name}.".startswith(f"{entry}.") and len(entry) > length:
+                found, length = number, len(entry)
+    return found
+
+
+def upward(package: str) -> list[str]:
+    """The imports of a package's modules that lead to a higher layer, lazy and type-only ones too."""
+    found = []
+    for path in modules(package.replace(".", "/")):
+        own = layer_of(package, module_name(path))
+        for line, name in imports(path):
+            other = layer_of(package, name) if name.startswith(f"{package}.") else None
+            if own is not None and other is not None and other > own:
+                found.append(f"{path.relative_to(SOURCES)}:{line}: {name}")
+    return found
+
+
+def folders() -> dict[str, list[Path]]:
+    """The modules of each folder of the sources."""
+    found: dict[str, list[Path]] = {}
+    for package in packages():
+        for path in modules(package):
+            found.setdefault(module_name(path.parent / "__init__.py"), []).append(path)
+    return found
+
+
+def circles() -> list[list[str]]:
+    """Packages that import each other, by whatever way round.
+
+    A folder without folders counts as a whole; in one that holds packages each module stands for itself.
+    """
+    inner = {folder.rpartition(".")[0] for folder in folders()}
+    nodes: dict[str, list[Path]] = {}
+    for folder, paths in folders().items():
+        for path in paths:
+            nodes.setdefault(module_name(path) if folder in inner else folder, []).append(path)
+    edges = {
+        node: {_node(name, nodes) for path in paths for _, name in imports(path)} - {node, ""}
+        for node, paths in nodes.items()
+    }
+    reach = {node: _reachable(edges, node) for node in nodes}
+    found = {
+        tuple(sorted(other for other in reach[node] if node in reach[other]))
+        for node in nodes
+        if node in reach[node]
+    }
+    return sorted(list(circle) for circle in found)
+
+
+def _node(name: str, nodes: dict[str, list[Path]]) -> str:
+    while name and name not in nodes:
+        name = name.rpartition(".")[0]
+    return name
+
+
+def _reachable(edges: dict[str, set[str]], start: str) -> set[str]:
+    seen: set[str] = set()
+    left = list(edges[start])
+    while left:
+        folder = left.pop()
+        if folder not in seen:
+            seen.add(folder)
+            left.extend(edges[folder])
+    return seen
+
+
+@pytest.mark.parametrize("package", LAYERS)
+def test_a_layer_imports_only_layers_below_it(package: str) -> None:
+    assert upward(package) == []
+
+
+@pytest.mark.parametrize("package", [name for name in LAYERS if name not in UNORDERED])
+def test_every_part_of_a_package_is_in_a_layer(package: str) -> None:
+    names = {module_name(path) for path in modules(package.replace(".", "/"))} - {package}
+    assert sorted(name for name in names if layer_of(package, name) is None) == []
+
+
+def test_no_packages_import_each_other() -> None:
+    assert circles() == []
+
+
+def test_a_folder_holds_few_modules() -> None:
+    many = {
+        folder: len(paths)
+        for folder, paths in folders().items()
+        if len([path for path in paths if path.name != "__init__.py"]) > MOST_MODULES
+        and not folder.startswith(ONE_FILE_A_COMMAND)
+    }
+    assert many == {}
 
 
 def test_every_package_has_a_rule() -> None:

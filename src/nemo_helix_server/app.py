@@ -12,13 +12,12 @@ from starlette.types import ASGIApp
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.api.application import make_application
 from nemo_helix_server.api.feed import StoreFeed
+from nemo_helix_server.api.health import Pulse
 from nemo_helix_server.api.parts import Parts
 from nemo_helix_server.api.request_validation import is_loopback
-from nemo_helix_server.api.routes.health import Pulse
 from nemo_helix_server.api.streams import Broadcaster
 from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.auth.authentication import Authenticator
-from nemo_helix_server.auth.token_store import TokenKeeper
 from nemo_helix_server.clock import Clock
 from nemo_helix_server.controller import loop
 from nemo_helix_server.controller.feasibility import Possible, machine_memory
@@ -43,6 +42,7 @@ from nemo_helix_server.service import responses
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.service.jobs import JobsService
 from nemo_helix_server.service.profiles import Profiles
+from nemo_helix_server.service.token_store import TokenKeeper
 from nemo_helix_server.service.workspaces import WorkspaceKeeper
 from nemo_helix_server.settings import LeaseSettings, Settings
 from nemo_helix_server.storage.artifacts import ArtifactReader

@@ -22,10 +22,10 @@ from sqlalchemy.exc import ArgumentError
 from nemo_helix_server.auth.step_tokens import KEY_FILE
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors import confinement
-from nemo_helix_server.executors.base import Run
 from nemo_helix_server.executors.confinement import Sight
 from nemo_helix_server.settings import EngineSettings, Settings
 from nemo_helix_server.storage.job_folders import JobPaths
+from nemo_helix_server.storage.run_files import Run
 
 _DEVICES = (
     "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "dri", "kfd", "infiniband",

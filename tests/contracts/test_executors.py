@@ -7,9 +7,10 @@ import pytest
 from tests.local_jobs import Workplace, until
 from tests.slurm.lab import slurm, slurm_lab  # noqa: F401 - fixtures
 
+from nemo_gym.chain.observation import JobState
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.executors import registry
-from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState, Queued
+from nemo_gym.orchestration.executors.base import Executor, JobRef, Queued
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor
 from nemo_gym.orchestration.plan.values import SlurmPlan

@@ -10,8 +10,8 @@ import pytest
 from tests.local_jobs import Workplace, until
 
 from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.observation import JobState
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobState
 from nemo_gym.orchestration.plan.values import InstallPlan
 from nemo_runs.durable.journal import read_journal
 

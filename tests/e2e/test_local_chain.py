@@ -11,8 +11,9 @@ import pytest
 from tests.local_jobs import STAND_INS, Workplace, service, until
 
 from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.observation import JobState
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_runs.durable.journal import read_journal
 from nemo_runs.processes import supervise
 

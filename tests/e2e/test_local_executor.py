@@ -18,8 +18,9 @@ from pathlib import Path
 import pytest
 from tests.local_jobs import STAND_INS, Workplace, service, until
 
+from nemo_gym.chain.observation import JobState
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.plan.telemetry import collector_config
 from nemo_gym.orchestration.plan.values import OtelPlan
 from nemo_gym.orchestration.submit import staging

@@ -5,7 +5,7 @@ import os
 import pytest
 from tests.local_jobs import Workplace, service, until
 
-from nemo_gym.orchestration.executors.base import JobState
+from nemo_gym.chain.observation import JobState
 from nemo_runs.leases import machine_leases
 from nemo_runs.processes import trees
 

@@ -14,10 +14,10 @@ from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.customizer import previewing
 from nemo_helix_server.customizer.facts import EngineFacts
 from nemo_helix_server.executors import confinement
-from nemo_helix_server.executors.base import Run
 from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import SettingsError
 from nemo_helix_server.storage.job_folders import JobPaths
+from nemo_helix_server.storage.run_files import Run
 
 pytestmark = pytest.mark.services
 

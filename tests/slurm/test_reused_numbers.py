@@ -11,8 +11,9 @@ import pytest
 from tests.slurm.lab import RealSlurm, until
 
 import nemo_gym
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.clock import utc_text
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor
 from nemo_slurm import calls
 from nemo_slurm.cluster import Cluster

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_gym.orchestration.executors.base import JobState, Observation
+from nemo_gym.chain.observation import JobState, Observation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

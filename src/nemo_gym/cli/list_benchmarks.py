@@ -11,7 +11,7 @@ from nemo_gym.cli.options import json_option
 from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
-    from nemo_gym.rollouts.run_config.catalog import BenchmarkEntry
+    from nemo_gym.rollouts.data.benchmark_list import ListedBenchmark
 
 
 @click.command("benchmarks")
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 @json_option
 def list_benchmarks(search_dirs: tuple[Path, ...], as_json: bool) -> None:
     """List the benchmarks that `--benchmark NAME` finds."""
-    from nemo_gym.rollouts.run_config import catalog
+    from nemo_gym.rollouts.data import benchmark_list
 
-    entries = catalog.list_benchmarks(search_dirs)
+    entries = benchmark_list.list_benchmarks(search_dirs)
     if as_json:
         import json
 
@@ -43,17 +43,17 @@ def list_benchmarks(search_dirs: tuple[Path, ...], as_json: bool) -> None:
             click.echo(f"gym: {entry.name} cannot be used: {entry.error}", err=True)
 
 
-def _state(entry: BenchmarkEntry) -> str:
+def _state(entry: ListedBenchmark) -> str:
     if entry.error:
         return "broken"
     return "prepared" if entry.prepared else "not prepared"
 
 
-def _repeats(entry: BenchmarkEntry) -> str:
-    return counted(entry.num_repeats, "repeat")
+def _repeats(entry: ListedBenchmark) -> str:
+    return "1 repeat" if entry.num_repeats == 1 else f"{entry.num_repeats} repeats"
 
 
-def _document(entry: BenchmarkEntry) -> dict[str, object]:
+def _document(entry: ListedBenchmark) -> dict[str, object]:
     return {
         "name": entry.name,
         "description": entry.description,

@@ -17,8 +17,8 @@ from pydantic import BaseModel
 from nemo_helix_plugin import __version__
 from nemo_helix_plugin.addresses import is_loopback
 from nemo_helix_plugin.client import errors, failures, uploads
-from nemo_helix_plugin.client.calls.call import Request
 from nemo_helix_plugin.client.options import ClientOptions
+from nemo_helix_plugin.client.request import Request
 from nemo_helix_plugin.errors import ConfigError
 from nemo_runs import proxies
 

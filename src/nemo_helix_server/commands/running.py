@@ -21,12 +21,12 @@ import uvicorn
 from nemo_helix_server import app, settings
 from nemo_helix_server.api.request_validation import is_loopback
 from nemo_helix_server.auth import step_tokens
-from nemo_helix_server.auth.token_store import TokenKeeper
 from nemo_helix_server.clock import SystemClock, wire
 from nemo_helix_server.commands import connections, holder, listening
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.isolation import Isolation, judge
+from nemo_helix_server.service.token_store import TokenKeeper
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage import filesystem_kind
 from nemo_helix_server.store.store import Store

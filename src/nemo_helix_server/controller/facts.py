@@ -9,11 +9,12 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import metrics_tail
 from nemo_helix_server.controller.decide import StepFacts
 from nemo_helix_server.controller.step_ages import Ages
-from nemo_helix_server.executors.base import Observation, Run, RunState
+from nemo_helix_server.executors.base import Observation, RunState
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Reason
 from nemo_helix_server.storage import checkpoints, run_files, start_remains
 from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.run_files import Run
 from nemo_trainer import contract
 
 _PAUSES = (Reason.PAUSED_BY_USER, Reason.PAUSED_FOR_MAINTENANCE)

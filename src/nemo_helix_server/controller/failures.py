@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.controller.decide import Move
-from nemo_helix_server.executors.base import Observation, Run, RunState
+from nemo_helix_server.executors.base import Observation, RunState
 from nemo_helix_server.jobs import evidence
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Reason
 from nemo_helix_server.logs.writer import part_numbers
 from nemo_helix_server.storage import run_files, start_remains
+from nemo_helix_server.storage.run_files import Run
 from nemo_runs.durable.disk import open_regular
 from nemo_trainer import contract
 

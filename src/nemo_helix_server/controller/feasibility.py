@@ -12,8 +12,9 @@ from typing import Any
 from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_server.controller.launches import LaunchError, Launches, amount
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.executors.base import Executor, NeverPossibleError, Request, Run
+from nemo_helix_server.executors.base import Executor, NeverPossibleError, Request
 from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.storage.run_files import Run
 
 
 def machine_memory() -> int:

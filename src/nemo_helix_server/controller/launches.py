@@ -12,12 +12,13 @@ from typing import Any
 
 from nemo_helix_server.clock import Clock, SystemClock, turn
 from nemo_helix_server.errors import ServerError
-from nemo_helix_server.executors.base import Launch, Request, Run
+from nemo_helix_server.executors.base import Launch, Request
 from nemo_helix_server.isolation import Isolation, Places
 from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.settings import SubprocessSettings
 from nemo_helix_server.storage import run_files, secret_store
 from nemo_helix_server.storage.job_folders import JobPaths, JobStorage
+from nemo_helix_server.storage.run_files import Run
 from nemo_runs import secret_refs
 from nemo_runs.errors import SecretReferenceError
 from nemo_runs.secret_refs import SecretText

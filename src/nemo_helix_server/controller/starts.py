@@ -20,13 +20,13 @@ from nemo_helix_server.executors.base import (
     Executor,
     ExecutorError,
     NeverPossibleError,
-    Run,
     Waiting,
 )
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import Event, Reason
 from nemo_helix_server.storage import checkpoints
+from nemo_helix_server.storage.run_files import Run
 from nemo_helix_server.store.store import Store
 from nemo_runs.errors import RunsError
 from nemo_trainer import contract

@@ -10,7 +10,7 @@ from nemo_helix_plugin.jobs import names
 from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.errors import ConflictError, NotFoundError
 from nemo_helix_server.jobs.model import Caller
-from nemo_helix_server.service import responses
+from nemo_helix_server.jobs.pages import page_of
 from nemo_helix_server.store import entities
 from nemo_helix_server.store.entities import Entity
 from nemo_helix_server.store.store import Store
@@ -50,7 +50,7 @@ class TemplateKeeper:
         only = None if workspace == names.ALL else workspace
         with self.store.read() as unit:
             found, total = unit.entities(_KIND, only, offset=(number - 1) * size, limit=size)
-        return responses.page([_shown(one) for one in found], number=number, size=size, total=total)
+        return page_of([_shown(one) for one in found], number=number, size=size, total=total)
 
     def get(self, workspace: str, name: str) -> Document:
         """One template."""

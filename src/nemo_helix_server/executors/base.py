@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from nemo_helix_server.executors.confinement import Sight
+from nemo_helix_server.storage.run_files import Run
 from nemo_runs.secret_refs import SecretText
 
 
@@ -26,15 +27,6 @@ class AlreadyStartedError(ExecutorError):
 
 class NeverPossibleError(ExecutorError):
     """The machine could never give what the run needs."""
-
-
-class Run(NamedTuple):
-    """One start of a step: its name and the folder that holds everything about it."""
-
-    token: str
-    """The task's name, ``task-<32 hex>``; also the value of ``NEMO_JOB_TASK``, by which strays are found."""
-    folder: Path
-    """``<job folder>/runs/<token>``."""
 
 
 @dataclass(frozen=True, slots=True)

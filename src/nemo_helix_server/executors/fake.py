@@ -18,10 +18,10 @@ from nemo_helix_server.executors.base import (
     NeverPossibleError,
     Observation,
     Request,
-    Run,
     RunState,
     Waiting,
 )
+from nemo_helix_server.storage.run_files import Run
 
 
 @dataclass(slots=True)

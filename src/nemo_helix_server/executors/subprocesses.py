@@ -20,7 +20,6 @@ from nemo_helix_server.executors.base import (
     Launch,
     Observation,
     Request,
-    Run,
     RunState,
     Waiting,
 )
@@ -29,6 +28,7 @@ from nemo_helix_server.executors.environments import Environments
 from nemo_helix_server.executors.launcher import Launcher, LaunchError
 from nemo_helix_server.executors.shim import MARKER
 from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.run_files import Run
 from nemo_runs.errors import RunsError
 from nemo_runs.processes import process_table, trees
 from nemo_runs.processes.trees import Liveness, ProcessIdentity

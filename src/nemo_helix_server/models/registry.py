@@ -10,7 +10,7 @@ from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.errors import ConflictError, NotFoundError
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.jobs.model import Caller
-from nemo_helix_server.service import responses
+from nemo_helix_server.jobs.pages import page_of
 from nemo_helix_server.store import entities
 from nemo_helix_server.store.entities import Entity
 from nemo_helix_server.store.store import Store
@@ -61,7 +61,7 @@ class ModelKeeper:
         only = None if workspace == names.ALL else workspace
         with self.store.read() as unit:
             found, total = unit.entities(_KIND, only, offset=(number - 1) * size, limit=size)
-        return responses.page([shown(one) for one in found], number=number, size=size, total=total)
+        return page_of([shown(one) for one in found], number=number, size=size, total=total)
 
     def find(self, workspace: str, name: str) -> Document | None:
         """One model, if there is one of that name."""

@@ -209,17 +209,3 @@ def transition(row: Transition) -> Document:
         "who": row.who,
         "why": row.why,
     }
-
-
-def page(data: Sequence[Document], *, number: int, size: int, total: int) -> Document:
-    """The envelope of a page."""
-    return {
-        "data": list(data),
-        "pagination": {
-            "page": number,
-            "page_size": size,
-            "current_page_size": len(data),
-            "total_pages": -(-total // size),
-            "total_results": total,
-        },
-    }

@@ -8,6 +8,7 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.errors import NotFoundError
 from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.jobs.model import Attempt, Job
+from nemo_helix_server.jobs.pages import page_of
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.lookups import CURRENT, Parts
 from nemo_helix_server.service.responses import Document
@@ -39,8 +40,8 @@ class Showing(Parts):
         with self.store.read() as reader:
             self.check_workspace(reader, workspace)
             found = reader.jobs(query)
-        data = [responses.job(job, self.limits, self.clock) for job in found.items]
-        envelope = responses.page(data, number=page, size=page_size, total=found.total)
+        data = [responses.job(job, self.limits) for job in found.items]
+        envelope = page_of(data, number=page, size=page_size, total=found.total)
         return {**envelope, "sort": sort, "filter": echo}
 
     def status(self, workspace: str, name: str) -> Document:
@@ -78,7 +79,7 @@ class Showing(Parts):
                 limit=page_size,
             )
         data = [responses.attempt(attempt, job) for attempt in found.items]
-        return {**responses.page(data, number=page, size=page_size, total=found.total), "sort": sort}
+        return {**page_of(data, number=page, size=page_size, total=found.total), "sort": sort}
 
     def attempt(self, workspace: str, name: str, attempt: str) -> Document:
         """One attempt by its id, or the ``current`` one, with its series."""
@@ -119,7 +120,7 @@ class Showing(Parts):
             )
             found = reader.contexts(query)
         data = [responses.step_in_context(context) for context in found.items]
-        return responses.page(data, number=page, size=page_size, total=found.total)
+        return page_of(data, number=page, size=page_size, total=found.total)
 
     def step(self, workspace: str, name: str, step: str, *, attempt: str = CURRENT) -> Document:
         """One step by its name: what a workload polls for a pause."""

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.executors.base import Run
 from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.run_files import Run
 from nemo_runs.durable.files import replace_file, sync_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,254}")

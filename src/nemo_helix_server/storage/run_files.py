@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_runs.durable.disk import read_regular
 from nemo_runs.durable.files import create_file, replace_file
@@ -33,6 +33,15 @@ CONFIG_FILE = "job_step_config.json"
 
 _LAST_SECOND = 253_402_300_799
 """Of the year 9999."""
+
+
+class Run(NamedTuple):
+    """One start of a step: its name and the folder that holds everything about it."""
+
+    token: str
+    """The task's name, ``task-<32 hex>``; also the value of ``NEMO_JOB_TASK``, by which strays are found."""
+    folder: Path
+    """``<job folder>/runs/<token>``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link, progress
 
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import DataError
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Unheard
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.status.gather import Scope, gather

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nemo_gym.chain.evidence import Evidence, Seen
-from nemo_gym.orchestration.executors.base import JobState, Observation
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.orchestration.status.link_files import parse
 
 NOW = 1_800_000_000.0

@@ -7,8 +7,9 @@ import pytest
 from tests.helix_workplace import Workplace, shell, step, training
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.executors.base import Request, Run, Waiting
+from nemo_helix_server.executors.base import Request, Waiting
 from nemo_helix_server.executors.capacity import LeasedRoom
+from nemo_helix_server.storage.run_files import Run
 from nemo_runs.leases import machine_leases
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

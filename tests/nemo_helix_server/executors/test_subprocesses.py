@@ -13,10 +13,11 @@ import pytest
 
 from nemo_helix_server.errors import StoreError
 from nemo_helix_server.executors import launcher
-from nemo_helix_server.executors.base import Admitted, Launch, Request, Run, RunState
+from nemo_helix_server.executors.base import Admitted, Launch, Request, RunState
 from nemo_helix_server.executors.capacity import LeasedRoom, OpenRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
 from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.run_files import Run
 from nemo_runs.leases import machine_leases
 from nemo_runs.processes import trees
 from nemo_runs.secret_refs import SecretText
@@ -270,7 +271,8 @@ def test_a_lease_is_held_by_the_shim_and_survives_the_service(tmp_path):
 SERVICE = """
 import os, sys, threading, time
 from pathlib import Path
-from nemo_helix_server.executors.base import Launch, Run
+from nemo_helix_server.executors.base import Launch
+from nemo_helix_server.storage.run_files import Run
 from nemo_helix_server.executors.capacity import OpenRoom
 from nemo_helix_server.executors.subprocesses import SubprocessExecutor
 folder, token, delay = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])

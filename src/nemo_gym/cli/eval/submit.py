@@ -186,7 +186,8 @@ def _follow(record: SubmissionRecord, desk: Desk, *, quiet: bool) -> int:
 
     1 when a job did not succeed, or ended with 0 and left rollouts that the config does not do without.
     """
-    from nemo_gym.orchestration.executors.base import JobRef, JobState
+    from nemo_gym.chain.observation import JobState
+    from nemo_gym.orchestration.executors.base import JobRef
     from nemo_gym.orchestration.results import scores
     from nemo_gym.orchestration.submit.follow import follow
 

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import json_option
+
+if TYPE_CHECKING:
+    from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+
+_COLUMNS = ("ID", "SUBMITTED", "CLUSTER", "EXECUTOR", "BENCHMARKS", "LABELS")
 
 
 @click.command("list", short_help="Your submissions from this machine, newest first.")
@@ -22,7 +30,7 @@ def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
     """
     from nemo_gym.cli.submissions import terminal_width
     from nemo_gym.orchestration.records import index
-    from nemo_gym.orchestration.results import scores
+    from nemo_gym.text_table import table
 
     def say(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
@@ -38,6 +46,28 @@ def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
     if not records:
         say("no submissions here; `gym eval submit -c FILE` makes one.")
         return 0
-    rows = [scores.list_row(record) for record in records]
-    click.echo(scores.table(scores.LIST_COLUMNS, rows, terminal_width()))
+    rows = [_row(record) for record in records]
+    click.echo(table(_COLUMNS, rows, terminal_width()))
     return 0
+
+
+def _row(record: SubmissionRecord) -> list[str]:
+    benchmarks = ",".join(
+        entry.benchmark if _was_queued(entry) else f"{entry.benchmark}(not queued)"
+        for entry in record.benchmarks
+    )
+    labels = ",".join(f"{key}={value}" for key, value in record.labels.items())
+    return [record.gym_job_id, record.submitted_at, record.cluster, record.executor, benchmarks, labels]
+
+
+def _was_queued(entry: BenchmarkEntry) -> bool:
+    """Whether a benchmark has a job: of its submission, or of a later one, which only its folder knows."""
+    if entry.job_id is not None:
+        return True
+    from nemo_gym.job_paths import JobPaths
+
+    paths = JobPaths(Path(entry.job_dir))
+    numbers = itertools.takewhile(
+        lambda number: paths.resubmission(number).folder.is_dir(), itertools.count(1)
+    )
+    return any(paths.resubmission(number).queued.is_file() for number in numbers)

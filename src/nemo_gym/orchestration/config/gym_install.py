@@ -1,4 +1,4 @@
-"""A Gym that the jobs install themselves (``driver.gym_install``): its rules and its plan; all pure."""
+"""A Gym that the jobs install themselves (``driver.gym_install``): its rules; all pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nemo_gym.orchestration.config.schema import SubmitConfig
-from nemo_gym.orchestration.plan.values import InstallPlan
 from nemo_runs.patterns import pattern
 
 _REF = pattern(r"[A-Za-z0-9_](?:[A-Za-z0-9._/+@-]*[A-Za-z0-9_+-])?")
@@ -50,11 +49,3 @@ def warnings(config: SubmitConfig, program: Path | None) -> Iterator[str]:
             "driver.gym_install: it is not used, since the Gym that submits is there for the jobs too "
             f"({program})."
         )
-
-
-def planned(config: SubmitConfig, run_dir: Path) -> InstallPlan | None:
-    """What the jobs of a run install."""
-    install = config.driver.gym_install
-    if install is None:
-        return None
-    return InstallPlan(repo=install.repo, ref=install.ref, folder=run_dir.parent / ".gym")

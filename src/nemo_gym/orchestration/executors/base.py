@@ -8,32 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from nemo_gym.chain.observation import Observation
 from nemo_gym.orchestration.plan.values import Submission
-
-
-class JobState(StrEnum):
-    """What is known about a job."""
-
-    QUEUED = "QUEUED"
-    """Accepted, not started."""
-    RUNNING = "RUNNING"
-    SUCCEEDED = "SUCCEEDED"
-    """Ended with exit status 0."""
-    FAILED = "FAILED"
-    """Ended otherwise, its walltime included; the reason says how."""
-    CANCELLED = "CANCELLED"
-    """Ended because somebody asked for it."""
-    UNKNOWN = "UNKNOWN"
-    """Nothing can be said from here. It never means that the job has ended."""
-
-    @property
-    def final(self) -> bool:
-        """Whether a job in this state stays in it."""
-        return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +21,6 @@ class JobRef:
 
     job_id: str
     job_dir: Path
-
-
-@dataclass(frozen=True, slots=True)
-class Unheard:
-    """The first job of a submission, or of a resubmission, whose id nobody came to note down."""
-
-    job_dir: Path
-    resubmission: int = 0
-    """The how-manieth; 0: the submission itself."""
-
-
-@dataclass(frozen=True, slots=True)
-class Observation:
-    """One look at one job."""
-
-    state: JobState
-    reason: str
-    """A sentence for a person; empty where the state says it all."""
-    exit_status: int | None = None
-    """As a shell says it, once the job has ended."""
-    started_at: float | None = None
-    """UTC seconds since the epoch, as is `ended_at`."""
-    ended_at: float | None = None
-    word: str = ""
-    """The scheduler's own word for how the job ended (``TIMEOUT``), as ``states.tsv`` has it."""
-    silent: bool = False
-    """Nobody answered, so nothing was learnt; else "unknown" means that nobody knows such a job."""
-    proven: bool = True
-    """What was said is of this very job beyond doubt; only such an end is remembered."""
-    stranger: str = ""
-    """Who cancelled it, where that was not its owner."""
 
 
 @dataclass(frozen=True, slots=True)

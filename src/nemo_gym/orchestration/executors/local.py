@@ -8,11 +8,23 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
+import nemo_gym
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.errors import GymError
-
-if TYPE_CHECKING:
-    from nemo_gym.orchestration.executors.base import JobRef, Observation, Queued, Unheard
-    from nemo_gym.orchestration.plan.values import Submission
+from nemo_gym.job_paths import JobPaths, LinkPaths
+from nemo_gym.orchestration.executors.base import JobRef, Queued
+from nemo_gym.orchestration.executors.local_numbers import claim_number
+from nemo_gym.orchestration.executors.local_supervisor import (
+    MARKER,
+    Assignment,
+    claim,
+    end_unstarted,
+    waits_for,
+)
+from nemo_gym.orchestration.plan.values import JobPlan, Submission
+from nemo_runs.errors import RunsError
+from nemo_runs.processes import supervise, trees
+from nemo_runs.processes.trees import Liveness, ProcessIdentity
 
 _GRACE = 30.0
 

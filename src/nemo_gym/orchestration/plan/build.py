@@ -10,7 +10,6 @@ from typing import Any
 
 from nemo_gym.chain.budget import Budget
 from nemo_gym.job_paths import RunPaths
-from nemo_gym.orchestration.config import gym_install
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import (
     BenchmarkJob,
@@ -24,6 +23,7 @@ from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, lead_of
 from nemo_gym.orchestration.plan.telemetry import collector_config
 from nemo_gym.orchestration.plan.values import (
     Container,
+    InstallPlan,
     JobPlan,
     OtelPlan,
     ServicePlan,
@@ -124,7 +124,7 @@ def _job(
         env=_references(config.driver.env),
         secrets=_secrets(config, benchmark, around.environ),
         gym=around.gym or Path("gym"),
-        install=None if around.gym else gym_install.planned(config, run_dir),
+        install=None if around.gym else _planned_install(config, run_dir),
         keeps=around.keeps,
         walltime=None if walltime is None else parse_duration(walltime, where="walltime"),
         drain_lead=lead_of(config.machine),
@@ -288,3 +288,10 @@ def _collector(
         node_metrics_port=otel.node_metrics_port,
         scrape_interval_seconds=otel.scrape_interval_seconds,
     )
+
+
+def _planned_install(config: SubmitConfig, run_dir: Path) -> InstallPlan | None:
+    install = config.driver.gym_install
+    if install is None:
+        return None
+    return InstallPlan(repo=install.repo, ref=install.ref, folder=run_dir.parent / ".gym")

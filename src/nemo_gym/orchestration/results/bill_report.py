@@ -8,7 +8,7 @@ from typing import Any
 from nemo_gym.orchestration.records.locations import Place
 from nemo_gym.orchestration.results import bill, bill_inputs
 from nemo_gym.orchestration.results.bill import OWNERS, Bill, LinkBill, Saving
-from nemo_gym.orchestration.results.scores import table
+from nemo_gym.text_table import table
 
 SCHEMA_VERSION = 1
 

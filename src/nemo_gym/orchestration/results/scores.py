@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -16,11 +15,10 @@ from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records.index import Say
 from nemo_gym.orchestration.status import chain_head
-from nemo_runs.counts import counted
+from nemo_gym.text_table import table
 
 Status = Literal["complete", "incomplete", "unfinished", "no results", "not fetched", "not queued"]
 
-LIST_COLUMNS = ("ID", "SUBMITTED", "CLUSTER", "EXECUTOR", "BENCHMARKS", "LABELS")
 _RESULT_COLUMNS = ("ID", "BENCHMARK", "STATUS", "SCORE", "95% INTERVAL", "COVERAGE", "MODEL")
 
 
@@ -168,27 +166,6 @@ def _model(model: Mapping[str, Any] | None, generation: Mapping[str, Any]) -> st
     return str(name) if name else None
 
 
-def list_row(record: SubmissionRecord) -> list[str]:
-    """One line of ``gym job list``."""
-    benchmarks = ",".join(
-        entry.benchmark if _was_queued(entry) else f"{entry.benchmark}(not queued)"
-        for entry in record.benchmarks
-    )
-    labels = ",".join(f"{key}={value}" for key, value in record.labels.items())
-    return [record.gym_job_id, record.submitted_at, record.cluster, record.executor, benchmarks, labels]
-
-
-def _was_queued(entry: BenchmarkEntry) -> bool:
-    """Whether a benchmark has a job: of its submission, or of a later one, which only its folder knows."""
-    if entry.job_id is not None:
-        return True
-    paths = JobPaths(Path(entry.job_dir))
-    numbers = itertools.takewhile(
-        lambda number: paths.resubmission(number).folder.is_dir(), itertools.count(1)
-    )
-    return any(paths.resubmission(number).queued.is_file() for number in numbers)
-
-
 def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> str:
     """Results for a person; below the table, what there is to say about those that are not complete."""
     cells = [
@@ -215,31 +192,3 @@ def to_csv(rows: Sequence[BenchmarkResult]) -> str:
     writer.writeheader()
     writer.writerows(row.to_json() for row in rows)
     return text.getvalue()
-
-
-def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
-    """Columns of text, two blanks apart; characters that would break a line are shown escaped.
-
-    What is wider than ``width``, the columns of a terminal, has its first column on lines of its own.
-    """
-    text = _columns(columns, rows)
-    if width is None or max(map(len, text.splitlines())) <= width:
-        return text
-    head, *lines = _columns(columns[1:], [row[1:] for row in rows]).splitlines()
-    shown = [f"  {head}"]
-    for number, (row, line) in enumerate(zip(rows, lines, strict=True)):
-        if number == 0 or rows[number - 1][0] != row[0]:
-            shown.append(_one_line(row[0]))
-        shown.append(f"  {line}")
-    return "\n".join(shown)
-
-
-def _columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    shown = [list(columns), *([_one_line(cell) for cell in row] for row in rows)]
-    widths = [max(len(row[column]) for row in shown) for column in range(len(columns))]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
-    return "\n".join(line.rstrip() for line in lines)
-
-
-def _one_line(text: str) -> str:
-    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from nemo_gym.chain.endings import NOTHING_FOLLOWS, BenchmarkState, Cause, Verdict, ended
 from nemo_gym.chain.evidence import Evidence, Link
-from nemo_gym.orchestration.executors.base import JobState, Observation
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.orchestration.status.waiting_job import Waiting, foremost
 from nemo_runs.durations import format_duration
 from nemo_slurm.refusals import Whose, read_refusal

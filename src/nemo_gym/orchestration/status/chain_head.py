@@ -9,8 +9,9 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState, Observation
+from nemo_gym.orchestration.executors.base import Executor, JobRef
 
 _UNSEEN = Observation(JobState.UNKNOWN, "nothing was said of it")
 

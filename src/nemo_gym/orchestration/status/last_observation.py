@@ -16,7 +16,8 @@ from typing import Any
 
 from nemo_gym import job_paths
 from nemo_gym.chain.evidence import Seen
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation
+from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_runs.durable.files import replace_file
 from nemo_runs.errors import RunsError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from nemo_gym.chain.endings import BenchmarkState
-from nemo_gym.orchestration.results.scores import table
 from nemo_gym.orchestration.status.report import FRESH, BenchmarkStatus, SubmissionStatus
+from nemo_gym.text_table import table
 from nemo_runs.durations import format_duration
 
 _COLUMNS = ("ID", "BENCHMARK", "STATE", "ROLLOUTS", "MEAN REWARD", "LEFT", "JOB")

@@ -16,11 +16,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nemo_gym.chain.evidence import Evidence, Resubmission
+from nemo_gym.chain.observation import JobState
 from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError, NotOursError, StillAliveError
 from nemo_gym.events import Event
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.status.gather import Groups, Key, Scope, gather
 from nemo_gym.orchestration.status.machines import Site

@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nemo_gym import job_paths
+from nemo_gym.chain.observation import JobState
 from nemo_gym.errors import BusyError
-from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState
+from nemo_gym.orchestration.executors.base import Executor, JobRef
 from nemo_gym.orchestration.records import index
 from nemo_gym.orchestration.status import chain_head
 

@@ -14,9 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.clock import Clock, SystemClock
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import Executor, JobRef, JobState, Observation
+from nemo_gym.orchestration.executors.base import Executor, JobRef
 from nemo_gym.orchestration.status import chain_head
 from nemo_runs.durations import format_duration
 from nemo_slurm.reasons import read_reason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import nemo_gym
@@ -14,21 +13,6 @@ from nemo_gym.yaml_files import holds_rows
 
 EXTRA_ROOTS = "NEMO_GYM_EXTRA_ROOTS"
 """Environment variable: further search folders, separated like PATH."""
-
-
-@dataclass(frozen=True, slots=True)
-class BenchmarkEntry:
-    """One benchmark that `--benchmark NAME` finds."""
-
-    name: str
-    description: str
-    path: Path
-    """Its config file."""
-    num_repeats: int
-    prepared: bool
-    """Whether its data, with the default arguments of its prepare script, is there."""
-    error: str | None = None
-    """Why the config cannot be used; the other fields are then only what could be had."""
 
 
 def shipped_root() -> Path:
@@ -113,7 +97,8 @@ def _refuse_a_path(name: str, path: Path) -> None:
         raise errors.ConfigError(f"--benchmark: {name} is {what}; include it with --config {shown}.")
 
 
-def _benchmark_files(search_dirs: Sequence[Path], cwd: Path) -> dict[str, Path]:
+def benchmark_files(search_dirs: Sequence[Path], cwd: Path) -> dict[str, Path]:
+    """The config of every benchmark that can be found, by name."""
     found: dict[str, Path] = {}
     explicit = {cwd / folder for folder in search_dirs}
     for root in search_roots(search_dirs, cwd):
@@ -125,28 +110,4 @@ def _benchmark_files(search_dirs: Sequence[Path], cwd: Path) -> dict[str, Path]:
 
 def benchmark_names(search_dirs: Sequence[Path], cwd: Path) -> list[str]:
     """The names that `--benchmark` takes, sorted."""
-    return sorted(_benchmark_files(search_dirs, cwd))
-
-
-def list_benchmarks(search_dirs: Sequence[Path] = (), *, cwd: Path | None = None) -> list[BenchmarkEntry]:
-    """Every benchmark that can be found, sorted by name; one that is broken does not hide the others."""
-    here = cwd if cwd is not None else Path.cwd()
-    return [
-        _entry(name, path, search_dirs, here)
-        for name, path in sorted(_benchmark_files(search_dirs, here).items())
-    ]
-
-
-def _entry(name: str, path: Path, search_dirs: Sequence[Path], cwd: Path) -> BenchmarkEntry:
-    from nemo_gym.rollouts.data.prepare import data_path
-    from nemo_gym.rollouts.run_config.schema import load_run_config
-
-    try:
-        config = load_run_config(
-            [str(path)], None, [], search_dirs=search_dirs, cwd=cwd, user_env=False
-        ).config
-        prepared = data_path(config).is_file()
-    except errors.GymError as error:
-        return BenchmarkEntry(name, "", path, 1, prepared=False, error=str(error))
-    benchmark = config.benchmark
-    return BenchmarkEntry(name, benchmark.description, path, benchmark.num_repeats, prepared)
+    return sorted(benchmark_files(search_dirs, cwd))

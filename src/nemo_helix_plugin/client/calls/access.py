@@ -7,8 +7,9 @@ from typing import Any
 
 from nemo_helix_plugin.access import types
 from nemo_helix_plugin.client import responses
-from nemo_helix_plugin.client.calls.call import Call, Request, checked, nothing, paged, single
+from nemo_helix_plugin.client.calls.call import Call, nothing, paged, single
 from nemo_helix_plugin.client.calls.jobs import NothingCall
+from nemo_helix_plugin.client.request import Request, checked
 
 WORKSPACES = "/apis/workspaces/v2/workspaces"
 SECRETS = "/apis/secrets/v2/workspaces/{workspace}/secrets"

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_plugin.client import responses, streams
-from nemo_helix_plugin.client.calls.call import Call, Request, binary, checked, nothing, paged, single
+from nemo_helix_plugin.client.calls.call import Call, binary, nothing, paged, single
 from nemo_helix_plugin.client.calls.jobs import NothingCall
+from nemo_helix_plugin.client.request import Request, checked
 from nemo_helix_plugin.files import types as files
 from nemo_helix_plugin.models import types as models
 

@@ -6,17 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nemo_helix_plugin.client import responses, streams
-from nemo_helix_plugin.client.calls.call import (
-    Call,
-    Request,
-    binary,
-    checked,
-    logs,
-    paged,
-    parameters,
-    single,
-)
+from nemo_helix_plugin.client.calls.call import Call, binary, logs, paged, single
 from nemo_helix_plugin.client.calls.jobs import JOBS
+from nemo_helix_plugin.client.request import Request, checked, parameters
 from nemo_helix_plugin.jobs import types
 
 JOB = JOBS + "/{job}"

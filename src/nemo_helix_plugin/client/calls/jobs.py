@@ -7,16 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nemo_helix_plugin.client import responses, streams
-from nemo_helix_plugin.client.calls.call import (
-    Call,
-    Request,
-    checked,
-    events,
-    nothing,
-    paged,
-    parameters,
-    single,
-)
+from nemo_helix_plugin.client.calls.call import Call, events, nothing, paged, single
+from nemo_helix_plugin.client.request import Request, checked, parameters
 from nemo_helix_plugin.jobs import types
 
 ROOT = "/apis/jobs/v2"

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from nemo_helix_plugin.client import responses
-from nemo_helix_plugin.client.calls.call import Call, Request, checked, nothing, paged, parameters, single
+from nemo_helix_plugin.client.calls.call import Call, nothing, paged, single
 from nemo_helix_plugin.client.calls.jobs import JobCall, JobListCall, NothingCall
+from nemo_helix_plugin.client.request import Request, checked, parameters
 from nemo_helix_plugin.client.session import AsyncSession, Session
 from nemo_helix_plugin.customization import requests
 from nemo_helix_plugin.jobs import types

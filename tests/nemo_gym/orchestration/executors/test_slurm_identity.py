@@ -12,9 +12,10 @@ import pytest
 from tests.nemo_gym.orchestration.evidence_files import link, progress
 from tests.nemo_gym.orchestration.executors.test_slurm import World
 
+from nemo_gym.chain.observation import JobState
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import RefusedError
-from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.plan.values import SlurmPlan

@@ -199,43 +199,8 @@ def test_csv_and_json_hold_the_same_rows(tmp_path: Path):
     assert json.loads(json.dumps(row.to_json()))["score"] == 0.4
 
 
-def test_the_list_shows_id_time_cluster_executor_benchmarks_and_labels(tmp_path: Path):
-    row = scores.list_row(record(tmp_path, entry(tmp_path), entry(tmp_path, None)))
-    assert row == [
-        "gym-job-20261129T000000Z-00000a",
-        "2026-11-29T00:00:00Z",
-        "here",
-        "local",
-        "sums,sums(not queued)",
-        "team=a,n=1",
-    ]
-
-
-def test_a_label_cannot_break_a_line_of_the_table():
-    assert scores.table(["A"], [["x\ny\x1b[31m"]]) == "A\nx\\ny\\x1b[31m"
-
-
 def test_results_on_another_machine_are_told_with_the_command_that_copies_them(tmp_path: Path):
     there = replace(record(tmp_path, entry(Path("/scratch/nowhere/sums"))), hostname="cluster")
     (row,) = scores.results(there, say=print)
     assert row.status == "not fetched"
     assert row.detail == f"its files are on cluster; gym job fetch {there.gym_job_id} copies them"
-
-
-def test_a_table_that_is_wider_than_the_terminal_has_its_first_column_on_lines_of_its_own():
-    columns, rows = ("ID", "WHAT", "N"), [("a" * 30, "x", "1"), ("a" * 30, "yy", "22"), ("b\n", "z", "3")]
-    assert scores.table(columns, rows, 200) == scores.table(columns, rows)
-    assert scores.table(columns, rows, 40) == scores.table(columns, rows)
-    assert scores.table(columns, rows, 39).splitlines() == [
-        "  WHAT  N", "a" * 30, "  x     1", "  yy    22", "b\\n", "  z     3",
-    ]  # fmt: skip
-
-
-def test_a_benchmark_that_was_queued_by_a_later_resubmit_is_listed_as_queued(tmp_path):
-    known = record(tmp_path, entry(tmp_path / "a", job_id=None))
-    assert scores.list_row(known)[4] == "sums(not queued)"
-    for number, name in ((1, "queue_error"), (2, "queued")):
-        folder = JobPaths(tmp_path / "a").resubmission(number).folder
-        folder.mkdir(parents=True)
-        (folder / name).write_text("12\n")
-    assert scores.list_row(known)[4] == "sums"

@@ -2,7 +2,8 @@
 
 import pytest
 
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation
+from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.status import chain_head
 

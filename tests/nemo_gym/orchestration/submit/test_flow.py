@@ -16,9 +16,10 @@ import pytest
 import yaml
 from tests.nemo_gym.orchestration.submit_files import write
 
+from nemo_gym.chain.observation import Observation
 from nemo_gym.errors import BusyError, ConfigError, GymError, SubmitError, UnsupportedError
 from nemo_gym.orchestration.config.resolve import resolve
-from nemo_gym.orchestration.executors.base import JobRef, Observation, Queued
+from nemo_gym.orchestration.executors.base import JobRef, Queued
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.plan.values import Submission

@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.clock import MovableClock
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.submit.follow import follow, line, progress
 

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
-from nemo_gym.orchestration.executors.base import JobState, Observation, Queued, Unheard
+from nemo_gym.orchestration.executors.base import Queued
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.plan.job_script import quote

@@ -8,7 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from nemo_gym.cli.main import gym
-from nemo_gym.rollouts.run_config.catalog import find_benchmark, list_benchmarks, shipped_root
+from nemo_gym.rollouts.data.benchmark_list import list_benchmarks
+from nemo_gym.rollouts.run_config.catalog import find_benchmark, shipped_root
 
 CONFIG = """
 benchmark:

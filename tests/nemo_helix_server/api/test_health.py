@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_helix_server.api.routes.health import Pulse
+from nemo_helix_server.api.health import Pulse
 from nemo_helix_server.store.store import Store
 
 pytestmark = pytest.mark.services

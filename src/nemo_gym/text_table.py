@@ -1,0 +1,33 @@
+"""Text tables for terminals: columns as wide as they need, without a line that runs into another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int | None = None) -> str:
+    """Columns of text, two blanks apart; characters that would break a line are shown escaped.
+
+    What is wider than ``width``, the columns of a terminal, has its first column on lines of its own.
+    """
+    text = _columns(columns, rows)
+    if width is None or max(map(len, text.splitlines())) <= width:
+        return text
+    head, *lines = _columns(columns[1:], [row[1:] for row in rows]).splitlines()
+    shown = [f"  {head}"]
+    for number, (row, line) in enumerate(zip(rows, lines, strict=True)):
+        if number == 0 or rows[number - 1][0] != row[0]:
+            shown.append(_one_line(row[0]))
+        shown.append(f"  {line}")
+    return "\n".join(shown)
+
+
+def _columns(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    shown = [list(columns), *([_one_line(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(columns))]
+    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in shown)
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _one_line(text: str) -> str:
+    return text if text.isprintable() else text.encode("unicode_escape").decode("ascii")
