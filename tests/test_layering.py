@@ -91,7 +91,7 @@ LAYERS = {
         "cli",
     ),
     "nemo_runs": (
-        "errors addresses boot_clock durations homes near_commands patterns proxies streams trimmed",
+        "errors addresses boot_clock counts durations homes near_commands patterns proxies streams trimmed",
         "yaml_scalars secret_refs json_lines",
         "durable",
         "processes",

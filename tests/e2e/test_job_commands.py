@@ -16,11 +16,11 @@ from nemo_gym.chain.decide import Budget
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status import logs
 from nemo_gym.orchestration.status.gather import Scope, gather
 from nemo_gym.orchestration.status.machines import Site
 from nemo_gym.orchestration.status.report import assess
-from nemo_gym.orchestration.status.run_files import LocalRunFiles
 from nemo_gym.orchestration.submit.cancel import Wish, cancel
 from nemo_runs.durable.journal import read_journal
 

@@ -15,6 +15,7 @@ from nemo_gym import errors
 from nemo_gym.chain.decide import FULL_DISKS, Asked
 from nemo_gym.chain.evidence import Collected, Evidence, Link
 from nemo_gym.chain.observation import JobState, Observation
+from nemo_runs.counts import counted
 from nemo_slurm.states import Meaning, State, read_state
 
 

@@ -50,7 +50,7 @@ def _state(entry: ListedBenchmark) -> str:
 
 
 def _repeats(entry: ListedBenchmark) -> str:
-    return "1 repeat" if entry.num_repeats == 1 else f"{entry.num_repeats} repeats"
+    return counted(entry.num_repeats, "repeat")
 
 
 def _document(entry: ListedBenchmark) -> dict[str, object]:

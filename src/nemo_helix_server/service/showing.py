@@ -40,7 +40,7 @@ class Showing(Parts):
         with self.store.read() as reader:
             self.check_workspace(reader, workspace)
             found = reader.jobs(query)
-        data = [responses.job(job, self.limits) for job in found.items]
+        data = [responses.job(job, self.limits, self.clock) for job in found.items]
         envelope = page_of(data, number=page, size=page_size, total=found.total)
         return {**envelope, "sort": sort, "filter": echo}
 

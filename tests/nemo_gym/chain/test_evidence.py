@@ -10,15 +10,15 @@ from tests.nemo_gym.orchestration.evidence_files import ID, collected, link, pro
 from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import DataError
-from nemo_gym.orchestration.executors.base import JobRef
+from nemo_gym.orchestration.executors.base import JobRef, Unheard
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.orchestration.records.run_files import HostRunFiles, LocalRunFiles
 from nemo_gym.orchestration.status.gather import Scope, gather
 from nemo_gym.orchestration.status.last_observation import LastSeen
 from nemo_gym.orchestration.status.link_files import parse
 from nemo_gym.orchestration.status.machines import Site, Sites
 from nemo_gym.orchestration.status.report import assess, of_submissions
-from nemo_gym.orchestration.status.run_files import HostRunFiles, LocalRunFiles
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import LocalHost
 

@@ -13,9 +13,9 @@ from nemo_gym.chain import endings
 from nemo_gym.chain.decide import FULL_DISKS, Budget
 from nemo_gym.chain.endings import BenchmarkState, Cause
 from nemo_gym.chain.evidence import Evidence
+from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.benchmark_state import standing
 from nemo_gym.orchestration.status.link_files import parse
-from nemo_gym.orchestration.status.run_files import LocalRunFiles
 from nemo_gym.rollouts.collect.exit_report import Collected
 
 pytestmark = pytest.mark.services

@@ -16,8 +16,8 @@ from nemo_gym.chain.endings import BenchmarkState, Cause
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.plan.sealed_files import folder_name, script_digest, sealed_files, with_own_digest
+from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.link_files import parse
-from nemo_gym.orchestration.status.run_files import LocalRunFiles
 from nemo_gym.orchestration.submit import staging
 from nemo_gym.rollouts.collect.exit_report import Collected
 from nemo_runs.secret_refs import SecretText

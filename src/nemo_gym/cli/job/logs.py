@@ -14,8 +14,8 @@ from nemo_gym.errors import EXIT_DONE, UsageError
 if TYPE_CHECKING:
     from nemo_gym.chain.evidence import Evidence
     from nemo_gym.orchestration.jobs import SubmissionRecord
+    from nemo_gym.orchestration.records.run_files import RunFiles
     from nemo_gym.orchestration.status.machines import Sites
-    from nemo_gym.orchestration.status.run_files import RunFiles
 
 _HERE, _ELSEWHERE = 0.5, 5.0
 """Seconds between two looks at a log on this machine, and on another one."""
@@ -99,8 +99,8 @@ def _chosen(known: Evidence, files: RunFiles) -> str:
 def _follow(
     record: SubmissionRecord, benchmark: str, source: str | None, tail: int | None, sites: Sites
 ) -> int:
+    from nemo_gym.orchestration.records.run_files import LocalRunFiles
     from nemo_gym.orchestration.status import logs as reading
-    from nemo_gym.orchestration.status.run_files import LocalRunFiles
 
     files = sites.of(record).files
     known, live = _look(record, benchmark, sites)

@@ -24,6 +24,15 @@ class JobRef:
 
 
 @dataclass(frozen=True, slots=True)
+class Unheard:
+    """The first job of a submission, or of a resubmission, whose id nobody came to note down."""
+
+    job_dir: Path
+    resubmission: int = 0
+    """The how-manieth; 0: the submission itself."""
+
+
+@dataclass(frozen=True, slots=True)
 class Queued:
     """What became of one benchmark of a submission: exactly one of `job_id` and `error` is given."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from nemo_gym.chain.observation import JobState, Observation
-from nemo_gym.orchestration.executors.base import JobRef, Queued
+from nemo_gym.orchestration.executors.base import JobRef, Queued, Unheard
 from nemo_gym.orchestration.plan.values import Submission
 
 _UNKNOWN = Observation(JobState.UNKNOWN, "no job of this id was queued here")

@@ -6,25 +6,12 @@ What acts on processes is imported when it acts: a dry run asks no more than wha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-import nemo_gym
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import Observation
 from nemo_gym.errors import GymError
-from nemo_gym.job_paths import JobPaths, LinkPaths
-from nemo_gym.orchestration.executors.base import JobRef, Queued
-from nemo_gym.orchestration.executors.local_numbers import claim_number
-from nemo_gym.orchestration.executors.local_supervisor import (
-    MARKER,
-    Assignment,
-    claim,
-    end_unstarted,
-    waits_for,
-)
-from nemo_gym.orchestration.plan.values import JobPlan, Submission
-from nemo_runs.errors import RunsError
-from nemo_runs.processes import supervise, trees
-from nemo_runs.processes.trees import Liveness, ProcessIdentity
+from nemo_gym.orchestration.executors.base import JobRef, Queued, Unheard
+from nemo_gym.orchestration.plan.values import Submission
 
 _GRACE = 30.0
 

@@ -13,9 +13,10 @@ from dataclasses import asdict
 from pathlib import Path
 
 import nemo_gym
+from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, LinkPaths
-from nemo_gym.orchestration.executors.base import JobRef, JobState, Observation, Queued
+from nemo_gym.orchestration.executors.base import JobRef, Queued
 from nemo_gym.orchestration.executors.local_links import liveness_of, supervisor_of
 from nemo_gym.orchestration.executors.local_numbers import claim_number
 from nemo_gym.orchestration.executors.local_supervisor import (

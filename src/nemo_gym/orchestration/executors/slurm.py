@@ -13,7 +13,7 @@ from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.clock import utc_text
 from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef, Queued
+from nemo_gym.orchestration.executors.base import JobRef, Queued, Unheard
 from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.plan.values import JobPlan, Submission
 from nemo_slurm import commands, scripts

@@ -20,11 +20,11 @@ from nemo_gym.errors import DataError, GymError, RefusedError
 from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_gym.orchestration.config import resolve
 from nemo_gym.orchestration.jobs import SubmissionRecord
-from nemo_gym.orchestration.plan import job_script as script
+from nemo_gym.orchestration.plan.job_script import render_job
 from nemo_gym.orchestration.plan.sealed_files import data_digests, folder_name, script_digest, sealed_files
 from nemo_gym.orchestration.plan.values import JobPlan, Submission
 from nemo_gym.orchestration.records.index import SHARED, Write
-from nemo_gym.orchestration.status.run_files import HASHED, UNREAD, Look
+from nemo_gym.orchestration.records.run_files import HASHED, UNREAD, Look
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
@@ -170,7 +170,7 @@ def _digests(plan: JobPlan) -> Iterator[tuple[str, str]]:
     paths = JobPaths(plan.job_dir)
     yield (
         paths.script.name,
-        _digest(script.render_job(plan, redacted=True).encode("utf-8", "surrogateescape")),
+        _digest(render_job(plan, redacted=True).encode("utf-8", "surrogateescape")),
     )
     if plan.run is not None:
         yield paths.run_config.name, _digest(resolve.to_yaml(plan.run).encode())
@@ -183,7 +183,7 @@ def _digests(plan: JobPlan) -> Iterator[tuple[str, str]]:
 
 def _script_digest(plan: JobPlan) -> str:
     """Of all that is sealed in a job script, as a shell can say it without reading a secret."""
-    return f"sha256:{script_digest(script.render_job(plan, redacted=True))}"
+    return f"sha256:{script_digest(render_job(plan, redacted=True))}"
 
 
 def _digest_of(path: Path) -> str:

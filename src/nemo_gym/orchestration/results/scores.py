@@ -16,6 +16,7 @@ from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records.index import Say
 from nemo_gym.orchestration.status import chain_head
 from nemo_gym.text_table import table
+from nemo_runs.counts import counted
 
 Status = Literal["complete", "incomplete", "unfinished", "no results", "not fetched", "not queued"]
 

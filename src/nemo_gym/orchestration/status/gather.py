@@ -14,9 +14,9 @@ from nemo_gym.errors import GymError
 from nemo_gym.orchestration.executors.base import JobRef, Unheard
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import submission_file
+from nemo_gym.orchestration.records.run_files import Look
 from nemo_gym.orchestration.status.link_files import parse
 from nemo_gym.orchestration.status.machines import Site
-from nemo_gym.orchestration.status.run_files import Look
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 

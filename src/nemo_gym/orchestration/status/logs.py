@@ -12,7 +12,7 @@ from nemo_gym.chain.evidence import Evidence
 from nemo_gym.clock import utc_second
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.status.run_files import RunFiles
+from nemo_gym.orchestration.records.run_files import RunFiles
 from nemo_gym.schema import nearest
 
 DEFAULT = "driver"

@@ -10,8 +10,8 @@ from typing import Self, cast
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.executors.base import Executor
 from nemo_gym.orchestration.jobs import SubmissionRecord
+from nemo_gym.orchestration.records.run_files import LocalRunFiles, RunFiles
 from nemo_gym.orchestration.status.last_observation import LastSeen
-from nemo_gym.orchestration.status.run_files import LocalRunFiles, RunFiles
 from nemo_slurm.errors import SlurmError
 
 
@@ -84,7 +84,7 @@ class Sites:
 
     def _opened(self, record: SubmissionRecord) -> Site:
         from nemo_gym.orchestration.executors.registry import executor_for
-        from nemo_gym.orchestration.status.run_files import run_files
+        from nemo_gym.orchestration.records.run_files import run_files
         from nemo_slurm.ssh import host_of
 
         host = host_of(record.hostname)

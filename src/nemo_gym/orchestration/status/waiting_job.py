@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.chain.observation import JobState
-from nemo_gym.orchestration.status.run_files import LocalRunFiles
+from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_slurm.reasons import Reason, Turn, read_reason
 
 

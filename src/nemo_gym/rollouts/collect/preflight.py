@@ -41,7 +41,9 @@ class Prepared:
     planned: Planned
 
     def rows(self) -> Iterator[bytes]:
-        """The lines that `nemo_gym.rollouts.data.dataset.materialize` gives, those of many rows made again."""
+        """The lines that `nemo_gym.rollouts.data.dataset.materialize` gives, those of many rows made
+        again.
+        """
         if self.planned.lines is not None:
             return iter(self.planned.lines)
         return materialize(self.config, read_rows(self.dataset.path, limit=self.config.limit))

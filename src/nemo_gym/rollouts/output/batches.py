@@ -1,7 +1,7 @@
 """Many recorded rows at once: a hundred lines are checked by a few calls instead of a few calls a line.
 
-A batch passes when each of its lines is a row as `nemo_gym.rollouts.output.rows.encode_row` writes it, with its line
-feed. A batch with any other line does not, and its lines are then to be read one by one.
+A batch passes when each of its lines is a row as `nemo_gym.rollouts.output.rows.encode_row` writes it, with
+its line feed. A batch with any other line does not, and its lines are then to be read one by one.
 """
 
 from __future__ import annotations

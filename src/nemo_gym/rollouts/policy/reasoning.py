@@ -2,8 +2,8 @@
 
 Models that reason put their thoughts between tags, ``<think>`` and ``</think>`` mostly. Servers cut these out
 only when they are told to, and sometimes cut only one of the two tags. Others write in channels
-(`nemo_gym.rollouts.policy.harmony`). A thought becomes an item of its own with the tags as they stood (``tags``), so
-`with_thoughts` can put the text together again as it was sent.
+(`nemo_gym.rollouts.policy.harmony`). A thought becomes an item of its own with the tags as they stood
+(``tags``), so `with_thoughts` can put the text together again as it was sent.
 """
 
 from __future__ import annotations

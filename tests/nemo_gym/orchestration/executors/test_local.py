@@ -8,6 +8,7 @@ import pytest
 from nemo_gym.chain.observation import JobState
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.executors import local_supervisor
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.local import LocalExecutor
 from nemo_gym.orchestration.executors.local_supervisor import MARKER

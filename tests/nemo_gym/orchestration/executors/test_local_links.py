@@ -7,8 +7,9 @@ import sys
 
 import pytest
 
+from nemo_gym.chain.observation import JobState
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef, JobState
+from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.local import LocalExecutor
 from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_numbers import claim_number

@@ -8,9 +8,9 @@ import pytest
 from tests.local_jobs import Workplace
 
 from nemo_gym.chain.observation import JobState
-from nemo_gym.errors import GymError
+from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef
+from nemo_gym.orchestration.executors.base import JobRef, Unheard
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor, observation
 from nemo_gym.orchestration.plan.values import OtelPlan, SlurmPlan
 from nemo_gym.orchestration.submit import staging

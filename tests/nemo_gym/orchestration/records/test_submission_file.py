@@ -10,10 +10,9 @@ from tests.local_jobs import Workplace
 
 from nemo_gym.errors import GymError, RefusedError
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
-from nemo_gym.orchestration.records import adopt, submission_file
+from nemo_gym.orchestration.records import adopt, run_files, submission_file
 from nemo_gym.orchestration.records.index import create
-from nemo_gym.orchestration.status import run_files
-from nemo_gym.orchestration.status.run_files import HostRunFiles
+from nemo_gym.orchestration.records.run_files import HostRunFiles
 from nemo_gym.orchestration.submit import staging
 from nemo_runs.secret_refs import SecretText
 from nemo_slurm.hosts import LocalHost

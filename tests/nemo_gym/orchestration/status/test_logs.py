@@ -4,8 +4,8 @@ import pytest
 from tests.nemo_gym.orchestration.evidence_files import known, link
 
 from nemo_gym.errors import GymError
+from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status import logs
-from nemo_gym.orchestration.status.run_files import LocalRunFiles
 
 FILES = LocalRunFiles()
 

@@ -8,11 +8,11 @@ from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 
 from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.clock import MovableClock
-from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError
+from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, DataError, GymError, NotOursError, StillAliveError
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
+from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.machines import Site
-from nemo_gym.orchestration.status.run_files import LocalRunFiles
 from nemo_gym.orchestration.submit.cancel import Report, Wish, cancel
 from nemo_runs.errors import DiskFullError
 from nemo_runs.processes import trees

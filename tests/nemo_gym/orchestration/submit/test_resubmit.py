@@ -13,12 +13,12 @@ from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 from nemo_gym.chain.observation import JobState, Observation
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
-from nemo_gym.orchestration.executors.base import Queued
+from nemo_gym.orchestration.executors.base import Queued, Unheard
 from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.plan.job_script import quote
+from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.machines import Site
-from nemo_gym.orchestration.status.run_files import LocalRunFiles
 from nemo_gym.orchestration.submit.resubmit import Wish, resubmit
 from nemo_runs.errors import DiskFullError
 from nemo_runs.processes import trees
