@@ -30,7 +30,7 @@ from pathlib import Path
 from nemo_gym.clock import SystemClock
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.rows import check_line
-from nemo_gym.rollouts.output.store import Store
+from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.types import Task
 from nemo_runs.durable.files import read_lines
@@ -72,8 +72,8 @@ def inputs() -> Iterator[bytes]:
             yield b'{"_ng_task_index":%d,"_ng_rollout_index":%d,"question":"?"}' % (task, rollout)
 
 
-def open_store(folder: Path) -> Store:
-    return Store.open(
+def open_store(folder: Path) -> OutputStore:
+    return OutputStore.open(
         RolloutPaths(folder / "rollouts.jsonl"),
         identity=Identity({"model": {"name": "m"}}, {"benchmark": {"verifier": {"type": "match"}}}),
         rows=inputs,

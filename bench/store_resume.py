@@ -24,7 +24,7 @@ from typing import Any
 from nemo_gym.clock import SystemClock
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.rows import encode_row
-from nemo_gym.rollouts.output.store import Store
+from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.run_config.identity import Identity
 
 REPEATS = 8
@@ -58,8 +58,8 @@ def result(answer: str) -> dict[str, Any]:
     }
 
 
-def open_store(folder: Path, tasks: int, resume: bool) -> Store:
-    return Store.open(
+def open_store(folder: Path, tasks: int, resume: bool) -> OutputStore:
+    return OutputStore.open(
         RolloutPaths(folder / "rollouts.jsonl"),
         identity=Identity({"benchmark": {"name": "b"}}, {}),
         rows=partial(inputs, tasks),

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs import deadlines, rules, states
-from nemo_helix_server.jobs.rules import Action, Facts, Go, NoChange
+from nemo_helix_server.jobs.rules import ActionFacts, Go, JobAction, NoChange
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "job-statuses.md"
 
@@ -94,7 +94,14 @@ def page() -> str:
     )
 
 
-_ASKED = (Action.PAUSE, Action.RESUME, Action.RERUN, Action.CANCEL, Action.CONTROL, Action.DELETE)
+_ASKED = (
+    JobAction.PAUSE,
+    JobAction.RESUME,
+    JobAction.RERUN,
+    JobAction.CANCEL,
+    JobAction.CONTROL,
+    JobAction.DELETE,
+)
 
 
 def _statuses() -> list[tuple[str, ...]]:
@@ -111,14 +118,14 @@ _MAY_BE_GONE = frozenset({Status.PAUSED, Status.CANCELLING, *states.TERMINAL})
 """Statuses in which a job's storage may have been deleted."""
 
 
-def _answer(action: Action, status: Status) -> str:
+def _answer(action: JobAction, status: Status) -> str:
     kept = _plain_answer(action, status, reclaimed=False)
     gone = _plain_answer(action, status, reclaimed=True) if status in _MAY_BE_GONE else kept
     return kept if gone == kept else f"{kept}; {gone} when gone"
 
 
-def _plain_answer(action: Action, status: Status, *, reclaimed: bool) -> str:
-    facts = Facts(
+def _plain_answer(action: JobAction, status: Status, *, reclaimed: bool) -> str:
+    facts = ActionFacts(
         job="NAME",
         workspace="default",
         status=status,

@@ -13,21 +13,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nemo_gym.chain.decide import (
-    Action,
-    Asked,
     Budget,
+    ChainAction,
+    ChainDecision,
     ChainState,
-    Decision,
     Marker,
     Predecessor,
+    Requester,
     Spent,
     decide,
     look_again,
 )
-from nemo_slurm.cluster import Job, Seen
-from nemo_slurm.errors import NotReachableError, RefusedError
+from nemo_slurm.cluster import JobLook, SlurmJob
+from nemo_slurm.errors import NotReachableError, SchedulerRefusedError
 from nemo_slurm.observing import has_ended
-from nemo_slurm.states import State
+from nemo_slurm.states import SlurmState
 from nemo_slurm.testing import FakeCluster
 
 RUNNING = frozenset({"PENDING", "RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED"})
@@ -41,8 +41,8 @@ class Facts:
     predecessor: str
     started: float
     rows: int
-    decision: Decision | None = None
-    saw: State | None = None
+    decision: ChainDecision | None = None
+    saw: SlurmState | None = None
     """What the scheduler said of the job before, when that was asked last."""
     retry: bool = False
     accounted: dict[tuple[str, int], int] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class Link:
         self._folder.links[self.me] = Facts(before, self._fake.now(), len(store.rows))
         yield "claimed its folder"
         decision = yield from self._prologue(before)
-        if decision.action is not Action.GO_ON:
+        if decision.action is not ChainAction.GO_ON:
             yield from self._drop_what_earlier_runs_queued(decision)
             self.facts.ended = True
             return decision.exit_status
@@ -156,16 +156,16 @@ class Link:
         self.facts.ended = True
         return status
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> Requester:
         if not self.asked:
-            return Asked.NOBODY
-        return Asked.of("drained" if self.asked == "drain" else "stopped", self.who or "signal")
+            return Requester.NOBODY
+        return Requester.of("drained" if self.asked == "drain" else "stopped", self.who or "signal")
 
     # -------------------------------------------------------------- before
 
-    def _prologue(self, before: str) -> Generator[str, None, Decision]:
+    def _prologue(self, before: str) -> Generator[str, None, ChainDecision]:
         predecessor, found = yield from self._recall(before)
-        if isinstance(predecessor, Decision):
+        if isinstance(predecessor, ChainDecision):
             decision = predecessor
         else:
             self._account(before)
@@ -184,7 +184,7 @@ class Link:
                 yield "counted a retry"
         self.facts.decision = decision
         yield "decided"
-        if decision.action is Action.GO_ON:
+        if decision.action is ChainAction.GO_ON:
             if self.job not in self._folder.chain:
                 self._folder.chain.append(self.job)
             yield "is in the chain"
@@ -194,17 +194,17 @@ class Link:
 
     def _recall(
         self, before: str
-    ) -> Generator[str, None, tuple[Predecessor | Decision | None, tuple[str, int] | None]]:
+    ) -> Generator[str, None, tuple[Predecessor | ChainDecision | None, tuple[str, int] | None]]:
         """What is known about the run before, and which it is."""
         links = self._folder.links
         for run in self._folder.runs_of(self.job)[1:]:
             earlier = links[self.job, run]
             if earlier.decision is None:
                 continue
-            if earlier.decision.action is not Action.GO_ON:
+            if earlier.decision.action is not ChainAction.GO_ON:
                 return earlier.decision, None
             if any(links[self.job, run].successor for run in self._folder.runs_of(self.job)):
-                return Decision(Action.STOP, ChainState.RUNNING, False, "another goes on"), None
+                return ChainDecision(ChainAction.STOP, ChainState.RUNNING, False, "another goes on"), None
             marker = earlier.marker
             ours = self._folder.cancelled
             return Predecessor(marker=marker, scheduler=None, cancelled_by_us=ours, same_job=True), (
@@ -219,13 +219,13 @@ class Link:
         if found:
             yield "knows the run before"
             decided = links[found].decision
-            if decided and decided.action is not Action.GO_ON:
+            if decided and decided.action is not ChainAction.GO_ON:
                 reason = f"job {before} had decided: {decided.reason}"
                 return dataclasses.replace(decided, counts_retry=False, reason=reason), None
             claim = links[found]
             claim.successor = claim.successor or self.job
             if claim.successor != self.job:
-                return Decision(Action.STOP, ChainState.RUNNING, False, "another goes on"), None
+                return ChainDecision(ChainAction.STOP, ChainState.RUNNING, False, "another goes on"), None
         predecessor = Predecessor(
             marker=links[found].marker if found else None, scheduler=None, cancelled_by_us=ours
         )
@@ -240,8 +240,8 @@ class Link:
             looks += 1
         return predecessor, found
 
-    def _seen(self, job: str) -> Seen | None:
-        known = Job(job, None, self._folder.since)
+    def _seen(self, job: str) -> JobLook | None:
+        known = SlurmJob(job, None, self._folder.since)
         try:
             return self._fake.observe([known], history=True).seen[known]
         except NotReachableError:
@@ -309,7 +309,7 @@ class Link:
                 options=options,
             )
             return self._unheard() if submitted.found else submitted.job.id
-        except (RefusedError, NotReachableError):
+        except (SchedulerRefusedError, NotReachableError):
             return self._unheard()
 
     def _kill_option(self) -> list[str]:
@@ -330,17 +330,17 @@ class Link:
     def _waits(self, number: str) -> bool | None:
         """`None` when nobody can tell."""
         try:
-            look = self._fake.observe([Job(number)])
+            look = self._fake.observe([SlurmJob(number)])
         except NotReachableError:
             return None
-        state = look.seen[Job(number)].state
+        state = look.seen[SlurmJob(number)].state
         return None if look.controller else state is not None and not has_ended(state)
 
     def _drop(self, number: str) -> Generator[str, None, None]:
         for _ in range(1 if self.asked == "stop" else 3):
             try:
-                self._fake.cancel([Job(number, token="gym-job-x/b/")])
-            except (NotReachableError, RefusedError):
+                self._fake.cancel([SlurmJob(number, token="gym-job-x/b/")])
+            except (NotReachableError, SchedulerRefusedError):
                 self._fake.move(1)
                 yield "could not take its successor back"
                 continue
@@ -348,7 +348,7 @@ class Link:
             return
         self.facts.unheard = True
 
-    def _drop_what_earlier_runs_queued(self, decision: Decision) -> Iterator[str]:
+    def _drop_what_earlier_runs_queued(self, decision: ChainDecision) -> Iterator[str]:
         if decision.chain is ChainState.RUNNING:
             return
         for run in self._folder.runs_of(self.job)[1:]:

@@ -9,14 +9,14 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import SystemClock
 from nemo_helix_server.controller import loop
 from nemo_helix_server.controller.launches import Launches
-from nemo_helix_server.executors.capacity import LeasedRoom
-from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_helix_server.executors.capacity import LeasedCapacity
+from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.jobs import identifiers, ports
 from nemo_helix_server.jobs.orders import NewAttempt, NewJob
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.settings import Settings, SubprocessSettings
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 from nemo_runs.leases import machine_leases
 
 PATIENCE = 90.0
@@ -58,10 +58,10 @@ class Workplace:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.clock = clock or SystemClock()
-        self.store = Store(f"sqlite:///{folder / 'jobs.db'}", self.clock)
+        self.store = JobStore(f"sqlite:///{folder / 'jobs.db'}", self.clock)
         self.store.migrate()
         self.storage = JobStorage(folder)
-        self.limits = limits or ports.Limits()
+        self.limits = limits or ports.StorageLimits()
         self.profile = SubprocessSettings(
             **{"graceful_shutdown_timeout_seconds": 2.0, **(profile or {})},
         )
@@ -73,8 +73,8 @@ class Workplace:
 
     def real_executor(self):
         place = self.folder / "leases"
-        room = LeasedRoom(machine_leases.Pool(place, (), self.slots), place)
-        return SubprocessExecutor(self.folder / "executor", room)
+        room = LeasedCapacity(machine_leases.Pool(place, (), self.slots), place)
+        return ProcessExecutor(self.folder / "executor", room)
 
     def new_controller(self):
         launches = Launches(
@@ -141,15 +141,15 @@ class Workplace:
         return moved
 
     def pause(self, job_id):
-        return self.ask(job_id, Event.PAUSE_REQUESTED, reason=Reason.PAUSED_BY_USER)
+        return self.ask(job_id, StatusEvent.PAUSE_REQUESTED, reason=StatusReason.PAUSED_BY_USER)
 
     def resume(self, job_id):
         early = self.step_of(job_id).started_at is None
-        withdrawn = Event.PAUSE_WITHDRAWN_EARLY if early else Event.PAUSE_WITHDRAWN
-        return self.ask(job_id, Event.RESUME_REQUESTED, withdrawn)
+        withdrawn = StatusEvent.PAUSE_WITHDRAWN_EARLY if early else StatusEvent.PAUSE_WITHDRAWN
+        return self.ask(job_id, StatusEvent.RESUME_REQUESTED, withdrawn)
 
     def cancel(self, job_id):
-        return self.ask(job_id, Event.CANCEL_REQUESTED, reason=Reason.CANCELLED_BY_USER)
+        return self.ask(job_id, StatusEvent.CANCEL_REQUESTED, reason=StatusReason.CANCELLED_BY_USER)
 
     def rerun(self, job_id, checkpoint=None):
         job = self.get(job_id)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.local import LocalExecutor
@@ -90,11 +90,11 @@ class Workplace:
         self.jobs += references
         return references
 
-    def look(self, job: JobRef) -> Observation:
+    def look(self, job: JobRef) -> JobObservation:
         """One look through an executor that has seen nothing yet."""
         return self.executor.observe([job])[job.job_id]
 
-    def wait(self, job: JobRef, *states: JobState, within: float = 120.0) -> Observation:
+    def wait(self, job: JobRef, *states: JobState, within: float = 120.0) -> JobObservation:
         """Wait until a job is in one of the states, by default any final one."""
         deadline = time.monotonic() + within
         while True:
@@ -105,7 +105,7 @@ class Workplace:
                 raise AssertionError(f"{job.job_id} is still {seen}; it said: {self.said(job)}")
             time.sleep(0.05)
 
-    def run(self, plan: JobPlan) -> Observation:
+    def run(self, plan: JobPlan) -> JobObservation:
         """Submit one job and wait for its end."""
         return self.wait(self.submit(plan)[0])
 

@@ -6,9 +6,9 @@ import socketserver
 import threading
 from pathlib import Path
 
-from nemo_slurm.testing.listings import Call
+from nemo_slurm.testing.listings import ProgramCall
 from nemo_slurm.testing.programs import PROGRAMS, answer
-from nemo_slurm.testing.state import State
+from nemo_slurm.testing.state import StoredCluster
 
 CLIENT = """\
 #!/bin/bash
@@ -36,9 +36,9 @@ class _Answers(socketserver.StreamRequestHandler):
         name, folder, count = words[0], words[1], int(words[2])
         argv = words[3 : 3 + count]
         environ = dict(word.partition("=")[::2] for word in words[3 + count :])
-        state: State = self.server.state  # type: ignore[attr-defined]
+        state: StoredCluster = self.server.state  # type: ignore[attr-defined]
         with state.open() as model:
-            done = answer(model, Call(name, argv, environ, folder))
+            done = answer(model, ProgramCall(name, argv, environ, folder))
         said = "".join(f"{part}\0" for part in (done.status, done.stdout, done.stderr))
         self.wfile.write(said.encode("utf-8", "surrogateescape"))
 
@@ -52,7 +52,7 @@ class ResidentPrograms:
 
     def __init__(self, path: Path) -> None:
         self._server = _Server(("127.0.0.1", 0), _Answers)
-        self._server.state = State(path.parent / "state.json")  # type: ignore[attr-defined]
+        self._server.state = StoredCluster(path.parent / "state.json")  # type: ignore[attr-defined]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
         for name in PROGRAMS:
             (path / name).write_text(CLIENT.format(port=self._server.server_address[1], name=name))

@@ -10,7 +10,7 @@ import orjson
 
 from nemo_gym.composition import parse_overrides
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts.output.manifest import Manifest
+from nemo_gym.rollouts.output.manifest import OutputManifest
 from nemo_gym.rollouts.output.rows import encode_row
 from nemo_gym.rollouts.run_config.identity import identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig, load_run_config
@@ -105,10 +105,10 @@ def run_config(path: Path, *overrides: str) -> RunConfig:
     ).config
 
 
-def write_manifest(paths: RolloutPaths, config: RunConfig, *, tasks: int, repeats: int) -> Manifest:
+def write_manifest(paths: RolloutPaths, config: RunConfig, *, tasks: int, repeats: int) -> OutputManifest:
     """The manifest of an output that was collected with ``config``."""
     identity = identity_of(config, dataset_sha256="d" * 64, model={"name": config.policy_model_name})
-    found = Manifest(
+    found = OutputManifest(
         run_id="run-1",
         created_at="2024-02-29T00:00:00Z",
         gym_version="0",

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 
 from nemo_gym import errors, job_paths
 from nemo_gym.cli.main import gym
-from nemo_gym.events import Event
+from nemo_gym.events import ChainEvent
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.plugins import load_class
@@ -339,7 +339,7 @@ def test_every_event_is_documented_and_no_other():
     text = (
         (REFERENCE / "files.md").read_text(encoding="utf-8").partition("## Events")[2].partition("\n## ")[0]
     )
-    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [event.value for event in Event]
+    assert re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE) == [event.value for event in ChainEvent]
 
 
 def environment_variables():

@@ -8,7 +8,7 @@ import sys
 from types import FrameType
 
 
-class Early:
+class EarlySignals:
     """SIGTERM is kept for the session; SIGUSR1 means to look soon, which is done anyway."""
 
     def __init__(self) -> None:
@@ -30,7 +30,7 @@ class Early:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-EARLY = Early()
+EARLY = EarlySignals()
 if "nemo_engines.run" in sys.orig_argv:
     # this is the first module of a training: what comes after it takes a while
     EARLY.install()

@@ -59,5 +59,5 @@ def _sentence(error: Exception, text: str) -> str:
     return text[:1000] if plain else f"{type(error).__name__}: {text[:1000]}"
 
 
-class DataError(BadSpecError):
+class TrainingDataError(BadSpecError):
     """A row of a dataset cannot be trained on; the message names the file and the line."""

@@ -16,7 +16,7 @@ from typing import Any
 
 from nemo_engines import devices, spec
 from nemo_engines.data import learned, rows
-from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.learned import Cut, Pair, Tokens
 from nemo_engines.data.rows import Dataset
 from nemo_engines.errors import TrainerError
@@ -74,7 +74,7 @@ def preview(wanted: EngineSpec, count: int) -> dict[str, Any]:
     }
 
 
-def _part(wanted: EngineSpec, data: Dataset, writer: Writer) -> tuple[dict[str, Any], list[Marked]]:
+def _part(wanted: EngineSpec, data: Dataset, writer: TemplateWriter) -> tuple[dict[str, Any], list[Marked]]:
     longest = wanted.max_seq_length
     marked: list[Marked]
     open_ended: list[int] = []

@@ -10,8 +10,8 @@ from nemo_engines.errors import BadSpecError, EngineUnavailableError
 from nemo_engines.spec import EngineSpec, flatten
 
 if TYPE_CHECKING:
-    from nemo_engines.data.chat_templates import Writer
-    from nemo_engines.running import Run
+    from nemo_engines.data.chat_templates import TemplateWriter
+    from nemo_engines.running import TrainingRun
 
 
 class Driver(Protocol):
@@ -22,7 +22,7 @@ class Driver(Protocol):
     library does.
     """
 
-    def train(self, run: Run) -> None:
+    def train(self, run: TrainingRun) -> None:
         """Train until done, or leave through ``run.session.paused()`` at a step boundary after publishing.
 
         Publishes every checkpoint through ``run.publish`` and reports through ``run.session``; raises
@@ -31,7 +31,7 @@ class Driver(Protocol):
         """
         ...
 
-    def writer(self, spec: EngineSpec) -> tuple[Writer, Any]:
+    def writer(self, spec: EngineSpec) -> tuple[TemplateWriter, Any]:
         """What writes the rows of a run as tokens, and the tokenizer that it writes with, without weights.
 
         Raises `TrainerError` for a model of which it is known that its training could not end well.

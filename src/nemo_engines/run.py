@@ -27,7 +27,7 @@ from nemo_engines.errors import BadSpecError, TrainerError
 from nemo_engines.inputs import input_digests
 from nemo_engines.registry import Engine, engine_for, load_driver
 from nemo_engines.rewards import Rewards
-from nemo_engines.running import Run, World
+from nemo_engines.running import TrainingRun, World
 from nemo_engines.spec import EngineSpec
 from nemo_runs.counts import counted
 from nemo_runs.durable.files import sync_folder
@@ -126,7 +126,7 @@ def _run(options: argparse.Namespace, context: JobContext) -> int:
         ),
     ) as session:
         EARLY.hand_over()
-        run = Run(
+        run = TrainingRun(
             spec=wanted,
             session=session,
             world=world or World(),
@@ -143,7 +143,7 @@ def _run(options: argparse.Namespace, context: JobContext) -> int:
     return 0
 
 
-def _train(run: Run, engine: Engine) -> None:
+def _train(run: TrainingRun, engine: Engine) -> None:
     os.environ.setdefault("HF_DATASETS_CACHE", str(run.work / "datasets"))
     run.work.mkdir(parents=True, exist_ok=True)
     run.session.progress(phase="compiling_config", backend=run.spec.backend or run.spec.engine)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from nemo_engines.data import learned
-from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.learned import Pair, Tokens
 from nemo_engines.data.rows import Row
 from nemo_engines.rewards import Rewards
@@ -34,7 +34,7 @@ class World:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TrainingRun:
     """What a driver works with."""
 
     spec: EngineSpec
@@ -64,7 +64,7 @@ class Run:
             self.session.progress(warnings=list(self.warned))
 
     def warn_of_template(
-        self, writer: Writer, part: str, rows: Sequence[Row], found: Sequence[Tokens | Pair]
+        self, writer: TemplateWriter, part: str, rows: Sequence[Row], found: Sequence[Tokens | Pair]
     ) -> None:
         """Warn of what the rows say and the model's chat template does not write."""
         if self.world.leads:

@@ -16,7 +16,7 @@ from nemo_engines.spec import EngineSpec
 from nemo_trainer.contract import Checkpoint, list_checkpoints
 
 if TYPE_CHECKING:
-    from nemo_engines.running import Run
+    from nemo_engines.running import TrainingRun
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _NOT_WRITTEN = ("file write failed", "File too large")
@@ -87,7 +87,7 @@ def check_metric(spec: EngineSpec, reported: Collection[str] | None = None) -> N
         raise BadSpecError(f"save.best_metric '{metric}' is never reported; reported are {known}")
 
 
-def choose_best(run: Run) -> Path | None:
+def choose_best(run: TrainingRun) -> Path | None:
     """The folder of the checkpoint that is best by the metric of the spec; none where the last is wanted."""
     metric = run.spec.save.best_metric
     if run.spec.save.output != "best" or metric is None:

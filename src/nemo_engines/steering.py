@@ -7,7 +7,7 @@ from typing import NamedTuple
 from nemo_trainer.contract import Reason, Want
 
 
-class Decision(NamedTuple):
+class LoopDecision(NamedTuple):
     """What follows a step."""
 
     save: Reason | None = None
@@ -19,30 +19,30 @@ class Decision(NamedTuple):
 REASONS: tuple[Reason | None, ...] = (None, "periodic", "pause", "final", "asked")
 
 
-def decide(*, step: int, last: int, boundary: int, want: Want, due: bool) -> Decision:
+def decide(*, step: int, last: int, boundary: int, want: Want, due: bool) -> LoopDecision:
     """After ``step`` of ``last`` steps, where training can only stop exactly at multiples of ``boundary``."""
     if step >= last:
-        return Decision("final", stop=True)
+        return LoopDecision("final", stop=True)
     if want == "stop":
-        return Decision(stop=True)
+        return LoopDecision(stop=True)
     if step % boundary:
-        return Decision(stops_at=min(last, _next(step, boundary)) if want == "pause" else None)
+        return LoopDecision(stops_at=min(last, _next(step, boundary)) if want == "pause" else None)
     if want == "pause":
-        return Decision("pause", stop=True, stops_at=step)
+        return LoopDecision("pause", stop=True, stops_at=step)
     if want == "checkpoint":
-        return Decision("asked")
-    return Decision("periodic" if due else None)
+        return LoopDecision("asked")
+    return LoopDecision("periodic" if due else None)
 
 
 def _next(step: int, boundary: int) -> int:
     return (step // boundary + 1) * boundary
 
 
-def encode(decision: Decision) -> tuple[int, int]:
+def encode(decision: LoopDecision) -> tuple[int, int]:
     """The part of a decision that other processes need, as numbers to broadcast."""
     return REASONS.index(decision.save), int(decision.stop)
 
 
-def decode(save: int, stop: int) -> Decision:
+def decode(save: int, stop: int) -> LoopDecision:
     """The decision that was broadcast."""
-    return Decision(REASONS[save], bool(stop))
+    return LoopDecision(REASONS[save], bool(stop))

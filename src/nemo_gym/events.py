@@ -8,7 +8,7 @@ from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_runs.durable.journal import Journal
 
 
-class Event(StrEnum):
+class ChainEvent(StrEnum):
     """What can happen to a benchmark's jobs, in the past tense. The shell files write the same names."""
 
     SUBMITTED = "submitted"
@@ -57,13 +57,16 @@ class Event(StrEnum):
 
 
 def record(
-    journal: Journal, name: Event | str, *, clock: Clock | None = None, **fields: object
+    journal: Journal, name: ChainEvent | str, *, clock: Clock | None = None, **fields: object
 ) -> dict[str, object]:
     """Append one event with its time ``at`` (UTC) and return it.
 
-    A field that is `None` is left out. Raises `ValueError` for a name that is not an `Event`.
+    A field that is `None` is left out. Raises `ValueError` for a name that is not an `ChainEvent`.
     """
-    event: dict[str, object] = {"at": utc_text((clock or SystemClock()).now()), "event": Event(name).value}
+    event: dict[str, object] = {
+        "at": utc_text((clock or SystemClock()).now()),
+        "event": ChainEvent(name).value,
+    }
     event |= {key: value for key, value in fields.items() if value is not None}
     journal.append(event)
     return event

@@ -23,7 +23,7 @@ class NemoError(Exception):
     exit_status: ClassVar[int] = EXIT_LOCAL
 
 
-class ConfigError(NemoError):
+class ContextFileError(NemoError):
     """The configuration file, or a variable that overrides it, is not right; the message names both."""
 
 

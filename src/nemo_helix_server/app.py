@@ -13,42 +13,42 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.api.application import make_application
 from nemo_helix_server.api.feed import StoreFeed
 from nemo_helix_server.api.health import Pulse
-from nemo_helix_server.api.parts import Parts
+from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.api.request_validation import is_loopback
 from nemo_helix_server.api.streams import Broadcaster
 from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.auth.authentication import Authenticator
 from nemo_helix_server.clock import Clock
 from nemo_helix_server.controller import loop
-from nemo_helix_server.controller.feasibility import Possible, machine_memory
+from nemo_helix_server.controller.feasibility import Feasibility, machine_memory
 from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.customizer.engines import Engines, this_machine
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.customizer.service import Customizer
-from nemo_helix_server.customizer.templates import TemplateKeeper
+from nemo_helix_server.customizer.templates import TemplateRepository
 from nemo_helix_server.engines.environments import cache_folder
-from nemo_helix_server.executors.base import Executor
-from nemo_helix_server.executors.capacity import LeasedRoom
-from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_helix_server.executors.base import StepExecutor
+from nemo_helix_server.executors.capacity import LeasedCapacity
+from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.locations import open_place
 from nemo_helix_server.isolation import Boundary, Isolation
 from nemo_helix_server.jobs.model import StepContext
-from nemo_helix_server.jobs.ports import Limits
+from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_helix_server.logs.pages import LogPages
 from nemo_helix_server.logs.reader import Logs
-from nemo_helix_server.models.registry import ModelKeeper
+from nemo_helix_server.models.registry import ModelRegistry
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.service.jobs import JobsService
 from nemo_helix_server.service.profiles import Profiles
-from nemo_helix_server.service.token_store import TokenKeeper
-from nemo_helix_server.service.workspaces import WorkspaceKeeper
+from nemo_helix_server.service.token_store import TokenStore
+from nemo_helix_server.service.workspaces import WorkspaceRepository
 from nemo_helix_server.settings import LeaseSettings, Settings
 from nemo_helix_server.storage.artifacts import ArtifactReader
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.storage.secret_store import SecretKeeper
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.storage.secret_store import SecretStore
+from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.trackers import publishing
 from nemo_runs.leases import machine_leases
 
@@ -58,13 +58,13 @@ _UNDER_WAY = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class AssembledService:
     """A service that is put together and not started yet; its application's life is the controller's."""
 
     application: ASGIApp
-    parts: Parts
+    parts: ServiceParts
     controller: loop.Controller
-    executor: Executor
+    executor: StepExecutor
 
     def end_streams(self) -> None:
         """End what watches, so that nothing waits for it; in the event loop."""
@@ -85,24 +85,24 @@ class _Ground:
     """What every part of a service stands on."""
 
     settings: Settings
-    store: Store
+    store: JobStore
     clock: Clock
     storage: JobStorage
-    limits: Limits
+    limits: StorageLimits
     profiles: Profiles
     authenticator: Authenticator
 
 
 def compose(
     settings: Settings,
-    store: Store,
+    store: JobStore,
     clock: Clock,
     *,
     base_url: str,
     tokens_required: bool,
     isolation: Isolation | None = None,
     boundary: Boundary | None = None,
-) -> Service:
+) -> AssembledService:
     """Put a service together; the store is migrated, the data directory is there and is ours alone.
 
     Steps are kept to their own files by ``isolation``, where it is given; ``boundary`` is told to who makes
@@ -121,7 +121,7 @@ def compose(
         authenticator=Authenticator(store, step_tokens.load_key(settings.data_dir), clock, tokens_required),
     )
     broadcaster = _broadcaster(ground)
-    executor = SubprocessExecutor(settings.data_dir / "executor", _room(settings.jobs.leases))
+    executor = ProcessExecutor(settings.data_dir / "executor", _room(settings.jobs.leases))
     launches = _launches(ground, base_url, isolation, tokens_required=tokens_required)
     controller = _controller(ground, executor, launches, broadcaster)
     trackers = publishing.build(store, ground.storage, settings)
@@ -137,7 +137,7 @@ def compose(
     parts = _parts(ground, controller, broadcaster, boundary, tokens_required=tokens_required)
     loopback_only = is_loopback(settings.host)
     application = make_application(parts, loopback_only=loopback_only, start=start, stop=stop)
-    return Service(application, parts, controller, executor)
+    return AssembledService(application, parts, controller, executor)
 
 
 def _broadcaster(ground: _Ground) -> Broadcaster:
@@ -164,7 +164,7 @@ def _launches(
 
 
 def _controller(
-    ground: _Ground, executor: Executor, launches: Launches, broadcaster: Broadcaster
+    ground: _Ground, executor: StepExecutor, launches: Launches, broadcaster: Broadcaster
 ) -> loop.Controller:
     return loop.build(
         store=ground.store,
@@ -183,10 +183,10 @@ def _parts(
     boundary: Boundary | None,
     *,
     tokens_required: bool,
-) -> Parts:
+) -> ServiceParts:
     """What the routes call."""
     settings, store, clock, storage = ground.settings, ground.store, ground.clock, ground.storage
-    workspaces = WorkspaceKeeper(store, clock)
+    workspaces = WorkspaceRepository(store, clock)
     workspaces.ensure_default()
     tuning = _customization(settings, store, clock, tokens_required=tokens_required)
 
@@ -194,16 +194,16 @@ def _parts(
         controller.wake()
         broadcaster.notify()
 
-    possible = Possible(controller.starter.launches, controller.executor, machine_memory())
+    possible = Feasibility(controller.starter.launches, controller.executor, machine_memory())
     jobs = JobsService(store, storage, ground.limits, clock, wake, possible)
-    return Parts(
+    return ServiceParts(
         jobs=jobs,
         checkpoints=CheckpointCatalogue(store, storage, wake),
         logs=LogPages(store, storage, Logs()),
         artifacts=ArtifactReader(settings.data_dir / "filesets", functools.partial(_storage_of, storage)),
         authenticator=ground.authenticator,
-        tokens=TokenKeeper(store, clock, boundary),
-        secrets=SecretKeeper(store, settings.data_dir, clock),
+        tokens=TokenStore(store, clock, boundary),
+        secrets=SecretStore(store, settings.data_dir, clock),
         workspaces=workspaces,
         broadcaster=broadcaster,
         profiles=ground.profiles,
@@ -217,7 +217,7 @@ def _parts(
             settings,
             controller.starter.launches.isolation,
         ),
-        templates=TemplateKeeper(store, clock),
+        templates=TemplateRepository(store, clock),
         pulse=Pulse(store, settings.data_dir),
         controller_problems=controller.problems,
     )
@@ -229,32 +229,32 @@ class _Tuning:
     engines: Engines
 
 
-def _customization(settings: Settings, store: Store, clock: Clock, *, tokens_required: bool) -> _Tuning:
+def _customization(settings: Settings, store: JobStore, clock: Clock, *, tokens_required: bool) -> _Tuning:
     """What fine-tuning needs: filesets, models, engines."""
     root = settings.files.root or str(settings.data_dir.absolute() / "filesets")
     filesets = Filesets(open_place(root), clock, root)
     local_paths = settings.customization.local_paths
     if local_paths is None and tokens_required:
         local_paths = ()
-    references = References(ModelKeeper(store, filesets, clock), filesets, settings.data_dir, local_paths)
+    references = References(ModelRegistry(store, filesets, clock), filesets, settings.data_dir, local_paths)
     return _Tuning(references, Engines(settings.engines, this_machine(), cache_folder()))
 
 
-def limits_of(settings: Settings) -> Limits:
+def limits_of(settings: Settings) -> StorageLimits:
     """The platform's storage periods."""
     given = settings.jobs.storage
-    return Limits(
+    return StorageLimits(
         paused_storage_ttl_seconds=given.paused_storage_ttl_seconds,
         maximum_pause_ttl_seconds=given.maximum_pause_ttl_seconds,
         failed_storage_ttl_seconds=given.failed_storage_ttl_seconds,
     )
 
 
-def _room(given: LeaseSettings) -> LeasedRoom:
+def _room(given: LeaseSettings) -> LeasedCapacity:
     folder = given.folder or machine_leases.default_folder(os.environ)
     devices = given.devices if given.devices is not None else machine_leases.found_devices(os.environ)
     pool = machine_leases.Pool(folder, devices, given.slots or machine_leases.found_slots())
-    return LeasedRoom(
+    return LeasedCapacity(
         pool, folder, devices_cap=given.devices_per_workspace, slots_cap=given.slots_per_workspace
     )
 

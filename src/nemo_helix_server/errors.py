@@ -33,7 +33,7 @@ class ServerError(Exception):
         self.headers: dict[str, str] = {**self.standing_headers, **(headers or {})}
 
 
-class BadRequestError(ServerError):
+class MalformedRequestError(ServerError):
     """The request cannot be read."""
 
     status = 400
@@ -52,13 +52,13 @@ class ForbiddenError(ServerError):
     status = 403
 
 
-class NotFoundError(ServerError):
+class UnknownNameError(ServerError):
     """There is no such thing in this workspace."""
 
     status = 404
 
 
-class ConflictError(ServerError):
+class StateConflictError(ServerError):
     """The thing is not in a state that allows this; asking again changes nothing."""
 
     status = 409
@@ -81,7 +81,7 @@ class UnavailableError(ServerError):
     status = 503
 
 
-class DiskFullError(ServerError):
+class NoRoomError(ServerError):
     """There is no room on a disk of the service; nothing was changed."""
 
     status = 507
@@ -90,7 +90,7 @@ class DiskFullError(ServerError):
 def unwritable(what: str, error: OSError) -> ServerError:
     """Why ``what``, such as ``the file 'a.txt'``, could not be written."""
     if is_full(error):
-        return DiskFullError(f"{what} could not be written: the service's disk, or its quota, is full")
+        return NoRoomError(f"{what} could not be written: the service's disk, or its quota, is full")
     return UnavailableError(f"{what} could not be written: {error.strerror or error}")
 
 

@@ -24,8 +24,8 @@ from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors import confinement
 from nemo_helix_server.executors.confinement import Sight
 from nemo_helix_server.settings import EngineSettings, Settings
-from nemo_helix_server.storage.job_folders import JobPaths
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.job_folders import JobDirectory
+from nemo_helix_server.storage.run_files import StepRun
 
 _DEVICES = (
     "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "dri", "kfd", "infiniband",
@@ -63,7 +63,7 @@ class Boundary:
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class IsolationFolders:
     """What one start of a step sees, and the variables that lead there."""
 
     sight: Sight
@@ -82,8 +82,8 @@ class Isolation:
     also_hidden: tuple[Path, ...] = ()
 
     def places(
-        self, paths: JobPaths, workspace: str, made_by: str, run: Run, checkpoint: Path | None
-    ) -> Places:
+        self, paths: JobDirectory, workspace: str, made_by: str, run: StepRun, checkpoint: Path | None
+    ) -> IsolationFolders:
         """What a step sees; its home is made where it is not there yet."""
         home = self.settings.data_dir / "homes" / workspace
         scratch = paths.scratch / run.token
@@ -93,16 +93,16 @@ class Isolation:
         if checkpoint is not None and not checkpoint.is_relative_to(paths.storage):
             read.append(str(checkpoint))  # a pinned copy; in its storage a step could lead it elsewhere
         write = [*self._shared(), *filesets, str(paths.storage), str(scratch), str(home)]
-        return Places(Sight(tuple(read), tuple(write)), _leading_to(home, scratch))
+        return IsolationFolders(Sight(tuple(read), tuple(write)), _leading_to(home, scratch))
 
-    def of_preview(self, folder: Path, workspace: str, asked_by: str) -> Places:
+    def of_preview(self, folder: Path, workspace: str, asked_by: str) -> IsolationFolders:
         """What an engine sees that shows what a job would learn, in a folder of its own."""
         home, scratch = folder / "home", folder / "tmp"
         for made in (home / ".cache", scratch):
             made.mkdir(parents=True)
         filesets = [*self._all_filesets(asked_by), *self._own_filesets(workspace)]
         read = (*self._common(), *filesets)
-        return Places(Sight(read, (*self._shared(), str(folder))), _leading_to(home, scratch))
+        return IsolationFolders(Sight(read, (*self._shared(), str(folder))), _leading_to(home, scratch))
 
     def works(self) -> bool:
         """Whether a process that sees what steps see cannot read the key, nor look into this one."""

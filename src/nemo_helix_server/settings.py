@@ -33,13 +33,13 @@ class SettingsError(ServerError):
     """A setting is wrong; the message names it and where it came from."""
 
 
-class Section(BaseModel):
+class SettingsSection(BaseModel):
     """A group of settings; it knows its keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
-class StorageSettings(Section):
+class StorageSettings(SettingsSection):
     """How long the storage of jobs that do not run is kept, in seconds."""
 
     paused_storage_ttl_seconds: Period = 7 * _DAY
@@ -52,7 +52,7 @@ class StorageSettings(Section):
     """No step is started, and no pause begun, when less would be left on the data directory's disk."""
 
 
-class SubprocessSettings(Section):
+class SubprocessSettings(SettingsSection):
     """The configuration of a profile whose steps run as processes of this machine."""
 
     ttl_seconds_before_active: Period = 1800
@@ -73,13 +73,13 @@ class SubprocessSettings(Section):
     """Kept output of one start of a step; older lines go first."""
 
 
-class ExecutorDefaults(Section):
+class ExecutorDefaults(SettingsSection):
     """Configuration of the built-in profiles, by backend."""
 
     subprocess: SubprocessSettings = SubprocessSettings()
 
 
-class ExecutorProfile(Section):
+class ExecutorProfile(SettingsSection):
     """One more execution profile, or another configuration of a built-in one."""
 
     provider: Literal["cpu", "gpu", "gpu_distributed", "subprocess"]
@@ -88,7 +88,7 @@ class ExecutorProfile(Section):
     config: SubprocessSettings = SubprocessSettings()
 
 
-class LeaseSettings(Section):
+class LeaseSettings(SettingsSection):
     """What of this machine the steps may use; shared with the same user's other programs that lease."""
 
     devices: tuple[str, ...] | None = None
@@ -103,7 +103,7 @@ class LeaseSettings(Section):
     """Where the leases are kept; unset = the user's runtime folder."""
 
 
-class IsolationSettings(Section):
+class IsolationSettings(SettingsSection):
     """What steps see of this machine."""
 
     mode: Literal["auto", "required", "none"] = "auto"
@@ -114,7 +114,7 @@ class IsolationSettings(Section):
     """Further folders that isolated steps can change."""
 
 
-class JobsSettings(Section):
+class JobsSettings(SettingsSection):
     """The Jobs service."""
 
     storage: StorageSettings = StorageSettings()
@@ -139,7 +139,7 @@ class JobsSettings(Section):
     """Variables of the service that steps may name as `host:NAME`; unset = all, or none with tokens."""
 
 
-class BackendSettings(Section):
+class BackendSettings(SettingsSection):
     """One training backend."""
 
     training_pause_deadline_seconds: Period = 1800
@@ -162,7 +162,7 @@ class ReinforcementSettings(BackendSettings):
     """How long a pause of training may take."""
 
 
-class EngineSettings(Section):
+class EngineSettings(SettingsSection):
     """One training engine."""
 
     python: Path | None = None
@@ -171,7 +171,7 @@ class EngineSettings(Section):
     """Processor threads of one process; more of them than cores makes small steps much slower."""
 
 
-class EnginesSettings(Section):
+class EnginesSettings(SettingsSection):
     """The training engines, each in an interpreter of its own."""
 
     trl: EngineSettings = EngineSettings()
@@ -180,7 +180,7 @@ class EnginesSettings(Section):
     trackers: EngineSettings = EngineSettings()
 
 
-class TrackersSettings(Section):
+class TrackersSettings(SettingsSection):
     """Telling experiment trackers about jobs."""
 
     interval_seconds: Interval = 2.0
@@ -193,35 +193,35 @@ class TrackersSettings(Section):
     """Unset = the service's variable ``WANDB_MODE``, or else online; offline writes files to be synced."""
 
 
-class FilesSettings(Section):
+class FilesSettings(SettingsSection):
     """Where filesets are kept."""
 
     root: str | None = None
     """A folder, or an address of fsspec such as ``s3://bucket/filesets``; unset = in the data directory."""
 
 
-class CustomizationSettings(Section):
+class CustomizationSettings(SettingsSection):
     """Fine-tuning jobs."""
 
     local_paths: tuple[Path, ...] | None = None
     """Folders whose models and data may be named; unset = all, or none where tokens are needed."""
 
 
-class PlatformSettings(Section):
+class PlatformSettings(SettingsSection):
     """Where the platform runs."""
 
     runtime: Literal["none"] = "none"
     """Steps run as processes of this machine."""
 
 
-class AuthSettings(Section):
+class AuthSettings(SettingsSection):
     """Who may do what."""
 
     required: bool | None = None
     """Whether every request needs a token; unset = unless the service listens on loopback only."""
 
 
-class Settings(Section):
+class Settings(SettingsSection):
     """All settings of `nemo services run`."""
 
     host: str = "127.0.0.1"
@@ -288,7 +288,7 @@ def variables(
     for name, field in section.model_fields.items():
         here = (*path, name)
         kind = field.annotation
-        if isinstance(kind, type) and issubclass(kind, Section):
+        if isinstance(kind, type) and issubclass(kind, SettingsSection):
             yield from variables(kind, here)
         else:
             yield PREFIX + "_".join(here).upper(), here

@@ -17,7 +17,7 @@ from nemo_slurm.errors import SlurmError, UnusableValueError
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
-class Asked(Protocol):
+class FileQuery(Protocol):
     """What a look at a host's files needs of it."""
 
     @property
@@ -30,7 +30,7 @@ class Asked(Protocol):
         ...
 
 
-class Channel(Asked, Protocol):
+class Channel(FileQuery, Protocol):
     """What a copy needs of a host."""
 
     def start(self) -> subprocess.Popen[bytes]:

@@ -13,12 +13,12 @@ from nemo_slurm.errors import (
     NotAcceptedError,
     NotConnectedError,
     NotReachableError,
-    RefusedError,
+    SchedulerRefusedError,
 )
 from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.identity import carries, is_proven
-from nemo_slurm.observing import Look, Seen, Source, has_ended, observed
-from nemo_slurm.records import Association, Job, Partition, QueueRow, Run
+from nemo_slurm.observing import ClusterLook, has_ended, observed
+from nemo_slurm.records import AccountingRun, Association, Partition, QueueRow, SlurmJob
 
 _NOTHING = "not-submitted"
 
@@ -30,7 +30,7 @@ SETTLE_SECONDS = 30.0
 class Submitted:
     """A job that the scheduler has."""
 
-    job: Job
+    job: SlurmJob
     found: bool = field(default=False)
     """True when the reply had been lost and the job was found by its token."""
 
@@ -68,10 +68,10 @@ class Cluster:
         """Submit a script that is on the host, in ``folder``; ``env`` reaches the job and no argument list.
 
         At most one job comes of it: after a lost reply, and with ``again`` before anything is submitted, the
-        job that carries ``token`` as its comment is looked for and taken. Raises `RefusedError` with the
-        scheduler's words (`SubmitLimitError` where waiting may help), `NotAcceptedError` when no job appeared
-        within the settle time after a lost reply; `NotReachableError` when it is not known: ask again, with
-        ``again``.
+        job that carries ``token`` as its comment is looked for and taken. Raises `SchedulerRefusedError` with
+        the scheduler's words (`SubmitLimitError` where waiting may help), `NotAcceptedError` when no job
+        appeared within the settle time after a lost reply; `NotReachableError` when it is not known: ask
+        again, with ``again``.
         """
         if again and (known := self.find(token)):
             return Submitted(known, found=True)
@@ -93,7 +93,7 @@ class Cluster:
     def test(self, script: str, *, folder: str | None = None, options: Sequence[str] = ()) -> str:
         """Ask whether a script would be accepted, without submitting it: what the scheduler says about when.
 
-        Raises `RefusedError`.
+        Raises `SchedulerRefusedError`.
         """
         argv = commands.sbatch(script, token=_NOTHING, options=options, test_only=True)
         answer = self._calls.call([argv], folder=folder)[0]
@@ -104,12 +104,12 @@ class Cluster:
             raise NotReachableError(f"the scheduler on {self.host.label} did not answer: {text.strip()}")
         raise commands.refusal(answer.status, text, self.host.label)
 
-    def observe(self, jobs: Sequence[Job], *, history: bool = False) -> Look:
+    def observe(self, jobs: Sequence[SlurmJob], *, history: bool = False) -> ClusterLook:
         """Look at many jobs: one round trip to the controller, one to accounting for those that ended.
 
         ``history`` asks accounting about all of them, for the runs of jobs that were requeued. A part that
-        does not answer is named in the `Look` and changes nothing that is known. Raises `NotReachableError`
-        when neither answers, or the host does not.
+        does not answer is named in the `ClusterLook` and changes nothing that is known. Raises
+        `NotReachableError` when neither answers, or the host does not.
         """
         wanted = list(dict.fromkeys(jobs))
         rows, controller = self._queue(wanted)
@@ -120,14 +120,14 @@ class Cluster:
             why = "; ".join(dict.fromkeys([controller, accounting]))
             raise NotReachableError(f"neither the controller nor accounting answers: {why}")
         seen = {job: observed(job, rows, runs, asked=job in ask) for job in wanted}
-        return Look(seen, controller, accounting)
+        return ClusterLook(seen, controller, accounting)
 
-    def cancel(self, jobs: Sequence[Job]) -> list[Job]:
+    def cancel(self, jobs: Sequence[SlurmJob]) -> list[SlurmJob]:
         """Ask jobs to end, waiting ones before running ones. Jobs that ended already are left alone.
 
         Only a job that is proven to be the one that is meant is asked; the others that the controller shows
         under these numbers may be strangers' and are returned. Returns when the scheduler has heard it, not
-        when the jobs have ended. Raises `NotReachableError`, or `RefusedError` with what it said.
+        when the jobs have ended. Raises `NotReachableError`, or `SchedulerRefusedError` with what it said.
         """
         rows, problem = self._queue(jobs) if jobs else ([], None)
         if rows is None:
@@ -142,7 +142,7 @@ class Cluster:
                 continue
             if commands.is_uncertain(text):
                 raise NotReachableError(f"scancel on {self.host.label} was not heard: {text.strip()}")
-            raise RefusedError(["scancel"], answer.status, text, where=self.host.label)
+            raise SchedulerRefusedError(["scancel"], answer.status, text, where=self.host.label)
         return [job for job in known if job not in own]
 
     def queue_of(self, prefix: str) -> list[QueueRow]:
@@ -153,10 +153,10 @@ class Cluster:
         own = (row for row in rows if not prefix or carries(row.comment, prefix))
         return sorted(own, key=lambda row: int(row.id))
 
-    def find(self, token: str) -> Job | None:
+    def find(self, token: str) -> SlurmJob | None:
         """The oldest job that carries a token, `None` when there is none. Raises `NotReachableError`."""
         rows = [row for row in self.queue_of(token) if carries(row.comment, token, whole=True)]
-        return Job(rows[0].id, None, rows[0].submitted_at, token=token) if rows else None
+        return SlurmJob(rows[0].id, None, rows[0].submitted_at, token=token) if rows else None
 
     def partitions(self) -> list[Partition]:
         """All partitions that the user may see."""
@@ -166,14 +166,14 @@ class Cluster:
         """The accounts that a user may use; empty also where accounting keeps none."""
         return records.read_associations(self._answer(commands.associations(user)))
 
-    def show(self, job: Job) -> dict[str, str]:
+    def show(self, job: SlurmJob) -> dict[str, str]:
         """All that the controller knows of one job, as it says it; empty when it does not know it."""
         answer = self._calls.call([commands.show_job(job)])[0]
         if commands.knows_none(_words(answer)):
             return {}
         return records.read_show(self._checked(["scontrol"], answer).strip())
 
-    def _settled(self, token: str, text: str, likely: Job | None = None) -> Submitted:
+    def _settled(self, token: str, text: str, likely: SlurmJob | None = None) -> Submitted:
         """After a reply that was lost or can mean several things: the job of it, or the certainty of none.
 
         ``likely`` is the number in the reply: that job is ours if it is the user's and carries no comment.
@@ -196,15 +196,15 @@ class Cluster:
             self._sleep(wait)
             wait = min(wait * 2, 5.0)
 
-    def _of_reply(self, token: str, likely: Job | None) -> Job | None:
+    def _of_reply(self, token: str, likely: SlurmJob | None) -> SlurmJob | None:
         rows = self.queue_of("")
         row = next((row for row in rows if carries(row.comment, token, whole=True)), None)
         if row is None and likely is not None:
             row = next((row for row in rows if row.id == likely.id and not row.comment), None)
         cluster = likely.cluster if row and likely and row.id == likely.id else None
-        return Job(row.id, cluster, row.submitted_at, token=token) if row else None
+        return SlurmJob(row.id, cluster, row.submitted_at, token=token) if row else None
 
-    def _queue(self, jobs: Sequence[Job]) -> tuple[list[QueueRow] | None, str | None]:
+    def _queue(self, jobs: Sequence[SlurmJob]) -> tuple[list[QueueRow] | None, str | None]:
         """Rows, or `None` and why the controller gave none."""
         rows: list[QueueRow] = []
         try:
@@ -217,8 +217,8 @@ class Cluster:
             rows += records.read_queue(answer.stdout)
         return rows, None
 
-    def _accounting(self, jobs: Sequence[Job]) -> tuple[list[Run] | None, str | None]:
-        runs: list[Run] = []
+    def _accounting(self, jobs: Sequence[SlurmJob]) -> tuple[list[AccountingRun] | None, str | None]:
+        runs: list[AccountingRun] = []
         try:
             answers = self._calls.call(commands.accounting(jobs)) if jobs else []
         except NotReachableError as error:

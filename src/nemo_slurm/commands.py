@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nemo_slurm.errors import RefusedError, SubmitLimitError, UnusableValueError
-from nemo_slurm.records import ACCOUNTING_FIELDS, BREAK, QUEUE_FIELDS, Job
+from nemo_slurm.errors import SchedulerRefusedError, SubmitLimitError, UnusableValueError
+from nemo_slurm.records import ACCOUNTING_FIELDS, BREAK, QUEUE_FIELDS, SlurmJob
 
 ENVIRONMENT = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
 """What every command is given; `queue` and `accounting` read nothing else."""
@@ -49,7 +49,7 @@ def sbatch(
 class Reply:
     """What ``sbatch --parsable`` printed, read."""
 
-    job: Job | None
+    job: SlurmJob | None
     """The only job that it can mean; `None`: none, or one of several."""
     plain: bool = False
     """Nothing but the id was printed, so no wrapper or banner can have put another number there."""
@@ -71,7 +71,7 @@ def read_reply(text: str) -> Reply:
     if len(found) != 1:
         return Reply(None)
     number, cluster = found.popitem()
-    return Reply(Job(number, cluster), plain=len(lines) == 1)
+    return Reply(SlurmJob(number, cluster), plain=len(lines) == 1)
 
 
 _UNCERTAIN = re.compile(
@@ -98,9 +98,9 @@ def is_about_dependency(text: str) -> bool:
     return "dependency problem" in text.lower()
 
 
-def refusal(status: int, text: str, where: str) -> RefusedError:
+def refusal(status: int, text: str, where: str) -> SchedulerRefusedError:
     """The error for a call that the scheduler turned down."""
-    kind = SubmitLimitError if _LIMIT.search(text) else RefusedError
+    kind = SubmitLimitError if _LIMIT.search(text) else SchedulerRefusedError
     return kind(["sbatch"], status, text, where=where)
 
 
@@ -109,7 +109,7 @@ def refusal(status: int, text: str, where: str) -> RefusedError:
 _FORMAT = ",".join(f"{name}:{width}{BREAK}" for name, width in QUEUE_FIELDS.items())
 
 
-def queue(jobs: Sequence[Job] = ()) -> list[list[str]]:
+def queue(jobs: Sequence[SlurmJob] = ()) -> list[list[str]]:
     """Ask the controller about jobs, without any about all of the user's; ended ones that it knows too."""
     head = ["squeue", "-h", "-a", "-t", "all", "-O", _FORMAT]
     if not jobs:
@@ -125,7 +125,7 @@ def knows_none(text: str) -> bool:
 # ---------------------------------------------------------------- sacct
 
 
-def accounting(jobs: Sequence[Job]) -> list[list[str]]:
+def accounting(jobs: Sequence[SlurmJob]) -> list[list[str]]:
     """Ask accounting for every run of jobs: allocations alone, repeated records of one id too."""
     head = ["sacct", "-n", "-X", "-D", "-P", f"--delimiter={BREAK}", f"--format={ACCOUNTING_FIELDS}"]
     return [[*head, *_clusters(cluster), "-j", ",".join(ids)] for cluster, ids in _grouped(jobs)]
@@ -134,7 +134,7 @@ def accounting(jobs: Sequence[Job]) -> list[list[str]]:
 # ---------------------------------------------------------------- scancel, scontrol, sacctmgr
 
 
-def cancel(jobs: Sequence[Job]) -> list[list[str]]:
+def cancel(jobs: Sequence[SlurmJob]) -> list[list[str]]:
     """End jobs: those that wait, then all others, whatever they have become meanwhile."""
     calls = []
     for state in (["--state=PENDING"], []):
@@ -142,7 +142,7 @@ def cancel(jobs: Sequence[Job]) -> list[list[str]]:
     return calls
 
 
-def show_job(job: Job) -> list[str]:
+def show_job(job: SlurmJob) -> list[str]:
     """Ask the controller for all that it knows of one job."""
     return ["scontrol", *_clusters(job.cluster), "-o", "show", "job", job.id]
 
@@ -163,10 +163,10 @@ def associations(user: str) -> list[str]:
 # ---------------------------------------------------------------- parts
 
 
-def _grouped(jobs: Sequence[Job]) -> list[tuple[str | None, list[str]]]:
+def _grouped(jobs: Sequence[SlurmJob]) -> list[tuple[str | None, list[str]]]:
     """Ids by cluster, in pieces that a call can take; every id is checked."""
     groups: dict[str | None, list[str]] = {}
-    for job in dict.fromkeys(Job.parse(str(job)) for job in jobs):
+    for job in dict.fromkeys(SlurmJob.parse(str(job)) for job in jobs):
         groups.setdefault(job.cluster, []).append(job.id)
     return [
         (cluster, ids[first : first + MOST_IDS])

@@ -42,15 +42,15 @@ class CommandFailedError(SlurmError):
         super().__init__(f"{argv[0]}{place} ended with status {status}: {self.text or 'it said nothing'}")
 
 
-class RefusedError(CommandFailedError):
+class SchedulerRefusedError(CommandFailedError):
     """The scheduler refused; `text` is what it said."""
 
 
-class NotAcceptedError(RefusedError):
+class NotAcceptedError(SchedulerRefusedError):
     """The reply was lost and no such job appeared: it was never accepted, so asking again is safe."""
 
 
-class SubmitLimitError(RefusedError):
+class SubmitLimitError(SchedulerRefusedError):
     """Refused because of a limit on queued jobs; the same may be accepted later."""
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import Protocol
 
-from nemo_slurm.records import Job
+from nemo_slurm.records import SlurmJob
 
 CLOCK_SLACK = 600.0
 """Seconds by which the clocks of submitter, files, nodes and controller may differ."""
@@ -60,7 +60,7 @@ def carries(comment: str, token: str, *, whole: bool = False) -> bool:
     return re.search(found, comment) is not None
 
 
-def belongs(job: Job, record: Record) -> bool:
+def belongs(job: SlurmJob, record: Record) -> bool:
     """Whether nothing that is known of a record speaks against its being the job's."""
     if job.token and record.comment and not carries(record.comment, job.token):
         return False
@@ -73,7 +73,7 @@ def belongs(job: Job, record: Record) -> bool:
     return not _before(record.ended_at, job.began_at)
 
 
-def is_proven(job: Job, record: Record) -> bool:
+def is_proven(job: SlurmJob, record: Record) -> bool:
     """Whether a record is the job's beyond doubt: an end that it tells may be remembered."""
     if not belongs(job, record):
         return False

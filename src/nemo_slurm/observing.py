@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from nemo_slurm.identity import belongs, is_proven
-from nemo_slurm.records import Job, QueueRow, Run
-from nemo_slurm.states import Meaning, State
+from nemo_slurm.records import AccountingRun, QueueRow, SlurmJob
+from nemo_slurm.states import Meaning, SlurmState
 
 _COMES_BACK = frozenset({"PREEMPTED", "NODE_FAIL", "REQUEUED", "BOOT_FAIL"})
 """States in which a job that may be requeued can pass for ended before it waits again."""
 
 
-class Source(StrEnum):
+class Witness(StrEnum):
     """Who said it."""
 
     CONTROLLER = "controller"
@@ -29,12 +29,12 @@ class Source(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class JobLook:
     """One look at one job. Times are UTC seconds of the cluster."""
 
-    job: Job
-    source: Source
-    state: State | None
+    job: SlurmJob
+    source: Witness
+    state: SlurmState | None
     """`None`: neither of them can say (yet)."""
     settled: bool
     """The job has ended and does not come back under its number."""
@@ -46,7 +46,7 @@ class Seen:
     submitted_at: float | None = None
     started_at: float | None = None
     ended_at: float | None = None
-    runs: tuple[Run, ...] = ()
+    runs: tuple[AccountingRun, ...] = ()
     """Accounting's records of this job, the oldest first, one for each of its runs."""
     proven: bool = False
     """The record that tells the state is this job's beyond doubt."""
@@ -57,20 +57,22 @@ class Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClusterLook:
     """One look at many jobs."""
 
-    seen: Mapping[Job, Seen]
+    seen: Mapping[SlurmJob, JobLook]
     controller: str | None = None
     """Why the controller did not answer; `None` when it did."""
     accounting: str | None = None
     """Why accounting did not answer; `None` when it did, or was not asked."""
 
-    def __getitem__(self, job: Job) -> Seen:
+    def __getitem__(self, job: SlurmJob) -> JobLook:
         return self.seen[job]
 
 
-def observed(job: Job, rows: Sequence[QueueRow] | None, runs: Sequence[Run] | None, *, asked: bool) -> Seen:
+def observed(
+    job: SlurmJob, rows: Sequence[QueueRow] | None, runs: Sequence[AccountingRun] | None, *, asked: bool
+) -> JobLook:
     """Join what was found; ``rows`` or ``runs`` is `None` when that side did not answer.
 
     ``asked``: whether accounting was asked about this job. An ended job is settled when the controller says
@@ -93,9 +95,9 @@ def observed(job: Job, rows: Sequence[QueueRow] | None, runs: Sequence[Run] | No
         row = replace(row, state=broken.state, exit_status=broken.exit_status, signal=broken.signal)
     last = next((run for run in reversed(own) if run.state.name == row.state.name), None)
     final = has_ended(row.state)
-    return Seen(
+    return JobLook(
         job,
-        Source.CONTROLLER,
+        Witness.CONTROLLER,
         row.state,
         settled=final and not may_come_back(row),
         reason=row.reason if row.reason != "None" else "",
@@ -112,12 +114,12 @@ def observed(job: Job, rows: Sequence[QueueRow] | None, runs: Sequence[Run] | No
     )
 
 
-def has_ended(state: State) -> bool:
+def has_ended(state: SlurmState) -> bool:
     """Whether a state is an end. One that is not in the table is not: whoever waits goes on waiting."""
     return state.known and state.meaning is not Meaning.LAG
 
 
-def is_written(run: Run) -> bool:
+def is_written(run: AccountingRun) -> bool:
     """Whether accounting has all of a run's end.
 
     Slurm 22.05, measured: while slurmdbd is behind, the record of a start is written with the state that the
@@ -126,12 +128,12 @@ def is_written(run: Run) -> bool:
     return has_ended(run.state) and run.ended_at is not None
 
 
-def own_runs(job: Job, runs: Sequence[Run]) -> tuple[Run, ...]:
+def own_runs(job: SlurmJob, runs: Sequence[AccountingRun]) -> tuple[AccountingRun, ...]:
     """The records that belong to this job and not to an older one with its number, the oldest first.
 
     Each run is there once: of several records of one start, one that tells an end counts.
     """
-    found: dict[tuple[float | None, float | None], Run] = {}
+    found: dict[tuple[float | None, float | None], AccountingRun] = {}
     for run in runs:
         start = (run.submitted_at, run.started_at)
         if run.id != job.id or run.component_of is not None or not belongs(job, run):
@@ -142,12 +144,12 @@ def own_runs(job: Job, runs: Sequence[Run]) -> tuple[Run, ...]:
     return tuple(found[start] for start in order)
 
 
-def components(job: Job, runs: Sequence[Run]) -> tuple[Run, ...]:
+def components(job: SlurmJob, runs: Sequence[AccountingRun]) -> tuple[AccountingRun, ...]:
     """The records of the further components of a heterogeneous job."""
     return tuple(run for run in runs if run.component_of == job.id and belongs(job, run))
 
 
-def _broken(parts: Sequence[Run]) -> Run | None:
+def _broken(parts: Sequence[AccountingRun]) -> AccountingRun | None:
     """A component that ended otherwise than by itself and well: then the job did not either."""
     return next((run for run in parts if is_written(run) and run.state.meaning is not Meaning.COMPLETE), None)
 
@@ -158,8 +160,8 @@ def may_come_back(row: QueueRow) -> bool:
 
 
 def _from_accounting(
-    job: Job, runs: tuple[Run, ...], parts: tuple[Run, ...], *, controller_away: bool
-) -> Seen:
+    job: SlurmJob, runs: tuple[AccountingRun, ...], parts: tuple[AccountingRun, ...], *, controller_away: bool
+) -> JobLook:
     """A job that the controller does not hold, or cannot be asked about."""
     last = runs[-1] if runs else None
     proven = last is not None and is_proven(job, last)
@@ -168,12 +170,12 @@ def _from_accounting(
     if last is None or not is_written(last):
         # a record that says "running" of a job that the controller has forgotten is an old one
         shown = last.state if last and controller_away and not has_ended(last.state) else None
-        source = Source.ACCOUNTING if shown else Source.NOBODY
-        return Seen(job, source, shown, settled=False, runs=runs, restarts=len(runs) - 1 if runs else None)
+        source = Witness.ACCOUNTING if shown else Witness.NOBODY
+        return JobLook(job, source, shown, settled=False, runs=runs, restarts=len(runs) - 1 if runs else None)
     unsure = controller_away and last.state.name in _COMES_BACK
-    return Seen(
+    return JobLook(
         job,
-        Source.ACCOUNTING,
+        Witness.ACCOUNTING,
         last.state,
         settled=not unsure,
         exit_status=last.exit_status,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class Turn(StrEnum):
+class WhoActs(StrEnum):
     """Who has to act before a job can start."""
 
     WAIT = "wait"
@@ -40,12 +40,12 @@ _HELP = {
 
 
 @dataclass(frozen=True, slots=True)
-class Reason:
+class WaitReason:
     """Why a job waits."""
 
     word: str
     """As the scheduler says it."""
-    turn: Turn
+    turn: WhoActs
     meaning: str
     """A sentence's end; empty of a reason that is not in the table."""
     help: str = ""
@@ -59,7 +59,7 @@ class Reason:
     @property
     def weight(self) -> int:
         """How much it matters among several jobs of one chain: what needs a person outweighs what passes."""
-        if self.turn in (Turn.YOU, Turn.OPERATOR):
+        if self.turn in (WhoActs.YOU, WhoActs.OPERATOR):
             return 3
         return 0 if self.word == "Dependency" else 1
 
@@ -69,20 +69,20 @@ class Reason:
 
 
 @functools.cache
-def _table() -> Sequence[tuple[re.Pattern[str], Turn, str, str]]:
+def _table() -> Sequence[tuple[re.Pattern[str], WhoActs, str, str]]:
     data = pkgutil.get_data("nemo_slurm", "reasons.tsv") or b""
     rows = [line.split("\t") for line in data.decode().splitlines() if line and not line.startswith("#")]
-    return [(_pattern(name), Turn(turn), meaning, help_) for name, turn, meaning, help_ in rows]
+    return [(_pattern(name), WhoActs(turn), meaning, help_) for name, turn, meaning, help_ in rows]
 
 
-def read_reason(text: str) -> Reason:
+def read_reason(text: str) -> WaitReason:
     """What a scheduler's reason means."""
     word = text.strip().strip("()").strip()
     plain = _plain(word)
     for pattern, turn, meaning, help_ in _table():
         if pattern.fullmatch(plain):
-            return Reason(word, turn, meaning, help_)
-    return Reason(word, Turn.UNKNOWN, "")
+            return WaitReason(word, turn, meaning, help_)
+    return WaitReason(word, WhoActs.UNKNOWN, "")
 
 
 def _plain(text: str) -> str:

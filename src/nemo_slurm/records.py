@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from nemo_runs.durations import parse_duration
 from nemo_runs.errors import DurationError
 from nemo_slurm.errors import UnusableValueError
-from nemo_slurm.states import State, read_state
+from nemo_slurm.states import SlurmState, read_state
 
 BREAK = "\x1f"
 """Stands between fields; no name or comment holds it."""
@@ -41,7 +41,7 @@ _ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class SlurmJob:
     """Names a job: its number, and what tells it from another one that had or has the same number.
 
     All but the number may be unknown; see `nemo_slurm.identity`.
@@ -61,7 +61,7 @@ class Job:
     """UTC seconds at which its first run had begun, by its own word."""
 
     @classmethod
-    def parse(cls, text: str) -> Job:
+    def parse(cls, text: str) -> SlurmJob:
         """Read ``1234`` or ``1234;cluster``. Raises `UnusableValueError`."""
         match = _ID.fullmatch(text)
         if not match:
@@ -77,7 +77,7 @@ class QueueRow:
     """What the controller knows of a job. Times are UTC seconds, `None` while not known."""
 
     id: str
-    state: State
+    state: SlurmState
     exit_status: int
     signal: int
     restarts: int
@@ -97,11 +97,11 @@ class QueueRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class AccountingRun:
     """What accounting has about one run of a job; a job that was requeued has several."""
 
     id: str
-    state: State
+    state: SlurmState
     exit_status: int
     signal: int
     elapsed: int
@@ -178,7 +178,7 @@ def read_queue(text: str) -> list[QueueRow]:
     return found
 
 
-def read_accounting(text: str) -> list[Run]:
+def read_accounting(text: str) -> list[AccountingRun]:
     """Rows of `accounting`, as they come; rows of steps and other text are passed over."""
     found = []
     for line in text.splitlines():
@@ -190,7 +190,7 @@ def read_accounting(text: str) -> list[Run]:
             continue
         status, _, signal = fields[2].partition(":")
         found.append(
-            Run(
+            AccountingRun(
                 id=fields[0],
                 state=state,
                 exit_status=_number(status) or 0,

@@ -23,7 +23,7 @@ class Whose(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class SubmitRefusal:
     """What a refusal means."""
 
     whose: Whose
@@ -32,15 +32,15 @@ class Refusal:
 
 
 @functools.cache
-def _table() -> Sequence[tuple[re.Pattern[str], Refusal]]:
+def _table() -> Sequence[tuple[re.Pattern[str], SubmitRefusal]]:
     data = pkgutil.get_data("nemo_slurm", "refusals.tsv") or b""
     rows = [line.split("\t") for line in data.decode().splitlines() if line and not line.startswith("#")]
-    return [(_pattern(words), Refusal(Whose(whose), help_)) for words, whose, help_ in rows]
+    return [(_pattern(words), SubmitRefusal(Whose(whose), help_)) for words, whose, help_ in rows]
 
 
-def read_refusal(text: str) -> Refusal:
+def read_refusal(text: str) -> SubmitRefusal:
     """What ``sbatch``, or whoever called it, said when no job came of it."""
-    return next((found for pattern, found in _table() if pattern.search(text)), Refusal(Whose.UNKNOWN))
+    return next((found for pattern, found in _table() if pattern.search(text)), SubmitRefusal(Whose.UNKNOWN))
 
 
 def _pattern(words: str) -> re.Pattern[str]:

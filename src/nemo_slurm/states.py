@@ -30,7 +30,7 @@ class Meaning(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class SlurmState:
     """One row of the table, as found for a text."""
 
     name: str
@@ -45,14 +45,14 @@ class State:
 
 
 @functools.cache
-def table() -> Mapping[str, State]:
+def table() -> Mapping[str, SlurmState]:
     """All states by name, in the order of the file."""
     data = pkgutil.get_data("nemo_slurm", "states.tsv") or b""
     rows = (line.split("\t") for line in data.decode().splitlines() if line and not line.startswith("#"))
-    return {name: State(name, Meaning(meaning), reason) for name, meaning, reason in rows}
+    return {name: SlurmState(name, Meaning(meaning), reason) for name, meaning, reason in rows}
 
 
-def read_state(text: str) -> State | None:
+def read_state(text: str) -> SlurmState | None:
     """What a scheduler's text says; `None` for an empty one, which means "not known yet" and never "gone"."""
     found = text.strip()
     if not found:
@@ -60,9 +60,9 @@ def read_state(text: str) -> State | None:
     match = _TEXT.fullmatch(found)
     row = _row(match["name"], cut=bool(match["cut"])) if match else None
     if match is None or row is None:
-        return State(found, Meaning.OTHER, "a state that is not in the table", known=False)
+        return SlurmState(found, Meaning.OTHER, "a state that is not in the table", known=False)
     author = int(match["author"]) if match["author"] else None
-    return State(row.name, row.meaning, row.reason, author)
+    return SlurmState(row.name, row.meaning, row.reason, author)
 
 
 def foreign(author: int | None, owner: int | None) -> str:
@@ -77,7 +77,7 @@ def foreign(author: int | None, owner: int | None) -> str:
     return f"user {author} (not its owner, user {owner})" if owner is not None else ""
 
 
-def _row(name: str, *, cut: bool) -> State | None:
+def _row(name: str, *, cut: bool) -> SlurmState | None:
     """The row of that name or, of a name that was cut, the rows that begin like it if they mean the same."""
     rows = table()
     if name in rows or not cut:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from nemo_slurm.channel import Asked, Channel, end_group, new_mark, tail, wrap
+from nemo_slurm.channel import Channel, FileQuery, end_group, new_mark, tail, wrap
 from nemo_slurm.errors import (
     ChangedError,
     CommandFailedError,
@@ -112,7 +112,7 @@ Expect = Callable[[Sequence[Remote]], None]
 """Is told the files that are going to be copied."""
 
 
-def listing(host: Asked, folder: str, *, through: Sequence[str] = ()) -> list[Remote]:
+def listing(host: FileQuery, folder: str, *, through: Sequence[str] = ()) -> list[Remote]:
     """All plain files below a folder, links left out but for those to folders among ``through``."""
     links = "".join(f" {shlex.quote(f'./{path}')}" for path in through)
     script = (

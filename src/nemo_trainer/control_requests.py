@@ -10,7 +10,7 @@ from nemo_trainer.polling import StepPoll
 from nemo_trainer.signals import Flags
 
 
-class Wishes:
+class ControlRequests:
     """Looked at after every step; costs one ``stat`` unless something has changed."""
 
     def __init__(self, control_file: Path | None, poll: StepPoll | None, flags: Flags) -> None:

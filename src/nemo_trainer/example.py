@@ -22,8 +22,8 @@ from typing import Any
 
 from nemo_runs.errors import RunsError
 from nemo_trainer.contract import CheckpointUnusableError, DivergedError, JobContext, TrainerError
-from nemo_trainer.example_options import Options, read_options
-from nemo_trainer.fault_injection import Misfortune
+from nemo_trainer.example_options import ExampleOptions, read_options
+from nemo_trainer.fault_injection import FaultInjection
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.session import Session
 
@@ -116,13 +116,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code if isinstance(error, TrainerError) else 1
 
 
-def train(session: Session, options: Options) -> int:
+def train(session: Session, options: ExampleOptions) -> int:
     """From the newest checkpoint on to the last step, or to the one after which a pause is wanted."""
     checkpoint = session.restore()
     training = Training.load(checkpoint.folder) if checkpoint else Training.fresh(options.seed)
     said = f"continuing from step {training.step}" if checkpoint else "starting"
     print(f"{said}, {options.steps} steps in all", flush=True)
-    data, misfortune = make_data(options.seed), Misfortune(options, session.context)
+    data, misfortune = make_data(options.seed), FaultInjection(options, session.context)
     epoch_steps = _ROWS // _BATCH
     session.progress(
         backend="example", max_steps=options.steps, num_epochs=-(-options.steps // epoch_steps), epoch=0
@@ -141,7 +141,7 @@ def train(session: Session, options: Options) -> int:
     return done(session, training, options)
 
 
-def after_step(session: Session, training: Training, options: Options) -> bool:
+def after_step(session: Session, training: Training, options: ExampleOptions) -> bool:
     """Save and pause as it is due or wanted; true when training is to stop without a checkpoint."""
     want = "run" if options.ignore_pause else session.wanted()
     if want == "stop":
@@ -157,7 +157,7 @@ def after_step(session: Session, training: Training, options: Options) -> bool:
     return False
 
 
-def save(session: Session, training: Training, options: Options, reason: Any) -> None:
+def save(session: Session, training: Training, options: ExampleOptions, reason: Any) -> None:
     """Publish a checkpoint, then remove the oldest."""
 
     def write(folder: Path) -> None:
@@ -170,7 +170,7 @@ def save(session: Session, training: Training, options: Options, reason: Any) ->
     session.prune(keep=options.keep)
 
 
-def done(session: Session, training: Training, options: Options) -> int:
+def done(session: Session, training: Training, options: ExampleOptions) -> int:
     """Publish the final state and the model."""
     if session.published is None or session.published.step < training.step:
         save(session, training, options, "final")

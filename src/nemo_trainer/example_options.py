@@ -17,7 +17,7 @@ FAILURES = ("exit", "oom", "gpu-oom", "nan", "disk", "kill", "hang")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class ExampleOptions:
     """What the example does."""
 
     dir: Path | None = None
@@ -57,23 +57,23 @@ _HELP = {
 }
 
 
-def read_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Options:
+def read_options(arguments: Sequence[str], environ: Mapping[str, str]) -> ExampleOptions:
     """The options; raises `BadSpecError` with one sentence."""
     parser = _Parser(
         prog="python -m nemo_trainer.example", allow_abbrev=False, argument_default=argparse.SUPPRESS
     )
-    for field in dataclasses.fields(Options):
+    for field in dataclasses.fields(ExampleOptions):
         flag = f"--{field.name.replace('_', '-')}"
         if isinstance(field.default, bool):
             parser.add_argument(flag, action="store_true", help=_HELP[field.name])
         else:
             parser.add_argument(flag, help=_HELP[field.name])
     given = {**_configured(environ), **vars(parser.parse_args(list(arguments)))}
-    known = {field.name: field.default for field in dataclasses.fields(Options)}
+    known = {field.name: field.default for field in dataclasses.fields(ExampleOptions)}
     unknown = sorted(given.keys() - known.keys())
     if unknown:
         raise BadSpecError(f"{unknown[0]!r} is no option of the example; there are {', '.join(known)}")
-    options = Options(**{name: _convert(name, value, known[name]) for name, value in given.items()})
+    options = ExampleOptions(**{name: _convert(name, value, known[name]) for name, value in given.items()})
     if options.fail_how not in FAILURES:
         raise BadSpecError(f"fail_how is {options.fail_how!r}; it must be one of {', '.join(FAILURES)}")
     if min(options.steps, options.save_every, options.boundary) < 1:

@@ -9,15 +9,15 @@ import sys
 import time
 
 from nemo_trainer.contract import JobContext
-from nemo_trainer.example_options import Options
+from nemo_trainer.example_options import ExampleOptions
 
 _HANG = 86_400.0
 
 
-class Misfortune:
+class FaultInjection:
     """What strikes the example before a certain step, in the first so many starts of the job."""
 
-    def __init__(self, options: Options, context: JobContext) -> None:
+    def __init__(self, options: ExampleOptions, context: JobContext) -> None:
         self._how = options.fail_how
         self._at = options.fail_at
         self._times = options.fail_times

@@ -25,7 +25,7 @@ from nemo_trainer.contract import (
     verify,
 )
 from nemo_trainer.contract.progress import PASSED_OVER, SEQ_SEEN, STOPS_AT
-from nemo_trainer.control_requests import Wishes
+from nemo_trainer.control_requests import ControlRequests
 from nemo_trainer.polling import StepPoll
 from nemo_trainer.recording import Recorder
 from nemo_trainer.saving import SavePolicy
@@ -52,7 +52,7 @@ class Session:
         self._manifest = manifest
         self._boundary = boundary
         self._poll = _poll(context)
-        self._wishes = Wishes(context.control_file, self._poll, flags)
+        self._wishes = ControlRequests(context.control_file, self._poll, flags)
         self._record = Recorder(context)
         self._step = 0
         self._whole: set[str] = set()

@@ -10,8 +10,8 @@ from tests.slurm.lab import slurm, slurm_lab  # noqa: F401 - fixtures
 from nemo_gym.chain.observation import JobState
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.executors import registry
-from nemo_gym.orchestration.executors.base import Executor, JobRef, Queued
-from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
+from nemo_gym.orchestration.executors.base import JobExecutor, JobRef, Queued
+from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor
 from nemo_gym.orchestration.plan.values import SlurmPlan
 from nemo_gym.orchestration.submit import staging
@@ -29,7 +29,7 @@ class Local:
         self.place = Workplace(folder)
         self.place.grace = 1.0
 
-    def executor(self) -> Executor:
+    def executor(self) -> JobExecutor:
         """Another one each time, as another program would have it."""
         return self.place.executor
 
@@ -72,7 +72,7 @@ class Slurm(Local):
         patch = self.request.getfixturevalue("monkeypatch")
         patch.setenv("PATH", f"{self.fake.path}:{os.environ['PATH']}")
 
-    def executor(self) -> Executor:
+    def executor(self) -> JobExecutor:
         self.fake.move(1)
         self.fake.bash.step(grace=0.5)
         return SlurmExecutor(Cluster(LocalHost()))
@@ -94,7 +94,7 @@ class RealSlurm(Slurm):
         real = self.request.getfixturevalue("slurm")
         real.prefix = f"{self.place.gym_job_id}/"
 
-    def executor(self) -> Executor:
+    def executor(self) -> JobExecutor:
         return SlurmExecutor(Cluster(LocalHost()))
 
     def close(self):
@@ -105,10 +105,10 @@ class Fake:
     """Jobs that only a test moves."""
 
     def __init__(self, folder, request):
-        self.place, self.cluster = Workplace(folder), FakeCluster(now=lambda: 5.0)
+        self.place, self.cluster = Workplace(folder), FakeQueue(now=lambda: 5.0)
 
-    def executor(self) -> Executor:
-        return FakeExecutor(self.cluster)
+    def executor(self) -> JobExecutor:
+        return FakeJobExecutor(self.cluster)
 
     def submit(self, names, refused=()):
         self.cluster.refused = refused
@@ -221,5 +221,5 @@ def test_an_executor_of_somebody_else_needs_nothing_but_the_protocol():
         def cancel(self, jobs):
             return None
 
-    outsider: Executor = Refusing()
+    outsider: JobExecutor = Refusing()
     assert outsider.observe([]) == {}

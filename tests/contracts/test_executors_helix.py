@@ -10,15 +10,15 @@ import pytest
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
+    CapacityRequest,
     Launch,
-    Request,
-    Run,
     RunState,
-    Waiting,
+    StepRun,
+    WaitingForCapacity,
 )
-from nemo_helix_server.executors.capacity import LeasedRoom
-from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
-from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_helix_server.executors.capacity import LeasedCapacity
+from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
+from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_runs.leases import machine_leases
 from nemo_trainer import contract
 
@@ -37,8 +37,8 @@ class Real:
     def executor(self):
         """Another one each time, as a restarted service would have it."""
         place = self.folder / "leases"
-        room = LeasedRoom(machine_leases.Pool(place, (), 2), place)
-        self.made.append(SubprocessExecutor(self.folder / "executor", room))
+        room = LeasedCapacity(machine_leases.Pool(place, (), 2), place)
+        self.made.append(ProcessExecutor(self.folder / "executor", room))
         return self.made[-1]
 
     def launch(self, run, command=END):
@@ -75,7 +75,7 @@ class Fake(Real):
         self.machine = FakeMachine(slots=2)
 
     def executor(self):
-        return FakeExecutor(self.machine)
+        return FakeStepExecutor(self.machine)
 
     def begin(self, run):
         self.machine.begin(run.token)
@@ -101,11 +101,11 @@ def new_run(place):
     token = f"task-{secrets.token_hex(16)}"
     folder = place.folder / "runs" / token
     folder.mkdir(parents=True)
-    return Run(token, folder)
+    return StepRun(token, folder)
 
 
 def request_for(run, at=1.0, slots=1):
-    return Request(run, "default/" + run.token[:9], "default", 0, slots, (at, 0))
+    return CapacityRequest(run, "default/" + run.token[:9], "default", 0, slots, (at, 0))
 
 
 def until(executor, run, *states):
@@ -194,12 +194,12 @@ def test_what_has_no_room_waits_its_turn_and_says_for_whom(place):
     _, second = started(place, executor)
     third, fourth = new_run(place), new_run(place)
     waiting = executor.admit(request_for(third, at=3.0))
-    assert isinstance(waiting, Waiting)
+    assert isinstance(waiting, WaitingForCapacity)
     assert waiting.reason
-    assert isinstance(executor.admit(request_for(fourth, at=4.0)), Waiting)
+    assert isinstance(executor.admit(request_for(fourth, at=4.0)), WaitingForCapacity)
     place.end(first, 0)
     until(executor, first, RunState.EXITED)
-    assert isinstance(executor.admit(request_for(fourth, at=4.0)), Waiting)
+    assert isinstance(executor.admit(request_for(fourth, at=4.0)), WaitingForCapacity)
     assert isinstance(executor.admit(request_for(third, at=3.0)), Admitted)
     assert isinstance(place.executor().admit(request_for(third, at=3.0)), Admitted)
     place.end(second, 0)
@@ -213,7 +213,7 @@ def test_who_gives_up_a_place_in_the_queue_lets_the_next_one_pass(place):
     executor = place.executor()
     first, second = new_run(place), new_run(place)
     assert isinstance(executor.admit(request_for(first, slots=2)), Admitted)
-    assert isinstance(executor.admit(request_for(second, at=2.0)), Waiting)
+    assert isinstance(executor.admit(request_for(second, at=2.0)), WaitingForCapacity)
     executor.release(second)
     executor.release(first)
     executor.release(first)

@@ -21,7 +21,7 @@ from nemo_gym.orchestration.executors.slurm import SlurmExecutor
 from nemo_gym.orchestration.plan.values import SlurmPlan
 from nemo_gym.orchestration.submit import staging
 from nemo_runs.secret_refs import SecretText
-from nemo_slurm.cluster import Job
+from nemo_slurm.cluster import SlurmJob
 from nemo_slurm.testing import FakeCluster, Faults
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -195,7 +195,9 @@ class Chain:
         elif kind in ("cancel", "scancel"):
             if kind == "cancel":
                 (self.paths.job_dir / ".gym_cancelled").write_text("2027-01-15T08:00:00Z, a test\n")
-                self.fake.cancel([Job(number, token=f"{self.gym_job_id}/b/") for number in self._waiting()])
+                self.fake.cancel(
+                    [SlurmJob(number, token=f"{self.gym_job_id}/b/") for number in self._waiting()]
+                )
             self.fake.end(job, "CANCELLED", status=None)
         elif kind not in ("crash", "hopeless", "exhausted"):
             states = {"node": "NODE_FAIL", "zombie": "NODE_FAIL", "preempt": "PREEMPTED"}

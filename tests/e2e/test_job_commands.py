@@ -19,9 +19,9 @@ from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status import logs
 from nemo_gym.orchestration.status.gather import Scope, gather
-from nemo_gym.orchestration.status.machines import Site
+from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.status.report import assess
-from nemo_gym.orchestration.submit.cancel import Wish, cancel
+from nemo_gym.orchestration.submit.cancel import CancelRequest, cancel
 from nemo_runs.durable.journal import read_journal
 
 pytestmark = pytest.mark.e2e
@@ -272,7 +272,7 @@ class Chain(Workplace):
         )  # fmt: skip
 
     def groups(self, records):
-        return [(Site(self.executor), list(records))]
+        return [(SubmissionMachine(self.executor), list(records))]
 
     def known(self, record: SubmissionRecord) -> Evidence:
         known = gather([record], self, scope=Scope(every_job=True))[self.gym_job_id, "arithmetic"]
@@ -327,7 +327,7 @@ def test_after_a_cancellation_no_job_of_a_chain_does_anything(chain):
     until(lambda: len(chain.known(record).job_ids) == 2)
     until(lambda: "driver_started" in happened(chain.known(record)))
     assert assess(chain.known(record)).state == "running"
-    report = cancel(Wish(record=record, benchmark=None, by="ada", within=60), chain)
+    report = cancel(CancelRequest(record=record, benchmark=None, by="ada", within=60), chain)
     assert (report.exit_status, report.outcomes[0].state, report.troubles) == (0, "cancelled", ())
     assert report.outcomes[0].asked[:2] == ("local-2", "local-1"), "what waits goes first"
     known = chain.known(record)

@@ -20,7 +20,7 @@ def test_a_job_waits_for_a_step_of_the_jobs_service_and_gets_its_device_and_slot
         "CUDA_VISIBLE_DEVICES": "6",
     }
     pool = machine_leases.Pool(tmp_path / "leases", ("6",), 1)
-    step = machine_leases.Request(
+    step = machine_leases.LeaseRequest(
         name="task-1", label="default", devices=1, ticket=machine_leases.ticket(1.0)
     )
     assert isinstance(pool.acquire(step), machine_leases.Granted)
@@ -42,7 +42,7 @@ def test_a_job_waits_for_a_step_of_the_jobs_service_and_gets_its_device_and_slot
         assert (holder.label, holder.devices, holder.slots) == ("gym", ("6",), 1)
         assert holder.identity != trees.identify()
         until(lambda: (job.job_dir / "seen").read_text() == f"6 {holder.name}\n")
-        assert isinstance(pool.acquire(step), machine_leases.Waiting)
+        assert isinstance(pool.acquire(step), machine_leases.LeaseWaiting)
         (job.job_dir / "end").touch()
         until(lambda: look().state not in {JobState.QUEUED, JobState.RUNNING})
         assert look().state is JobState.SUCCEEDED
@@ -62,10 +62,10 @@ def test_a_killed_supervisor_keeps_its_share_as_long_as_its_job_runs(tmp_path):
         [holder] = pool.holders()
         os.kill(holder.identity.pid, 9)
         until(lambda: trees.liveness(holder.identity) is trees.Liveness.DEAD)
-        other = machine_leases.Request(name="x", label="default", ticket=machine_leases.ticket(1.0))
+        other = machine_leases.LeaseRequest(name="x", label="default", ticket=machine_leases.ticket(1.0))
         if trees.marked(*holder.marker):
             answer = pool.acquire(other)
-            assert isinstance(answer, machine_leases.Waiting) or not trees.marked(*holder.marker)
+            assert isinstance(answer, machine_leases.LeaseWaiting) or not trees.marked(*holder.marker)
         place.executor.cancel([job])
         until(lambda: isinstance(pool.acquire(other), machine_leases.Granted))
     finally:

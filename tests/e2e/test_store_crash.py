@@ -16,7 +16,7 @@ from nemo_gym.clock import SystemClock
 from nemo_gym.errors import BusyError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.rows import check_line
-from nemo_gym.rollouts.output.store import Store
+from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.run_config.identity import Identity
 
 pytestmark = pytest.mark.e2e
@@ -130,8 +130,8 @@ def go_on(process: Process) -> None:
     process.stdin.flush()
 
 
-def open_here(folder: Path, **link: str) -> Store:
-    return Store.open(
+def open_here(folder: Path, **link: str) -> OutputStore:
+    return OutputStore.open(
         RolloutPaths(folder / "rollouts.jsonl"),
         identity=Identity({}, {}),
         rows=lambda: pytest.fail("the inputs are there already"),

@@ -9,30 +9,30 @@ import pytest
 
 from nemo_engines import launching
 from nemo_engines.hf import reporting
-from nemo_engines.steering import Decision, decide, decode, encode
+from nemo_engines.steering import LoopDecision, decide, decode, encode
 from nemo_trainer.contract import WANTS
 
 
 @pytest.mark.parametrize(
     ("step", "want", "due", "expected"),
     [
-        (4, "run", False, Decision()),
-        (4, "run", True, Decision("periodic")),
-        (5, "run", True, Decision()),
-        (4, "pause", True, Decision("pause", stop=True, stops_at=4)),
-        (5, "pause", False, Decision(stops_at=6)),
-        (13, "pause", False, Decision("final", stop=True)),
-        (4, "checkpoint", False, Decision("asked")),
-        (5, "checkpoint", False, Decision()),
-        (5, "stop", True, Decision(stop=True)),
+        (4, "run", False, LoopDecision()),
+        (4, "run", True, LoopDecision("periodic")),
+        (5, "run", True, LoopDecision()),
+        (4, "pause", True, LoopDecision("pause", stop=True, stops_at=4)),
+        (5, "pause", False, LoopDecision(stops_at=6)),
+        (13, "pause", False, LoopDecision("final", stop=True)),
+        (4, "checkpoint", False, LoopDecision("asked")),
+        (5, "checkpoint", False, LoopDecision()),
+        (5, "stop", True, LoopDecision(stop=True)),
     ],
 )
-def test_what_follows_a_step(step: int, want: str, due: bool, expected: Decision) -> None:
+def test_what_follows_a_step(step: int, want: str, due: bool, expected: LoopDecision) -> None:
     assert decide(step=step, last=13, boundary=2, want=want, due=due) == expected  # type: ignore[arg-type]
 
 
 def test_a_pause_after_the_last_boundary_takes_effect_at_the_end() -> None:
-    assert decide(step=5, last=6, boundary=4, want="pause", due=False) == Decision(stops_at=6)
+    assert decide(step=5, last=6, boundary=4, want="pause", due=False) == LoopDecision(stops_at=6)
 
 
 def test_a_pause_never_leaves_without_its_checkpoint_and_the_end_is_always_saved() -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 from tests.chain_model import Driver, Folder, Link
 
-from nemo_gym.chain.decide import Action, Budget, ChainState
+from nemo_gym.chain.decide import Budget, ChainAction, ChainState
 from nemo_slurm.states import Meaning, table
 from nemo_slurm.testing import FakeCluster, Faults
 
@@ -338,7 +338,7 @@ class Schedule:
         onward = [
             (me, facts)
             for me, facts in links.items()
-            if facts.decision and facts.decision.action is Action.GO_ON
+            if facts.decision and facts.decision.action is ChainAction.GO_ON
         ]
         assert sum(facts.retry for _, facts in onward) <= budget.max_retries, "too many retries"
         for index, (me, facts) in enumerate(onward):
@@ -356,7 +356,7 @@ class Schedule:
             (me, facts.decision)
             for me, facts in self.folder.links.items()
             if facts.decision
-            and facts.decision.action is not Action.GO_ON
+            and facts.decision.action is not ChainAction.GO_ON
             and facts.decision.chain is not ChainState.RUNNING
         ]
         complete = sorted(self.folder.store.rows) == list(range(self.folder.wanted))
@@ -406,7 +406,9 @@ class Schedule:
     def _stepped_aside(self, me: tuple[str, int]) -> bool:
         decision = self.folder.links[me].decision
         return (
-            decision is not None and decision.action is Action.STOP and decision.chain is ChainState.RUNNING
+            decision is not None
+            and decision.action is ChainAction.STOP
+            and decision.chain is ChainState.RUNNING
         )
 
 

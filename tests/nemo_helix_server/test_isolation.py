@@ -16,8 +16,8 @@ from nemo_helix_server.customizer.facts import EngineFacts
 from nemo_helix_server.executors import confinement
 from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import SettingsError
-from nemo_helix_server.storage.job_folders import JobPaths
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.job_folders import JobDirectory
+from nemo_helix_server.storage.run_files import StepRun
 
 pytestmark = pytest.mark.services
 
@@ -279,8 +279,8 @@ def test_a_way_around_is_named(tmp_path, monkeypatch):
 
 
 def sight_of(given, tmp_path, made_by="anna", confined=True):
-    paths = JobPaths(tmp_path / "data" / "jobs" / "lab" / "j")
-    run = Run("task-1", paths.runs / "task-1")
+    paths = JobDirectory(tmp_path / "data" / "jobs" / "lab" / "j")
+    run = StepRun("task-1", paths.runs / "task-1")
     found = Isolation(given, tmp_path / "cache", confined=lambda _: confined)
     return found.places(paths, "lab", made_by, run, None).sight
 

@@ -104,7 +104,7 @@ def test_every_setting_is_explained():
     def fields(section):
         for name, field in section.model_fields.items():
             kind = field.annotation
-            if isinstance(kind, type) and issubclass(kind, settings.Section):
+            if isinstance(kind, type) and issubclass(kind, settings.SettingsSection):
                 yield from fields(kind)
             else:
                 yield name, field.description

@@ -9,34 +9,39 @@ from typing import Any
 from nemo_helix_plugin.jobs.types import CreateHelixJobRequest, HelixJobStatus
 from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.jobs.model import Caller, Job, Moved, Step
-from nemo_helix_server.jobs.ports import Limits
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.ports import StorageLimits
+from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.service.jobs import JobsService
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 ANNA = Caller(name="anna")
 S = HelixJobStatus
 CONTROLLER = {"who": "controller", "why": "a test said so"}
 
 # How a pausable step gets into each status from created.
-PATHS: dict[HelixJobStatus, tuple[Event, ...]] = {
+PATHS: dict[HelixJobStatus, tuple[StatusEvent, ...]] = {
     S.CREATED: (),
-    S.QUEUED: (Event.DEFERRED,),
-    S.PENDING: (Event.ACCEPTED,),
-    S.ACTIVE: (Event.ACCEPTED, Event.STARTED),
-    S.PAUSING: (Event.ACCEPTED, Event.STARTED, Event.PAUSE_REQUESTED),
-    S.PAUSED: (Event.ACCEPTED, Event.STARTED, Event.PAUSE_REQUESTED, Event.CHECKPOINT_VERIFIED),
-    S.RESUMING: (
-        Event.ACCEPTED,
-        Event.STARTED,
-        Event.PAUSE_REQUESTED,
-        Event.CHECKPOINT_VERIFIED,
-        Event.RESUME_REQUESTED,
+    S.QUEUED: (StatusEvent.DEFERRED,),
+    S.PENDING: (StatusEvent.ACCEPTED,),
+    S.ACTIVE: (StatusEvent.ACCEPTED, StatusEvent.STARTED),
+    S.PAUSING: (StatusEvent.ACCEPTED, StatusEvent.STARTED, StatusEvent.PAUSE_REQUESTED),
+    S.PAUSED: (
+        StatusEvent.ACCEPTED,
+        StatusEvent.STARTED,
+        StatusEvent.PAUSE_REQUESTED,
+        StatusEvent.CHECKPOINT_VERIFIED,
     ),
-    S.CANCELLING: (Event.ACCEPTED, Event.STARTED, Event.CANCEL_REQUESTED),
-    S.CANCELLED: (Event.CANCEL_REQUESTED,),
-    S.COMPLETED: (Event.ACCEPTED, Event.STARTED, Event.FINISHED),
-    S.ERROR: (Event.ACCEPTED, Event.STARTED, Event.FAILED),
+    S.RESUMING: (
+        StatusEvent.ACCEPTED,
+        StatusEvent.STARTED,
+        StatusEvent.PAUSE_REQUESTED,
+        StatusEvent.CHECKPOINT_VERIFIED,
+        StatusEvent.RESUME_REQUESTED,
+    ),
+    S.CANCELLING: (StatusEvent.ACCEPTED, StatusEvent.STARTED, StatusEvent.CANCEL_REQUESTED),
+    S.CANCELLED: (StatusEvent.CANCEL_REQUESTED,),
+    S.COMPLETED: (StatusEvent.ACCEPTED, StatusEvent.STARTED, StatusEvent.FINISHED),
+    S.ERROR: (StatusEvent.ACCEPTED, StatusEvent.STARTED, StatusEvent.FAILED),
 }
 
 
@@ -82,9 +87,9 @@ def request(
 class World:
     """Everything a test of the service needs."""
 
-    store: Store
+    store: JobStore
     clock: MovableClock
-    limits: Limits = field(default_factory=Limits)
+    limits: StorageLimits = field(default_factory=StorageLimits)
     directories: Directories = field(default_factory=Directories)
     wakes: int = 0
 
@@ -118,9 +123,9 @@ class World:
             assert job is not None
             return reader.current_step(job.attempt_id)
 
-    def move(self, event: Event, name: str = "job-1", **more: Any) -> Moved:
+    def move(self, event: StatusEvent, name: str = "job-1", **more: Any) -> Moved:
         """Let an event happen to the newest step of a job."""
-        if event is Event.ACCEPTED:
+        if event is StatusEvent.ACCEPTED:
             more.setdefault("task", f"task-{self.clock.now():x}-{self.step(name).version}")
         with self.store.write() as writer:
             job = writer.job("default", name)
@@ -135,9 +140,9 @@ class World:
             self.move(event, name)
 
 
-def sqlite_world(folder: Path, limits: Limits | None = None) -> World:
+def sqlite_world(folder: Path, limits: StorageLimits | None = None) -> World:
     """A world on a fresh SQLite file."""
     clock = MovableClock()
-    store = Store(f"sqlite:///{folder / 'jobs.db'}", clock)
+    store = JobStore(f"sqlite:///{folder / 'jobs.db'}", clock)
     store.migrate()
-    return World(store, clock, limits or Limits())
+    return World(store, clock, limits or StorageLimits())

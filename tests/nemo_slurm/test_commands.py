@@ -6,15 +6,15 @@ import pytest
 from tests.sbatch_replies import REPLIES
 
 from nemo_slurm import commands
-from nemo_slurm.errors import RefusedError, SubmitLimitError, UnusableValueError
-from nemo_slurm.records import Job
+from nemo_slurm.errors import SchedulerRefusedError, SubmitLimitError, UnusableValueError
+from nemo_slurm.records import SlurmJob
 
 
 @pytest.mark.parametrize(("text", "number", "cluster", "plain"), REPLIES)
 def test_the_id_is_found_among_what_a_site_prints_or_not_guessed(
     text: str, number: str, cluster: str, plain: bool
 ) -> None:
-    job = Job(number, cluster or None) if number else None
+    job = SlurmJob(number, cluster or None) if number else None
     assert commands.read_reply(text) == commands.Reply(job, plain)
 
 
@@ -44,14 +44,14 @@ def test_an_answer_that_leaves_the_outcome_open_is_not_a_refusal(text: str) -> N
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Batch job submission failed: Invalid account or account/partition combination", RefusedError),
-        ("Batch job submission failed: Requested node configuration is not available", RefusedError),
+        ("Batch job submission failed: Invalid account or account/partition combination", SchedulerRefusedError,),
+        ("Batch job submission failed: Requested node configuration is not available", SchedulerRefusedError),
         ("AssocMaxSubmitJobLimit\nJob violates accounting/QOS policy (job submit limit)", SubmitLimitError),
         ("sbatch: error: QOSMaxSubmitJobPerUserLimit", SubmitLimitError),
-        ("Batch job submission failed: Access/permission denied", RefusedError),
+        ("Batch job submission failed: Access/permission denied", SchedulerRefusedError),
     ],
 )  # fmt: skip
-def test_a_refusal_is_told_from_a_limit_that_passes(text: str, kind: type[RefusedError]) -> None:
+def test_a_refusal_is_told_from_a_limit_that_passes(text: str, kind: type[SchedulerRefusedError]) -> None:
     assert not commands.is_uncertain(text)
     error = commands.refusal(1, text, "login1")
     assert type(error) is kind
@@ -60,7 +60,10 @@ def test_a_refusal_is_told_from_a_limit_that_passes(text: str, kind: type[Refuse
 
 
 def test_many_ids_are_asked_for_in_few_calls_by_cluster_and_once_each() -> None:
-    jobs = [Job(str(n)) for n in range(1, 2501)] + [Job("7"), Job("7", "west", submitted_at=5.0)]
+    jobs = [SlurmJob(str(n)) for n in range(1, 2501)] + [
+        SlurmJob("7"),
+        SlurmJob("7", "west", submitted_at=5.0),
+    ]
     calls = commands.queue(jobs)
     ids = [argv[argv.index("-j") + 1].split(",") for argv in calls]
     assert [len(some) for some in ids] == [1000, 1000, 500, 1]
@@ -69,7 +72,7 @@ def test_many_ids_are_asked_for_in_few_calls_by_cluster_and_once_each() -> None:
 
 
 def test_waiting_jobs_are_cancelled_before_all_others_with_one_state_a_call() -> None:
-    assert commands.cancel([Job("1"), Job("2")]) == [
+    assert commands.cancel([SlurmJob("1"), SlurmJob("2")]) == [
         ["scancel", "--state=PENDING", "1", "2"],
         ["scancel", "1", "2"],
     ]
@@ -78,7 +81,7 @@ def test_waiting_jobs_are_cancelled_before_all_others_with_one_state_a_call() ->
 @pytest.mark.parametrize("number", ["", "0", "-1", "1 2", "1;", "$(x)", "1_3", "12;a b"])
 def test_what_is_not_a_number_of_a_job_reaches_no_command(number: str) -> None:
     with pytest.raises(UnusableValueError):
-        commands.cancel([Job(number)])
+        commands.cancel([SlurmJob(number)])
 
 
 def test_the_cleaning_of_the_environment_keeps_the_way_to_the_cluster() -> None:
@@ -129,5 +132,5 @@ def test_a_host_that_cannot_be_reached_is_told_once() -> None:
             raise NotReachableError("cannot reach 'x'")
 
     with pytest.raises(NotReachableError) as caught:
-        Cluster(Away()).observe([Job("1")])
+        Cluster(Away()).observe([SlurmJob("1")])
     assert str(caught.value) == "neither the controller nor accounting answers: cannot reach 'x'"

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from nemo_slurm.cluster import Cluster, Job
-from nemo_slurm.errors import NotReachableError, RefusedError, SubmitLimitError
+from nemo_slurm.cluster import Cluster, SlurmJob
+from nemo_slurm.errors import NotReachableError, SchedulerRefusedError, SubmitLimitError
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster, Faults
 from nemo_slurm.testing.jobs import FakeJob
-from nemo_slurm.testing.model import Model
+from nemo_slurm.testing.model import ClusterModel
 
 pytestmark = pytest.mark.services
 
@@ -44,7 +44,7 @@ def on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeClu
     fake.bash.close()
 
 
-def name_of(cluster: Cluster, job: Job) -> str | None:
+def name_of(cluster: Cluster, job: SlurmJob) -> str | None:
     state = cluster.observe([job])[job].state
     return state.name if state else None
 
@@ -110,7 +110,7 @@ def test_a_number_that_is_used_again_has_an_older_record(fake: FakeCluster, scri
     fake.end("41", "FAILED")
     fake.move(2)
     assert name_of(fake, job) == "COMPLETED", "without the time of submission nothing tells them apart"
-    known = Job("41", submitted_at=fake.job("41").submitted_at)
+    known = SlurmJob("41", submitted_at=fake.job("41").submitted_at)
     assert fake.observe([known])[known].state is None
 
 
@@ -146,14 +146,14 @@ def test_only_a_job_that_carries_the_token_is_cancelled_and_the_others_are_named
         model.jobs["1001"].name = model.jobs["1000"].name = "gym-a"
     begun, user = fake.now(), os.getuid()
 
-    def known(number: str, **values: Any) -> Job:
-        return Job(
+    def known(number: str, **values: Any) -> SlurmJob:
+        return SlurmJob(
             number, **{"token": "run/a/", "name": "job.sh", "user": user, "submitted_at": begun, **values}
         )
 
     wrong = [
         known(stranger.id),
-        Job(ours.id),
+        SlurmJob(ours.id),
         known(silent.id, name="gym-a"),
         known(silent.id, user=user + 1),
         known(silent.id, submitted_at=begun + 90_000),
@@ -162,7 +162,7 @@ def test_only_a_job_that_carries_the_token_is_cancelled_and_the_others_are_named
     for job in wrong:
         assert fake.cancel([job]) == [job]
     assert all(job.active for job in fake.jobs())
-    assert fake.cancel([known(ours.id, name="gym-a"), known(silent.id), Job("4711")]) == []
+    assert fake.cancel([known(ours.id, name="gym-a"), known(silent.id), SlurmJob("4711")]) == []
     assert [job.active for job in fake.jobs()] == [False, True, False]
 
 
@@ -177,14 +177,14 @@ def test_a_reply_that_can_mean_two_jobs_leads_to_the_one_with_the_token(number: 
 
 def test_where_comments_are_dropped_the_number_of_the_reply_is_taken(script: str) -> None:
     fake = FakeCluster(faults=Faults(banner="hours left\n"))
-    accept = Model.accept
+    accept = ClusterModel.accept
 
-    def without_comment(model: Model, job: FakeJob) -> FakeJob:
+    def without_comment(model: ClusterModel, job: FakeJob) -> FakeJob:
         job.comment = ""
         return accept(model, job)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Model, "accept", without_comment)
+        patch.setattr(ClusterModel, "accept", without_comment)
         assert fake.submit(script, token="t").job.id == "1000"
 
 
@@ -194,7 +194,7 @@ def test_a_submission_that_never_arrived_is_told_from_one_that_was_not_heard_of(
     with fake.faults() as faults:
         faults.lost_requests = 1
     began = fake.now()
-    with pytest.raises(RefusedError, match="was not accepted"):
+    with pytest.raises(SchedulerRefusedError, match="was not accepted"):
         fake.submit(script, token="t")
     assert 30 <= fake.now() - began < 45
     assert fake.jobs() == []
@@ -225,7 +225,7 @@ def test_a_lost_reply_from_a_controller_that_then_goes_away_stays_open_until_ask
 def test_limits_and_forbidden_options_refuse(fake: FakeCluster, script: str) -> None:
     with fake.faults() as faults:
         faults.submit_limit, faults.refuses_kill_option = 1, True
-    with pytest.raises(RefusedError, match="kill-on-invalid-dep"):
+    with pytest.raises(SchedulerRefusedError, match="kill-on-invalid-dep"):
         fake.submit(script, token="t", options=[KILL])
     fake.submit(script, token="t")
     with pytest.raises(SubmitLimitError):
@@ -249,7 +249,7 @@ def test_a_dependency_on_an_unknown_job_is_satisfied_or_refused(fake: FakeCluste
     assert name_of(fake, fake.submit(script, token="a", dependency="afternotok:5").job) == "RUNNING"
     with fake.faults() as faults:
         faults.unknown_dependency = "refused"
-    with pytest.raises(RefusedError, match="dependency problem"):
+    with pytest.raises(SchedulerRefusedError, match="dependency problem"):
         fake.submit(script, token="b", dependency="afternotok:5")
 
 
@@ -293,7 +293,7 @@ def test_no_schedule_of_faults_makes_two_jobs_of_one_submission_or_an_end_of_sil
             faults.hidden_for = chance.choice([0, 10])
         try:
             job = fake.submit(script, token="t", again=True).job
-        except (NotReachableError, RefusedError):
+        except (NotReachableError, SchedulerRefusedError):
             fake.move(chance.randrange(60))
     assert len(fake.jobs()) == 1
     for _ in range(20):

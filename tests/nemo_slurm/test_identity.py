@@ -7,15 +7,17 @@ import dataclasses
 import pytest
 
 from nemo_slurm.identity import CLOCK_SLACK, belongs, is_proven
-from nemo_slurm.observing import Source, observed
-from nemo_slurm.records import Job, Run
+from nemo_slurm.observing import Witness, observed
+from nemo_slurm.records import AccountingRun, SlurmJob
 from nemo_slurm.states import read_state
 
 AT = 1_800_000_000.0
-JOB = Job("7", submitted_at=AT, token="gym-job-x/gpqa/", user=1000, name="gym-gpqa", began_at=AT + 60)
+JOB = SlurmJob("7", submitted_at=AT, token="gym-job-x/gpqa/", user=1000, name="gym-gpqa", began_at=AT + 60)
 COMPLETED = read_state("COMPLETED")
 assert COMPLETED is not None
-OURS = Run("7", COMPLETED, 0, 0, 90, AT + 5, AT + 50, AT + 140, 1, "gym-gpqa", "gym-job-x/gpqa/1", user=1000)
+OURS = AccountingRun(
+    "7", COMPLETED, 0, 0, 90, AT + 5, AT + 50, AT + 140, 1, "gym-gpqa", "gym-job-x/gpqa/1", user=1000
+)
 OTHERS = {
     "another user": {"user": 1001},
     "root": {"user": 0},
@@ -29,7 +31,7 @@ OTHERS = {
 }
 
 
-def changed(**changes: object) -> Run:
+def changed(**changes: object) -> AccountingRun:
     return dataclasses.replace(OURS, **changes)  # type: ignore[arg-type]
 
 
@@ -42,7 +44,7 @@ def test_any_field_that_disagrees_disowns_a_record(other: str, rest: dict[str, o
     assert not is_proven(JOB, record)
     for rows in ([], None):
         seen = observed(JOB, rows, [record], asked=True)
-        assert (seen.state, seen.source, seen.settled, seen.runs) == (None, Source.NOBODY, False, ())
+        assert (seen.state, seen.source, seen.settled, seen.runs) == (None, Witness.NOBODY, False, ())
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_any_field_that_disagrees_disowns_a_record(other: str, rest: dict[str, o
     ],
 )
 def test_the_token_proves_a_record_or_user_name_and_time_of_submission_together(
-    record: Run, proven: bool
+    record: AccountingRun, proven: bool
 ) -> None:
     assert belongs(JOB, record)
     assert is_proven(JOB, record) is proven
@@ -68,7 +70,7 @@ def test_the_token_proves_a_record_or_user_name_and_time_of_submission_together(
 
 
 def test_what_is_not_known_of_a_job_speaks_against_nothing_and_proves_nothing() -> None:
-    bare = Job("7")
+    bare = SlurmJob("7")
     for changes in ({}, *OTHERS.values()):
         assert belongs(bare, changed(**changes))
         assert not is_proven(bare, changed(**changes))

@@ -6,11 +6,11 @@ import dataclasses
 
 import pytest
 
-from nemo_slurm.observing import Source, has_ended, observed
-from nemo_slurm.records import Job, QueueRow, Run
+from nemo_slurm.observing import Witness, has_ended, observed
+from nemo_slurm.records import AccountingRun, QueueRow, SlurmJob
 from nemo_slurm.states import read_state, table
 
-JOB = Job("7", submitted_at=1_000_000.0)
+JOB = SlurmJob("7", submitted_at=1_000_000.0)
 
 
 def row(state: str, **changes: object) -> QueueRow:
@@ -22,10 +22,10 @@ def row(state: str, **changes: object) -> QueueRow:
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
-def run(state: str, **changes: object) -> Run:
+def run(state: str, **changes: object) -> AccountingRun:
     found = read_state(state)
     assert found is not None
-    base = Run("7", found, 0, 0, 90, 1_000_000.0, 1_000_010.0, 1_000_100.0, 1, "n", "t")
+    base = AccountingRun("7", found, 0, 0, 90, 1_000_000.0, 1_000_010.0, 1_000_100.0, 1, "n", "t")
     return dataclasses.replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -42,14 +42,14 @@ def test_a_stale_record_does_not_undo_an_end_that_the_controller_tells() -> None
 @pytest.mark.parametrize("stale", ["RUNNING", "PENDING", "COMPLETING"])
 def test_a_stale_record_of_a_job_that_the_controller_forgot_says_nothing(stale: str) -> None:
     seen = observed(JOB, [], [run(stale)], asked=True)
-    assert (seen.state, seen.settled, seen.source) == (None, False, Source.NOBODY)
+    assert (seen.state, seen.settled, seen.source) == (None, False, Witness.NOBODY)
 
 
 @pytest.mark.parametrize("rows", [[], None])
 def test_an_end_without_its_moment_is_half_written_and_settles_nothing(rows: list[QueueRow] | None) -> None:
     half = run("FAILED", ended_at=None)
     seen = observed(JOB, rows, [half], asked=True)
-    assert (seen.state, seen.settled, seen.exit_status, seen.source) == (None, False, None, Source.NOBODY)
+    assert (seen.state, seen.settled, seen.exit_status, seen.source) == (None, False, None, Witness.NOBODY)
     seen = observed(JOB, rows, [half, run("FAILED", exit_status=7)], asked=True)
     assert (seen.state and seen.state.name, seen.settled, seen.exit_status) == ("FAILED", True, 7)
 

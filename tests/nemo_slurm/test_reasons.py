@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_slurm.reasons import Turn, read_reason
+from nemo_slurm.reasons import WhoActs, read_reason
 
 SAID = {
     # as squeue and scontrol of several versions print them
@@ -65,7 +65,7 @@ def test_a_reason_says_what_it_means_whose_turn_it_is_and_what_helps(text: str) 
 @pytest.mark.parametrize("text", ["", "ShinyNewReason", "PriorityX", "waits for a free slot"])
 def test_a_reason_that_nobody_has_heard_of_is_shown_as_it_is_and_nobodys_turn_is_guessed(text: str) -> None:
     reason = read_reason(text)
-    assert (reason.text, reason.turn, reason.command("7")) == (text, Turn.UNKNOWN, "")
+    assert (reason.text, reason.turn, reason.command("7")) == (text, WhoActs.UNKNOWN, "")
 
 
 def test_what_needs_a_person_outweighs_what_passes_and_a_dependency_weighs_least() -> None:
@@ -87,4 +87,4 @@ def test_every_reason_of_the_installed_scheduler_is_known() -> None:
         if re.match(r"(Assoc(Grp|Max)|QOS(Grp|Max|Min)|JobHeld|Partition(Down|Node))", word)
     }
     assert len(found) > 90
-    assert [word for word in found if read_reason(word).turn is Turn.UNKNOWN] == []
+    assert [word for word in found if read_reason(word).turn is WhoActs.UNKNOWN] == []

@@ -6,7 +6,7 @@ import pytest
 
 from nemo_slurm import records
 from nemo_slurm.errors import UnusableValueError
-from nemo_slurm.records import BREAK, QUEUE_FIELDS, Job
+from nemo_slurm.records import BREAK, QUEUE_FIELDS, SlurmJob
 
 
 def queue_line(**changes: str) -> str:
@@ -104,10 +104,10 @@ def test_limits_of_a_partition_are_seconds_or_none() -> None:
 
 
 def test_the_text_of_a_job_is_read_back() -> None:
-    assert Job.parse(str(Job("12", "west"))) == Job("12", "west")
+    assert SlurmJob.parse(str(SlurmJob("12", "west"))) == SlurmJob("12", "west")
     for text in ("", "x", "12;", "0"):
         with pytest.raises(UnusableValueError):
-            Job.parse(text)
+            SlurmJob.parse(text)
 
 
 @pytest.mark.parametrize(

@@ -29,7 +29,7 @@ from nemo_gym.orchestration.plan.values import JobPlan, SlurmPlan
 from nemo_gym.orchestration.submit import staging
 from nemo_gym.rollouts.scores.certificate import certify
 from nemo_runs.durable.journal import read_journal
-from nemo_slurm.cluster import Job
+from nemo_slurm.cluster import SlurmJob
 from nemo_slurm.observing import has_ended
 from nemo_slurm.records import QueueRow
 
@@ -180,7 +180,7 @@ class Chain:
 
     def state(self, job: str) -> str:
         """What the controller says of a job now."""
-        seen = self.slurm.cluster.observe([Job(job)])[Job(job)]
+        seen = self.slurm.cluster.observe([SlurmJob(job)])[SlurmJob(job)]
         return seen.state.name if seen.state else ""
 
     def waiting(self, *but: str) -> str:

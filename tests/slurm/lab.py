@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import pytest
 
-from nemo_slurm.cluster import Cluster, Job, Seen
+from nemo_slurm.cluster import Cluster, JobLook, SlurmJob
 from nemo_slurm.hosts import Host, LocalHost
 
 T = TypeVar("T")
@@ -120,10 +120,10 @@ class RealSlurm:
         path.write_text(text)
         return str(path)
 
-    def wait(self, job: Job, *names: str, timeout: float = 60) -> Seen:
+    def wait(self, job: SlurmJob, *names: str, timeout: float = 60) -> JobLook:
         """Look until a job is in one of these states."""
 
-        def look() -> Seen | None:
+        def look() -> JobLook | None:
             seen = self.cluster.observe([job])[job]
             return seen if seen.state and seen.state.name in names else None
 
@@ -131,10 +131,10 @@ class RealSlurm:
         assert found is not None
         return found
 
-    def settled(self, job: Job, timeout: float = 60) -> Seen:
+    def settled(self, job: SlurmJob, timeout: float = 60) -> JobLook:
         """Look until a job has ended for good."""
 
-        def look() -> Seen | None:
+        def look() -> JobLook | None:
             seen = self.cluster.observe([job])[job]
             return seen if seen.settled else None
 
@@ -159,7 +159,7 @@ class RealSlurm:
         for node in self.control("show", "hostnames", "n[1-4]").split():
             if "State=DOWN" in self.control("-o", "show", "node", node):
                 self.control("update", f"nodename={node}", "state=resume")
-        jobs = [Job(row.id, token=self.prefix) for row in self.cluster.queue_of(self.prefix)]
+        jobs = [SlurmJob(row.id, token=self.prefix) for row in self.cluster.queue_of(self.prefix)]
         if jobs:
             self.cluster.cancel(jobs)
 

@@ -13,7 +13,7 @@ from typing import Protocol
 import pytest
 from tests.slurm.lab import WAITS, RealSlurm
 
-from nemo_slurm.cluster import Cluster, Job, Seen, Submitted
+from nemo_slurm.cluster import Cluster, JobLook, SlurmJob, Submitted
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster
 
@@ -35,15 +35,15 @@ class Stage(Protocol):
         """Submit a job that waits to be told how to end; ``token`` follows the prefix."""
         ...
 
-    def finish(self, job: Job, status: int) -> None: ...
-    def time_out(self, job: Job) -> None: ...
-    def requeue(self, job: Job) -> None: ...
+    def finish(self, job: SlurmJob, status: int) -> None: ...
+    def time_out(self, job: SlurmJob) -> None: ...
+    def requeue(self, job: SlurmJob) -> None: ...
     def lose_reply(self) -> None: ...
     def part_from_controller(self) -> None: ...
     def part_from_accounting(self) -> None: ...
-    def wait(self, job: Job, *names: str) -> Seen: ...
-    def settled(self, job: Job) -> Seen: ...
-    def has_started(self, job: Job) -> bool: ...
+    def wait(self, job: SlurmJob, *names: str) -> JobLook: ...
+    def settled(self, job: SlurmJob) -> JobLook: ...
+    def has_started(self, job: SlurmJob) -> bool: ...
     def later(self) -> None:
         """Let a moment pass in which everything that is due happens."""
         ...
@@ -71,13 +71,13 @@ class _Common(ABC):
         self.tokens[submitted.job.id] = flag
         return submitted
 
-    def wait(self, job: Job, *names: str) -> Seen:
+    def wait(self, job: SlurmJob, *names: str) -> JobLook:
         return self._until(job, lambda seen: bool(seen.state and seen.state.name in names))
 
-    def settled(self, job: Job) -> Seen:
+    def settled(self, job: SlurmJob) -> JobLook:
         return self._until(job, lambda seen: seen.settled)
 
-    def _until(self, job: Job, good) -> Seen:  # type: ignore[no-untyped-def]
+    def _until(self, job: SlurmJob, good) -> JobLook:  # type: ignore[no-untyped-def]
         for _ in range(200):
             seen = self.cluster.observe([job])[job]
             if good(seen):
@@ -98,13 +98,13 @@ class InProcess(_Common):
         assert isinstance(self.cluster, FakeCluster)
         return self.cluster
 
-    def finish(self, job: Job, status: int) -> None:
+    def finish(self, job: SlurmJob, status: int) -> None:
         self.fake.end(job.id, "FAILED" if status else "COMPLETED", status)
 
-    def time_out(self, job: Job) -> None:
+    def time_out(self, job: SlurmJob) -> None:
         self.fake.end(job.id, "TIMEOUT")
 
-    def requeue(self, job: Job) -> None:
+    def requeue(self, job: SlurmJob) -> None:
         self.fake.requeue(job.id)
 
     def lose_reply(self) -> None:
@@ -119,7 +119,7 @@ class InProcess(_Common):
         with self.fake.faults() as faults:
             faults.accounting = "down"
 
-    def has_started(self, job: Job) -> bool:
+    def has_started(self, job: SlurmJob) -> bool:
         return self.fake.job(job.id).started_at is not None
 
     def later(self) -> None:
@@ -137,7 +137,7 @@ class Programs(InProcess):
         assert self.model is not None
         return self.model
 
-    def finish(self, job: Job, status: int) -> None:
+    def finish(self, job: SlurmJob, status: int) -> None:
         Path(self.tokens[job.id]).write_text(str(status))
 
     def later(self) -> None:
@@ -158,13 +158,13 @@ class Real(_Common):
         assert self.slurm is not None
         return self.slurm
 
-    def finish(self, job: Job, status: int) -> None:
+    def finish(self, job: SlurmJob, status: int) -> None:
         Path(self.tokens[job.id]).write_text(str(status))
 
-    def time_out(self, job: Job) -> None:
+    def time_out(self, job: SlurmJob) -> None:
         self.real.control("update", f"JobId={job.id}", "TimeLimit=0")
 
-    def requeue(self, job: Job) -> None:
+    def requeue(self, job: SlurmJob) -> None:
         self.real.control("requeue", job.id)
 
     def lose_reply(self) -> None:
@@ -183,7 +183,7 @@ class Real(_Common):
         assert self.patch is not None
         self.real.client(self.patch, AccountingStoragePort="17099")
 
-    def has_started(self, job: Job) -> bool:
+    def has_started(self, job: SlurmJob) -> bool:
         return Path(f"{self.tokens[job.id]}.log").exists()
 
     def later(self) -> None:

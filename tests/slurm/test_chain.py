@@ -19,7 +19,7 @@ from nemo_gym.chain.decide import Budget
 from nemo_gym.job_paths import JobPaths
 from nemo_runs.processes import trees
 from nemo_runs.secret_refs import Reference
-from nemo_slurm.cluster import Job
+from nemo_slurm.cluster import SlurmJob
 
 pytestmark = [pytest.mark.slurm, pytest.mark.e2e, pytest.mark.slow]
 
@@ -44,7 +44,7 @@ def chains_alone(slurm_alone: RealSlurm, monkeypatch: pytest.MonkeyPatch) -> Cha
 
 def end_of(chain: Chain, job: str) -> str:
     """The final state of a job for good."""
-    seen = chain.slurm.settled(Job(job), timeout=60)
+    seen = chain.slurm.settled(SlurmJob(job), timeout=60)
     assert seen.state is not None
     return seen.state.name
 
@@ -458,7 +458,7 @@ def test_a_chain_goes_on_without_accounting_and_adds_the_time_when_it_is_known(c
         second = known.at_work(2)
         assert "scheduler=TIMEOUT source=scontrol" in known.decision(second)[2]
         # until the controller has forgotten the job: then nobody can tell how it ended
-        unseen.until(lambda: slurm.cluster.show(Job(other)) == {})
+        unseen.until(lambda: slurm.cluster.show(SlurmJob(other)) == {})
         slurm.control("release", successor)
         assert unseen.at_work(2) == successor
         assert unseen.decision(successor)[:2] == ["go_on running", "nobody saw how the job before ended"]

@@ -10,8 +10,8 @@ from tests.slurm import stages
 from tests.slurm.stages import Stage
 
 from nemo_slurm import scripts
-from nemo_slurm.cluster import Job, Source
-from nemo_slurm.errors import NotReachableError, RefusedError
+from nemo_slurm.cluster import SlurmJob, Witness
+from nemo_slurm.errors import NotReachableError, SchedulerRefusedError
 from nemo_slurm.ssh import SshHost
 
 pytestmark = pytest.mark.services
@@ -50,7 +50,7 @@ def test_a_job_is_seen_from_its_submission_to_its_end(stage: Stage) -> None:
     assert not submitted.found
     job = submitted.job
     running = stage.wait(job, "RUNNING")
-    assert (running.source, running.settled, running.exit_status) == (Source.CONTROLLER, False, None)
+    assert (running.source, running.settled, running.exit_status) == (Witness.CONTROLLER, False, None)
     assert running.started_at is not None
     found = stage.cluster.find(f"{stage.prefix}x/1")
     assert found is not None
@@ -80,9 +80,9 @@ def test_a_job_that_ends_with_0_is_completed_and_accounting_has_its_one_run(stag
 
 @everywhere
 def test_a_job_that_nobody_knows_is_neither_gone_nor_done(stage: Stage) -> None:
-    unknown, known = Job("999999"), stage.submit("x/1").job
+    unknown, known = SlurmJob("999999"), stage.submit("x/1").job
     look = stage.cluster.observe([unknown, known])
-    assert (look[unknown].state, look[unknown].settled, look[unknown].source) == (None, False, Source.NOBODY)
+    assert (look[unknown].state, look[unknown].settled, look[unknown].source) == (None, False, Witness.NOBODY)
     assert look[known].state is not None
     assert (look.controller, look.accounting) == (None, None)
     alone = stage.cluster.observe([unknown])
@@ -101,7 +101,7 @@ def test_cancel_ends_the_waiting_job_before_the_running_one_so_that_it_never_sta
         assert seen.state is not None
         assert seen.state.name == "CANCELLED"
     assert not stage.has_started(second)
-    stage.cluster.cancel([first, second, Job("999999")])
+    stage.cluster.cancel([first, second, SlurmJob("999999")])
 
 
 @everywhere
@@ -154,7 +154,7 @@ def test_a_requeued_job_keeps_its_number_and_has_one_record_a_run(stage: Stage) 
 
 @everywhere
 def test_what_the_scheduler_refuses_is_told_in_its_own_words(stage: Stage) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(SchedulerRefusedError) as caught:
         stage.submit("x/1", ["--partition=nowhere"])
     assert "Invalid partition name specified" in caught.value.text
     assert stage.cluster.find(f"{stage.prefix}x/1") is None
@@ -165,7 +165,7 @@ def test_asking_whether_a_job_would_be_accepted_submits_nothing(stage: Stage, tm
     script = tmp_path / "s.sh"
     script.write_text("#!/bin/bash\ntrue\n")
     assert "to start at" in stage.cluster.test(str(script))
-    with pytest.raises(RefusedError):
+    with pytest.raises(SchedulerRefusedError):
         stage.cluster.test(str(script), options=["--partition=nowhere"])
 
 
@@ -209,7 +209,7 @@ def test_silence_of_the_controller_is_never_an_end(stage: Stage) -> None:
     assert look.controller is not None
     assert "contact" in look.controller.lower()
     assert not look[running].settled
-    assert (look[done].settled, look[done].source, look[done].exit_status) == (True, Source.ACCOUNTING, 1)
+    assert (look[done].settled, look[done].source, look[done].exit_status) == (True, Witness.ACCOUNTING, 1)
     for ask in (
         lambda: stage.cluster.queue_of(stage.prefix),
         lambda: stage.cluster.cancel([running]),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from tests.slurm.lab import SCRIPTS, WAITS, RealSlurm, until
 
-from nemo_slurm.cluster import Job, Seen, Source
+from nemo_slurm.cluster import JobLook, SlurmJob, Witness
 from nemo_slurm.errors import NoSuchPathError, NotReachableError
 
 MEMORY_CGROUP = "/sys/fs/cgroup/memory/cgroup.procs"
@@ -19,7 +19,7 @@ MEMORY_CGROUP = "/sys/fs/cgroup/memory/cgroup.procs"
 pytestmark = pytest.mark.slurm
 
 
-def submit(slurm: RealSlurm, name: str, *options: str, head: str = "") -> Job:
+def submit(slurm: RealSlurm, name: str, *options: str, head: str = "") -> SlurmJob:
     script = slurm.script(WAITS.format(head=head))
     flag = str(slurm.folder / name)
     words = ["--output=/dev/null", *options]
@@ -28,7 +28,7 @@ def submit(slurm: RealSlurm, name: str, *options: str, head: str = "") -> Job:
     ).job
 
 
-def name_of(seen: Seen) -> str:
+def name_of(seen: JobLook) -> str:
     assert seen.state is not None
     return seen.state.name
 
@@ -55,7 +55,7 @@ def test_a_preempted_job_that_is_requeued_is_never_settled_in_between(slurm_alon
     low = submit(slurm_alone, "low", "--partition=lowq", "--requeue", "--exclusive", "--nodelist=n4")
     slurm_alone.wait(low, "RUNNING")
     high = submit(slurm_alone, "high", "--partition=high", "--exclusive", "--nodelist=n4")
-    looks: list[Seen] = []
+    looks: list[JobLook] = []
 
     def waits_again() -> bool:
         looks.append(slurm_alone.cluster.observe([low])[low])
@@ -101,7 +101,7 @@ def test_a_controller_that_was_stopped_is_silence_and_nothing_is_lost(
             slurm_alone.cluster.submit(slurm_alone.script("#!/bin/sh\n"), token=f"{slurm_alone.prefix}y")
     finally:
         bring_up()
-    assert slurm_alone.wait(job, "RUNNING").source is Source.CONTROLLER
+    assert slurm_alone.wait(job, "RUNNING").source is Witness.CONTROLLER
     (slurm_alone.folder / "x").write_text("0")
     assert name_of(slurm_alone.settled(job)) == "COMPLETED"
     assert slurm_alone.cluster.find(f"{slurm_alone.prefix}y") is None
@@ -133,9 +133,9 @@ def test_a_job_forgotten_by_the_controller_is_told_by_accounting(slurm: RealSlur
     (slurm.folder / "x").write_text("7")
     slurm.settled(job)
 
-    def forgotten() -> Seen | None:
+    def forgotten() -> JobLook | None:
         seen = slurm.cluster.observe([job])[job]
-        return seen if seen.source is Source.ACCOUNTING else None
+        return seen if seen.source is Witness.ACCOUNTING else None
 
     seen = until(forgotten, timeout=120, every=1)
     assert seen is not None

@@ -11,7 +11,7 @@ import pytest
 from tests.slurm.lab import RealSlurm, until
 
 import nemo_gym
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.clock import utc_text
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor
@@ -65,7 +65,7 @@ def ended_with_a_name(slurm: RealSlurm, *options: str) -> str:
     raise AssertionError(f"accounting never heard the name of job {number}")
 
 
-def seen(number: str, job_dir: Path) -> Observation:
+def seen(number: str, job_dir: Path) -> JobObservation:
     """As another command sees it."""
     return SlurmExecutor(Cluster(LocalHost())).observe([JobRef(number, job_dir)])[number]
 

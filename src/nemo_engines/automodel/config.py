@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_engines.errors import BadSpecError
-from nemo_engines.running import Run
+from nemo_engines.running import TrainingRun
 from nemo_engines.spec import EngineSpec
 
 RECIPE = "nemo_automodel.recipes.llm.train_ft.TrainFinetuneRecipeForNextTokenPrediction"
@@ -23,7 +23,7 @@ _DECAYS = {
 }
 
 
-def check(run: Run) -> None:
+def check(run: TrainingRun) -> None:
     """Refuse what the recipe cannot honour, beyond what the registry says of the engine."""
     spec = run.spec
     if run.precision == "fp16":
@@ -60,7 +60,7 @@ def last_step(spec: EngineSpec, rows: int, processes: int) -> int:
     return spec.schedule.max_steps or math.ceil(spec.schedule.epochs * steps_per_epoch(spec, rows, processes))
 
 
-def render(run: Run, folder: Path) -> dict[str, Any]:
+def render(run: TrainingRun, folder: Path) -> dict[str, Any]:
     """All of the recipe's configuration. ``folder`` has the rows, and gets what the recipe writes."""
     spec, processes = run.spec, run.world.size
     last = last_step(spec, len(run.rows), processes)
@@ -113,7 +113,7 @@ NEVER = 1 << 40
 _COLLATE = "nemo_automodel.components.datasets.utils.default_collater"
 
 
-def _model(run: Run) -> dict[str, Any]:
+def _model(run: TrainingRun) -> dict[str, Any]:
     spec = run.spec
     trained_whole = spec.finetuning == "full" and run.device == "cuda"
     return {
@@ -158,7 +158,7 @@ def _schedule(spec: EngineSpec, last: int) -> dict[str, Any]:
     }
 
 
-def _adapters(run: Run) -> dict[str, Any]:
+def _adapters(run: TrainingRun) -> dict[str, Any]:
     lora = run.spec.lora
     chosen: dict[str, Any] = {
         "_target_": "nemo_automodel.components._peft.lora.PeftConfig",

@@ -11,7 +11,7 @@ from nemo_automodel._transformers.auto_tokenizer import NeMoAutoTokenizer
 from nemo_automodel.components.datasets.llm.formatting_utils import _package_tokenized_example
 
 from nemo_engines.data import learned
-from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.learned import Tokens
 from nemo_engines.data.rows import Row
 from nemo_engines.data.template_date import fix_day
@@ -28,10 +28,10 @@ def tokenizer_of(spec: EngineSpec) -> Any:
     return found
 
 
-def writer(tokenizer: Any) -> Writer:
+def writer(tokenizer: Any) -> TemplateWriter:
     """The recipe learns the assistant's turns of a conversation only."""
     fix_day()
-    return Writer(tokenizer, assistant_only=True)
+    return TemplateWriter(tokenizer, assistant_only=True)
 
 
 def write(file: Path, found: Sequence[Tokens], longest: int) -> None:
@@ -62,6 +62,6 @@ def _packaged(row: dict[str, list[int]], longest: int, tokenizer: Any, pad: int)
     return made
 
 
-def tokens_of(write_with: Writer, rows: Sequence[Row]) -> list[Tokens]:
+def tokens_of(write_with: TemplateWriter, rows: Sequence[Row]) -> list[Tokens]:
     """Rows as tokens; `DataError` names file and line of one that cannot be written."""
     return learned.made_of(rows, lambda row: learned.tokens(write_with, row))

@@ -13,11 +13,11 @@ from nemo_automodel.components.config.loader import ConfigNode
 from nemo_engines.automodel import config, cpu, data
 from nemo_engines.automodel.recipe import REPORTED, SteeredRecipe
 from nemo_engines.data import learned
-from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.rows import Row
 from nemo_engines.errors import BadSpecError, setting_up
 from nemo_engines.hf import ending
-from nemo_engines.running import Run
+from nemo_engines.running import TrainingRun
 from nemo_engines.saving import check_metric, choose_best
 from nemo_engines.spec import EngineSpec
 from nemo_trainer.contract import Checkpoint
@@ -29,7 +29,7 @@ _ = data.token_rows  # the configuration names it, and the library takes only wh
 class AutomodelDriver:
     """Trains with the library's recipe for supervised fine-tuning."""
 
-    def train(self, run: Run) -> None:
+    def train(self, run: TrainingRun) -> None:
         """Train to the end, or leave the process at a pause; the trained model is then in ``run.staging``."""
         config.check(run)
         _check_ending(run.spec)
@@ -40,7 +40,7 @@ class AutomodelDriver:
         if run.world.leads:
             _export(run, _chosen(run))
 
-    def writer(self, spec: EngineSpec) -> tuple[Writer, Any]:
+    def writer(self, spec: EngineSpec) -> tuple[TemplateWriter, Any]:
         """What writes the rows of a run, and the tokenizer that it writes with; no weights are loaded."""
         _check_ending(spec)
         with setting_up():
@@ -58,7 +58,7 @@ def _is_final(checkpoint: Checkpoint | None) -> bool:
     return checkpoint is not None and checkpoint.manifest.reason == "final"
 
 
-def _train(run: Run) -> None:
+def _train(run: TrainingRun) -> None:
     folder = run.work / FOLDER
     if run.world.leads:
         shutil.rmtree(folder, ignore_errors=True)
@@ -76,7 +76,7 @@ def _train(run: Run) -> None:
     recipe.run_train_validation_loop()
 
 
-def _set_up(run: Run, rendered: dict[str, Any]) -> SteeredRecipe:
+def _set_up(run: TrainingRun, rendered: dict[str, Any]) -> SteeredRecipe:
     with setting_up():
         recipe = SteeredRecipe(ConfigNode(rendered), run)
         recipe.setup()
@@ -84,7 +84,7 @@ def _set_up(run: Run, rendered: dict[str, Any]) -> SteeredRecipe:
     return recipe
 
 
-def _rehearse(run: Run, recipe: SteeredRecipe) -> None:
+def _rehearse(run: TrainingRun, recipe: SteeredRecipe) -> None:
     """Try what the end writes beside the weights; only merging goes through transformers for all of it."""
     model = recipe.bare_model()
     with ending.saved_as("config.json", Path(run.spec.model)):
@@ -98,7 +98,7 @@ def _rehearse(run: Run, recipe: SteeredRecipe) -> None:
     )
 
 
-def _require_targets(run: Run, recipe: SteeredRecipe) -> None:
+def _require_targets(run: TrainingRun, recipe: SteeredRecipe) -> None:
     """Names that the model does not have are left out by the library without a word."""
     lora, names = run.spec.lora, [name for part in recipe.model_parts for name, _ in part.named_modules()]
     given = {"target_modules": lora.target_modules, "exclude_modules": lora.exclude_modules}
@@ -108,7 +108,7 @@ def _require_targets(run: Run, recipe: SteeredRecipe) -> None:
                 raise BadSpecError(f"lora.{field}: the model has no module '{pattern}'")
 
 
-def _write_rows(run: Run, file: Path, part: str, rows: list[Row]) -> None:
+def _write_rows(run: TrainingRun, file: Path, part: str, rows: list[Row]) -> None:
     with setting_up():
         writer = data.writer(data.tokenizer_of(run.spec))
         found = data.tokens_of(writer, rows)
@@ -117,7 +117,7 @@ def _write_rows(run: Run, file: Path, part: str, rows: list[Row]) -> None:
     data.write(file, found, run.spec.max_seq_length)
 
 
-def _chosen(run: Run) -> Path:
+def _chosen(run: TrainingRun) -> Path:
     """The checkpoint whose weights become the trained model."""
     published = run.session.published
     if published is None:
@@ -125,7 +125,7 @@ def _chosen(run: Run) -> Path:
     return choose_best(run) or published.folder
 
 
-def _export(run: Run, checkpoint: Path) -> None:
+def _export(run: TrainingRun, checkpoint: Path) -> None:
     """The trained model in the layout of transformers (or of peft, for an adapter)."""
     if run.spec.finetuning == "full":
         shutil.copytree(checkpoint / "model" / "consolidated", run.staging, dirs_exist_ok=True)
@@ -135,7 +135,7 @@ def _export(run: Run, checkpoint: Path) -> None:
         _merge(run)
 
 
-def _merge(run: Run) -> None:
+def _merge(run: TrainingRun) -> None:
     from peft import PeftModel  # noqa: PLC0415 - only merging needs them
     from transformers import AutoModelForCausalLM, AutoTokenizer  # noqa: PLC0415
 

@@ -19,9 +19,9 @@ from nemo_engines import steering
 from nemo_engines.automodel.config import NEVER
 from nemo_engines.errors import CheckpointUnusableError, DivergedError, TrainerError
 from nemo_engines.hf import reporting
-from nemo_engines.running import Run
+from nemo_engines.running import TrainingRun
 from nemo_engines.saving import not_saved
-from nemo_engines.steering import Decision
+from nemo_engines.steering import LoopDecision
 
 _VALUES = ("loss", "grad_norm", "lr", "num_label_tokens")
 REPORTED = ("val_loss", *(f"train_{name}" for name in _VALUES))
@@ -31,10 +31,10 @@ REPORTED = ("val_loss", *(f"train_{name}" for name in _VALUES))
 class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[misc]  # it has no types here
     """The recipe, with our reports, our saves and our end."""
 
-    def __init__(self, config: Any, run: Run) -> None:
+    def __init__(self, config: Any, run: TrainingRun) -> None:
         super().__init__(config)
         self._run = run
-        self._decision = Decision()
+        self._decision = LoopDecision()
 
     def setup(self) -> None:
         """Build everything; then let the loader draw the seed of its workers from a generator of its own.
@@ -102,14 +102,14 @@ class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[
         if validate:
             self._progress("validation", step)
             if self._run.spec.save.best_metric is not None and decision.save is None:
-                self._decision = decision = Decision("periodic")
+                self._decision = decision = LoopDecision("periodic")
         # the scheduler finds a step to be one for saving when it is the last of so many, counted from 0
         self.step_scheduler.ckpt_every_steps = step if decision.save else NEVER
         self.step_scheduler.val_every_steps = step if validate else NEVER
 
-    def _agreed(self, step: int) -> Decision:
+    def _agreed(self, step: int) -> LoopDecision:
         run = self._run
-        decision = Decision()
+        decision = LoopDecision()
         if run.world.leads:
             want, due = run.session.wanted(), run.session.save_due(step)
             decision = steering.decide(step=step, last=self._last(), boundary=1, want=want, due=due)

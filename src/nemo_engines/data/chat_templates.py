@@ -25,7 +25,7 @@ class Written(NamedTuple):
     learned: list[bool]
 
 
-class Writer:
+class TemplateWriter:
     """Writes rows for one model; `ValueError` with a phrase for a row that the template cannot write.
 
     ``assistant_only``: of conversations only the assistant's messages are learned. ``template`` replaces the

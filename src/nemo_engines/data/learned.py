@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
 
-from nemo_engines.data.chat_templates import Writer, common
+from nemo_engines.data.chat_templates import TemplateWriter, common
 from nemo_engines.data.dropped_text import Losses
 from nemo_engines.data.rows import Row, Rows
-from nemo_engines.errors import BadSpecError, DataError
+from nemo_engines.errors import BadSpecError, TrainingDataError
 from nemo_engines.spec import EngineSpec
 from nemo_runs.counts import counted
 
@@ -47,18 +47,18 @@ class Cut(NamedTuple):
 
 
 def made_of(rows: Sequence[Row], make: Callable[[Row], Made]) -> list[Made]:
-    """What is made of each row; `DataError` names file and line of one that cannot be written."""
+    """What is made of each row; `TrainingDataError` names file and line of one that cannot be written."""
     found = []
     for index, row in enumerate(rows):
         try:
             found.append(make(row))
         except ValueError as error:
             place = rows.place(index) if isinstance(rows, Rows) else f"row {index + 1}"
-            raise DataError(f"{place}: {error}") from error
+            raise TrainingDataError(f"{place}: {error}") from error
     return found
 
 
-def tokens(writer: Writer, row: Row) -> Tokens:
+def tokens(writer: TemplateWriter, row: Row) -> Tokens:
     """A row of SFT: a text, a prompt with its completion, or a conversation."""
     if isinstance(row.get("messages"), list):
         ids, learned = writer.conversation(row["messages"], row)
@@ -75,7 +75,7 @@ def tokens(writer: Writer, row: Row) -> Tokens:
     return Tokens(ids, learned)
 
 
-def pair(writer: Writer, row: Row) -> Pair:
+def pair(writer: TemplateWriter, row: Row) -> Pair:
     """A row of DPO."""
     prompt = row["prompt"]
     if isinstance(prompt, list):
@@ -88,7 +88,7 @@ def pair(writer: Writer, row: Row) -> Pair:
     return Pair(asked[:start], *(answer[start:] for answer in answers))
 
 
-def unwritten(writer: Writer, rows: Sequence[Row]) -> Losses:
+def unwritten(writer: TemplateWriter, rows: Sequence[Row]) -> Losses:
     """What of the rows' messages the chat template does not write."""
     found = Losses()
     for index, row in enumerate(rows):
@@ -96,7 +96,7 @@ def unwritten(writer: Writer, rows: Sequence[Row]) -> Losses:
     return found
 
 
-def _unwritten(writer: Writer, row: Row) -> Counter[str]:
+def _unwritten(writer: TemplateWriter, row: Row) -> Counter[str]:
     if isinstance(row.get("messages"), list):
         return writer.unwritten(row["messages"], row)
     prompt = row.get("prompt")
@@ -108,7 +108,7 @@ def _unwritten(writer: Writer, row: Row) -> Counter[str]:
     return writer.unwritten([*prompt, *row.get("completion", ())], row)
 
 
-def without_end(writer: Writer, rows: Sequence[Row], found: Sequence[Tokens | Pair]) -> list[int]:
+def without_end(writer: TemplateWriter, rows: Sequence[Row], found: Sequence[Tokens | Pair]) -> list[int]:
     """Indices of the rows whose last answer is learned without a token that ends it."""
     return [
         index
@@ -168,7 +168,9 @@ def say_what_is_cut(spec: EngineSpec, part: str, rows: Sequence[Row], cut: Cut) 
         )
 
 
-def template_warnings(writer: Writer, rows: Sequence[Row], found: Sequence[Tokens | Pair]) -> list[str]:
+def template_warnings(
+    writer: TemplateWriter, rows: Sequence[Row], found: Sequence[Tokens | Pair]
+) -> list[str]:
     """Sentences about what the rows say and the chat template does not write, one for each kind.
 
     ``found`` is empty where nothing of the rows themselves is learned.

@@ -13,7 +13,7 @@ from typing import Any
 from nemo_engines.data import foreign_rows
 from nemo_engines.data.messages import check_learnable, check_objects, check_row, conversation
 from nemo_engines.data.prompts import preference, prompt_completion, text
-from nemo_engines.errors import BadSpecError, DataError
+from nemo_engines.errors import BadSpecError, TrainingDataError
 from nemo_engines.spec import EngineSpec
 from nemo_runs import json_lines
 
@@ -87,7 +87,8 @@ def dataset_file(path: Path, part: str) -> Path:
 def read_dataset(
     path: Path, part: str, shape: Shape, *, alike: bool = True, uses: frozenset[str] | None = None
 ) -> Dataset:
-    """Read and shape every row; `DataError` names the file and the line of the first that is not right.
+    """Read and shape every row; `TrainingDataError` names the file and the line of the first that is not
+    right.
 
     ``alike``: whether all rows must be written one way, as texts or as messages. ``uses``: the keys that the
     shape reads, for saying which ones are not used; ``None``: all of them may be.
@@ -104,13 +105,13 @@ def read_dataset(
                 _check_likeness(rows)
         digest = _digest(file)
     except json_lines.NotJsonLinesError as error:
-        raise DataError(f"{file}, line {error.line}: {error}") from error
+        raise TrainingDataError(f"{file}, line {error.line}: {error}") from error
     except ValueError as error:
-        raise DataError(f"{file}, line {number}: {error}") from error
+        raise TrainingDataError(f"{file}, line {number}: {error}") from error
     except OSError as error:
         raise BadSpecError(f"the {part} data {file} cannot be read: {error.strerror}") from error
     if not rows:
-        raise DataError(f"{file}: has no rows")
+        raise TrainingDataError(f"{file}: has no rows")
     return Dataset(file, rows, f"sha256:{digest}", dict(unused))
 
 

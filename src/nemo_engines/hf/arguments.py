@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nemo_engines.running import Run
+from nemo_engines.running import TrainingRun
 from nemo_engines.spec import EngineSpec
 
 
-def arguments(run: Run) -> dict[str, Any]:
+def arguments(run: TrainingRun) -> dict[str, Any]:
     """Keyword arguments of ``SFTConfig``, ``DPOConfig`` or ``GRPOConfig``, by the spec's method."""
     own = {"sft": _sft, "dpo": _dpo, "grpo": _grpo}[run.spec.method]
     return {**_schedule(run.spec), **_optimizer(run.spec), **_device(run), **_steering(run), **own(run.spec)}
@@ -50,7 +50,7 @@ def _optimizer(spec: EngineSpec) -> dict[str, Any]:
     }
 
 
-def _device(run: Run) -> dict[str, Any]:
+def _device(run: TrainingRun) -> dict[str, Any]:
     cpu = run.device == "cpu"
     return {
         "use_cpu": cpu,
@@ -62,7 +62,7 @@ def _device(run: Run) -> dict[str, Any]:
     }
 
 
-def _steering(run: Run) -> dict[str, Any]:
+def _steering(run: TrainingRun) -> dict[str, Any]:
     """Saving, validating and reporting are ours alone: the library's own would rotate, filter or fetch."""
     return {
         "output_dir": str(run.work),

@@ -17,8 +17,8 @@ from nemo_engines import spec as specs
 from nemo_engines import steering
 from nemo_engines.errors import BadSpecError, DivergedError, TrainerError
 from nemo_engines.hf import reporting
-from nemo_engines.running import Run
-from nemo_engines.steering import Decision
+from nemo_engines.running import TrainingRun
+from nemo_engines.steering import LoopDecision
 
 _SAY_SECONDS = 1.0
 
@@ -27,13 +27,13 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
     """Steers one training. ``saving`` is the step whose checkpoint is being written, and ``begun`` whether
     everything is set up, for whoever catches errors."""
 
-    def __init__(self, run: Run, *, validates: bool) -> None:
+    def __init__(self, run: TrainingRun, *, validates: bool) -> None:
         self.saving: int | None = None
         self.begun = False
         self._run = run
         self._validates = validates
         self._boundary = specs.boundary(run.spec)
-        self._decision = Decision()
+        self._decision = LoopDecision()
         self._said_at = 0.0
         self._reported: set[str] = set()
 
@@ -54,16 +54,16 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         control.should_evaluate = validate
         chooses = self._run.spec.save.best_metric is not None and state.global_step % self._boundary == 0
         if validate and chooses and decision.save is None:
-            self._decision = decision = Decision("periodic")
+            self._decision = decision = LoopDecision("periodic")
         control.should_save = decision.save is not None
         control.should_training_stop = decision.stop
         self.saving = state.global_step if decision.save else None
         if validate:
             self._progress("validation", state)
 
-    def _agreed(self, step: int, last: int) -> Decision:
+    def _agreed(self, step: int, last: int) -> LoopDecision:
         run = self._run
-        decision = Decision()
+        decision = LoopDecision()
         if run.world.leads:
             want, due = run.session.wanted(), run.session.save_due(step)
             decision = steering.decide(step=step, last=last, boundary=self._boundary, want=want, due=due)

@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 from transformers import AutoTokenizer
 from transformers.trainer_callback import PrinterCallback
 
-from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.errors import BadSpecError, CheckpointUnusableError, setting_up
 from nemo_engines.hf import ending, trainers
 from nemo_engines.hf.callback import ContractCallback, clear_unfinished
-from nemo_engines.running import Run
+from nemo_engines.running import TrainingRun
 from nemo_engines.saving import check_metric, choose_best, not_saved
 from nemo_engines.spec import EngineSpec
 
@@ -34,7 +34,7 @@ _DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 class TrlDriver:
     """Trains with TRL on transformers' loop."""
 
-    def train(self, run: Run) -> None:
+    def train(self, run: TrainingRun) -> None:
         """Train to the end, or leave the process at a pause; the trained model is then in ``run.staging``."""
         if run.world.leads:
             clear_unfinished(run.work)
@@ -57,7 +57,7 @@ class TrlDriver:
         if run.world.leads:
             self.save(run, trainer.accelerator.unwrap_model(trainer.model), trainer.processing_class)
 
-    def model(self, run: Run) -> tuple[Any, dict[str, Any] | None]:
+    def model(self, run: TrainingRun) -> tuple[Any, dict[str, Any] | None]:
         """What TRL takes as model, and with which options it loads it."""
         options: dict[str, Any] = {"dtype": weights_dtype(run)}
         if run.spec.attn_implementation is not None:
@@ -66,25 +66,25 @@ class TrlDriver:
             options["trust_remote_code"] = True
         return run.spec.model, options
 
-    def tokenizer(self, run: Run, _model: Any) -> Any:
+    def tokenizer(self, run: TrainingRun, _model: Any) -> Any:
         """The tokenizer that goes with the model."""
         return load_tokenizer(run.spec)
 
-    def writer(self, spec: EngineSpec) -> tuple[Writer, Any]:
+    def writer(self, spec: EngineSpec) -> tuple[TemplateWriter, Any]:
         """What writes the rows of a run, and the tokenizer that it writes with; no weights are loaded."""
         ending.check_files(spec)
         with setting_up():
             tokenizer = load_tokenizer(spec)
             return trainers.writer(spec, tokenizer), tokenizer
 
-    def save(self, run: Run, model: Any, tokenizer: Any) -> None:
+    def save(self, run: TrainingRun, model: Any, tokenizer: Any) -> None:
         """Write the trained model and its tokenizer into ``run.staging``."""
         if run.spec.output_method == "merged":
             model = model.merge_and_unload()
         model.save_pretrained(run.staging, safe_serialization=True)
         tokenizer.save_pretrained(run.staging)
 
-    def _trainer(self, run: Run, callback: ContractCallback) -> Any:
+    def _trainer(self, run: TrainingRun, callback: ContractCallback) -> Any:
         with setting_up():
             model, options = self.model(run)
             trainer = trainers.build(
@@ -99,7 +99,9 @@ class TrlDriver:
             _require_modules(run, trainer.model)
         return trainer
 
-    def _train(self, run: Run, trainer: Any, callback: ContractCallback, checkpoint: Path | None) -> None:
+    def _train(
+        self, run: TrainingRun, trainer: Any, callback: ContractCallback, checkpoint: Path | None
+    ) -> None:
         if checkpoint is not None:
             _restore_counters(trainer, checkpoint)
         guarded = contextlib.nullcontext() if checkpoint else setting_up(lambda: not callback.begun)
@@ -122,13 +124,13 @@ def load_tokenizer(spec: EngineSpec) -> Any:
     return found
 
 
-def weights_dtype(run: Run) -> torch.dtype:
+def weights_dtype(run: TrainingRun) -> torch.dtype:
     """Weights that are trained are kept in fp32 and computed with in the run's precision; frozen ones are
     not."""
     return torch.float32 if run.spec.finetuning == "full" else _DTYPES[run.precision]
 
 
-def _require_modules(run: Run, model: Any) -> None:
+def _require_modules(run: TrainingRun, model: Any) -> None:
     """Names that the model does not have are left out by the library without a word."""
     lora, names = run.spec.lora, [f".{name}." for name, _ in model.named_modules()]
     chosen = () if _USUAL.issuperset(lora.target_modules or ()) else lora.target_modules
@@ -143,7 +145,7 @@ def _require_modules(run: Run, model: Any) -> None:
                 raise BadSpecError(f"lora.{field}: the model has no module '{module}'")
 
 
-def _shared(run: Run) -> Path | None:
+def _shared(run: TrainingRun) -> Path | None:
     """The folder to go on from, as rank 0 chose it."""
     chosen = [None if run.checkpoint is None else str(run.checkpoint.folder)]
     if run.world.size > 1:
@@ -174,7 +176,7 @@ def _load_weights(trainer: Any, folder: Path) -> None:
     trainer._load_from_checkpoint(str(folder))  # noqa: SLF001 - the loop that calls it would train on
 
 
-def _choose_weights(run: Run, trainer: Any) -> None:
+def _choose_weights(run: TrainingRun, trainer: Any) -> None:
     """Put the best checkpoint's weights into the model where that was asked for."""
     best = choose_best(run)
     if best is not None:

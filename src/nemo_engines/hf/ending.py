@@ -13,7 +13,7 @@ from typing import Any
 from transformers import AutoTokenizer, GenerationConfig
 
 from nemo_engines.errors import BadSpecError
-from nemo_engines.running import Run
+from nemo_engines.running import TrainingRun
 from nemo_engines.saving import check_room
 from nemo_engines.spec import EngineSpec
 
@@ -41,7 +41,7 @@ def check_files(spec: EngineSpec) -> None:
             GenerationConfig.from_pretrained(folder).validate(strict=True)
 
 
-def rehearse(run: Run, model: Any, tokenizer: Any, *, configurations: bool, copies: int = 1) -> None:
+def rehearse(run: TrainingRun, model: Any, tokenizer: Any, *, configurations: bool, copies: int = 1) -> None:
     """Save everything but the weights, as the end will do it, and look whether the weights will have room.
 
     ``configurations``: whether the end writes those of the model through transformers, which checks them.
@@ -98,7 +98,7 @@ def _json(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _check_room(run: Run, model: Any, copies: int) -> None:
+def _check_room(run: TrainingRun, model: Any, copies: int) -> None:
     """One checkpoint and the trained model must fit, at least."""
     parts = list(model.parameters())
     everything = sum(part.numel() * part.element_size() for part in parts)

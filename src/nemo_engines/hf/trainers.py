@@ -18,12 +18,12 @@ from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTr
 from trl.chat_template_utils import get_training_chat_template, has_generation_markers
 
 from nemo_engines.data import learned
-from nemo_engines.data.chat_templates import Writer
+from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.rows import Row
 from nemo_engines.data.template_date import fix_day
 from nemo_engines.hf.arguments import arguments, lora_arguments
 from nemo_engines.rewards import ROW, Rewards
-from nemo_engines.running import Run
+from nemo_engines.running import TrainingRun
 from nemo_engines.spec import EngineSpec
 
 
@@ -42,7 +42,7 @@ _CLASSES = {
 
 
 def build(
-    run: Run, *, model: Any, model_options: dict[str, Any] | None, tokenizer: Any, callback: Any
+    run: TrainingRun, *, model: Any, model_options: dict[str, Any] | None, tokenizer: Any, callback: Any
 ) -> Any:
     """The trainer of the spec's method; ``model`` is a folder, or, for SFT only, a model that is loaded with
     its
@@ -66,21 +66,21 @@ def build(
     return trainer(**given)
 
 
-def writer(spec: EngineSpec, tokenizer: Any) -> Writer:
+def writer(spec: EngineSpec, tokenizer: Any) -> TemplateWriter:
     """What writes the rows of a run. Some families' templates are replaced by ones that mark the answers."""
     fix_day()
     template = None
     if spec.data.assistant_only_loss and not has_generation_markers(tokenizer.chat_template):
         with contextlib.suppress(ValueError):  # of a template that it does not know the answers are found
             template = get_training_chat_template(tokenizer)
-    return Writer(tokenizer, assistant_only=spec.data.assistant_only_loss, template=template)
+    return TemplateWriter(tokenizer, assistant_only=spec.data.assistant_only_loss, template=template)
 
 
-def _adapters(run: Run) -> LoraConfig | None:
+def _adapters(run: TrainingRun) -> LoraConfig | None:
     return LoraConfig(**lora_arguments(run.spec)) if run.spec.finetuning == "lora" else None
 
 
-def _dataset(run: Run, part: str, rows: list[Row], tokenizer: Any) -> Dataset:
+def _dataset(run: TrainingRun, part: str, rows: list[Row], tokenizer: Any) -> Dataset:
     """The rows as tokens. In a table of rows each would get the keys of all others, as null."""
     spec, write = run.spec, writer(run.spec, tokenizer)
     if spec.method == "grpo":
@@ -107,7 +107,7 @@ def _dataset(run: Run, part: str, rows: list[Row], tokenizer: Any) -> Dataset:
     return Dataset.from_dict(learned.columns(found))
 
 
-def _prompts(rows: list[Row], write: Writer) -> Dataset:
+def _prompts(rows: list[Row], write: TemplateWriter) -> Dataset:
     """Prompts as messages, for the trainer to write; each is tried first."""
     learned.made_of(rows, lambda row: write.conversation(row["prompt"], row, asks=True))
 

@@ -16,7 +16,7 @@ import unsloth  # before trl and transformers, which it changes
 from nemo_engines.errors import BadSpecError
 from nemo_engines.hf.arguments import lora_arguments
 from nemo_engines.hf.driver import TrlDriver, weights_dtype
-from nemo_engines.running import Run
+from nemo_engines.running import TrainingRun
 
 
 class UnslothDriver(TrlDriver):
@@ -25,7 +25,7 @@ class UnslothDriver(TrlDriver):
     def __init__(self) -> None:
         self._tokenizer: Any = None
 
-    def model(self, run: Run) -> tuple[Any, dict[str, Any] | None]:
+    def model(self, run: TrainingRun) -> tuple[Any, dict[str, Any] | None]:
         """The loaded model, its adapters in place: for SFT a wrapped model is safe, see `trainers`."""
         _check(run)
         spec = run.spec
@@ -51,11 +51,11 @@ class UnslothDriver(TrlDriver):
             )
         return model, None
 
-    def tokenizer(self, _run: Run, _model: Any) -> Any:
+    def tokenizer(self, _run: TrainingRun, _model: Any) -> Any:
         """The tokenizer as Unsloth has set it up for the model."""
         return self._tokenizer
 
-    def save(self, run: Run, model: Any, tokenizer: Any) -> None:
+    def save(self, run: TrainingRun, model: Any, tokenizer: Any) -> None:
         """Merging goes through Unsloth, which reads the weights anew where they were loaded with 4 bits."""
         if run.spec.output_method == "merged" and run.spec.finetuning == "lora":
             model.save_pretrained_merged(str(run.staging), tokenizer, save_method="merged_16bit")
@@ -63,7 +63,7 @@ class UnslothDriver(TrlDriver):
             super().save(run, model, tokenizer)
 
 
-def _adapters(run: Run) -> dict[str, Any]:
+def _adapters(run: TrainingRun) -> dict[str, Any]:
     """Its own names of peft's options; where no modules are named it chooses them itself."""
     given = lora_arguments(run.spec)
     given.pop("task_type")
@@ -74,7 +74,7 @@ def _adapters(run: Run) -> dict[str, Any]:
     return given
 
 
-def _check(run: Run) -> None:
+def _check(run: TrainingRun) -> None:
     """Refuse what Unsloth would quietly leave out."""
     if run.spec.extra:
         raise BadSpecError(f"extra.{min(run.spec.extra)} is not an option of engine 'unsloth'")

@@ -11,7 +11,7 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
-from nemo_engines.trackers.runs import Opening, Row
+from nemo_engines.trackers.runs import MetricsRow, RunOpening
 
 JOB_TAG, STATUS_TAG = "nhx.job_id", "nhx.status"
 _STATUSES = {
@@ -29,9 +29,9 @@ _UNNAMEABLE = re.compile(r"[^\w\-./: ]")
 
 
 class MlflowRun:
-    """See `nemo_engines.trackers.runs.Run`."""
+    """See `nemo_engines.trackers.runs.OpenTrackerRun`."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: RunOpening) -> None:
         from mlflow.tracking import MlflowClient  # noqa: PLC0415 - of the environment that this runs in
 
         self._client: Any = MlflowClient()
@@ -42,7 +42,7 @@ class MlflowRun:
         self._steps = {metric.key: int(metric.step) for metric in run.data.to_proto().metrics}
         self.last: int | None = max(self._steps.values(), default=0)
 
-    def log(self, rows: list[Row], at: int) -> None:
+    def log(self, rows: list[MetricsRow], at: int) -> None:
         """See `Run.log`; whole rows go into one request, as far as they fit."""
         from mlflow.entities import Metric  # noqa: PLC0415 - of the environment that this runs in
 
@@ -103,7 +103,7 @@ def _experiment(client: Any, name: str) -> str:
     return str(found.experiment_id)
 
 
-def _run(client: Any, experiment: str, opening: Opening) -> str:
+def _run(client: Any, experiment: str, opening: RunOpening) -> str:
     """The run that was made for the job before, or else a new one.
 
     A request to make one may be carried out after its sender gave up on it. So a run is recognised by its

@@ -26,21 +26,21 @@ from typing import Any, TextIO
 
 from nemo_engines.trackers import redirects
 from nemo_engines.trackers.mlflow_run import MlflowRun
-from nemo_engines.trackers.runs import Opening, Row, Run
+from nemo_engines.trackers.runs import MetricsRow, OpenTrackerRun, RunOpening
 from nemo_engines.trackers.wandb_run import WandbRun
 
-_KINDS: dict[str, Callable[[Opening], Run]] = {"mlflow": MlflowRun, "wandb": WandbRun}
+_KINDS: dict[str, Callable[[RunOpening], OpenTrackerRun]] = {"mlflow": MlflowRun, "wandb": WandbRun}
 _GRACE = 10.0
 """Seconds for letting go of open runs once the service is gone."""
 _LONGEST = 300
 """Characters of what is told of an error."""
 
 
-class Publisher:
+class OpenRuns:
     """The open runs, by job."""
 
     def __init__(self) -> None:
-        self._runs: dict[str, Run] = {}
+        self._runs: dict[str, OpenTrackerRun] = {}
         self._locks: dict[str, TextIO] = {}
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,7 +50,7 @@ class Publisher:
             case "open":
                 return self._open(job, request)
             case "log":
-                rows = [Row(step, values) for step, values in request["rows"]]
+                rows = [MetricsRow(step, values) for step, values in request["rows"]]
                 self._runs[job].log(rows, request["at"])
             case "tell":
                 self._runs[job].tell(request["state"])
@@ -75,7 +75,7 @@ class Publisher:
             fcntl.flock(lock, fcntl.LOCK_EX)  # a publisher of the service before this one may still be ending
             self._locks[job] = lock
         if job not in self._runs:
-            self._runs[job] = _KINDS[request["tracker"]](Opening.from_json(request, folder))
+            self._runs[job] = _KINDS[request["tracker"]](RunOpening.from_json(request, folder))
         run = self._runs[job]
         return {"run_id": run.run_id, "url": run.url, "last": run.last}
 
@@ -92,7 +92,7 @@ def main() -> int:
     requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     redirects.keep_out()
-    publisher = Publisher()
+    publisher = OpenRuns()
     while (line := requests.get()) is not None:
         try:
             said = publisher.answer(json.loads(line))

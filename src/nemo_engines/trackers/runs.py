@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class RunOpening:
     """What a run is opened with."""
 
     job: str
@@ -26,7 +26,7 @@ class Opening:
     """Where files of the tracker's library may be kept."""
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any], folder: Path) -> Opening:
+    def from_json(cls, value: Mapping[str, Any], folder: Path) -> RunOpening:
         """As the service says it."""
         return cls(
             job=value["job"],
@@ -42,14 +42,14 @@ class Opening:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MetricsRow:
     """The values of one training step."""
 
     step: int
     values: Mapping[str, float]
 
 
-class Run(Protocol):
+class OpenTrackerRun(Protocol):
     """An open run of a tracker. Any method may raise whatever the tracker's library raises."""
 
     run_id: str
@@ -57,7 +57,7 @@ class Run(Protocol):
     last: int | None
     """The last training step that the tracker has; None: it cannot be found out."""
 
-    def log(self, rows: list[Row], at: int) -> None:
+    def log(self, rows: list[MetricsRow], at: int) -> None:
         """Add rows; what the tracker has already is left out. ``at``: milliseconds since the epoch."""
         ...
 

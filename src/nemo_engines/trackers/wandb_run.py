@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from nemo_engines.trackers import wandb_files
-from nemo_engines.trackers.runs import Opening, Row
+from nemo_engines.trackers.runs import MetricsRow, RunOpening
 
 STATUS = "job_status"
 _EXITS = {"finished": 0, "paused": 1, "failed": 1, "killed": 143}
@@ -17,9 +17,9 @@ _STARTS_WITHIN = 30.0
 
 
 class WandbRun:
-    """See `nemo_engines.trackers.runs.Run`."""
+    """See `nemo_engines.trackers.runs.OpenTrackerRun`."""
 
-    def __init__(self, opening: Opening) -> None:
+    def __init__(self, opening: RunOpening) -> None:
         import wandb  # noqa: PLC0415 - of the environment that this runs in
 
         self.run_id = opening.run_id or opening.job
@@ -55,7 +55,7 @@ class WandbRun:
             self.last = max(0, int(self._run.starting_step) - 1)
         self._has = self.last or 0
 
-    def log(self, rows: list[Row], at: int) -> None:  # noqa: ARG002 - W&B has its own clock
+    def log(self, rows: list[MetricsRow], at: int) -> None:  # noqa: ARG002 - W&B has its own clock
         """See `Run.log`."""
         for row in rows:
             if row.step > self._has:

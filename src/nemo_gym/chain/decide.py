@@ -16,7 +16,7 @@ from nemo_gym.chain.budget import Budget
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, EXIT_EXHAUSTED, EXIT_INCOMPLETE
 from nemo_runs.counts import counted
 from nemo_runs.durations import format_duration
-from nemo_slurm.states import Meaning, State, foreign
+from nemo_slurm.states import Meaning, SlurmState, foreign
 
 LOOKS = 6
 """How often a state that is not visible yet is looked up, ten seconds apart: accounting lags."""
@@ -26,7 +26,7 @@ FULL_DISKS = 10
 """How many jobs in a row may end because their disk stayed full."""
 
 
-class Asked(StrEnum):
+class Requester(StrEnum):
     """Who asked a job to stop, as its end marker says."""
 
     NOBODY = "nobody"
@@ -40,7 +40,7 @@ class Asked(StrEnum):
     """Somebody wrote into the drain file."""
 
     @classmethod
-    def of(cls, outcome: str, who: str) -> Asked:
+    def of(cls, outcome: str, who: str) -> Requester:
         """From the words of an end marker: what became of the job, and who asked it to stop.
 
         A signal without more is our own early one when the job only drained, anybody's when it was stopped.
@@ -60,7 +60,7 @@ class Marker:
     complete: bool
     """Every expected identity is recorded exactly once, as the collector counted (or it accepts less)."""
     exit_status: int
-    asked: Asked
+    asked: Requester
     hopeless: str | None = None
     """Why no retry can help, for a failure of that kind."""
     full_disks: int = 0
@@ -75,7 +75,7 @@ class Predecessor:
 
     marker: Marker | None
     """`None` when it left none: it was killed, or its node failed."""
-    scheduler: State | None
+    scheduler: SlurmState | None
     """What the scheduler says, `None` when it says nothing (yet)."""
     cancelled_by_us: bool = False
     """Whether the tombstone of `gym job cancel` is there."""
@@ -99,7 +99,7 @@ class Spent:
     """Rows that are recorded."""
 
 
-class Action(StrEnum):
+class ChainAction(StrEnum):
     """What the job does now."""
 
     GO_ON = "go_on"
@@ -121,10 +121,10 @@ class ChainState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ChainDecision:
     """What to do, and why, in words for a person."""
 
-    action: Action
+    action: ChainAction
     chain: ChainState
     counts_retry: bool
     reason: str
@@ -132,7 +132,7 @@ class Decision:
     @property
     def exit_status(self) -> int:
         """Status with which a job that does not go on ends."""
-        return EXIT_ERROR if self.action is Action.FAIL else EXIT_DONE
+        return EXIT_ERROR if self.action is ChainAction.FAIL else EXIT_DONE
 
 
 def look_again(predecessor: Predecessor, *, looks: int) -> bool:
@@ -147,7 +147,7 @@ def look_again(predecessor: Predecessor, *, looks: int) -> bool:
     return predecessor.scheduler is None or predecessor.scheduler.meaning is Meaning.LAG
 
 
-def decide(predecessor: Predecessor | None, spent: Spent, budget: Budget) -> Decision:
+def decide(predecessor: Predecessor | None, spent: Spent, budget: Budget) -> ChainDecision:
     """Say whether the chain goes on after ``predecessor``; `None` is the first job, of no cancelled chain."""
     if predecessor is None:
         return _go_on("the first job of its chain")
@@ -155,22 +155,24 @@ def decide(predecessor: Predecessor | None, spent: Spent, budget: Budget) -> Dec
     return _within(ended, predecessor, spent, budget)
 
 
-def _final(predecessor: Predecessor) -> Decision | None:
+def _final(predecessor: Predecessor) -> ChainDecision | None:
     """Completeness and cancellation, which nothing outranks."""
     marker, scheduler = predecessor.marker, _scheduler(predecessor)
     if marker and marker.complete:
-        return Decision(Action.STOP, ChainState.SUCCEEDED, False, "every rollout is recorded")
-    if predecessor.cancelled_by_us or (marker and marker.asked is Asked.CANCEL):
-        return Decision(Action.STOP, ChainState.CANCELLED, False, "the chain was cancelled")
+        return ChainDecision(ChainAction.STOP, ChainState.SUCCEEDED, False, "every rollout is recorded")
+    if predecessor.cancelled_by_us or (marker and marker.asked is Requester.CANCEL):
+        return ChainDecision(ChainAction.STOP, ChainState.CANCELLED, False, "the chain was cancelled")
     if scheduler and scheduler.meaning is Meaning.CANCELLED:
         who = foreign(scheduler.author, predecessor.owner)
         who = who or ("" if scheduler.author is None else f"user {scheduler.author}")
         by = f" by {who}" if who else ""
-        return Decision(Action.STOP, ChainState.CANCELLED, False, f"the job before was cancelled{by}")
+        return ChainDecision(
+            ChainAction.STOP, ChainState.CANCELLED, False, f"the job before was cancelled{by}"
+        )
     return None
 
 
-def _last_word(marker: Marker | None) -> Decision | None:
+def _last_word(marker: Marker | None) -> ChainDecision | None:
     """What the job itself said, where that outranks the scheduler's states other than CANCELLED."""
     if marker is None:
         return None
@@ -178,24 +180,24 @@ def _last_word(marker: Marker | None) -> Decision | None:
         return _fail(f"no retry can help: {marker.hopeless}")
     if marker.exit_status == EXIT_EXHAUSTED:
         return _fail("rollouts are missing and none of them may be tried again")
-    if marker.asked is Asked.PERSON:
+    if marker.asked is Requester.PERSON:
         return _stop("a person asked the job before to drain")
     return _last_wait(marker)
 
 
-def _last_wait(marker: Marker) -> Decision | None:
+def _last_wait(marker: Marker) -> ChainDecision | None:
     """An end that work is left after, by the job's own doing."""
     if marker.full_disks >= FULL_DISKS:
         jobs = f"{marker.full_disks} jobs in a row"
         return _fail(f"the disk stayed full in {jobs}; make room, then resubmit the benchmark")
     if marker.full_disks and not marker.undecided:
         return _go_on("the job before ended because its disk stayed full")
-    if marker.exit_status == EXIT_INCOMPLETE and marker.asked is Asked.EARLY:
+    if marker.exit_status == EXIT_INCOMPLETE and marker.asked is Requester.EARLY:
         return _go_on("the job before drained ahead of its time limit")
     return None
 
 
-def _by_scheduler(predecessor: Predecessor) -> Decision:
+def _by_scheduler(predecessor: Predecessor) -> ChainDecision:
     scheduler = _scheduler(predecessor)
     if predecessor.same_job:
         return _go_on("the scheduler put this job back into its queue")
@@ -204,14 +206,14 @@ def _by_scheduler(predecessor: Predecessor) -> Decision:
     if scheduler.meaning is Meaning.COMPLETE:
         unproven = "but nothing proves that every rollout is recorded"
         said = f"the scheduler says COMPLETED of the job before, {unproven}"
-        return Decision(Action.STOP, ChainState.FAILED, False, said)
+        return ChainDecision(ChainAction.STOP, ChainState.FAILED, False, said)
     said = f"the job before ended as {scheduler.name} ({scheduler.reason})"
-    return Decision(Action.GO_ON, ChainState.RUNNING, scheduler.meaning is Meaning.OTHER, said)
+    return ChainDecision(ChainAction.GO_ON, ChainState.RUNNING, scheduler.meaning is Meaning.OTHER, said)
 
 
-def _within(ended: Decision, predecessor: Predecessor, spent: Spent, budget: Budget) -> Decision:
+def _within(ended: ChainDecision, predecessor: Predecessor, spent: Spent, budget: Budget) -> ChainDecision:
     """Hold a decision to go on against the budgets."""
-    if ended.action is not Action.GO_ON:
+    if ended.action is not ChainAction.GO_ON:
         return ended
     if not budget.resumes and spent.rows:
         reason = "no retry can help: resume_from_cache is false, and rollouts are recorded"
@@ -237,20 +239,20 @@ def _ran_out_of_time(predecessor: Predecessor) -> bool:
     marker, scheduler = predecessor.marker, _scheduler(predecessor)
     if (scheduler and scheduler.meaning is Meaning.INFRASTRUCTURE) or (marker and marker.full_disks):
         return True
-    return predecessor.same_job or bool(marker and marker.asked is Asked.EARLY)
+    return predecessor.same_job or bool(marker and marker.asked is Requester.EARLY)
 
 
-def _scheduler(predecessor: Predecessor) -> State | None:
+def _scheduler(predecessor: Predecessor) -> SlurmState | None:
     return None if predecessor.same_job else predecessor.scheduler
 
 
-def _go_on(reason: str) -> Decision:
-    return Decision(Action.GO_ON, ChainState.RUNNING, False, reason)
+def _go_on(reason: str) -> ChainDecision:
+    return ChainDecision(ChainAction.GO_ON, ChainState.RUNNING, False, reason)
 
 
-def _stop(reason: str) -> Decision:
-    return Decision(Action.STOP, ChainState.STOPPED, False, reason)
+def _stop(reason: str) -> ChainDecision:
+    return ChainDecision(ChainAction.STOP, ChainState.STOPPED, False, reason)
 
 
-def _fail(reason: str) -> Decision:
-    return Decision(Action.FAIL, ChainState.FAILED, False, reason)
+def _fail(reason: str) -> ChainDecision:
+    return ChainDecision(ChainAction.FAIL, ChainState.FAILED, False, reason)

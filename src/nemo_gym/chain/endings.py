@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_gym import errors
-from nemo_gym.chain.decide import FULL_DISKS, Asked
-from nemo_gym.chain.evidence import Collected, Evidence, Link
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.decide import FULL_DISKS, Requester
+from nemo_gym.chain.evidence import CollectorReport, Evidence, Link
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_runs.counts import counted
-from nemo_slurm.states import Meaning, State, read_state
+from nemo_slurm.states import Meaning, SlurmState, read_state
 
 
 class BenchmarkState(StrEnum):
@@ -43,7 +43,7 @@ class BenchmarkState(StrEnum):
         return not self.live and self is not BenchmarkState.UNKNOWN
 
 
-class Cause(StrEnum):
+class EndCause(StrEnum):
     """Whose doing an end is."""
 
     INFRASTRUCTURE = "infrastructure"
@@ -62,12 +62,12 @@ NOTHING_FOLLOWS = ", and nothing follows it"
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Ending:
     """A state, why, and whose doing it is."""
 
     state: BenchmarkState
     reason: str = ""
-    cause: Cause | None = None
+    cause: EndCause | None = None
     look_at: str = ""
     """The log that says more: a step's name."""
 
@@ -83,7 +83,7 @@ _CHAIN = {
 }
 
 
-def ended(known: Evidence, last: Link) -> Verdict:
+def ended(known: Evidence, last: Link) -> Ending:
     """How a benchmark ended whose last started run is over, or is not seen any more."""
     seen = known.seen.get(last.job_id)
     observation = seen.observation if seen is not None else None
@@ -95,26 +95,26 @@ def ended(known: Evidence, last: Link) -> Verdict:
         or _last_word(last)
         or _by_scheduler(known, last, observation)
         or _by_marker(known, last)
-        or Verdict(BenchmarkState.UNKNOWN, observation.reason if observation else "nobody saw how it ended")
+        or Ending(BenchmarkState.UNKNOWN, observation.reason if observation else "nobody saw how it ended")
     )
 
 
-def _complete(known: Evidence, last: Link) -> Verdict | None:
+def _complete(known: Evidence, last: Link) -> Ending | None:
     """Proof that every rollout is recorded, of whichever run, or that the config accepts what there is."""
     if known.complete is not None:
-        return Verdict(BenchmarkState.SUCCEEDED)
+        return Ending(BenchmarkState.SUCCEEDED)
     if last.collected is not None and last.collected.status == 0:
-        return Verdict(BenchmarkState.SUCCEEDED, _accepted(last.collected))
+        return Ending(BenchmarkState.SUCCEEDED, _accepted(last.collected))
     decision = last.decision
     if decision is not None and decision.chain == "succeeded" and "complete=yes" in decision.evidence:
         before = _before(known, last)
         found = before.collected if before is not None else None
         accepted = _accepted(found) if found is not None and found.expected else decision.reason
-        return Verdict(BenchmarkState.SUCCEEDED, accepted)
+        return Ending(BenchmarkState.SUCCEEDED, accepted)
     return None
 
 
-def _accepted(found: Collected) -> str:
+def _accepted(found: CollectorReport) -> str:
     return (
         f"{found.recorded:,} of {counted(found.expected, 'rollout has', 'rollouts have')} a "
         "result, which the config accepts"
@@ -135,32 +135,32 @@ def _wish(tombstone: str) -> str:
     return f"by {by} at {at}{f': {why}' if why else ''}" if by else tombstone
 
 
-def _cancelled(known: Evidence, last: Link, observation: Observation | None) -> Verdict | None:
+def _cancelled(known: Evidence, last: Link, observation: JobObservation | None) -> Ending | None:
     if known.cancelled:
-        return Verdict(BenchmarkState.CANCELLED, _wish(known.cancelled), Cause.PERSON)
+        return Ending(BenchmarkState.CANCELLED, _wish(known.cancelled), EndCause.PERSON)
     state = word_of(last, observation)
     stranger = observation.stranger if observation is not None else ""
-    cause = Cause.INFRASTRUCTURE if stranger else Cause.PERSON
+    cause = EndCause.INFRASTRUCTURE if stranger else EndCause.PERSON
     if state is not None and state.meaning is Meaning.CANCELLED:
         said = observation.reason if observation is not None else ""
         by = said if said.startswith("cancelled by ") else "cancelled"
         if by == "cancelled" and state.author is not None:
             by = f"cancelled by user {state.author}"
-        return Verdict(BenchmarkState.CANCELLED, f"job {last.job_id} was {by}", cause)
+        return Ending(BenchmarkState.CANCELLED, f"job {last.job_id} was {by}", cause)
     if observation is not None and observation.state is JobState.CANCELLED:
         said = observation.reason or f"job {last.job_id} was cancelled"
-        return Verdict(BenchmarkState.CANCELLED, said, cause)
+        return Ending(BenchmarkState.CANCELLED, said, cause)
     return None
 
 
-def _unsealed(last: Link) -> Verdict | None:
+def _unsealed(last: Link) -> Ending | None:
     """A job that found that what it was to read is not what was queued."""
     if last.decision is None or "seal=broken" not in last.decision.evidence:
         return None
-    return Verdict(BenchmarkState.FAILED, last.decision.reason, Cause.PERSON, "job")
+    return Ending(BenchmarkState.FAILED, last.decision.reason, EndCause.PERSON, "job")
 
 
-def _decided(known: Evidence, last: Link) -> Verdict | None:
+def _decided(known: Evidence, last: Link) -> Ending | None:
     """A job that found that nothing is to be done ended the chain in so many words.
 
     At a cap the cause of the last end is told with it: the cap is seldom what has to be mended.
@@ -174,47 +174,47 @@ def _decided(known: Evidence, last: Link) -> Verdict | None:
         return _unproven(known, before or last, "the scheduler says COMPLETED of the job before")
     if state is BenchmarkState.CANCELLED:
         foreign = re.search(r"\bstranger=yes\b", decision.evidence)
-        return Verdict(state, decision.reason, Cause.INFRASTRUCTURE if foreign else Cause.PERSON)
+        return Ending(state, decision.reason, EndCause.INFRASTRUCTURE if foreign else EndCause.PERSON)
     follows = next((run for run in reversed(known.links) if run.job_id == last.predecessor), None)
     if follows is not None and follows.full_disks and (follows is before or follows.full_disks >= FULL_DISKS):
-        return Verdict(state, decision.reason, Cause.INFRASTRUCTURE, "job")
+        return Ending(state, decision.reason, EndCause.INFRASTRUCTURE, "job")
     own = before.end.reason if before is not None and before.end is not None else ""
     reason = decision.reason if not own or own in decision.reason else f"{decision.reason}; {own}"
     if state is BenchmarkState.STOPPED:
-        by_person = before is not None and _asked(before) is Asked.PERSON
-        return Verdict(
-            state, own if by_person and own else reason, Cause.PERSON if by_person else Cause.LIMIT
+        by_person = before is not None and _asked(before) is Requester.PERSON
+        return Ending(
+            state, own if by_person and own else reason, EndCause.PERSON if by_person else EndCause.LIMIT
         )
-    cause = _cause_of(evidence) or Cause.YOUR_CODE
-    return Verdict(state, reason, cause, _log_of(before, own) if before is not None else "job")
+    cause = _cause_of(evidence) or EndCause.YOUR_CODE
+    return Ending(state, reason, cause, _log_of(before, own) if before is not None else "job")
 
 
-def _last_word(last: Link) -> Verdict | None:
+def _last_word(last: Link) -> Ending | None:
     if last.collected is not None and last.collected.hopeless:
         reason = f"no retry can help: {last.collected.hopeless}"
-        return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, "driver")
+        return Ending(BenchmarkState.FAILED, reason, EndCause.YOUR_CODE, "driver")
     if last.end is not None and last.end.status == errors.EXIT_EXHAUSTED:
         reason = "rollouts are missing and none of them may be tried again"
-        return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, "driver")
-    if _asked(last) is Asked.PERSON:
+        return Ending(BenchmarkState.FAILED, reason, EndCause.YOUR_CODE, "driver")
+    if _asked(last) is Requester.PERSON:
         own = last.end.reason if last.end is not None else ""
-        return Verdict(BenchmarkState.STOPPED, own or "a person asked it to drain", Cause.PERSON)
+        return Ending(BenchmarkState.STOPPED, own or "a person asked it to drain", EndCause.PERSON)
     if last.full_disks:
         own = last.end.reason if last.end is not None else ""
         reason = own or "its disk stayed full, or a quota used up"
-        return Verdict(BenchmarkState.FAILED, f"{reason}{NOTHING_FOLLOWS}", Cause.INFRASTRUCTURE, "job")
+        return Ending(BenchmarkState.FAILED, f"{reason}{NOTHING_FOLLOWS}", EndCause.INFRASTRUCTURE, "job")
     if last.end is not None and last.end.status == errors.EXIT_INCOMPLETE and last.end.asked in EARLY:
         reason = f"it drained ahead of its time limit with work left{NOTHING_FOLLOWS}"
-        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
+        return Ending(BenchmarkState.FAILED, reason, EndCause.INFRASTRUCTURE, "driver")
     return None
 
 
-def _asked(link: Link) -> Asked:
+def _asked(link: Link) -> Requester:
     """Who asked a run to stop, as its end marker says."""
-    return Asked.NOBODY if link.end is None else Asked.of(link.end.outcome, link.end.asked)
+    return Requester.NOBODY if link.end is None else Requester.of(link.end.outcome, link.end.asked)
 
 
-def _by_scheduler(known: Evidence, last: Link, observation: Observation | None) -> Verdict | None:
+def _by_scheduler(known: Evidence, last: Link, observation: JobObservation | None) -> Ending | None:
     state = word_of(last, observation)
     if state is not None and state.meaning is Meaning.COMPLETE:
         return _done(known, last, state.name)
@@ -224,84 +224,84 @@ def _by_scheduler(known: Evidence, last: Link, observation: Observation | None) 
         return None
     if observation.state is JobState.SUCCEEDED:
         return _done(known, last, "exit status 0")
-    return _by_marker(known, last) or Verdict(
-        BenchmarkState.FAILED, observation.reason, Cause.YOUR_CODE, _log_of(last, observation.reason)
+    return _by_marker(known, last) or Ending(
+        BenchmarkState.FAILED, observation.reason, EndCause.YOUR_CODE, _log_of(last, observation.reason)
     )
 
 
-def _done(known: Evidence, last: Link, said: str) -> Verdict:
+def _done(known: Evidence, last: Link, said: str) -> Ending:
     """The end of a job that ended with 0 without proof: good enough for a user's own command alone."""
     progress = known.progress
     if last.command or (progress is not None and progress.done >= progress.expected > 0):
-        return Verdict(BenchmarkState.SUCCEEDED)
+        return Ending(BenchmarkState.SUCCEEDED)
     # a command of a gym that did not note it yet: no collector has ever said anything
     unsaid = progress is None and last.collected is None and last.ready is None
     if unsaid and last.end is not None and last.end.status == 0:
-        return Verdict(BenchmarkState.SUCCEEDED)
+        return Ending(BenchmarkState.SUCCEEDED)
     return _unproven(known, last, f"job {last.job_id} ended with {said}")
 
 
-def _unproven(known: Evidence, last: Link, said: str) -> Verdict:
+def _unproven(known: Evidence, last: Link, said: str) -> Ending:
     """That whoever ran the job calls it done, and rollouts are missing."""
     found, progress = last.collected, known.progress
     have = "nothing proves that every rollout is recorded"
     if progress is not None and progress.expected > 0:
         if progress.done >= progress.expected:
-            return Verdict(BenchmarkState.SUCCEEDED)
+            return Ending(BenchmarkState.SUCCEEDED)
         have = f"{progress.done:,} of {counted(progress.expected, 'rollout has', 'rollouts have')} a result"
     elif found is not None and found.expected > 0:
         have = f"{found.recorded:,} of {counted(found.expected, 'rollout has', 'rollouts have')} a result"
-    return Verdict(BenchmarkState.FAILED, f"{said}, but {have}", Cause.INFRASTRUCTURE, "job")
+    return Ending(BenchmarkState.FAILED, f"{said}, but {have}", EndCause.INFRASTRUCTURE, "job")
 
 
-def _failed(last: Link, state: State, observation: Observation | None) -> Verdict:
-    cause = _cause_of(state) or Cause.YOUR_CODE
+def _failed(last: Link, state: SlurmState, observation: JobObservation | None) -> Ending:
+    cause = _cause_of(state) or EndCause.YOUR_CODE
     own = last.end.reason if last.end is not None else ""
     seen = observation.reason if observation is not None else ""
-    if cause is Cause.INFRASTRUCTURE:
+    if cause is EndCause.INFRASTRUCTURE:
         reason = f"{state.name}: {state.reason}"
         queueing = f"; its successor could not be queued ({last.queue_error})" if last.queue_error else ""
-        return Verdict(BenchmarkState.FAILED, reason + queueing, cause, "job")
+        return Ending(BenchmarkState.FAILED, reason + queueing, cause, "job")
     reason = own or seen or f"{state.name}: {state.reason}"
-    return Verdict(BenchmarkState.FAILED, reason, cause, _log_of(last, reason))
+    return Ending(BenchmarkState.FAILED, reason, cause, _log_of(last, reason))
 
 
-def _by_marker(known: Evidence, last: Link) -> Verdict | None:
+def _by_marker(known: Evidence, last: Link) -> Ending | None:
     """What the job itself said, where nobody else says anything."""
     end = last.end
     if end is None:
         return None
     if end.outcome == "abandoned":
-        return Verdict(
-            BenchmarkState.FAILED, end.reason or "its supervisor is gone", Cause.INFRASTRUCTURE, "job"
+        return Ending(
+            BenchmarkState.FAILED, end.reason or "its supervisor is gone", EndCause.INFRASTRUCTURE, "job"
         )
     if end.status == 0:
         return _done(known, last, "exit status 0")
     if end.status == errors.EXIT_INCOMPLETE and end.asked not in ("none", ""):
         reason = end.reason or f"asked to stop ({end.asked})"
-        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "driver")
+        return Ending(BenchmarkState.FAILED, reason, EndCause.INFRASTRUCTURE, "driver")
     reason = end.reason or f"it ended with exit status {end.status}"
-    return Verdict(BenchmarkState.FAILED, reason, Cause.YOUR_CODE, _log_of(last, reason))
+    return Ending(BenchmarkState.FAILED, reason, EndCause.YOUR_CODE, _log_of(last, reason))
 
 
-def word_of(last: Link, observation: Observation | None) -> State | None:
+def word_of(last: Link, observation: JobObservation | None) -> SlurmState | None:
     """The scheduler's word for how a run ended: as it was observed, else as a supervisor wrote it down."""
     word = observation.word if observation is not None and observation.state.final else ""
     return read_state(word or str(last.exit.get("state", "")))
 
 
-def _evidence_state(last: Link) -> State | None:
+def _evidence_state(last: Link) -> SlurmState | None:
     """The state of the predecessor on which a decision was taken."""
     found = re.search(r"scheduler=(\S+)", last.decision.evidence) if last.decision is not None else None
     return read_state(found[1]) if found else None
 
 
-def _cause_of(state: State | None) -> Cause | None:
+def _cause_of(state: SlurmState | None) -> EndCause | None:
     if state is None or state.meaning is Meaning.LAG:
         return None
     if state.meaning is Meaning.INFRASTRUCTURE or state.name in _OF_THE_CLUSTER:
-        return Cause.INFRASTRUCTURE
-    return Cause.PERSON if state.meaning is Meaning.CANCELLED else Cause.YOUR_CODE
+        return EndCause.INFRASTRUCTURE
+    return EndCause.PERSON if state.meaning is Meaning.CANCELLED else EndCause.YOUR_CODE
 
 
 def _log_of(last: Link, reason: str) -> str:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class End:
+class EndMarker:
     """A job script's own last word."""
 
     outcome: str
@@ -27,7 +27,7 @@ class End:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Collected:
+class CollectorReport:
     """What `gym eval run` said at its end."""
 
     state: str
@@ -45,7 +45,7 @@ class Collected:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decision:
+class RecordedDecision:
     """Whether a job went on after its predecessor."""
 
     action: str
@@ -66,11 +66,11 @@ class Link:
     predecessor: str = ""
     started: float | None = None
     """UTC seconds; `None` while it waits."""
-    end: End | None = None
+    end: EndMarker | None = None
     exit: Mapping[str, Any] = field(default_factory=dict)
     """What a supervisor of this machine saw (``exit.json``)."""
-    collected: Collected | None = None
-    decision: Decision | None = None
+    collected: CollectorReport | None = None
+    decision: RecordedDecision | None = None
     queued: str = ""
     """Its successor's id."""
     queue_error: str = ""
@@ -108,7 +108,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Progress:
+class CollectorProgress:
     """What the collector last said."""
 
     state: str
@@ -127,10 +127,10 @@ class Progress:
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class TimedObservation:
     """One observation, and when it was made: UTC seconds of this machine."""
 
-    observation: Observation
+    observation: JobObservation
     at: float
     fresh: bool = True
     """False: it was made by an earlier command."""
@@ -176,11 +176,11 @@ class Evidence:
     walltime: int | None = None
     """Seconds of ended runs."""
     retries: int | None = None
-    progress: Progress | None = None
+    progress: CollectorProgress | None = None
     score: float | None = None
     """Mean reward as added up last."""
     resubmissions: tuple[Resubmission, ...] = ()
-    seen: Mapping[str, Seen] = field(default_factory=dict)
+    seen: Mapping[str, TimedObservation] = field(default_factory=dict)
     """What the executor says, by job id."""
     silent: str = ""
     """Why the executor did not answer."""
@@ -224,7 +224,7 @@ class Evidence:
         begun = {link.job_id for link in self.links if link.started is not None} | set(self.chain)
         return tuple(job_id for job_id in self.job_ids if job_id not in begun)
 
-    def outlives(self, job_id: str, seen: Seen) -> bool:
+    def outlives(self, job_id: str, seen: TimedObservation) -> bool:
         """Whether files tell of a life of a job that is later than the end, or the waiting, seen of it.
 
         What was just said of this very job, beyond doubt, is outlived by nothing.

@@ -28,7 +28,7 @@ class JobState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class JobObservation:
     """One look at one job."""
 
     state: JobState

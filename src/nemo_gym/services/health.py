@@ -23,7 +23,7 @@ _WRONG_MODEL_PATIENCE = 10.0
 """Seconds after which other models' names are believed; a router may fill its list one by one."""
 
 
-class Found(StrEnum):
+class ProbeResult(StrEnum):
     """What one probe found."""
 
     HEALTHY = "healthy"
@@ -35,7 +35,7 @@ class Found(StrEnum):
 class Probe:
     """The outcome of one probe with a clause for a person, such as ``/health answers 503``."""
 
-    found: Found
+    found: ProbeResult
     detail: str = ""
 
 
@@ -80,7 +80,7 @@ def wait_until_healthy(
     """Return when the service is healthy; raises `ServiceDiedError` or `UnhealthyError`."""
     begun = clock()
     deadline = begun + target.timeout
-    last = Probe(Found.NOT_YET, "it has not answered yet")
+    last = Probe(ProbeResult.NOT_YET, "it has not answered yet")
     wrong_since: float | None = None
     next_probe = clock()
     while True:
@@ -89,7 +89,7 @@ def wait_until_healthy(
         now = clock()
         answer = service.probe() if now >= next_probe else None
         if answer is not None:
-            if answer.found is Found.HEALTHY:
+            if answer.found is ProbeResult.HEALTHY:
                 return
             last, next_probe = answer, now + _BETWEEN_PROBES[now - begun >= _QUICK]
             wrong_since = _since(answer, wrong_since, now)
@@ -101,15 +101,15 @@ def wait_until_healthy(
 def judge_models(expected: str, names: Sequence[str]) -> Probe:
     """Whether the names in ``/v1/models`` hold the expected one; an empty list is not an answer yet."""
     if not expected or expected in names:
-        return Probe(Found.HEALTHY)
+        return Probe(ProbeResult.HEALTHY)
     if not names:
-        return Probe(Found.NOT_YET, "/v1/models names no model")
+        return Probe(ProbeResult.NOT_YET, "/v1/models names no model")
     shown = ", ".join(f"'{name}'" for name in names[:5])
-    return Probe(Found.WRONG_MODEL, f"/v1/models names {shown}, not '{expected}'")
+    return Probe(ProbeResult.WRONG_MODEL, f"/v1/models names {shown}, not '{expected}'")
 
 
 def _since(answer: Probe, wrong_since: float | None, now: float) -> float | None:
-    if answer.found is not Found.WRONG_MODEL:
+    if answer.found is not ProbeResult.WRONG_MODEL:
         return None
     return now if wrong_since is None else wrong_since
 

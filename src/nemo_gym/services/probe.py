@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from nemo_gym.services import ports
-from nemo_gym.services.health import Found, Probe, judge_models
+from nemo_gym.services.health import Probe, ProbeResult, judge_models
 from nemo_runs.errors import RunsError
 from nemo_runs.processes import trees
 from nemo_runs.processes.trees import Liveness, ProcessIdentity
@@ -71,12 +71,12 @@ class RunningService:
         address = self._address
         status, _ = _get(address.host, address.health_port, address.path, address.api_key, self._timeout)
         if not 200 <= status < 300:
-            return Probe(Found.NOT_YET, f"{address.path} answers {status}")
+            return Probe(ProbeResult.NOT_YET, f"{address.path} answers {status}")
         if not address.model:
-            return Probe(Found.HEALTHY)
+            return Probe(ProbeResult.HEALTHY)
         status, body = _get(address.host, address.port, "/v1/models", address.api_key, self._timeout)
         if status != 200:
-            return Probe(Found.NOT_YET, f"/v1/models answers {status}")
+            return Probe(ProbeResult.NOT_YET, f"/v1/models answers {status}")
         return judge_models(address.model, model_names(body))
 
     def _stranger(self) -> Probe | None:
@@ -87,14 +87,14 @@ class RunningService:
         here = ports.listeners_here()
         answering = ports.answering(_LOOPBACK_V4, port, here)
         if not answering:
-            return Probe(Found.NOT_YET, f"nobody listens on port {port}")
+            return Probe(ProbeResult.NOT_YET, f"nobody listens on port {port}")
         ours = {self._pid, *trees.descendants(self._pid), *trees.marked(*self._marker)}
         sockets = ports.sockets_of(ours)
         # `localhost` is both addresses, and a client may try the other one first
         answering += ports.answering(_LOOPBACK_V6, port, here)
         if all(listener.inode in sockets for listener in answering):
             return None
-        return Probe(Found.NOT_YET, f"port {port} is held by {ports.holder(port)}, not by this service")
+        return Probe(ProbeResult.NOT_YET, f"port {port} is held by {ports.holder(port)}, not by this service")
 
 
 def _identified(pid: int) -> ProcessIdentity | None:
@@ -115,7 +115,7 @@ class _BackgroundProbe:
     def outcome(self, timeout: float) -> Probe | None:
         """What was found, ``None`` while it is still looked for."""
         if self._outcome is None and time.monotonic() - self._started > timeout:
-            return Probe(Found.NOT_YET, f"a probe was not answered within {timeout:g} s")
+            return Probe(ProbeResult.NOT_YET, f"a probe was not answered within {timeout:g} s")
         return self._outcome
 
     def _run(self) -> None:
@@ -123,7 +123,7 @@ class _BackgroundProbe:
             self._outcome = self._look()
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = " ".join(str(error).split())[:_LONGEST_REASON]
-            self._outcome = Probe(Found.NOT_YET, f"a probe failed ({type(error).__name__}: {reason})")
+            self._outcome = Probe(ProbeResult.NOT_YET, f"a probe failed ({type(error).__name__}: {reason})")
 
 
 def model_names(body: bytes) -> list[str]:

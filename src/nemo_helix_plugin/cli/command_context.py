@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from nemo_helix_plugin.cli.global_options import Flags
+from nemo_helix_plugin.cli.global_options import GlobalFlags
 from nemo_helix_plugin.cli.output import code, documents
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ class Paging(NamedTuple):
     stream: bool = False
 
 
-class Call:
+class CommandContext:
     """What a command works with; nothing is read and nobody is asked before it is needed."""
 
-    def __init__(self, flags: Flags) -> None:
+    def __init__(self, flags: GlobalFlags) -> None:
         self.flags = flags
 
     @cached_property

@@ -12,7 +12,7 @@ FORMATS = ("table", "json", "yaml", "markdown", "csv", "raw", "code")
 TIMESTAMPS = ("iso8601", "relative")
 
 
-class Flags(NamedTuple):
+class GlobalFlags(NamedTuple):
     """What was typed; `None` and false where nothing was."""
 
     context: str | None = None
@@ -23,9 +23,9 @@ class Flags(NamedTuple):
     no_truncate: bool = False
     verbose: bool = False
 
-    def over(self, outer: Flags) -> Flags:
+    def over(self, outer: GlobalFlags) -> GlobalFlags:
         """These flags, and the outer ones where there are none: what is nearer to the command wins."""
-        return Flags._make(near or far for near, far in zip(self, outer, strict=True))
+        return GlobalFlags._make(near or far for near, far in zip(self, outer, strict=True))
 
 
 def global_options(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -40,11 +40,11 @@ def global_options(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def command_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The same options on a command: it gets `Flags` as its first argument."""
+    """The same options on a command: it gets `GlobalFlags` as its first argument."""
 
     @wraps(function)
     def command(*args: Any, **values: Any) -> Any:
-        outer = click.get_current_context().find_object(Flags) or Flags()
+        outer = click.get_current_context().find_object(GlobalFlags) or GlobalFlags()
         flags = _taken(values).over(outer)
         return function(flags, *args, **values)
 
@@ -61,17 +61,17 @@ def workspace_option(function: Callable[..., Any]) -> Callable[..., Any]:
     )(function)
 
 
-def _taken(values: dict[str, Any]) -> Flags:
+def _taken(values: dict[str, Any]) -> GlobalFlags:
     """Take the flags out of the values of a command's parameters."""
     as_json = values.pop("as_json", False)
     values.pop("no_telemetry", None)
     values.pop("no_auto_refresh", None)
-    found = {name: values.pop(name) for name in Flags._fields if name in values}
+    found = {name: values.pop(name) for name in GlobalFlags._fields if name in values}
     if as_json:
         if found.get("output_format") not in {None, "json"}:
             raise click.UsageError(f"--json and -f {found['output_format']} contradict each other.")
         found["output_format"] = "json"
-    return Flags(**found)
+    return GlobalFlags(**found)
 
 
 def _options(function: Callable[..., Any], *context_names: str) -> Callable[..., Any]:

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call
-from nemo_helix_plugin.cli.global_options import Flags
+from nemo_helix_plugin.cli.command_context import CommandContext
+from nemo_helix_plugin.cli.global_options import GlobalFlags
 from nemo_helix_plugin.cli.output.code import Operation
 
 
 def remove(
-    flags: Flags, method: str, kind: str, name: str, *, yes: bool, besides: str = "", done: str = "is deleted"
+    flags: GlobalFlags,
+    method: str,
+    kind: str,
+    name: str,
+    *,
+    yes: bool,
+    besides: str = "",
+    done: str = "is deleted",
 ) -> None:
     """Ask on a terminal unless ``yes``, call the client's ``method``, and say so; ``besides`` goes too."""
-    call = Call(flags)
+    call = CommandContext(flags)
     operation = Operation(method, {"name": name, "workspace": call.workspace}, "nothing")
     if call.prints_code(operation):
         return

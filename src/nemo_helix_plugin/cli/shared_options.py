@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nemo_helix_plugin.cli.command_context import Call, Paging, record_of
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
 from nemo_helix_plugin.cli.output.code import Operation
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def log_options(function: Function) -> Function:
     return function
 
 
-def job_card(call: Call, tree: Any = None) -> Callable[[Mapping[str, Any]], RenderableType]:
+def job_card(call: CommandContext, tree: Any = None) -> Callable[[Mapping[str, Any]], RenderableType]:
     """What shows a job to a person."""
 
     def shown(job: Mapping[str, Any]) -> RenderableType:
@@ -79,7 +79,7 @@ def job_card(call: Call, tree: Any = None) -> Callable[[Mapping[str, Any]], Rend
     return shown
 
 
-def checkpoint_card(call: Call) -> Callable[[Mapping[str, Any]], RenderableType]:
+def checkpoint_card(call: CommandContext) -> Callable[[Mapping[str, Any]], RenderableType]:
     """What shows a checkpoint to a person."""
 
     def shown(found: Mapping[str, Any]) -> RenderableType:
@@ -90,7 +90,7 @@ def checkpoint_card(call: Call) -> Callable[[Mapping[str, Any]], RenderableType]
     return shown
 
 
-def job_with_steps(call: Call, name: str) -> Any:
+def job_with_steps(call: CommandContext, name: str) -> Any:
     """The status tree of a job; nothing when it cannot be had, since only the card would show it."""
     from nemo_helix_plugin.errors import NemoError
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from nemo_helix_plugin.cli.command_context import Call
+from nemo_helix_plugin.cli.command_context import CommandContext
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_runs.counts import counted
 
@@ -63,7 +63,7 @@ def _check_name(relative: str, where: str) -> None:
         )
 
 
-def make_fileset(call: Call, name: str, description: str | None, *, exist_ok: bool) -> None:
+def make_fileset(call: CommandContext, name: str, description: str | None, *, exist_ok: bool) -> None:
     """Make a fileset; one that is there is an error unless that is fine."""
     from nemo_helix_plugin.client.errors import ConflictError
 
@@ -76,7 +76,7 @@ def make_fileset(call: Call, name: str, description: str | None, *, exist_ok: bo
             raise
 
 
-def send(call: Call, fileset: str, source: Path) -> tuple[int, int]:
+def send(call: CommandContext, fileset: str, source: Path) -> tuple[int, int]:
     """Send what the fileset does not have yet; how many files were sent, and how many were there."""
     asked = {"fileset": fileset, "workspace": call.workspace}
     there = {record["path"] for record in call.all_records(Operation("files.list_files", asked, "list"))}
@@ -90,7 +90,7 @@ def send(call: Call, fileset: str, source: Path) -> tuple[int, int]:
     return sent, kept
 
 
-def register(call: Call, name: str, fileset: str, *, exist_ok: bool) -> None:
+def register(call: CommandContext, name: str, fileset: str, *, exist_ok: bool) -> None:
     """Register a whole model."""
     from nemo_helix_plugin.client.errors import ConflictError
 
@@ -102,7 +102,7 @@ def register(call: Call, name: str, fileset: str, *, exist_ok: bool) -> None:
             raise
 
 
-def upload(call: Call, what: str, source: str, *, exist_ok: bool) -> str:
+def upload(call: CommandContext, what: str, source: str, *, exist_ok: bool) -> str:
     """Send a model, dataset or environment, and return the reference to it."""
     if source.startswith(HUB):
         return source
@@ -116,7 +116,7 @@ def upload(call: Call, what: str, source: str, *, exist_ok: bool) -> str:
     return f"{call.workspace}/{name}"
 
 
-def fetch(call: Call, fileset: str, target: Path, only: str | None) -> list[str]:
+def fetch(call: CommandContext, fileset: str, target: Path, only: str | None) -> list[str]:
     """Get the files of a fileset, each whole or not at all; their paths."""
     asked = {"fileset": fileset, "workspace": call.workspace}
     if only is not None:

@@ -85,7 +85,7 @@ class NemoClient(BaseClient[httpx.Client, httpx.BaseTransport]):
 
     def _adopt(self, http: httpx.Client, adopted: ClientOptions, *, owns: bool) -> None:
         self._http, self._options, self._owns = http, adopted, owns
-        self._session = session.Session(http, adopted)
+        self._session = session.ClientSession(http, adopted)
 
 
 class AsyncNemoClient(BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from nemo_helix_plugin.client.calls.call import Call
-from nemo_helix_plugin.client.session import AsyncSession, Session
+from nemo_helix_plugin.client.session import AsyncSession, ClientSession
 
 Arguments = ParamSpec("Arguments")
 Sync = TypeVar("Sync")
@@ -22,7 +22,7 @@ Async = TypeVar("Async")
 class Group:
     """Methods of one kind of thing, on a synchronous client."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ClientSession) -> None:
         self._session = session
 
     @classmethod

@@ -19,7 +19,7 @@ from nemo_helix_plugin.addresses import is_loopback
 from nemo_helix_plugin.client import errors, failures, uploads
 from nemo_helix_plugin.client.options import ClientOptions
 from nemo_helix_plugin.client.request import Request
-from nemo_helix_plugin.errors import ConfigError
+from nemo_helix_plugin.errors import ContextFileError
 from nemo_runs import proxies
 
 HTTP_FAILURES = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
@@ -75,7 +75,9 @@ def _text(value: Any) -> str:
 def _refuse_unsendable(token: str, where: str) -> None:
     """Said here, because lower layers would show the token in their message."""
     if not (token.isascii() and token.isprintable()):
-        raise ConfigError(f"the access token for {where} is not one line of plain ASCII text; set it again")
+        raise ContextFileError(
+            f"the access token for {where} is not one line of plain ASCII text; set it again"
+        )
 
 
 def _refuse_cleartext(url: str, headers: Mapping[str, str], where: str) -> None:
@@ -116,8 +118,8 @@ def _reason(error: Exception) -> str:
 def connection(options: ClientOptions, *, direct: bool = False) -> dict[str, Any]:
     """Arguments of httpx's clients that every connection of ours has.
 
-    ``direct`` asks no proxy, as a transport of the caller's needs it. Raises `ConfigError` for a variable
-    that names a proxy which cannot be used.
+    ``direct`` asks no proxy, as a transport of the caller's needs it. Raises `ContextFileError` for a
+    variable that names a proxy which cannot be used.
     """
     proxy = None if direct else chosen_proxy(options)
     # what the environment says was read already: httpx would raise its own errors for it
@@ -134,10 +136,10 @@ def chosen_proxy(options: ClientOptions) -> proxies.Proxy | None:
     try:
         return proxies.chosen(options.base_url, os.environ)
     except proxies.ProxyError as error:
-        raise ConfigError(str(error)) from None
+        raise ContextFileError(str(error)) from None
 
 
-class Session:
+class ClientSession:
     """Sends requests and waits for the answers."""
 
     def __init__(self, http: httpx.Client, options: ClientOptions) -> None:

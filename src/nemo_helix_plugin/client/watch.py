@@ -1,6 +1,6 @@
 """Following a job to its end, as a plan: what to ask, what to say, how long to wait; it does none of it.
 
-`follow` yields events for the caller, and `Ask` and `Wait` for whoever drives it (`watching`), with or
+`follow` yields events for the caller, and `WatchCall` and `Wait` for whoever drives it (`watching`), with or
 without ``await``. So the rules stand here once.
 """
 
@@ -50,7 +50,7 @@ class WatchOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class WatchCall:
     """Make this call, and send its data back or throw its error."""
 
     call: Call[Any, Any]
@@ -69,7 +69,7 @@ class Wait:
     """Whether this follows a failure, which news do not cut short."""
 
 
-Plan = Generator[Ask | Wait | watch_types.JobWatchEvent, Any, None]
+Plan = Generator[WatchCall | Wait | watch_types.JobWatchEvent, Any, None]
 
 
 def follow(name: str, workspace: str | None, options: WatchOptions, now: Callable[[], float]) -> Plan:
@@ -120,12 +120,12 @@ class _Watch:
 
     def asked(
         self, call: Call[Any, Any], *, patient: bool = True, tries: int | None = None
-    ) -> Generator[Ask | Wait | watch_types.JobWatchEvent, Any, Any]:
+    ) -> Generator[WatchCall | Wait | watch_types.JobWatchEvent, Any, Any]:
         """The data of a call, after as many tries as it takes."""
         failures = 0
         while True:
             try:
-                return (yield Ask(call, patient))
+                return (yield WatchCall(call, patient))
             except errors.NemoClientError as error:
                 failures += 1
                 if not patient or not is_transient(error) or failures == tries:

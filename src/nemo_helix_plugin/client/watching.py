@@ -11,8 +11,8 @@ from dataclasses import replace
 from nemo_helix_plugin.client import errors, streams
 from nemo_helix_plugin.client.calls import jobs
 from nemo_helix_plugin.client.retries import RetryPolicy
-from nemo_helix_plugin.client.session import AsyncSession, Session
-from nemo_helix_plugin.client.watch import Ask, Wait, WatchOptions, follow, is_transient
+from nemo_helix_plugin.client.session import AsyncSession, ClientSession
+from nemo_helix_plugin.client.watch import Wait, WatchCall, WatchOptions, follow, is_transient
 from nemo_helix_plugin.jobs import watch_types
 
 RECONNECT_AFTER = 10.0
@@ -21,16 +21,16 @@ GATHERING = 0.1
 
 
 def watch(
-    session: Session, name: str, workspace: str | None, options: WatchOptions
+    session: ClientSession, name: str, workspace: str | None, options: WatchOptions
 ) -> Iterator[watch_types.JobWatchEvent]:
     """Follow a job to its end."""
     plan = follow(name, workspace, options, session.options.runtime.now)
-    once = Session(session.http, replace(session.options, retry=RetryPolicy.none()))
+    once = ClientSession(session.http, replace(session.options, retry=RetryPolicy.none()))
     news = _News(once, name, workspace, logs=options.include_logs)
     step = next(plan)
     with contextlib.closing(news), contextlib.suppress(StopIteration):
         while True:
-            if isinstance(step, Ask):
+            if isinstance(step, WatchCall):
                 try:
                     answer = step.call.sync(once if step.patient else session, step.call.request)
                 except errors.NemoClientError as error:
@@ -49,7 +49,7 @@ def watch(
 class _News:
     """A thread that listens to the job's events, so that a wait ends when something happens."""
 
-    def __init__(self, session: Session, name: str, workspace: str | None, *, logs: bool) -> None:
+    def __init__(self, session: ClientSession, name: str, workspace: str | None, *, logs: bool) -> None:
         self._session = session
         self._call = jobs.stream_events(name=name, workspace=workspace, logs=logs, tail=0)
         self._stream: streams.EventStream | None = None
@@ -107,7 +107,7 @@ async def watch_async(
     try:
         with contextlib.suppress(StopIteration):
             while True:
-                if isinstance(step, Ask):
+                if isinstance(step, WatchCall):
                     try:
                         answer = await step.call.asynchronous(
                             once if step.patient else session, step.call.request

@@ -11,7 +11,7 @@ from typing import Any
 from nemo_helix_plugin.addresses import DEFAULT_BASE_URL, checked_base_url
 from nemo_helix_plugin.config import file
 from nemo_helix_plugin.config.document import Changes, Document, redacted
-from nemo_helix_plugin.errors import ConfigError
+from nemo_helix_plugin.errors import ContextFileError
 
 __all__ = [
     "OUTPUT_FORMATS",
@@ -64,7 +64,7 @@ class Resolved:
             return Path(self._token_file).read_text(encoding="utf-8").strip() or None
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "not text"
-            raise ConfigError(
+            raise ContextFileError(
                 f"NHX_WORKLOAD_IDENTITY_TOKEN_FILE names {self._token_file}, which cannot be read ({reason})"
             ) from error
 
@@ -77,10 +77,10 @@ def resolve(
     path: str | os.PathLike[str] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Resolved:
-    """What flags (the arguments), environment and file lead to; raises `ConfigError`."""
+    """What flags (the arguments), environment and file lead to; raises `ContextFileError`."""
     where = Path(path) if path is not None else file.default_path(environ)
     if path is not None and not where.exists():
-        raise ConfigError(f"there is no configuration file {where}; 'nemo config set' makes one")
+        raise ContextFileError(f"there is no configuration file {where}; 'nemo config set' makes one")
     document = Document(file.read(where), where)
     name = context or environ.get("NHX_CURRENT_CONTEXT") or document.current_context
     entry = document.context(name) if name else {}
@@ -176,7 +176,7 @@ def _base_url(text: str) -> str:
     try:
         return checked_base_url(text)
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise ContextFileError(str(error)) from None
 
 
 def _preferences(
@@ -196,7 +196,7 @@ def _preferences(
 
 def _one_of(what: str, value: str | None, allowed: tuple[str, ...]) -> str | None:
     if value is not None and value not in allowed:
-        raise ConfigError(f"the {what} is {value!r}; it may be {', '.join(allowed)}")
+        raise ContextFileError(f"the {what} is {value!r}; it may be {', '.join(allowed)}")
     return value
 
 
@@ -206,4 +206,4 @@ def _switch(environ: Mapping[str, str], variable: str, kept: bool | None) -> boo
         return kept
     if text in _YES | _NO:
         return text in _YES
-    raise ConfigError(f"{variable} is {text!r}; it may be true or false")
+    raise ContextFileError(f"{variable} is {text!r}; it may be true or false")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nemo_helix_plugin.addresses import shown_url
-from nemo_helix_plugin.errors import ConfigError
+from nemo_helix_plugin.errors import ContextFileError
 
 HIDDEN = "REDACTED"
 _SECRET_WORDS = ("token", "secret", "password", "api_key", "apikey")
@@ -59,22 +59,22 @@ class Document:
         return [str(entry["name"]) for entry in self._entries("contexts")]
 
     def context(self, name: str) -> Entry:
-        """A context; raises `ConfigError` that names those there are."""
+        """A context; raises `ContextFileError` that names those there are."""
         found = self._find("contexts", name)
         if found is None:
             names = self.context_names()
             known = ", ".join(names) or "none yet; 'nemo config set' makes one"
             near = difflib.get_close_matches(name, names, n=1)
             meant = f"; did you mean '{near[0]}'?" if near else ""
-            raise ConfigError(f"there is no context '{name}' in {self.path} (there are: {known}){meant}")
+            raise ContextFileError(f"there is no context '{name}' in {self.path} (there are: {known}){meant}")
         return found
 
     def cluster_of(self, context: Mapping[str, Any]) -> Entry:
-        """The cluster of a context, empty when it has none; raises `ConfigError` when it is missing."""
+        """The cluster of a context, empty when it has none; raises `ContextFileError` when it is missing."""
         return self._referred(context, "cluster", "clusters")
 
     def user_of(self, context: Mapping[str, Any]) -> Entry:
-        """The user of a context, empty when it has none; raises `ConfigError` when it is missing."""
+        """The user of a context, empty when it has none; raises `ContextFileError` when it is missing."""
         return self._referred(context, "user", "users")
 
     def text(self, entry: Mapping[str, Any], key: str) -> str | None:
@@ -86,14 +86,14 @@ class Document:
         value = entry.get(key)
         if value is None or isinstance(value, bool):
             return value
-        raise ConfigError(f"{self.path}: {key} must be true or false, not {value!r}")
+        raise ContextFileError(f"{self.path}: {key} must be true or false, not {value!r}")
 
     def preferences(self, context: Mapping[str, Any]) -> Entry:
         """How output looks in a context."""
         value = context.get("preferences")
         if value is None or isinstance(value, dict):
             return value or {}
-        raise ConfigError(f"{self.path}: preferences of {context.get('name')} must be a mapping")
+        raise ContextFileError(f"{self.path}: preferences of {context.get('name')} must be a mapping")
 
     def set_context(self, name: str, changes: Changes, *, activate: bool = False) -> None:
         """Make or change a context; the first one becomes the current one, later ones if ``activate``."""
@@ -115,7 +115,7 @@ class Document:
             self.content["current_context"] = name
 
     def use_context(self, name: str) -> None:
-        """Make a context the current one; raises `ConfigError` if there is none of that name."""
+        """Make a context the current one; raises `ContextFileError` if there is none of that name."""
         self.context(name)
         self.content["current_context"] = name
 
@@ -141,10 +141,10 @@ class Document:
         if entries is None:
             return []
         if not isinstance(entries, list):
-            raise ConfigError(f"{self.path}: {section} must be a list of entries with names")
+            raise ContextFileError(f"{self.path}: {section} must be a list of entries with names")
         for number, entry in enumerate(entries):
             if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
-                raise ConfigError(f"{self.path}: {section}[{number}] must be a mapping with a name")
+                raise ContextFileError(f"{self.path}: {section}[{number}] must be a mapping with a name")
         return entries
 
     def _find(self, section: str, name: str) -> Entry | None:
@@ -155,7 +155,7 @@ class Document:
         found = self._find(section, name) if name else {}
         if found is None:
             place = f"the context '{context['name']}' in {self.path}"
-            raise ConfigError(f"{place} refers to the {key} '{name}', which is not there")
+            raise ContextFileError(f"{place} refers to the {key} '{name}', which is not there")
         return found
 
     def _made(self, section: str, name: str) -> Entry:
@@ -174,7 +174,7 @@ class Document:
         value = entry.get(key)
         if value is None or isinstance(value, str):
             return value or None
-        raise ConfigError(f"{self.path}: {what} must be text, not {type(value).__name__}")
+        raise ContextFileError(f"{self.path}: {what} must be text, not {type(value).__name__}")
 
 
 def _put(entry: Entry, changes: Changes, keys: Iterable[str]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_plugin.errors import ConfigError
+from nemo_helix_plugin.errors import ContextFileError
 from nemo_runs import homes
 
 FOLDER = "nhx"
@@ -27,15 +27,19 @@ def default_path(environ: Mapping[str, str] = os.environ) -> Path:
 
 
 def read(path: Path) -> dict[str, Any]:
-    """What the file holds; nothing when there is none. Raises `ConfigError` naming the line of a damage."""
+    """What the file holds; nothing when there is none. Raises `ContextFileError` naming the line of a
+    damage.
+    """
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     except UnicodeDecodeError:
-        raise ConfigError(f"{path} is not text in UTF-8; correct it, or remove it to start anew") from None
+        raise ContextFileError(
+            f"{path} is not text in UTF-8; correct it, or remove it to start anew"
+        ) from None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read ({error.strerror})") from error
+        raise ContextFileError(f"{path} cannot be read ({error.strerror})") from error
     return _parsed(text, path)
 
 
@@ -55,7 +59,7 @@ def write(path: Path, content: Mapping[str, Any]) -> None:
                 Path(part.name).unlink(missing_ok=True)
                 raise
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written ({error.strerror})") from error
+        raise ContextFileError(f"{path} cannot be written ({error.strerror})") from error
 
 
 @contextlib.contextmanager
@@ -66,7 +70,7 @@ def editing(path: Path) -> Iterator[dict[str, Any]]:
         _own_folder(target.parent)
         lock = os.open(target.with_name(f".{target.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written ({error.strerror})") from error
+        raise ContextFileError(f"{path} cannot be written ({error.strerror})") from error
     try:
         with contextlib.suppress(OSError):  # a file system without locks: the last writer wins
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -101,12 +105,12 @@ def _parsed(text: str, path: Path) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f", line {mark.line + 1}" if mark else ""
-        raise ConfigError(f"{path}{line}: this is not YAML ({error.problem or error.context})") from None
+        raise ContextFileError(f"{path}{line}: this is not YAML ({error.problem or error.context})") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         reason = " ".join(str(error).split())[:200]
-        raise ConfigError(f"{path}: this is not YAML ({reason})") from None
+        raise ContextFileError(f"{path}: this is not YAML ({reason})") from None
     if content is None:
         return {}
     if not isinstance(content, dict):
-        raise ConfigError(f"{path}, line 1: a mapping is expected, with keys such as current_context")
+        raise ContextFileError(f"{path}, line 1: a mapping is expected, with keys such as current_context")
     return content

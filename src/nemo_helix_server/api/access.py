@@ -10,7 +10,7 @@ from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
-from nemo_helix_server.api.parts import Parts
+from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.auth import roles
 from nemo_helix_server.auth.authentication import Principal
 from nemo_helix_server.auth.roles import Role
@@ -27,10 +27,10 @@ PathName = Annotated[str, Path(min_length=1, max_length=_LONGEST)]
 """A name or id in a path."""
 
 
-def parts(request: Request) -> Parts:
+def parts(request: Request) -> ServiceParts:
     """The parts of the service that this request came to."""
     found = request.app.state.parts
-    assert isinstance(found, Parts)
+    assert isinstance(found, ServiceParts)
     return found
 
 
@@ -146,7 +146,7 @@ class NeedsEverywhere(Access):
         roles.check_unconfined(who.caller)
 
 
-Service = Annotated[Parts, Depends(parts)]
+Service = Annotated[ServiceParts, Depends(parts)]
 
 OPEN = [Depends(Anybody())]
 """For routes that need no token."""

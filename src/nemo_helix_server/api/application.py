@@ -13,8 +13,8 @@ from starlette.types import ASGIApp
 from nemo_helix_plugin import __version__
 from nemo_helix_server.api import problems
 from nemo_helix_server.api.access_log import AccessLog
-from nemo_helix_server.api.parts import Parts
-from nemo_helix_server.api.request_validation import Intake
+from nemo_helix_server.api.parts import ServiceParts
+from nemo_helix_server.api.request_validation import RequestValidation
 from nemo_helix_server.api.routes import (
     administration,
     checkpoints,
@@ -46,7 +46,7 @@ _DESCRIPTION = 'Jobs that pause, resume and run again. An error is `{"detail": "
 
 
 def make_application(
-    parts: Parts,
+    parts: ServiceParts,
     *,
     loopback_only: bool,
     start: Callable[[], None] = lambda: None,
@@ -79,7 +79,7 @@ def make_application(
     problems.install(app)
     for module in ROUTERS:
         app.include_router(module.router)
-    return AccessLog(Intake(app, loopback_only=loopback_only))
+    return AccessLog(RequestValidation(app, loopback_only=loopback_only))
 
 
 def _operation_id(route: APIRoute) -> str:

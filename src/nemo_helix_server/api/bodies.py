@@ -17,7 +17,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
-from nemo_helix_server.errors import BadRequestError, InvalidError, ServerError
+from nemo_helix_server.errors import InvalidError, MalformedRequestError, ServerError
 
 PATIENCE = 30.0
 """Seconds that a part of a body may take to come."""
@@ -76,7 +76,7 @@ async def read(headers: Headers, receive: Receive) -> bytes:
                 "it did not"
             )
         if message["type"] == "http.disconnect":
-            raise BadRequestError("the client went away before its request was whole")
+            raise MalformedRequestError("the client went away before its request was whole")
         body += message.get("body", b"")
         if len(body) > LARGEST_BODY:
             raise TooLargeError(f"the body is larger than {LARGEST_BODY} bytes")
@@ -99,7 +99,7 @@ def check_length(headers: Headers) -> None:
     """Refuse an announced length that is no number, or larger than anything the service takes."""
     declared = headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit():
-        raise BadRequestError("the header Content-Length is not a number")
+        raise MalformedRequestError("the header Content-Length is not a number")
     if len(declared) > 15 or int(declared) > LARGEST_BODY:
         raise TooLargeError(f"the body has {declared[:20]} bytes; at most {LARGEST_BODY} are taken")
 
@@ -157,7 +157,7 @@ def check_json(body: bytes) -> Any:
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
-        raise BadRequestError(f"the body is not JSON: {error}") from None
+        raise MalformedRequestError(f"the body is not JSON: {error}") from None
     problem = next(_problems(value), None)
     if problem:
         raise InvalidError(f"the body {problem}")

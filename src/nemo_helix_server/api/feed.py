@@ -8,10 +8,10 @@ from typing import Any
 
 import orjson
 
-from nemo_helix_server.api.streams import Event
-from nemo_helix_server.jobs.model import Job, Transition
+from nemo_helix_server.api.streams import StreamEvent
+from nemo_helix_server.jobs.model import Job, TransitionRow
 from nemo_helix_server.store.queries import TransitionQuery
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 JOB_FIELDS = (
     "id",
@@ -33,16 +33,16 @@ JOB_FIELDS = (
 class StoreFeed:
     """Reads events from the store."""
 
-    store: Store
+    store: JobStore
     show_job: Callable[[Job], Mapping[str, Any]]
-    show_transition: Callable[[Transition], Mapping[str, Any]]
+    show_transition: Callable[[TransitionRow], Mapping[str, Any]]
 
     def newest(self) -> int:
         """See `streams.Feed.newest`."""
         with self.store.read() as reader:
             return reader.last_transition()
 
-    def since(self, seq: int, limit: int) -> Sequence[Event]:
+    def since(self, seq: int, limit: int) -> Sequence[StreamEvent]:
         """See `streams.Feed.since`."""
         with self.store.read() as reader:
             found = reader.since(TransitionQuery(after=seq, limit=limit))
@@ -52,10 +52,10 @@ class StoreFeed:
             self._event(row, jobs[row.job_id] if newest[row.job_id] == row.seq else None) for row in found
         ]
 
-    def _event(self, row: Transition, job: Job | None) -> Event:
+    def _event(self, row: TransitionRow, job: Job | None) -> StreamEvent:
         data = orjson.dumps(self.show_transition(row)).decode()
         shown = job_data(self.show_job(job)) if job else None
-        return Event(row.seq, row.workspace, row.job_id, data, shown)
+        return StreamEvent(row.seq, row.workspace, row.job_id, data, shown)
 
 
 def job_data(document: Mapping[str, Any]) -> str:

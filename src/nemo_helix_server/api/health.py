@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_helix_server.errors import ServerError
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 _FRESH_SECONDS = 2.0
 """For so long one look serves all who ask: asking needs no token, and costs a write."""
@@ -23,7 +23,7 @@ _SAMPLE = b"\0" * 65_536
 class Pulse:
     """Tries what the service needs, at most once in a while."""
 
-    store: Store
+    store: JobStore
     data_dir: Path
     clock: Callable[[], float] = time.monotonic
     _lock: threading.Lock = field(default_factory=threading.Lock)

@@ -9,7 +9,7 @@ import orjson
 from fastapi import Query, Request
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.errors import BadRequestError
+from nemo_helix_server.errors import MalformedRequestError
 
 Page = Annotated[int, Query(ge=1, le=1_000_000_000, description="Which page, counted from 1.")]
 PageSize = Annotated[int, Query(ge=1, le=10_000, description="Entries of a page.")]
@@ -21,7 +21,7 @@ def filter_pairs(request: Request, others: Collection[str]) -> list[tuple[str, s
     for name, _ in pairs:
         if name not in others and name != "filter" and not name.startswith("filter["):
             known = ", ".join([*sorted(others), "filter", "filter[<field>]"])
-            raise BadRequestError(f"there is no parameter '{name[:100]}' here; there are {known}")
+            raise MalformedRequestError(f"there is no parameter '{name[:100]}' here; there are {known}")
     return [(name, value) for name, value in pairs if name == "filter" or name.startswith("filter[")]
 
 
@@ -35,18 +35,20 @@ def choices(request: Request, others: Collection[str], fields: Collection[str]) 
         given = _object(value) if name == "filter" else {_field(name): value.split(",")}
         for field, wanted in given.items():
             if field not in fields:
-                raise BadRequestError(f"'{field[:100]}' is nothing to filter by here; {', '.join(fields)} is")
+                raise MalformedRequestError(
+                    f"'{field[:100]}' is nothing to filter by here; {', '.join(fields)} is"
+                )
             values = frozenset(_values(field, wanted))
             found[field] = found[field] & values if field in found else values
     return found
 
 
 def statuses(wanted: frozenset[str] | None) -> frozenset[str] | None:
-    """The same statuses; raises `BadRequestError` naming one that is none."""
+    """The same statuses; raises `MalformedRequestError` naming one that is none."""
     known = {str(status) for status in HelixJobStatus}
     for status in sorted(wanted or ()):
         if status not in known:
-            raise BadRequestError(
+            raise MalformedRequestError(
                 f"no status is called {status[:100]!r}; there are {', '.join(sorted(known))}"
             )
     return wanted
@@ -63,9 +65,9 @@ def _object(text: str) -> dict[str, Any]:
     try:
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise BadRequestError(f"the filter is not JSON: {error}") from None
+        raise MalformedRequestError(f"the filter is not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise BadRequestError("the filter is not a JSON object")
+        raise MalformedRequestError("the filter is not a JSON object")
     return value
 
 
@@ -75,5 +77,5 @@ def _values(field: str, wanted: Any) -> list[str]:
         wanted = inner if operator in {"$in", "$eq"} else None
     values = wanted if isinstance(wanted, list) else [wanted]
     if not all(isinstance(value, str) for value in values):
-        raise BadRequestError(f"'{field}' is compared with a text or a list of texts")
+        raise MalformedRequestError(f"'{field}' is compared with a text or a list of texts")
     return [value.strip() for value in values]

@@ -14,7 +14,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from nemo_helix_server.errors import ConflictError, ServerError, is_full
+from nemo_helix_server.errors import ServerError, StateConflictError, is_full
 from nemo_runs.errors import DiskFullError as RunsDiskFullError
 
 _LOG = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def _respond(
 ) -> JSONResponse:
     extra = dict(headers or {})
     if status == HTTPStatus.CONFLICT:
-        extra.setdefault(*next(iter(ConflictError.standing_headers.items())))
+        extra.setdefault(*next(iter(StateConflictError.standing_headers.items())))
     return JSONResponse(dict(content), status, headers=extra)
 
 

@@ -15,7 +15,7 @@ import orjson
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nemo_helix_server.errors import BadRequestError, ForbiddenError, ServerError
+from nemo_helix_server.errors import ForbiddenError, MalformedRequestError, ServerError
 
 LONGEST_TARGET = 16 * 1024
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -33,7 +33,7 @@ class MisdirectedError(ServerError):
     status = 421
 
 
-class Intake:
+class RequestValidation:
     """The ASGI layer that lets only well-formed requests through."""
 
     def __init__(self, app: ASGIApp, *, loopback_only: bool) -> None:
@@ -75,9 +75,9 @@ def check_target(scope: Scope) -> None:
         try:
             text = urllib.parse.unquote_to_bytes(part).decode("utf-8")
         except UnicodeDecodeError:
-            raise BadRequestError(f"the {what} is not UTF-8") from None
+            raise MalformedRequestError(f"the {what} is not UTF-8") from None
         if "\0" in text:
-            raise BadRequestError(f"the {what} holds a NUL character")
+            raise MalformedRequestError(f"the {what} holds a NUL character")
 
 
 def check_origin(method: str, headers: Headers, *, loopback_only: bool) -> None:
@@ -100,7 +100,7 @@ def check_origin(method: str, headers: Headers, *, loopback_only: bool) -> None:
 def check_framing(headers: Headers) -> None:
     """Refuse a body with two lengths: what stands before the service may have believed the other one."""
     if "transfer-encoding" in headers and "content-length" in headers:
-        raise BadRequestError("a request has Content-Length or Transfer-Encoding, not both")
+        raise MalformedRequestError("a request has Content-Length or Transfer-Encoding, not both")
 
 
 def _printable(text: str) -> str:

@@ -22,7 +22,7 @@ POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StreamEvent:
     """One thing that happened."""
 
     seq: int
@@ -42,7 +42,7 @@ class Feed(Protocol):
         """The number of the newest event there is."""
         ...
 
-    def since(self, seq: int, limit: int) -> Sequence[Event]:
+    def since(self, seq: int, limit: int) -> Sequence[StreamEvent]:
         """Events after a number, oldest first, at most ``limit``."""
         ...
 
@@ -50,14 +50,14 @@ class Feed(Protocol):
 class Subscription:
     """What one watcher is to get."""
 
-    def __init__(self, wants: Callable[[Event], bool]) -> None:
+    def __init__(self, wants: Callable[[StreamEvent], bool]) -> None:
         self._wants = wants
-        self._waiting: deque[Event] = deque()
+        self._waiting: deque[StreamEvent] = deque()
         self._changed = asyncio.Event()
         self.ended = False
         """No event will come any more: the service stops, or the watcher was too slow."""
 
-    def offer(self, event: Event) -> None:
+    def offer(self, event: StreamEvent) -> None:
         """Keep an event for the watcher, if it wants it."""
         if self.ended or not self._wants(event):
             return
@@ -73,7 +73,7 @@ class Subscription:
         self.ended = True
         self._changed.set()
 
-    async def next(self, patience: float) -> Event | None:
+    async def next(self, patience: float) -> StreamEvent | None:
         """The next event; `None` when there is none within ``patience`` seconds, or at the end."""
         if not self._waiting and not self.ended:
             self._changed.clear()
@@ -137,8 +137,8 @@ class Broadcaster:
                 return
 
     async def watch(
-        self, wants: Callable[[Event], bool], after: int | None, heartbeat: float = 15.0
-    ) -> AsyncIterator[Event | None]:
+        self, wants: Callable[[StreamEvent], bool], after: int | None, heartbeat: float = 15.0
+    ) -> AsyncIterator[StreamEvent | None]:
         """Events that ``wants`` accepts, from ``after`` (default: from now) on; `None` is a sign of life."""
         newest = await self.newest()
         if not self._watchers:
@@ -165,7 +165,9 @@ class Broadcaster:
         finally:
             self._watchers.discard(watcher)
 
-    async def _missed(self, wants: Callable[[Event], bool], after: int, until: int) -> AsyncIterator[Event]:
+    async def _missed(
+        self, wants: Callable[[StreamEvent], bool], after: int, until: int
+    ) -> AsyncIterator[StreamEvent]:
         while after < until and not self._closed:
             events = await asyncio.to_thread(self._feed.since, after, PAGE)
             for event in events:

@@ -12,7 +12,7 @@ from nemo_helix_server.auth.step_tokens import Claims
 from nemo_helix_server.clock import SECOND, Clock
 from nemo_helix_server.errors import ForbiddenError, UnauthenticatedError
 from nemo_helix_server.jobs.model import Caller
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 STEP_TOKEN_SECONDS = 90 * 24 * 3600
 """Also the end of a token whose job is still there; it is worthless as soon as the job has ended."""
@@ -43,7 +43,7 @@ class Principal:
 class Authenticator:
     """Reads the credentials of requests."""
 
-    store: Store
+    store: JobStore
     key: bytes
     clock: Clock
     required: bool

@@ -27,7 +27,7 @@ _SETTLING = frozenset({"pausing", "cancelling"})
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DrainOutcome:
     """What a drain came to."""
 
     paused: list[str]
@@ -70,7 +70,7 @@ def drain(
     timeout: float,
     sleep: Callable[[float], None] = time.sleep,
     clock: Callable[[], float] = time.monotonic,
-) -> Outcome:
+) -> DrainOutcome:
     """Pause everything in all workspaces and wait until it has paused, or ``timeout`` seconds are over."""
     deadline = clock() + timeout
     before = _jobs_in(folder, _UNDER_WAY)
@@ -83,7 +83,7 @@ def drain(
     came_to = {
         name: service_probe.ask(folder, "GET", _path(name))["status"] for name in before if name not in now
     }
-    return Outcome(
+    return DrainOutcome(
         paused=sorted(name for name, status in came_to.items() if status == "paused"),
         refused=[entry for entry in answer["refused"] if f"{entry['workspace']}/{entry['name']}" in now],
         running=sorted(now),

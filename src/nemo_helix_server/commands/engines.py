@@ -95,7 +95,7 @@ def doctor(name: str | None, device: Device | None, as_json: bool) -> None:
         raise click.exceptions.Exit(1)
 
 
-def _show(reports: Iterable[probing.Report], *, as_json: bool) -> None:
+def _show(reports: Iterable[probing.EngineReport], *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([report.to_json() for report in reports], indent=2))
         return
@@ -104,7 +104,7 @@ def _show(reports: Iterable[probing.Report], *, as_json: bool) -> None:
             click.echo(line)
 
 
-def _lines(report: probing.Report) -> list[str]:
+def _lines(report: probing.EngineReport) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     facts: dict[str, Any] = {
         "state": "installed" if report.folder else "not installed",

@@ -23,7 +23,7 @@ class DataDirectoryError(ServerError):
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class ServiceHolder:
     """The service that uses a data directory, as it described itself."""
 
     identity: trees.ProcessIdentity
@@ -80,12 +80,12 @@ def write(folder: Path, base_url: str, started_at: str) -> None:
     files.replace_file(folder / RECORD, json.dumps(record, indent=2).encode() + b"\n", mode=0o600)
 
 
-def read(folder: Path) -> Holder | None:
+def read(folder: Path) -> ServiceHolder | None:
     """The service that described itself last, alive or not; `None` when there is no such record."""
     try:
         value: dict[str, Any] = json.loads((folder / RECORD).read_bytes())
         identity = trees.ProcessIdentity.from_json(value)
-        return Holder(identity, str(value["base_url"]), str(value["started_at"]))
+        return ServiceHolder(identity, str(value["base_url"]), str(value["started_at"]))
     except (OSError, ValueError, KeyError, TypeError, RunsError):
         return None
 

@@ -26,10 +26,10 @@ from nemo_helix_server.commands import connections, holder, listening
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.isolation import Isolation, judge
-from nemo_helix_server.service.token_store import TokenKeeper
+from nemo_helix_server.service.token_store import TokenStore
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage import filesystem_kind
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 from nemo_runs.counts import counted
 
 _GRACE_SECONDS = 1
@@ -37,7 +37,7 @@ _GRACE_SECONDS = 1
 _LOG = logging.getLogger(__name__)
 
 
-class OpenDoorError(ServerError):
+class OpenToOthersError(ServerError):
     """The service would listen where others reach it, without anybody having to say who they are."""
 
 
@@ -50,10 +50,10 @@ def run(settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bo
     _warn_of_network(given)
     lock = holder.lock(data_dir)
     clock = SystemClock()
-    store = Store(given.store_url(), clock)
+    store = JobStore(given.store_url(), clock)
     try:
         store.migrate()
-        keeper = TokenKeeper(store, clock)
+        keeper = TokenStore(store, clock)
         required = needs_tokens(given, any_token=keeper.any_usable())
         step_tokens.load_key(data_dir)
         hidden = (settings_file,) if settings_file else ()
@@ -79,15 +79,15 @@ def run(settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bo
 
 
 def needs_tokens(given: Settings, *, any_token: bool) -> bool:
-    """Whether requests need a token; raises `OpenDoorError` where none is there, or none is asked for."""
+    """Whether requests need a token; raises `OpenToOthersError` where none is there, or none is asked for."""
     local = is_loopback(given.host)
     required = given.auth.required if given.auth.required is not None else not local
     if not required and not local:
-        raise OpenDoorError(
+        raise OpenToOthersError(
             f"auth.required is false, but others reach the service at {given.host}; that is for loopback only"
         )
     if required and not any_token:
-        raise OpenDoorError(
+        raise OpenToOthersError(
             f"the service at {given.host} would ask for access tokens, and there is none; "
             "`nemo services token create --role admin` makes the first one"
         )
@@ -96,7 +96,7 @@ def needs_tokens(given: Settings, *, any_token: bool) -> bool:
 
 def _serve(
     given: Settings,
-    compose: Callable[..., app.Service],
+    compose: Callable[..., app.AssembledService],
     clock: SystemClock,
     listener: socket.socket,
     *,

@@ -12,7 +12,7 @@ from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.auth.step_tokens import Claims
 from nemo_helix_server.clock import SECOND, SystemClock
 from nemo_helix_server.commands import holder
-from nemo_helix_server.commands.holder import Holder
+from nemo_helix_server.commands.holder import ServiceHolder
 from nemo_helix_server.errors import ServerError
 
 _TOKEN_SECONDS = 600
@@ -33,7 +33,7 @@ def data_dir(given: Path | None) -> Path:
     return settings.load(overrides=overrides).data_dir.expanduser().absolute()
 
 
-def running(folder: Path) -> Holder:
+def running(folder: Path) -> ServiceHolder:
     """The service that uses a data directory; raises `NotRunningError`."""
     found = holder.read(folder)
     if found is None or not found.alive:

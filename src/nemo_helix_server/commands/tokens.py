@@ -20,8 +20,8 @@ from nemo_helix_server.engines import environments
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.jobs.model import Caller
-from nemo_helix_server.service.token_store import TokenKeeper
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.service.token_store import TokenStore
+from nemo_helix_server.store.store import JobStore
 
 _COLUMNS = ("name", "id", "role", "workspace", "created_at", "expires_at", "last_used_at", "revoked_at")
 
@@ -61,15 +61,15 @@ def as_text(found: Sequence[dict[str, Any]]) -> str:
 
 
 @contextmanager
-def _keeper(data_dir: Path) -> Iterator[TokenKeeper]:
+def _keeper(data_dir: Path) -> Iterator[TokenStore]:
     folder = holder.prepare(data_dir)
     clock = SystemClock()
     given = settings.load(overrides={"data_dir": folder})
-    store = Store(given.store_url(), clock)
+    store = JobStore(given.store_url(), clock)
     try:
         store.migrate()
         step_tokens.load_key(folder)
         isolation = Isolation(given, environments.cache_folder(os.environ))
-        yield TokenKeeper(store, clock, judge(isolation, tokens_required=True))
+        yield TokenStore(store, clock, judge(isolation, tokens_required=True))
     finally:
         store.close()

@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.errors import UnavailableError
-from nemo_helix_server.jobs.model import Checkpoint, Job
+from nemo_helix_server.jobs.model import CheckpointRow, Job
 from nemo_helix_server.storage import checkpoints
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.storage.record_mirror import Mirror
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.storage.record_mirror import RecordMirror
+from nemo_helix_server.store.store import JobStore
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 100
@@ -27,15 +27,15 @@ _BETWEEN = 0.5
 
 
 @dataclass(slots=True)
-class Chores:
+class BackgroundTasks:
     """Writes records, makes pins, removes deleted jobs, empties the trash, measures storage."""
 
-    store: Store
+    store: JobStore
     storage: JobStorage
-    mirror: Mirror
+    mirror: RecordMirror
     deleted: Callable[[], None] = lambda: None
     """Called after jobs were removed."""
-    troubles: Troubles = field(default_factory=Troubles)
+    troubles: ErrorIsolation = field(default_factory=ErrorIsolation)
     _pending: threading.Event = field(default_factory=threading.Event)
     _to_measure: dict[str, tuple[str, str]] = field(default_factory=dict)
     _stopping: bool = False
@@ -105,7 +105,7 @@ class Chores:
                     with self.store.write() as unit:
                         unit.set_pinned(request.job_id, request.id, None)
 
-    def _make_pin(self, request: Checkpoint) -> None:
+    def _make_pin(self, request: CheckpointRow) -> None:
         path, problem = None, None
         try:
             path = checkpoints.pin(self.storage, request)

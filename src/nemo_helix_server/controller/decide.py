@@ -11,20 +11,20 @@ from collections.abc import Callable
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.decisions import (
     Admit,
-    Ask,
+    ControllerDeadlines,
     Decision,
     Kill,
-    Limits,
     Move,
     Prepare,
+    RepeatControl,
+    RequestControl,
     Start,
     StepFacts,
     Stop,
-    Tell,
 )
 from nemo_helix_server.controller.endings import ended, is_stale, paused
-from nemo_helix_server.executors.base import Observation, RunState
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.executors.base import RunObservation, RunState
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 
 __all__ = [
     "KILL_AFTER",
@@ -53,29 +53,33 @@ _TOO_LATE = (
 )
 
 
-def decide(facts: StepFacts, seen: Observation | None, now: float, limits: Limits) -> Decision | None:
+def decide(
+    facts: StepFacts, seen: RunObservation | None, now: float, limits: ControllerDeadlines
+) -> Decision | None:
     """The one thing to do now; `None` = wait. ``seen`` is of the newest start, `None` when there is none."""
     rule = _RULES.get(facts.status)
-    return rule(facts, seen or Observation(RunState.ABSENT), now, limits) if rule else None
+    return rule(facts, seen or RunObservation(RunState.ABSENT), now, limits) if rule else None
 
 
-def _creation(facts: StepFacts, _seen: Observation, now: float, limits: Limits) -> Decision:
+def _creation(facts: StepFacts, _seen: RunObservation, now: float, limits: ControllerDeadlines) -> Decision:
     if now - facts.status_since > limits.creation:
         why = f"the job's directories could not be made within {limits.creation:g} seconds"
-        return Move(Event.CREATION_FAILED, why, Reason.CREATION_FAILED, failed=True)
+        return Move(StatusEvent.CREATION_FAILED, why, StatusReason.CREATION_FAILED, failed=True)
     return Prepare()
 
 
-def _waiting(_facts: StepFacts, _seen: Observation, _now: float, _limits: Limits) -> Decision:
+def _waiting(_facts: StepFacts, _seen: RunObservation, _now: float, _limits: ControllerDeadlines) -> Decision:
     return Admit()
 
 
-def _pending(facts: StepFacts, seen: Observation, now: float, limits: Limits) -> Decision | None:
+def _pending(
+    facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines
+) -> Decision | None:
     late = 0 < limits.before_active < now - facts.status_since
     if seen.state in _OVER:
         return _not_started(facts, seen, limits, late=late) if seen.never_started else ended(facts, seen, now)
     if seen.state is RunState.RUNNING:
-        return Move(Event.STARTED, "its command was seen running")
+        return Move(StatusEvent.STARTED, "its command was seen running")
     if late and seen.state in {RunState.ABSENT, RunState.STARTING}:
         over = now - facts.status_since - limits.before_active
         hopeless = seen.state is RunState.ABSENT and over > KILL_AFTER
@@ -83,27 +87,33 @@ def _pending(facts: StepFacts, seen: Observation, now: float, limits: Limits) ->
     return Start() if seen.state is RunState.ABSENT else None
 
 
-def _not_started(facts: StepFacts, seen: Observation, limits: Limits, *, late: bool) -> Move:
+def _not_started(facts: StepFacts, seen: RunObservation, limits: ControllerDeadlines, *, late: bool) -> Move:
     if late:
         why = f"the step {facts.name} could not be started within {limits.before_active:g} seconds"
-        return Move(Event.FAILED, why, Reason.START_FAILED, failed=True)
+        return Move(StatusEvent.FAILED, why, StatusReason.START_FAILED, failed=True)
     return Move(
-        Event.INTERRUPTED, f"its start was given up and is made again: {seen.reason}", Reason.INTERRUPTED
+        StatusEvent.INTERRUPTED,
+        f"its start was given up and is made again: {seen.reason}",
+        StatusReason.INTERRUPTED,
     )
 
 
-def _active(facts: StepFacts, seen: Observation, now: float, _limits: Limits) -> Decision | None:
+def _active(
+    facts: StepFacts, seen: RunObservation, now: float, _limits: ControllerDeadlines
+) -> Decision | None:
     if seen.state in _OVER:
         return ended(facts, seen, now)
     if seen.state is RunState.ABSENT:
         why = f"there is no record that the step {facts.name} was ever started"
-        return Move(Event.FAILED, why, Reason.LOST, failed=True)
+        return Move(StatusEvent.FAILED, why, StatusReason.LOST, failed=True)
     if facts.sent_seq is not None and facts.sent_seq < facts.control_seq:
-        return Tell(Ask.GO_ON)
+        return RepeatControl(RequestControl.GO_ON)
     return Stop(0) if seen.state in _THERE and is_stale(facts, now) else None
 
 
-def _pausing(facts: StepFacts, seen: Observation, now: float, _limits: Limits) -> Decision | None:
+def _pausing(
+    facts: StepFacts, seen: RunObservation, now: float, _limits: ControllerDeadlines
+) -> Decision | None:
     asked_at = facts.pause_requested_at
     late = asked_at is None or now - asked_at > facts.pause_deadline
     if seen.state in _OVER:
@@ -113,9 +123,9 @@ def _pausing(facts: StepFacts, seen: Observation, now: float, _limits: Limits) -
         if asked_at is not None and now - asked_at <= facts.pause_deadline + KILL_AFTER:
             return Stop(0)
         why = f"there is no record that the step {facts.name} was ever started"
-        return Move(Event.FAILED, why, Reason.LOST, failed=True)
+        return Move(StatusEvent.FAILED, why, StatusReason.LOST, failed=True)
     if late and seen.state in _THERE and facts.says_done:
-        return Move(Event.PAUSE_WITHDRAWN, _TOO_LATE)
+        return Move(StatusEvent.PAUSE_WITHDRAWN, _TOO_LATE)
     if late and seen.state in _THERE:
         hopeless = asked_at is not None and now - asked_at > facts.pause_deadline + KILL_AFTER
         return Kill() if hopeless else Stop(0)
@@ -126,27 +136,27 @@ def _request(facts: StepFacts) -> Decision | None:
     if (facts.sent_seq or 0) >= facts.control_seq:
         return None
     if facts.room_for_pause:
-        return Move(Event.PAUSE_WITHDRAWN, facts.room_for_pause)
-    return Tell(Ask.PAUSE)
+        return Move(StatusEvent.PAUSE_WITHDRAWN, facts.room_for_pause)
+    return RepeatControl(RequestControl.PAUSE)
 
 
-def _cancelling(facts: StepFacts, seen: Observation, now: float, limits: Limits) -> Decision:
+def _cancelling(facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines) -> Decision:
     since = now - facts.status_since
     hopeless = since > limits.cancel + KILL_AFTER
     if not facts.started:
-        return Move(Event.STOPPED, "nothing of it had started")
+        return Move(StatusEvent.STOPPED, "nothing of it had started")
     if seen.state in _OVER:
-        return Move(Event.STOPPED, "nothing of it runs any more")
+        return Move(StatusEvent.STOPPED, "nothing of it runs any more")
     if seen.state is RunState.ABSENT and hopeless:
-        return Move(Event.STOPPED, "there is no record that it was ever started")
+        return Move(StatusEvent.STOPPED, "there is no record that it was ever started")
     if seen.state is RunState.UNKNOWN and hopeless:
-        return Move(Event.STOPPED, f"it can no longer be seen: {seen.reason}")
+        return Move(StatusEvent.STOPPED, f"it can no longer be seen: {seen.reason}")
     if hopeless:
         return Kill()
     return Stop(0 if since > limits.cancel or seen.state is RunState.ABSENT else limits.grace)
 
 
-Rule = Callable[[StepFacts, Observation, float, Limits], Decision | None]
+Rule = Callable[[StepFacts, RunObservation, float, ControllerDeadlines], Decision | None]
 
 _RULES: dict[Status, Rule] = {
     Status.CREATION_PENDING: _creation,
@@ -160,7 +170,7 @@ _RULES: dict[Status, Rule] = {
 }
 
 
-def next_deadline(facts: StepFacts, limits: Limits) -> float | None:
+def next_deadline(facts: StepFacts, limits: ControllerDeadlines) -> float | None:
     """When something is due about a step even if nothing happens, on the clock of the facts."""
     if facts.status is Status.PAUSING and facts.pause_requested_at is not None:
         return facts.pause_requested_at + facts.pause_deadline

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class ControllerDeadlines:
     """The deadlines, in seconds."""
 
     before_active: float
@@ -36,7 +36,7 @@ class StepFacts:
     pause_deadline: float = 0.0
     """0 = it cannot be paused."""
     pause_requested_at: float | None = None
-    pause_reason: Reason = Reason.PAUSED_BY_USER
+    pause_reason: StatusReason = StatusReason.PAUSED_BY_USER
     control_seq: int = 0
     sent_seq: int | None = None
     """Number of the newest request that was given to this start; `None` = none ever was."""
@@ -78,7 +78,7 @@ class Start:
     """Start what was accepted and has not been started."""
 
 
-class Ask(StrEnum):
+class RequestControl(StrEnum):
     """What a workload is told."""
 
     PAUSE = "pause"
@@ -86,10 +86,10 @@ class Ask(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class RepeatControl:
     """Give a request to the workload."""
 
-    ask: Ask
+    ask: RequestControl
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +108,11 @@ class Kill:
 class Move:
     """Let an event happen to the step."""
 
-    event: Event
+    event: StatusEvent
     why: str
-    reason: Reason | None = None
+    reason: StatusReason | None = None
     failed: bool = False
     """Whether the why is the step's error, to be explained by evidence."""
 
 
-Decision = Prepare | Admit | Start | Tell | Stop | Kill | Move
+Decision = Prepare | Admit | Start | RepeatControl | Stop | Kill | Move

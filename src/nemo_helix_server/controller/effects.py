@@ -11,27 +11,27 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import SECOND
 from nemo_helix_server.controller import decide, failures, metrics_tail
 from nemo_helix_server.controller.decide import Decision
-from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.controller.facts import FactFinder
-from nemo_helix_server.controller.progress_ingestion import Following
+from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
 from nemo_helix_server.controller.starts import WHO, Starter
 from nemo_helix_server.errors import UnavailableError
-from nemo_helix_server.executors.base import Executor, Observation, RunState
+from nemo_helix_server.executors.base import RunObservation, RunState, StepExecutor
 from nemo_helix_server.jobs.model import StepContext
-from nemo_helix_server.jobs.states import Event
-from nemo_helix_server.store.store import Store
-from nemo_helix_server.store.writer import Writer
+from nemo_helix_server.jobs.states import StatusEvent
+from nemo_helix_server.store.store import JobStore
+from nemo_helix_server.store.writer import StoreWriter
 from nemo_runs.errors import RunsError
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class DecidedStep:
     """A decision with what it is about."""
 
     context: StepContext
-    seen: Observation | None
+    seen: RunObservation | None
     decision: Decision
 
 
@@ -39,14 +39,14 @@ class Task:
 class Effects:
     """Carries out decisions; each is safe to be carried out again after a crash."""
 
-    store: Store
-    executor: Executor
+    store: JobStore
+    executor: StepExecutor
     starter: Starter
     finder: FactFinder
-    following: Following
-    troubles: Troubles
+    following: ProgressIngestion
+    troubles: ErrorIsolation
 
-    def move(self, tasks: Sequence[Task]) -> int:
+    def move(self, tasks: Sequence[DecidedStep]) -> int:
         """Write the transitions, all in one unit; how many happened."""
         prepared: list[_Prepared] = []
         for task in tasks:
@@ -80,12 +80,12 @@ class Effects:
                 happened += _write(unit, task, move, _News((), None, news.failure))
         return happened
 
-    def act(self, task: Task) -> None:
+    def act(self, task: DecidedStep) -> None:
         """Carry out one decision that is no transition."""
         with self.troubles.apart(task.context.job_name):
             self._act(task)
 
-    def _act(self, task: Task) -> None:
+    def _act(self, task: DecidedStep) -> None:
         run = self.finder.run(task.context)
         try:
             match task.decision:
@@ -97,17 +97,21 @@ class Effects:
                     self.executor.stop(run, grace_seconds=grace)
                 case decide.Kill() if run:
                     self.executor.kill(run)
-                case decide.Tell(ask=ask) if run:
+                case decide.RepeatControl(ask=ask) if run:
                     self._tell(task.context, ask)
         except (RunsError, OSError) as error:
             # it is decided again at the next look; the deadline of the status ends that
             _LOG.warning("the step %s of %s: %s", task.context.step.name, task.context.job_name, error)
 
-    def _tell(self, context: StepContext, ask: decide.Ask) -> None:
+    def _tell(self, context: StepContext, ask: decide.RequestControl) -> None:
         run = self.finder.run(context)
         assert run is not None
         seq = context.step.control_seq
-        tell = self.executor.request_pause if ask is decide.Ask.PAUSE else self.executor.withdraw_pause
+        tell = (
+            self.executor.request_pause
+            if ask is decide.RequestControl.PAUSE
+            else self.executor.withdraw_pause
+        )
         tell(run, seq=seq, by=WHO, at=context.step.status_since / SECOND)
         self.finder.sent[run.token] = seq
 
@@ -116,17 +120,17 @@ class Effects:
         with self.store.write() as unit:
             unit.move(
                 context.step.id,
-                Event.PREPARED,
+                StatusEvent.PREPARED,
                 who=WHO,
                 why="its directories are made",
                 expected=Status.CREATION_PENDING,
             )
 
-    def _before(self, task: Task) -> _News:
+    def _before(self, task: DecidedStep) -> _News:
         """What has to be read from files before the unit in which a run's end is written."""
         assert isinstance(task.decision, decide.Move)
         run = self.finder.run(task.context)
-        pieces: Sequence[metrics_tail.Piece] = ()
+        pieces: Sequence[metrics_tail.MetricsPiece] = ()
         progress = failure = None
         if task.decision.event in _ENDS and run is not None:
             if task.seen is not None and task.seen.state is RunState.ABSENT:
@@ -144,30 +148,30 @@ class Effects:
 
 @dataclass(frozen=True, slots=True)
 class _News:
-    pieces: tuple[metrics_tail.Piece, ...]
+    pieces: tuple[metrics_tail.MetricsPiece, ...]
     progress: Mapping[str, Any] | None
-    failure: failures.Failure | None
+    failure: failures.StepFailure | None
 
 
 class _Prepared(NamedTuple):
-    task: Task
+    task: DecidedStep
     move: decide.Move
     news: _News
 
 
 _ENDS = frozenset(
     {
-        Event.FINISHED,
-        Event.FAILED,
-        Event.INTERRUPTED,
-        Event.CHECKPOINT_VERIFIED,
-        Event.PAUSE_DEADLINE_MISSED,
-        Event.STOPPED,
+        StatusEvent.FINISHED,
+        StatusEvent.FAILED,
+        StatusEvent.INTERRUPTED,
+        StatusEvent.CHECKPOINT_VERIFIED,
+        StatusEvent.PAUSE_DEADLINE_MISSED,
+        StatusEvent.STOPPED,
     }
 )
 
 
-def _write(unit: Writer, task: Task, move: decide.Move, news: _News) -> bool:
+def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, news: _News) -> bool:
     step, failure = task.context.step, news.failure
     for piece in news.pieces:
         piece.write(unit)

@@ -13,7 +13,7 @@ _LOG = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Troubles:
+class ErrorIsolation:
     """Unexpected failures of the last round, one a job; each is logged when it is new, and tried again."""
 
     _last: dict[str, str] = field(default_factory=dict)

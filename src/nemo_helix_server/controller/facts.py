@@ -8,16 +8,16 @@ from typing import Any
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import metrics_tail
 from nemo_helix_server.controller.decide import StepFacts
-from nemo_helix_server.controller.step_ages import Ages
-from nemo_helix_server.executors.base import Observation, RunState
+from nemo_helix_server.controller.step_ages import StepAges
+from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.jobs.model import StepContext
-from nemo_helix_server.jobs.states import Reason
+from nemo_helix_server.jobs.states import StatusReason
 from nemo_helix_server.storage import checkpoints, run_files, start_remains
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_trainer import contract
 
-_PAUSES = (Reason.PAUSED_BY_USER, Reason.PAUSED_FOR_MAINTENANCE)
+_PAUSES = (StatusReason.PAUSED_BY_USER, StatusReason.PAUSED_FOR_MAINTENANCE)
 
 
 @dataclass(slots=True)
@@ -26,17 +26,17 @@ class FactFinder:
 
     storage: JobStorage
     minimum_free_bytes: int
-    ages: Ages
+    ages: StepAges
     sent: dict[str, int] = field(default_factory=dict)
     """Number of the newest request given to each start."""
 
-    def run(self, context: StepContext) -> Run | None:
+    def run(self, context: StepContext) -> StepRun | None:
         """The newest start of a step."""
         if context.step.task is None:
             return None
         return self.storage.paths(context.workspace, context.step.job_id).run(context.step.task)
 
-    def facts(self, context: StepContext, seen: Observation | None) -> StepFacts:
+    def facts(self, context: StepContext, seen: RunObservation | None) -> StepFacts:
         """What is known about a step, given what is seen of its newest start."""
         step = context.step
         run = self.run(context)
@@ -52,7 +52,9 @@ class FactFinder:
             started=step.task is not None,
             pause_deadline=float(step.pause_deadline_seconds),
             pause_requested_at=since if "pause_requested_at" in step.status_details else None,
-            pause_reason=next((known for known in _PAUSES if known == step.reason), Reason.PAUSED_BY_USER),
+            pause_reason=next(
+                (known for known in _PAUSES if known == step.reason), StatusReason.PAUSED_BY_USER
+            ),
             control_seq=step.control_seq,
             sent_seq=sent,
             **self._what_was_done(context, run, seen),
@@ -79,7 +81,7 @@ class FactFinder:
         self.sent.pop(token, None)
         self.ages.forget(token)
 
-    def _sent(self, run: Run) -> int | None:
+    def _sent(self, run: StepRun) -> int | None:
         if run.token not in self.sent:
             control = contract.read_control(run.folder / run_files.CONTROL)
             if control is None:
@@ -87,14 +89,14 @@ class FactFinder:
             self.sent[run.token] = control.seq
         return self.sent[run.token]
 
-    def _proof(self, context: StepContext, run: Run | None, seen: Observation | None) -> str | None:
+    def _proof(self, context: StepContext, run: StepRun | None, seen: RunObservation | None) -> str | None:
         if run is None or seen is None or seen.exit_status != contract.EXIT_PAUSED:
             return None
         trainer = self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
         return checkpoints.proof(trainer, run.token, context.step.control_seq).problem
 
     def _what_was_done(
-        self, context: StepContext, run: Run | None, seen: Observation | None
+        self, context: StepContext, run: StepRun | None, seen: RunObservation | None
     ) -> dict[str, Any]:
         """How far a start is that ends, or that is to end."""
         step = context.step
@@ -123,7 +125,7 @@ class FactFinder:
             f"{_megabytes(free)} are free; free some and pause again"
         )
 
-    def _last_sign(self, context: StepContext, run: Run | None) -> float:
+    def _last_sign(self, context: StepContext, run: StepRun | None) -> float:
         """On the monotonic clock."""
         step = context.step
         if run is None:

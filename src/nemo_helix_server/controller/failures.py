@@ -10,44 +10,44 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.controller.decide import Move
-from nemo_helix_server.executors.base import Observation, RunState
+from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.jobs import evidence
 from nemo_helix_server.jobs.model import StepContext
-from nemo_helix_server.jobs.states import Reason
+from nemo_helix_server.jobs.states import StatusReason
 from nemo_helix_server.logs.writer import part_numbers
 from nemo_helix_server.storage import run_files, start_remains
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.durable.disk import open_regular
 from nemo_trainer import contract
 
 _TAIL = 1 << 16
 _LONGEST_WORDS = 500
-_TO_EXPLAIN = frozenset({Reason.WORKLOAD_FAILED, Reason.OUT_OF_MEMORY, Reason.TIME_LIMIT})
+_TO_EXPLAIN = frozenset({StatusReason.WORKLOAD_FAILED, StatusReason.OUT_OF_MEMORY, StatusReason.TIME_LIMIT})
 """Reasons that the workload's end alone gives; the others are already the whole explanation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class StepFailure:
     """A failure, explained."""
 
-    reason: Reason
+    reason: StatusReason
     error: Mapping[str, Any]
     attempt_details: Mapping[str, Any] = field(default_factory=dict)
 
 
 def explain(
-    move: Move, seen: Observation | None, run: Run | None, context: StepContext, trainer: Path
-) -> Failure:
+    move: Move, seen: RunObservation | None, run: StepRun | None, context: StepContext, trainer: Path
+) -> StepFailure:
     """Explain why a step fails: by what was seen of its end, its log, and what is in its trainer path."""
-    reason = move.reason or Reason.WORKLOAD_FAILED
+    reason = move.reason or StatusReason.WORKLOAD_FAILED
     again = rerun(context, trainer)
     tail = [] if run is None else log_tail(run.folder)
     if seen is None or run is None or reason not in _TO_EXPLAIN:
         words = last_words(tail)
         said = {} if words is None else {"detail": words}
-        return Failure(reason, {"message": move.why, "type": str(reason), **said, "rerun": again})
+        return StepFailure(reason, {"message": move.why, "type": str(reason), **said, "rerun": again})
     cause = evidence.classify(_facts(seen, run, context, trainer), tail)
-    plain = cause.kind is Reason.WORKLOAD_FAILED and cause.resumable
+    plain = cause.kind is StatusReason.WORKLOAD_FAILED and cause.resumable
     error = {
         "message": move.why if plain else f"{move.why}: {cause.message}",
         "type": str(cause.kind),
@@ -57,7 +57,7 @@ def explain(
     }
     known = {key: value for key, value in error.items() if value is not None}
     details = {"resumable": cause.resumable, "non_resumable_reason": cause.rerun_warning}
-    return Failure(cause.kind, {**known, "rerun": again if cause.rerun_can_help else None}, details)
+    return StepFailure(cause.kind, {**known, "rerun": again if cause.rerun_can_help else None}, details)
 
 
 def rerun(context: StepContext, trainer: Path) -> str:
@@ -69,7 +69,7 @@ def rerun(context: StepContext, trainer: Path) -> str:
     return "begins at its first training step" if at is None else f"goes on from its checkpoint of step {at}"
 
 
-def _facts(seen: Observation, run: Run, context: StepContext, trainer: Path) -> evidence.ExitFacts:
+def _facts(seen: RunObservation, run: StepRun, context: StepContext, trainer: Path) -> evidence.ExitFacts:
     step, named = context.step, context.attempt_checkpoint
     said = contract.read_progress(contract.TrainerPaths(trainer).progress, within=trainer.parent)
     mine = said.get("task") == run.token

@@ -12,9 +12,9 @@ from typing import Any
 from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_server.controller.launches import LaunchError, Launches, amount
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.executors.base import Executor, NeverPossibleError, Request
+from nemo_helix_server.executors.base import CapacityRequest, NeverPossibleError, StepExecutor
 from nemo_helix_server.jobs.model import StepContext
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.run_files import StepRun
 
 
 def machine_memory() -> int:
@@ -23,11 +23,11 @@ def machine_memory() -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Possible:
+class Feasibility:
     """Says what stands in the way of a start; it takes nothing and writes nothing."""
 
     launches: Launches
-    executor: Executor
+    executor: StepExecutor
     memory_bytes: int
 
     def check_spec(self, spec: HelixJobSpec) -> None:
@@ -69,7 +69,7 @@ class Possible:
                 f"{self.memory_bytes / (1 << 30):.1f}Gi"
             )
         self.executor.require_possible(
-            Request(Run(what, Path()), what, workspace, needs, 0 if needs else 1, (0.0, 0))
+            CapacityRequest(StepRun(what, Path()), what, workspace, needs, 0 if needs else 1, (0.0, 0))
         )
 
     def _require_program(self, context: StepContext) -> None:

@@ -12,13 +12,13 @@ from typing import Any
 
 from nemo_helix_server.clock import Clock, SystemClock, turn
 from nemo_helix_server.errors import ServerError
-from nemo_helix_server.executors.base import Launch, Request
-from nemo_helix_server.isolation import Isolation, Places
+from nemo_helix_server.executors.base import CapacityRequest, Launch
+from nemo_helix_server.isolation import Isolation, IsolationFolders
 from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.settings import SubprocessSettings
 from nemo_helix_server.storage import run_files, secret_store
-from nemo_helix_server.storage.job_folders import JobPaths, JobStorage
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.job_folders import JobDirectory, JobStorage
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs import secret_refs
 from nemo_runs.errors import SecretReferenceError
 from nemo_runs.secret_refs import SecretText
@@ -76,7 +76,7 @@ class Launches:
     host_variables: tuple[str, ...] | None = None
     """Names of variables of the service that steps may be given; `None`: all."""
 
-    def paths(self, context: StepContext) -> JobPaths:
+    def paths(self, context: StepContext) -> JobDirectory:
         """The directory of the step's job."""
         return self.storage.paths(context.workspace, context.step.job_id)
 
@@ -99,10 +99,10 @@ class Launches:
         wants = executor["provider"] in {"gpu", "gpu_distributed"}
         return int(resources.get("num_gpus", 1) or 0) if wants else 0
 
-    def request(self, context: StepContext, run: Run) -> Request:
+    def request(self, context: StepContext, run: StepRun) -> CapacityRequest:
         """What the step needs; raises `LaunchError` when no single machine has it."""
         devices = self.needs(context.step.spec)
-        return Request(
+        return CapacityRequest(
             run=run,
             job=f"{context.workspace}/{context.job_name}",
             workspace=context.workspace,
@@ -148,7 +148,7 @@ class Launches:
         self._secrets(context)
 
     def launch(
-        self, context: StepContext, run: Run, devices: tuple[str, ...], checkpoint: Path | None
+        self, context: StepContext, run: StepRun, devices: tuple[str, ...], checkpoint: Path | None
     ) -> Launch:
         """Everything about this start; raises `LaunchError` when a secret is missing."""
         self.check(context)
@@ -181,13 +181,13 @@ class Launches:
             log_bytes=settings.log_bytes,
         )
 
-    def _places(self, context: StepContext, run: Run, checkpoint: Path | None) -> Places | None:
+    def _places(self, context: StepContext, run: StepRun, checkpoint: Path | None) -> IsolationFolders | None:
         if self.isolation is None:
             return None
         paths, made_by = self.paths(context), context.created_by
         return self.isolation.places(paths, context.workspace, made_by, run, checkpoint)
 
-    def _own(self, context: StepContext, run: Run, references: Mapping[str, str]) -> dict[str, str]:
+    def _own(self, context: StepContext, run: StepRun, references: Mapping[str, str]) -> dict[str, str]:
         paths, step = self.paths(context), context.step
         config = run.folder / run_files.CONFIG_FOLDER
         url = self.base_url()

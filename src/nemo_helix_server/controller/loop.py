@@ -19,27 +19,27 @@ from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import decide
-from nemo_helix_server.controller.background_tasks import Chores
-from nemo_helix_server.controller.effects import Effects, Task
-from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.controller.background_tasks import BackgroundTasks
+from nemo_helix_server.controller.effects import DecidedStep, Effects
+from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.launches import Launches
-from nemo_helix_server.controller.progress_ingestion import Following
-from nemo_helix_server.controller.retention_windows import Windows
+from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
+from nemo_helix_server.controller.retention_windows import RetentionWindows
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.controller.starts import Starter
-from nemo_helix_server.controller.step_ages import Ages
+from nemo_helix_server.controller.step_ages import StepAges
 from nemo_helix_server.errors import UnavailableError
-from nemo_helix_server.executors.base import Executor, Observation
+from nemo_helix_server.executors.base import RunObservation, StepExecutor
 from nemo_helix_server.jobs import ports, states
 from nemo_helix_server.jobs.model import StepContext
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.storage.record_mirror import Mirror
+from nemo_helix_server.storage.record_mirror import RecordMirror
 from nemo_helix_server.store.queries import StepQuery
-from nemo_helix_server.store.reader import Reader
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.reader import StoreReader
+from nemo_helix_server.store.store import JobStore
 
 _LOG = logging.getLogger(__name__)
 _NEW, _QUEUED = 256, 64
@@ -53,11 +53,11 @@ _WINDOWS_EVERY, _WINDOWS_BETWEEN = 30.0, 0.3
 _MEASURE_EVERY = 60.0
 _RESTS = frozenset(
     {
-        Event.FAILED,
-        Event.STOPPED,
-        Event.CHECKPOINT_VERIFIED,
-        Event.PAUSE_DEADLINE_MISSED,
-        Event.CREATION_FAILED,
+        StatusEvent.FAILED,
+        StatusEvent.STOPPED,
+        StatusEvent.CHECKPOINT_VERIFIED,
+        StatusEvent.PAUSE_DEADLINE_MISSED,
+        StatusEvent.CREATION_FAILED,
     }
 )
 """Events after which a storage window may run."""
@@ -68,19 +68,19 @@ _FOLLOWED = frozenset({Status.ACTIVE, Status.PAUSING, Status.CANCELLING})
 class Controller:
     """See `build`; `start` runs it in a thread, `run_once` is one pass, for tests."""
 
-    store: Store
-    executor: Executor
+    store: JobStore
+    executor: StepExecutor
     storage: JobStorage
     settings: Settings
     starter: Starter
     effects: Effects
     finder: FactFinder
-    following: Following
-    windows: Windows
-    chores: Chores
+    following: ProgressIngestion
+    windows: RetentionWindows
+    chores: BackgroundTasks
     changed: Callable[[], None]
     """Called after a pass that has changed something, for whoever shows that to others."""
-    troubles: Troubles
+    troubles: ErrorIsolation
     _threads: ThreadPoolExecutor
     _event: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
     _thread: threading.Thread | None = None
@@ -185,14 +185,14 @@ class Controller:
             self._windows_due = 0.0  # what was asked for may have begun, changed or ended a window
         self.executor.drain()
 
-    def _observe(self, live: Sequence[StepContext]) -> Mapping[str, Observation]:
+    def _observe(self, live: Sequence[StepContext]) -> Mapping[str, RunObservation]:
         return self.executor.observe(
             [run for context in live if (run := self.finder.run(context)) is not None]
         )
 
     def _decide(
-        self, live: Sequence[StepContext], seen: Mapping[str, Observation], now: float
-    ) -> tuple[list[Task], float]:
+        self, live: Sequence[StepContext], seen: Mapping[str, RunObservation], now: float
+    ) -> tuple[list[DecidedStep], float]:
         tasks, deadline = [], float("inf")
         self.finder.ages.keep_only([context.step for context in live])
         for context in live:
@@ -202,15 +202,15 @@ class Controller:
                 limits = self._limits(context)
                 decision = decide.decide(facts, observation, now, limits)
                 if decision is not None:
-                    tasks.append(Task(context, observation, decision))
+                    tasks.append(DecidedStep(context, observation, decision))
                 due = decide.next_deadline(facts, limits)
                 if due is not None and due > now:
                     deadline = min(deadline, due + _BREATH)
         return tasks, deadline
 
-    def _limits(self, context: StepContext) -> decide.Limits:
+    def _limits(self, context: StepContext) -> decide.ControllerDeadlines:
         profile = self.starter.launches.settings(context)
-        return decide.Limits(
+        return decide.ControllerDeadlines(
             before_active=profile.ttl_seconds_before_active,
             creation=self.settings.jobs.creation_deadline_seconds,
             cancel=self.settings.jobs.cancel_deadline_seconds,
@@ -243,19 +243,19 @@ class Controller:
 
 def build(
     *,
-    store: Store,
-    executor: Executor,
+    store: JobStore,
+    executor: StepExecutor,
     launches: Launches,
     settings: Settings,
-    limits: ports.Limits,
+    limits: ports.StorageLimits,
     changed: Callable[[], None] = lambda: None,
 ) -> Controller:
     """Put a controller together; ``changed`` is called after each pass that has changed something."""
     storage = launches.storage
     threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
-    finder = FactFinder(storage, settings.jobs.storage.minimum_free_bytes, Ages(store.clock))
-    troubles = Troubles()
-    following = Following(store, storage, troubles)
+    finder = FactFinder(storage, settings.jobs.storage.minimum_free_bytes, StepAges(store.clock))
+    troubles = ErrorIsolation()
+    following = ProgressIngestion(store, storage, troubles)
     reuse = Reuse(store, storage, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
     starting = ThreadPoolExecutor(_STARTS, thread_name_prefix="starts")
     starter = Starter(store, executor, launches, finder, reuse, troubles, starting)
@@ -268,8 +268,8 @@ def build(
         effects=Effects(store, executor, starter, finder, following, troubles),
         finder=finder,
         following=following,
-        windows=Windows(store, storage, limits, troubles),
-        chores=Chores(store, storage, Mirror(store, storage), changed),
+        windows=RetentionWindows(store, storage, limits, troubles),
+        chores=BackgroundTasks(store, storage, RecordMirror(store, storage), changed),
         changed=changed,
         troubles=troubles,
         _threads=threads,
@@ -277,12 +277,12 @@ def build(
     return controller
 
 
-def _live(unit: Reader) -> tuple[StepContext, ...]:
+def _live(unit: StoreReader) -> tuple[StepContext, ...]:
     """Steps that may have a workload, or whose job is being made."""
     return unit.contexts(StepQuery(statuses=states.LIVE | {Status.CREATION_PENDING})).items
 
 
-def _waiting(unit: Reader) -> list[StepContext]:
+def _waiting(unit: StoreReader) -> list[StepContext]:
     """Steps that wait for their turn, in no order that matters."""
     new = unit.contexts(StepQuery(statuses=frozenset({Status.CREATED, Status.RESUMING}), limit=_NEW)).items
     queued = unit.contexts(StepQuery(statuses=frozenset({Status.QUEUED}), limit=_QUEUED)).items

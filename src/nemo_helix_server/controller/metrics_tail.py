@@ -19,7 +19,7 @@ _DEEPEST = 32
 
 
 class Points(Protocol):
-    """The unit of the store that a tail is written in, see `nemo_helix_server.store.writer.Writer`."""
+    """The unit of the store that a tail is written in, see `nemo_helix_server.store.writer.StoreWriter`."""
 
     def add_points(self, job_id: str, step_name: str, points: Iterable[MetricPoint]) -> None:
         """Add to the series of a step."""
@@ -35,7 +35,7 @@ class Points(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class MetricsPiece:
     """Rows of one file of metrics that are not in the store yet."""
 
     job_id: str
@@ -63,7 +63,7 @@ def tail_name(step_name: str) -> str:
     return f"{step_name}/metrics.jsonl"
 
 
-def pieces(job_id: str, step_name: str, trainer_path: Path, offset: int) -> Iterator[Piece]:
+def pieces(job_id: str, step_name: str, trainer_path: Path, offset: int) -> Iterator[MetricsPiece]:
     """What a step's metrics say behind an offset, in pieces of bearable size.
 
     A file that is shorter than was read before is another file, and read from its beginning.
@@ -78,11 +78,11 @@ def pieces(job_id: str, step_name: str, trainer_path: Path, offset: int) -> Iter
         rows, behind = contract.MetricTail(path, offset, trainer_path.parent).read(1 << 20)
         if behind == offset:
             return
-        yield Piece(job_id, step_name, tuple(rows), behind)
+        yield MetricsPiece(job_id, step_name, tuple(rows), behind)
         offset = behind
 
 
-class Progress:
+class TrainingProgress:
     """Where trainings stand; says something only when it has changed."""
 
     def __init__(self) -> None:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.controller import metrics_tail
-from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.storage import checkpoints
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 from nemo_trainer import contract
 
 WHO = "controller"
@@ -22,13 +22,13 @@ _NOT_SHOWN = {"attempt", "task", "updated_at"}
 
 
 @dataclass(slots=True)
-class Following:
+class ProgressIngestion:
     """Looks at the folders of running steps, about once a second each."""
 
-    store: Store
+    store: JobStore
     storage: JobStorage
-    troubles: Troubles
-    _progress: metrics_tail.Progress = field(default_factory=metrics_tail.Progress)
+    troubles: ErrorIsolation
+    _progress: metrics_tail.TrainingProgress = field(default_factory=metrics_tail.TrainingProgress)
     _catalogued: dict[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
     _due: float = 0.0
 
@@ -58,7 +58,7 @@ class Following:
         self.catalogue(context)
         return bool(pieces or progress)
 
-    def rest(self, context: StepContext) -> list[metrics_tail.Piece]:
+    def rest(self, context: StepContext) -> list[metrics_tail.MetricsPiece]:
         """Rows of metrics that are not in the store yet."""
         step, trainer = context.step, self._trainer(context)
         if not contract.TrainerPaths(trainer).metrics.exists():

@@ -9,26 +9,26 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.jobs import retention
-from nemo_helix_server.jobs.model import Checkpoint, Job
-from nemo_helix_server.jobs.ports import Limits
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.model import CheckpointRow, Job
+from nemo_helix_server.jobs.ports import StorageLimits
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.reading_jobs import Settled
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 _RESTING = (Status.PAUSED, Status.ERROR, Status.CANCELLED)
 
 
 @dataclass(slots=True)
-class Windows:
+class RetentionWindows:
     """Ends the windows whose time has come."""
 
-    store: Store
+    store: JobStore
     storage: JobStorage
-    limits: Limits
-    troubles: Troubles
+    limits: StorageLimits
+    troubles: ErrorIsolation
 
     def run(self) -> float | None:
         """End what is due; the seconds until the next window ends, when there is one."""
@@ -94,13 +94,13 @@ class Windows:
             step = unit.current_step(current.attempt_id)
             unit.move(
                 step.id,
-                Event.WINDOW_EXPIRED,
+                StatusEvent.WINDOW_EXPIRED,
                 who="retention",
                 why="the storage window of the pause ended",
                 expected=Status.PAUSED,
-                reason=Reason.PAUSE_WINDOW_ENDED,
+                reason=StatusReason.PAUSE_WINDOW_ENDED,
             )
 
 
-def _is_to_be_pinned(checkpoint: Checkpoint) -> bool:
+def _is_to_be_pinned(checkpoint: CheckpointRow) -> bool:
     return checkpoint.pin_requested_at is not None and checkpoint.pinned_at is None

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs.model import StepContext
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 from nemo_trainer import contract
 
 
@@ -19,7 +19,7 @@ from nemo_trainer import contract
 class Reuse:
     """Verifies outputs beside the controller's loop, since that reads every byte of them."""
 
-    store: Store
+    store: JobStore
     storage: JobStorage
     threads: Threads
     wake: Callable[[], None]
@@ -66,12 +66,12 @@ class Reuse:
         with self.store.write() as unit:
             unit.move(
                 step.id,
-                Event.OUTPUTS_VERIFIED,
+                StatusEvent.OUTPUTS_VERIFIED,
                 who="controller",
                 why=why,
                 expected=(Status.CREATED, Status.QUEUED),
                 version=step.version,
-                reason=Reason.OUTPUTS_VERIFIED,
+                reason=StatusReason.OUTPUTS_VERIFIED,
                 details={"message": why},
             )
         self.wake()

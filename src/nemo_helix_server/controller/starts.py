@@ -10,24 +10,24 @@ from pathlib import Path
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import failures
-from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
-    Executor,
     ExecutorError,
     NeverPossibleError,
-    Waiting,
+    StepExecutor,
+    WaitingForCapacity,
 )
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import StepContext
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.storage import checkpoints
-from nemo_helix_server.storage.run_files import Run
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.store.store import JobStore
 from nemo_runs.errors import RunsError
 from nemo_trainer import contract
 
@@ -41,7 +41,7 @@ class _Turn:
     """A step whose turn has come."""
 
     context: StepContext
-    run: Run
+    run: StepRun
     devices: tuple[str, ...]
     digest: str | None
     image: str
@@ -51,12 +51,12 @@ class _Turn:
 class Starter:
     """Admits steps and starts them."""
 
-    store: Store
-    executor: Executor
+    store: JobStore
+    executor: StepExecutor
     launches: Launches
     finder: FactFinder
     reuse: Reuse
-    troubles: Troubles
+    troubles: ErrorIsolation
     threads: ThreadPoolExecutor
     _tokens: dict[str, str] = field(default_factory=dict)
     """The token of each waiting step: its place in the queue is under this name."""
@@ -90,16 +90,16 @@ class Starter:
         list(self.threads.map(lambda turn: self.start(turn.context, turn.run, turn.devices), accepted))
         return len(accepted)
 
-    def start(self, context: StepContext, run: Run, devices: tuple[str, ...] | None = None) -> None:
+    def start(self, context: StepContext, run: StepRun, devices: tuple[str, ...] | None = None) -> None:
         """Start an accepted step; what fails now is tried again at the next look, or fails for good."""
         with self.troubles.apart(context.job_name):
             self._start(context, run, devices)
 
-    def _start(self, context: StepContext, run: Run, devices: tuple[str, ...] | None) -> None:
+    def _start(self, context: StepContext, run: StepRun, devices: tuple[str, ...] | None) -> None:
         try:
             if devices is None:
                 answer = self.executor.admit(self.launches.request(context, run))
-                if isinstance(answer, Waiting):
+                if isinstance(answer, WaitingForCapacity):
                     return
                 devices = answer.devices
             paths = self.launches.paths(context)
@@ -140,7 +140,7 @@ class Starter:
         blocked[kind] = answer.reason
         return answer.reason
 
-    def _with_image(self, context: StepContext, run: Run, admitted: Admitted) -> _Turn:
+    def _with_image(self, context: StepContext, run: StepRun, admitted: Admitted) -> _Turn:
         argv = self.launches.argv(context)
         digest = self.executor.environment_digest(argv, self.launches.environment(context))
         image = self.launches.image(context)
@@ -159,7 +159,7 @@ class Starter:
                 step = turn.context.step
                 moved = unit.move(
                     step.id,
-                    Event.ACCEPTED,
+                    StatusEvent.ACCEPTED,
                     who=WHO,
                     why="its turn has come",
                     expected=step.status,
@@ -193,12 +193,12 @@ class Starter:
                         continue
                     unit.move(
                         step.id,
-                        Event.DEFERRED,
+                        StatusEvent.DEFERRED,
                         who=WHO,
                         why=reason,
                         expected=step.status,
                         version=step.version,
-                        reason=Reason.WAITING_FOR_CAPACITY,
+                        reason=StatusReason.WAITING_FOR_CAPACITY,
                         details={"message": reason},
                     )
         self._fail(failed)
@@ -214,11 +214,11 @@ class Starter:
             for (context, why), again in zip(failed, clauses, strict=True):
                 unit.move(
                     context.step.id,
-                    Event.FAILED,
+                    StatusEvent.FAILED,
                     who=WHO,
                     why=why,
-                    reason=Reason.START_FAILED,
-                    error={"message": why, "type": str(Reason.START_FAILED), "rerun": again},
+                    reason=StatusReason.START_FAILED,
+                    error={"message": why, "type": str(StatusReason.START_FAILED), "rerun": again},
                 )
 
     def _checkpoint(self, context: StepContext) -> Path | None:
@@ -247,7 +247,7 @@ class Starter:
         """Steps that wait no longer (they were paused or cancelled) leave the queue."""
         waiting = {context.step.id for context in contexts}
         for step_id in [known for known in self._tokens if known not in waiting]:
-            self.executor.release(Run(self._tokens.pop(step_id), Path()))
+            self.executor.release(StepRun(self._tokens.pop(step_id), Path()))
 
 
 def _has_run(context: StepContext) -> bool:

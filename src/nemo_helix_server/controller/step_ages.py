@@ -14,7 +14,7 @@ from nemo_helix_server.jobs.model import Step
 
 
 @dataclass(slots=True)
-class Ages:
+class StepAges:
     """Moments on the monotonic clock; they may lie before the start of this process."""
 
     clock: Clock

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from nemo_helix_server.customizer import honour, names
 from nemo_helix_server.customizer.backends import automodel, rl, shared, unsloth
-from nemo_helix_server.customizer.facts import Backend, Facts, Machine, Source
+from nemo_helix_server.customizer.facts import Backend, CompileFacts, InputSource, TrainingMachine
 from nemo_helix_server.customizer.honoured import automodel as automodel_table
 from nemo_helix_server.customizer.honoured import rl as rl_table
 from nemo_helix_server.customizer.honoured import unsloth as unsloth_table
@@ -44,7 +44,9 @@ class Compiled(NamedTuple):
     output: names.OutputNames
 
 
-def compile_job(backend: Backend, given: BaseModel, facts: Facts, profile: str | None = None) -> Compiled:
+def compile_job(
+    backend: Backend, given: BaseModel, facts: CompileFacts, profile: str | None = None
+) -> Compiled:
     """Compile a job; raises `InvalidError` naming the field that cannot be honoured."""
     spec = resolved(backend, given, facts)
     output = names.output_names(
@@ -57,12 +59,12 @@ def compile_job(backend: Backend, given: BaseModel, facts: Facts, profile: str |
     return Compiled(spec, {"steps": steps}, engine_spec, output)
 
 
-def rules(backend: Backend, given: BaseModel, facts: Facts) -> list[honour.Rule]:
+def rules(backend: Backend, given: BaseModel, facts: CompileFacts) -> list[honour.Rule]:
     """The rules that hold for an input in this situation."""
     return list(_BACKENDS[backend].rules(given, facts))
 
 
-def resolved(backend: Backend, given: BaseModel, facts: Facts) -> dict[str, Any]:
+def resolved(backend: Backend, given: BaseModel, facts: CompileFacts) -> dict[str, Any]:
     """The spec with every default as it will be; raises `InvalidError`."""
     holding = rules(backend, given, facts)
     honour.check(given, holding)
@@ -79,7 +81,7 @@ def resolved(backend: Backend, given: BaseModel, facts: Facts) -> dict[str, Any]
     return spec
 
 
-def refused(backend: Backend, machine: Machine) -> dict[str, str]:
+def refused(backend: Backend, machine: TrainingMachine) -> dict[str, str]:
     """Fields of which not every value can be honoured on a machine, with the reason; for people to read."""
     table: list[honour.Rule] = []
     for rules_of_one in _TABLES[backend]:
@@ -102,7 +104,7 @@ def _steps(
     spec: Mapping[str, Any],
     engine_spec: Mapping[str, Any],
     output: names.OutputNames,
-    facts: Facts,
+    facts: CompileFacts,
     profile: str | None,
 ) -> Iterator[dict[str, Any]]:
     grpo, reinforced = engine_spec["method"] == "grpo", spec["backend"] == "rl"
@@ -137,7 +139,11 @@ def _steps(
 
 
 def _light(
-    name: str, program: str, config: dict[str, Any], facts: Facts, extra: tuple[dict[str, Any], ...] = ()
+    name: str,
+    program: str,
+    config: dict[str, Any],
+    facts: CompileFacts,
+    extra: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, Any]:
     """A step without a GPU, by an interpreter of the service."""
     return {
@@ -154,8 +160,8 @@ def _light(
     }
 
 
-def _download(spec: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    wanted: list[tuple[str, str, Source | None]] = [
+def _download(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
+    wanted: list[tuple[str, str, InputSource | None]] = [
         (shared.MODEL, "model", facts.model),
         (shared.DATASET, "dataset", facts.dataset),
         (shared.VALIDATION, "dataset", facts.validation),
@@ -175,13 +181,17 @@ def _download(spec: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
     }
 
 
-def _hub_token(facts: Facts) -> tuple[dict[str, Any], ...]:
+def _hub_token(facts: CompileFacts) -> tuple[dict[str, Any], ...]:
     secret = (facts.options.get("hub") or {}).get("token_secret")
     return ({"name": "HF_TOKEN", "from_secret": {"name": secret}},) if secret else ()
 
 
 def _training(
-    name: str, spec: Mapping[str, Any], engine_spec: Mapping[str, Any], facts: Facts, profile: str | None
+    name: str,
+    spec: Mapping[str, Any],
+    engine_spec: Mapping[str, Any],
+    facts: CompileFacts,
+    profile: str | None,
 ) -> dict[str, Any]:
     given = (spec.get("training") or {}).get("execution_profile")
     variables = {**facts.engine.environment, **((spec.get("training") or {}).get("env_vars") or {})}
@@ -202,7 +212,7 @@ def _training(
     }
 
 
-def _executor(profile: str | None, engine_spec: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+def _executor(profile: str | None, engine_spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
     limits = {key: value for key, value in (facts.options.get("subprocess") or {}).items() if value}
     resources: dict[str, Any] = {"limits": limits}
     on_gpu = facts.machine.device == "cuda"

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.customizer.facts import EngineFacts, Machine
+from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
 from nemo_helix_server.engines import catalogue, environments, machine, sources
-from nemo_helix_server.errors import ConflictError, ServerError
+from nemo_helix_server.errors import ServerError, StateConflictError
 from nemo_helix_server.settings import EnginesSettings
 from nemo_runs.leases import machine_leases
 
 
 @functools.cache
-def this_machine() -> Machine:
+def this_machine() -> TrainingMachine:
     """What trains here; asked of the driver once."""
     device = machine.found_device()
-    return Machine(device, len(machine_leases.found_devices(os.environ)) if device == "cuda" else 0)
+    return TrainingMachine(device, len(machine_leases.found_devices(os.environ)) if device == "cuda" else 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,22 +28,22 @@ class Engines:
     """Finds engines, by settings or where `nemo engines install` put them."""
 
     settings: EnginesSettings
-    machine: Machine
+    machine: TrainingMachine
     cache: Path
 
     def require(self, name: str) -> EngineFacts:
-        """An engine that can be started; raises `ConflictError` with the command that helps."""
+        """An engine that can be started; raises `StateConflictError` with the command that helps."""
         given, environment = getattr(self.settings, name).python, self._environment()
         if given is not None:
             if not os.access(given, os.X_OK):
-                raise ConflictError(
+                raise StateConflictError(
                     f"engine {name} cannot be started: the setting engines.{name}.python names {given}, "
                     "which is not a program"
                 )
             return EngineFacts(name, str(given), environment)
         found = self._installed(name)
         if found is None:
-            raise ConflictError(
+            raise StateConflictError(
                 f"engine {name} is not installed on the service's machine: run `nemo engines install {name}`"
             )
         return EngineFacts(name, str(found.python), environment, digest=found.folder.parent.name)

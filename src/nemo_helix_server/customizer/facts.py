@@ -13,7 +13,7 @@ ENGINES: Mapping[Backend, str] = {"automodel": "automodel", "unsloth": "unsloth"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class InputSource:
     """Where a model or data are, as the download step is told."""
 
     kind: Literal["fileset", "path", "hub"]
@@ -44,7 +44,7 @@ class EngineFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class TrainingMachine:
     """What trains: this machine."""
 
     device: Literal["cpu", "cuda"]
@@ -52,15 +52,15 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class CompileFacts:
     """Everything that is known when a job is compiled."""
 
-    machine: Machine
+    machine: TrainingMachine
     engine: EngineFacts
-    model: Source
-    dataset: Source
-    validation: Source | None = None
-    environment: Source | None = None
+    model: InputSource
+    dataset: InputSource
+    validation: InputSource | None = None
+    environment: InputSource | None = None
     rewards: Mapping[str, Any] | None = None
     """The benchmark of the environment, for GRPO."""
     trusted: bool = True

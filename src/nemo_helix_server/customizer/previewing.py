@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from nemo_helix_server.customizer.backends import shared
-from nemo_helix_server.customizer.facts import EngineFacts, Facts, Source
+from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputSource
 from nemo_helix_server.customizer.steps import fetching, splitting
 from nemo_helix_server.customizer.steps.reporting import StepError
 from nemo_helix_server.errors import InvalidError, ServerError, UnavailableError
 from nemo_helix_server.executors import confinement
 from nemo_helix_server.files.locations import copied, open_place
-from nemo_helix_server.isolation import Places
+from nemo_helix_server.isolation import IsolationFolders
 
 SECONDS: Final = 300.0
 """How long a preview may take: loading the engine's libraries, and writing every row."""
@@ -35,12 +35,12 @@ Document = dict[str, Any]
 
 
 def preview(
-    facts: Facts,
+    facts: CompileFacts,
     spec: Mapping[str, Any],
     engine_spec: Mapping[str, Any],
     count: int,
     *,
-    places_in: Callable[[Path], Places] | None = None,
+    places_in: Callable[[Path], IsolationFolders] | None = None,
     seconds: float = SECONDS,
 ) -> Document:
     """The first ``count`` rows as the engine will learn them; raises `InvalidError` for what it refuses.
@@ -60,7 +60,7 @@ def preview(
         _one_at_a_time.release()
 
 
-def _bring(facts: Facts, spec: Mapping[str, Any], folder: Path) -> None:
+def _bring(facts: CompileFacts, spec: Mapping[str, Any], folder: Path) -> None:
     """The same folders as the job's storage will have, of which the model's has no weights."""
     places = (
         (shared.MODEL, facts.model),
@@ -92,7 +92,7 @@ def _bring(facts: Facts, spec: Mapping[str, Any], folder: Path) -> None:
             raise InvalidError(str(error)) from error
 
 
-def _bring_one(source: Source, target: Path, *, weights: bool) -> None:
+def _bring_one(source: InputSource, target: Path, *, weights: bool) -> None:
     if source.kind == "path":
         fetching.link(Path(source.place), target)
         return
@@ -112,7 +112,12 @@ def _bring_one(source: Source, target: Path, *, weights: bool) -> None:
 
 
 def ask(
-    engine: EngineFacts, folder: Path, count: int, *, places: Places | None = None, seconds: float = SECONDS
+    engine: EngineFacts,
+    folder: Path,
+    count: int,
+    *,
+    places: IsolationFolders | None = None,
+    seconds: float = SECONDS,
 ) -> Document:
     """Run the engine's preview on the spec in a folder, kept to ``places`` where they are given."""
     argv = [engine.python, "-P", "-m", "nemo_engines.preview", "--spec", "spec.json", "--rows", str(count)]

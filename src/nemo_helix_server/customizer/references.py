@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_helix_plugin.jobs import names
-from nemo_helix_server.customizer.facts import Source
+from nemo_helix_server.customizer.facts import InputSource
 from nemo_helix_server.errors import ForbiddenError, InvalidError
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.jobs.model import Caller
-from nemo_helix_server.models.registry import ModelKeeper
+from nemo_helix_server.models.registry import ModelRegistry
 
 HUB = "hf://"
 _FILE = "file://"
@@ -23,13 +23,13 @@ _MOST = 1000
 class References:
     """Finds what references name, before any job exists."""
 
-    models: ModelKeeper
+    models: ModelRegistry
     filesets: Filesets
     data_dir: Path
     local_paths: Sequence[Path] | None
     """Folders in which paths may lie; `None`: anywhere but in the service's own."""
 
-    def model(self, caller: Caller, workspace: str, field: str, reference: str) -> Source:
+    def model(self, caller: Caller, workspace: str, field: str, reference: str) -> InputSource:
         """A model; an adapter cannot be trained on."""
         elsewhere = self._elsewhere(field, reference)
         if elsewhere is not None:
@@ -44,9 +44,9 @@ class References:
                 "model with merged weights"
             )
         source = self._fileset(owner, found["fileset"], field, "fileset")
-        return Source(source.kind, source.place, f"{owner}/{name}", source.files)
+        return InputSource(source.kind, source.place, f"{owner}/{name}", source.files)
 
-    def data(self, caller: Caller, workspace: str, field: str, reference: str) -> Source:
+    def data(self, caller: Caller, workspace: str, field: str, reference: str) -> InputSource:
         """Data, or an environment."""
         elsewhere = self._elsewhere(field, reference)
         if elsewhere is not None:
@@ -54,7 +54,7 @@ class References:
         owner, name = self._named(caller, workspace, field, reference)
         return self._fileset(owner, name, field, "fileset")
 
-    def _elsewhere(self, field: str, reference: str) -> Source | None:
+    def _elsewhere(self, field: str, reference: str) -> InputSource | None:
         if reference.startswith(HUB):
             return _hub(field, reference)
         if reference.startswith((_FILE, "/")):
@@ -80,7 +80,7 @@ class References:
             raise ForbiddenError(f"{field}: '{reference}' is of another workspace than yours")
         return owner, name
 
-    def _fileset(self, workspace: str, name: str, field: str, what: str) -> Source:
+    def _fileset(self, workspace: str, name: str, field: str, what: str) -> InputSource:
         if not self.filesets.exists(workspace, name):
             raise InvalidError(
                 f"{field}: there is no {what} '{name}' in workspace '{workspace}'; upload it, or name a path "
@@ -91,9 +91,9 @@ class References:
             raise InvalidError(
                 f"{field}: the fileset '{workspace}/{name}' has no files yet; upload them first"
             )
-        return Source("fileset", self.filesets.address(workspace, name), f"{workspace}/{name}", files)
+        return InputSource("fileset", self.filesets.address(workspace, name), f"{workspace}/{name}", files)
 
-    def _path(self, field: str, path: Path) -> Source:
+    def _path(self, field: str, path: Path) -> InputSource:
         real = Path(os.path.realpath(path))
         own = real.is_relative_to(self.data_dir.resolve())
         inside = self.local_paths is None or any(
@@ -114,12 +114,12 @@ class References:
             raise InvalidError(
                 f"{field}: there is neither a file nor a folder at {path} on the service's machine"
             )
-        return Source("path", str(real), str(path), files)
+        return InputSource("path", str(real), str(path), files)
 
 
-def _hub(field: str, reference: str) -> Source:
+def _hub(field: str, reference: str) -> InputSource:
     name = reference.removeprefix(HUB)
     parts = name.split("/")
     if not 1 <= len(parts) <= 2 or not all(part and part[0].isalnum() for part in parts):
         raise InvalidError(f"{field}: '{reference}' is not a name at the hub; write hf://owner/name")
-    return Source("hub", name, reference)
+    return InputSource("hub", name, reference)

@@ -22,9 +22,16 @@ from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import environment, names, previewing
 from nemo_helix_server.customizer.engines import Engines
-from nemo_helix_server.customizer.facts import BACKENDS, ENGINES, Backend, EngineFacts, Facts, Source
+from nemo_helix_server.customizer.facts import (
+    BACKENDS,
+    ENGINES,
+    Backend,
+    CompileFacts,
+    EngineFacts,
+    InputSource,
+)
 from nemo_helix_server.customizer.references import References
-from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError
+from nemo_helix_server.errors import InvalidError, StateConflictError, UnknownNameError
 from nemo_helix_server.isolation import Isolation
 from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.jobs.filtering.tree import Compare, Operator, Tree, all_of
@@ -94,7 +101,7 @@ class Customizer:
         backend: Backend,
         body: CreateCustomizationJobRequest,
         client_token: str | None,
-    ) -> tuple[Facts, compiling.Compiled]:
+    ) -> tuple[CompileFacts, compiling.Compiled]:
         given = validated(backend, body.spec)
         self._check_workspace(workspace)
         engine = self.engines.require(ENGINES[backend])
@@ -114,12 +121,12 @@ class Customizer:
         *,
         name: str,
         digits: str,
-    ) -> Facts:
+    ) -> CompileFacts:
         """Find out everything that compiling needs to know."""
         found = self._sources(caller, workspace, given)
         own: BackendSettings = getattr(self.settings, backend)
         surroundings = found.get("environment")
-        return Facts(
+        return CompileFacts(
             machine=self.engines.machine,
             engine=engine,
             model=found["model"],
@@ -138,7 +145,7 @@ class Customizer:
             options=body.options.model_dump(mode="json") if body.options else {},
         )
 
-    def _sources(self, caller: Caller, workspace: str, given: BaseModel) -> dict[str, Source]:
+    def _sources(self, caller: Caller, workspace: str, given: BaseModel) -> dict[str, InputSource]:
         wanted = named(given)
         found = {}
         for what, (field, reference) in wanted.items():
@@ -146,10 +153,10 @@ class Customizer:
             found[what] = find(caller, workspace, field, reference)
         return found
 
-    def _rewards(self, source: Source) -> Mapping[str, Any]:
+    def _rewards(self, source: InputSource) -> Mapping[str, Any]:
         return environment.rewards(self._reader(source), source.shown)
 
-    def _reader(self, source: Source) -> Callable[[str], bytes | None]:
+    def _reader(self, source: InputSource) -> Callable[[str], bytes | None]:
         if source.kind == "hub":
             raise InvalidError("environment: give a fileset or a folder, not a name at the hub")
 
@@ -158,7 +165,7 @@ class Customizer:
                 workspace, _, name = source.shown.partition("/")
                 try:
                     return self.references.filesets.read(workspace, name, path, environment.LARGEST)
-                except NotFoundError:
+                except UnknownNameError:
                     return None
             return _small(Path(source.place), path)
 
@@ -183,10 +190,10 @@ class Customizer:
         )
 
     def get(self, workspace: str, backend: Backend, name: str) -> Document:
-        """One job of a backend; raises `NotFoundError` for any other."""
+        """One job of a backend; raises `UnknownNameError` for any other."""
         job = self.jobs.get(workspace, name)
         if job["source"] != names.SOURCE or (job["spec"] or {}).get("backend") != backend:
-            raise NotFoundError(
+            raise UnknownNameError(
                 f"the job '{name}' is none of the backend {backend}; `nemo jobs get {name}` shows it"
             )
         return job
@@ -226,7 +233,7 @@ class Customizer:
             return
         with self.jobs.store.read() as reader:
             if reader.secret(workspace, name) is None:
-                raise ConflictError(
+                raise StateConflictError(
                     f"integrations.wandb.api_key_secret: there is no secret {name} in workspace {workspace}; "
                     f"create it with `nemo secrets create {name} --value host:VARIABLE "
                     f"--workspace {workspace}`"
@@ -252,7 +259,7 @@ class Customizer:
             if client_token and reader.job_by_client_token(workspace, client_token):
                 return
         if self.references.models.find(workspace, name):
-            raise ConflictError(
+            raise StateConflictError(
                 f"output.name: there is a model '{name}' already in workspace {workspace}; choose another "
                 "name"
             )
@@ -264,7 +271,7 @@ class Customizer:
         )
         for other in page["data"]:
             if other["name"] != job and other["status"] not in TERMINAL:
-                raise ConflictError(
+                raise StateConflictError(
                     f"output.name: the job '{other['name']}' will make a model '{name}' in workspace "
                     f"{workspace}; choose another name, or cancel that job"
                 )

@@ -8,26 +8,26 @@ from typing import Any
 from nemo_helix_plugin.customization.requests import CreateJobTemplateRequest, UpdateJobTemplateRequest
 from nemo_helix_plugin.jobs import names
 from nemo_helix_server.clock import Clock, wire
-from nemo_helix_server.errors import ConflictError, NotFoundError
+from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.jobs.pages import page_of
 from nemo_helix_server.store import entities
 from nemo_helix_server.store.entities import Entity
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 _KIND = entities.TEMPLATE
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class TemplateKeeper:
+class TemplateRepository:
     """The templates of all workspaces."""
 
-    store: Store
+    store: JobStore
     clock: Clock
 
     def create(self, caller: Caller, workspace: str, body: CreateJobTemplateRequest) -> Document:
-        """Save one; raises `ConflictError` when there is one of that name."""
+        """Save one; raises `StateConflictError` when there is one of that name."""
         now = self.clock.now()
         record = Entity(
             kind=_KIND,
@@ -40,9 +40,11 @@ class TemplateKeeper:
         )
         with self.store.write() as unit:
             if unit.workspace(workspace) is None:
-                raise NotFoundError(f"there is no workspace '{workspace}'")
+                raise UnknownNameError(f"there is no workspace '{workspace}'")
             if not unit.add_entity(record):
-                raise ConflictError(f"there is a job template '{body.name}' already in workspace {workspace}")
+                raise StateConflictError(
+                    f"there is a job template '{body.name}' already in workspace {workspace}"
+                )
         return _shown(record)
 
     def page(self, workspace: str, number: int, size: int) -> Document:
@@ -74,7 +76,7 @@ class TemplateKeeper:
 
 def _known(found: Entity | None, name: str) -> Entity:
     if found is None:
-        raise NotFoundError(f"there is no job template '{name}' in this workspace")
+        raise UnknownNameError(f"there is no job template '{name}' in this workspace")
     return found
 
 

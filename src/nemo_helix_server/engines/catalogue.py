@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Literal
 
-from nemo_helix_server.errors import NotFoundError
+from nemo_helix_server.errors import UnknownNameError
 
 Device = Literal["cpu", "cuda"]
 
@@ -73,9 +73,9 @@ RECIPES = {
 
 
 def recipe(name: str) -> EngineRecipe:
-    """The recipe of that name, or `NotFoundError` with the names there are."""
+    """The recipe of that name, or `UnknownNameError` with the names there are."""
     if name not in RECIPES:
-        raise NotFoundError(f"there is no engine '{name}'; known are {', '.join(sorted(RECIPES))}")
+        raise UnknownNameError(f"there is no engine '{name}'; known are {', '.join(sorted(RECIPES))}")
     return RECIPES[name]
 
 

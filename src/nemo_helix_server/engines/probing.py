@@ -43,7 +43,7 @@ print("\\n" + json.dumps(found))
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EngineReport:
     """What is known about one engine on this machine."""
 
     engine: str
@@ -65,18 +65,18 @@ class Report:
         return asdict(self)
 
 
-def glance(recipe: EngineRecipe, device: Device, cache: Path) -> Report:
+def glance(recipe: EngineRecipe, device: Device, cache: Path) -> EngineReport:
     """What can be said without starting anything."""
     found = environments.find(recipe, device, cache)
     if found is None:
         problem = f"not installed: run `nemo engines install {recipe.name}`"
-        return Report(recipe.name, recipe.summary, device, None, usable=False, problem=problem)
-    return Report(recipe.name, recipe.summary, device, str(found.folder), usable=True)
+        return EngineReport(recipe.name, recipe.summary, device, None, usable=False, problem=problem)
+    return EngineReport(recipe.name, recipe.summary, device, str(found.folder), usable=True)
 
 
 def examine(
     recipe: EngineRecipe, device: Device, cache: Path, environ: Mapping[str, str] = os.environ
-) -> Report:
+) -> EngineReport:
     """Load the engine's libraries in a child process."""
     found = environments.find(recipe, device, cache)
     if found is None:
@@ -88,7 +88,7 @@ def examine(
     trains = "torch" in recipe.packages
     if problem is None and trains and device == "cuda" and said["device"] != "cuda":
         problem = "this machine has an NVIDIA GPU, but torch does not see it: the driver may be too old"
-    return Report(
+    return EngineReport(
         engine=recipe.name,
         summary=recipe.summary,
         wanted=device,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nemo_helix_server.executors.confinement import Sight
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.secret_refs import SecretText
 
 
@@ -30,10 +30,10 @@ class NeverPossibleError(ExecutorError):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class CapacityRequest:
     """What a run needs of the machine before it may start."""
 
-    run: Run
+    run: StepRun
     job: str
     """``<workspace>/<job name>``: who is named when somebody else has to wait."""
     workspace: str
@@ -45,14 +45,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
-    """The run may start and holds these devices until it has ended or `Executor.release` is called."""
+    """The run may start and holds these devices until it has ended or `StepExecutor.release` is called."""
 
     devices: tuple[str, ...]
     slots: int
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingForCapacity:
     """There is no room now."""
 
     reason: str
@@ -97,7 +97,7 @@ class RunState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class RunObservation:
     """What an executor sees of a run at one moment; times in seconds since the epoch."""
 
     state: RunState
@@ -111,9 +111,9 @@ class Observation:
     timed_out: bool = False
     """Its time limit ended it."""
     stopped: bool = False
-    """It was ended from outside: because `Executor.stop` asked for it, or by a signal to its shim."""
+    """It was ended from outside: because `StepExecutor.stop` asked for it, or by a signal to its shim."""
     asked: bool = False
-    """Whether `Executor.stop` had asked for its end."""
+    """Whether `StepExecutor.stop` had asked for its end."""
     rebooted: bool = False
     """Of a run that is over: the machine has booted since it began."""
     never_started: bool = False
@@ -122,13 +122,13 @@ class Observation:
     """One short clause for people, such as ``exited with status 1``."""
 
 
-class Executor(Protocol):
+class StepExecutor(Protocol):
     """Runs steps somewhere; safe to be asked anything again after a crash of the caller."""
 
     supports_pause: bool
     """Whether `request_pause` reaches the workload."""
 
-    def admit(self, request: Request) -> Admitted | Waiting:
+    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
         """Take what the run needs, or say why it has to wait; asking again takes nothing twice.
 
         Runs that wait are served in the order of ``turn``. What was taken stays with the run when it
@@ -137,15 +137,15 @@ class Executor(Protocol):
         """
         ...
 
-    def require_possible(self, request: Request) -> None:
+    def require_possible(self, request: CapacityRequest) -> None:
         """Raise `NeverPossibleError` when the machine could never give what `admit` is asked for."""
         ...
 
-    def release(self, run: Run) -> None:
+    def release(self, run: StepRun) -> None:
         """Give back what `admit` took or give up its place in the queue; fine when there is nothing."""
         ...
 
-    def start(self, run: Run, launch: Launch) -> None:
+    def start(self, run: StepRun, launch: Launch) -> None:
         """Start the run, at most once whoever calls how often, also across crashes of the caller.
 
         Raises `AlreadyStartedError` when it was started or stopped before, and `ExecutorError` when it could
@@ -154,34 +154,34 @@ class Executor(Protocol):
         """
         ...
 
-    def find(self, run: Run) -> Observation | None:
+    def find(self, run: StepRun) -> RunObservation | None:
         """What became of a run that may have been started before a crash; `None` when it never was."""
         ...
 
-    def observe(self, runs: Iterable[Run]) -> dict[str, Observation]:
+    def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
         """Look at many runs at once; the answer has every token. A number alone never names a process."""
         ...
 
-    def request_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+    def request_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
         """Tell the workload to save a checkpoint and to exit with status 75; may be repeated."""
         ...
 
-    def withdraw_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+    def withdraw_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
         """Tell the workload to go on; ``seq`` is larger than the request's."""
         ...
 
-    def stop(self, run: Run, *, grace_seconds: float) -> None:
+    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
         """Begin to end the run and everything it started; returns at once, may be repeated.
 
         A run that was never started never will be afterwards: it is then observed as lost.
         """
         ...
 
-    def kill(self, run: Run) -> None:
+    def kill(self, run: StepRun) -> None:
         """End the run at once together with whatever watches it: for one that `stop` does not end."""
         ...
 
-    def logs(self, run: Run) -> Path:
+    def logs(self, run: StepRun) -> Path:
         """The folder with the run's ``output.jsonl``."""
         ...
 

@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 from typing import Protocol
 
-from nemo_helix_server.executors.base import Admitted, NeverPossibleError, Request, Waiting
+from nemo_helix_server.executors.base import Admitted, CapacityRequest, NeverPossibleError, WaitingForCapacity
 from nemo_runs.errors import RunsError
 from nemo_runs.leases import machine_leases
 
 _REMEMBERED = 10_000
 
 
-class Room(Protocol):
+class Capacity(Protocol):
     """Grants devices and slots of the machine to runs."""
 
     @property
@@ -21,20 +21,20 @@ class Room(Protocol):
         """Where shims take over their `nemo_runs.leases`; `None` without leases."""
         ...
 
-    def admit(self, request: Request) -> Admitted | Waiting:
-        """See `nemo_helix_server.executors.base.Executor.admit`."""
+    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
+        """See `nemo_helix_server.executors.base.StepExecutor.admit`."""
         ...
 
-    def require_possible(self, request: Request) -> None:
-        """See `nemo_helix_server.executors.base.Executor.require_possible`."""
+    def require_possible(self, request: CapacityRequest) -> None:
+        """See `nemo_helix_server.executors.base.StepExecutor.require_possible`."""
         ...
 
     def release(self, token: str) -> None:
-        """See `nemo_helix_server.executors.base.Executor.release`."""
+        """See `nemo_helix_server.executors.base.StepExecutor.release`."""
         ...
 
 
-class LeasedRoom:
+class LeasedCapacity:
     """Room of the whole machine, shared with every other program of the user that leases."""
 
     def __init__(
@@ -53,31 +53,31 @@ class LeasedRoom:
         self._jobs: dict[str, str] = {}
         """Whose leases the tokens are; those from before a restart are named by their token."""
 
-    def admit(self, request: Request) -> Admitted | Waiting:
-        """See `Room`."""
+    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
+        """See `Capacity`."""
         self.require_possible(request)
         try:
             answer = self._pool.acquire(self._wanted(request))
         except RunsError as error:
             # the book cannot be read or written now: that is no property of what is asked for
-            return Waiting(f"waits for the book of leases: {error}")
+            return WaitingForCapacity(f"waits for the book of leases: {error}")
         if isinstance(answer, machine_leases.Granted):
             self._jobs[request.run.token] = request.job
             if len(self._jobs) > _REMEMBERED:
                 del self._jobs[next(iter(self._jobs))]
             return Admitted(answer.devices, answer.slots)
-        return Waiting(self._with_jobs(answer.reason))
+        return WaitingForCapacity(self._with_jobs(answer.reason))
 
-    def require_possible(self, request: Request) -> None:
-        """See `Room`."""
+    def require_possible(self, request: CapacityRequest) -> None:
+        """See `Capacity`."""
         wanted = self._wanted(request)
         try:
             self._pool.require_possible(wanted)
         except RunsError as error:
             raise NeverPossibleError(_named(error, wanted, request)) from error
 
-    def _wanted(self, request: Request) -> machine_leases.Request:
-        return machine_leases.Request(
+    def _wanted(self, request: CapacityRequest) -> machine_leases.LeaseRequest:
+        return machine_leases.LeaseRequest(
             name=request.run.token,
             label=request.workspace,
             devices=request.devices,
@@ -87,7 +87,7 @@ class LeasedRoom:
         )
 
     def release(self, token: str) -> None:
-        """See `Room`."""
+        """See `Capacity`."""
         self._pool.release(token)
         self._jobs.pop(token, None)
 
@@ -101,22 +101,22 @@ class LeasedRoom:
         return re.sub(r"[a-z][^\s/,]*/(task-[0-9a-f]{32})", named, reason)
 
 
-def _named(error: RunsError, wanted: machine_leases.Request, request: Request) -> str:
+def _named(error: RunsError, wanted: machine_leases.LeaseRequest, request: CapacityRequest) -> str:
     """What the book of leases says, with the job's name in place of the token."""
     return str(error).replace(f"{wanted.label}/{wanted.name}", request.job)
 
 
-class OpenRoom:
+class UnlimitedCapacity:
     """Room without end: for tests, and for a machine whose steps are few."""
 
     folder: str | None = None
 
-    def admit(self, request: Request) -> Admitted | Waiting:
-        """See `Room`."""
+    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
+        """See `Capacity`."""
         return Admitted(tuple(map(str, range(request.devices))), request.slots)
 
-    def require_possible(self, request: Request) -> None:
-        """See `Room`."""
+    def require_possible(self, request: CapacityRequest) -> None:
+        """See `Capacity`."""
 
     def release(self, token: str) -> None:
-        """See `Room`."""
+        """See `Capacity`."""

@@ -13,27 +13,27 @@ from nemo_helix_server.clock import SECOND, Clock, MovableClock
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
+    CapacityRequest,
     ExecutorError,
     Launch,
     NeverPossibleError,
-    Observation,
-    Request,
+    RunObservation,
     RunState,
-    Waiting,
+    WaitingForCapacity,
 )
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.run_files import StepRun
 
 
 @dataclass(slots=True)
 class FakeRun:
     """What the fake remembers of one run."""
 
-    seen: Observation
+    seen: RunObservation
     launch: Launch | None = None
     want: str = "run"
     seq: int = 0
     stops: list[float] = field(default_factory=list)
-    """The grace of every `FakeExecutor.stop`."""
+    """The grace of every `FakeStepExecutor.stop`."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class FakeMachine:
     devices: int = 1_000_000
     runs: dict[str, FakeRun] = field(default_factory=dict)
     queue: dict[str, tuple[tuple[float, int], int]] = field(default_factory=dict)
-    holding: dict[str, Request] = field(default_factory=dict)
+    holding: dict[str, CapacityRequest] = field(default_factory=dict)
 
     @property
     def now(self) -> float:
@@ -74,8 +74,8 @@ class FakeMachine:
         run.seen = dataclasses.replace(run.seen, **changes)  # type: ignore[arg-type]
 
 
-class FakeExecutor:
-    """See `nemo_helix_server.executors.base.Executor`."""
+class FakeStepExecutor:
+    """See `nemo_helix_server.executors.base.StepExecutor`."""
 
     supports_pause = True
 
@@ -85,7 +85,7 @@ class FakeExecutor:
         self.fail_to_start: str | None = None
         """A sentence: every start raises it until it is `None` again."""
 
-    def admit(self, request: Request) -> Admitted | Waiting:
+    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
         """See the protocol; the queue is by ``turn``, then by who asked first."""
         self.require_possible(request)
         machine, token = self.machine, request.run.token
@@ -96,14 +96,14 @@ class FakeExecutor:
         used = sum(held.slots for held in machine.holding.values())
         if before or used + request.slots > machine.slots:
             holders = ", ".join(sorted({held.job for held in machine.holding.values()})) or "nobody"
-            return Waiting(
+            return WaitingForCapacity(
                 f"all {machine.slots} slots are held by {holders}, and {len(before)} wait before it"
             )
         del machine.queue[token]
         machine.holding[token] = request
         return Admitted(tuple(map(str, range(request.devices))), request.slots)
 
-    def require_possible(self, request: Request) -> None:
+    def require_possible(self, request: CapacityRequest) -> None:
         """See the protocol."""
         if request.devices > self.machine.devices:
             raise NeverPossibleError(
@@ -111,51 +111,53 @@ class FakeExecutor:
                 f"{self.machine.devices}"
             )
 
-    def release(self, run: Run) -> None:
+    def release(self, run: StepRun) -> None:
         """See the protocol."""
         self.machine.queue.pop(run.token, None)
         self.machine.holding.pop(run.token, None)
 
-    def start(self, run: Run, launch: Launch) -> None:
+    def start(self, run: StepRun, launch: Launch) -> None:
         """See the protocol; the command runs only once `FakeMachine.begin` says so."""
         if self.fail_to_start:
             raise ExecutorError(self.fail_to_start)
         if run.token in self.machine.runs:
             raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
-        self.machine.runs[run.token] = FakeRun(Observation(RunState.STARTING), launch)
+        self.machine.runs[run.token] = FakeRun(RunObservation(RunState.STARTING), launch)
 
-    def find(self, run: Run) -> Observation | None:
+    def find(self, run: StepRun) -> RunObservation | None:
         """See the protocol."""
         known = self.machine.runs.get(run.token)
         return known.seen if known else None
 
-    def observe(self, runs: Iterable[Run]) -> dict[str, Observation]:
+    def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
         """See the protocol."""
-        return {run.token: self.find(run) or Observation(RunState.ABSENT) for run in runs}
+        return {run.token: self.find(run) or RunObservation(RunState.ABSENT) for run in runs}
 
-    def request_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+    def request_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
         """See the protocol."""
         self._want(run, "pause", seq)
 
-    def withdraw_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+    def withdraw_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
         """See the protocol."""
         self._want(run, "run", seq)
 
-    def stop(self, run: Run, *, grace_seconds: float) -> None:
+    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
         """See the protocol; the command ends only once `FakeMachine.end` says so."""
         known = self.machine.runs.get(run.token)
         if known is None:
-            given_up = Observation(RunState.LOST, never_started=True, reason="was given up before it started")
+            given_up = RunObservation(
+                RunState.LOST, never_started=True, reason="was given up before it started"
+            )
             self.machine.runs[run.token] = FakeRun(given_up)
             self.release(run)
         else:
             known.stops.append(grace_seconds)
 
-    def kill(self, run: Run) -> None:
+    def kill(self, run: StepRun) -> None:
         """See the protocol."""
         self.machine.lose(run.token)
 
-    def logs(self, run: Run) -> Path:
+    def logs(self, run: StepRun) -> Path:
         """See the protocol."""
         return run.folder
 
@@ -176,7 +178,7 @@ class FakeExecutor:
     def close(self) -> None:
         """See the protocol."""
 
-    def _want(self, run: Run, want: str, seq: int) -> None:
+    def _want(self, run: StepRun, want: str, seq: int) -> None:
         known = self.machine.runs.get(run.token)
         if known is not None and seq > known.seq:
             known.want, known.seq = want, seq

@@ -38,7 +38,7 @@ _PROGRAM = (
 )
 
 
-class LaunchError(Exception):
+class ShimStartError(Exception):
     """No shim could be started; the message says why."""
 
 
@@ -55,7 +55,7 @@ class Launcher:
         self._link: _Link | None = None
 
     def launch(self, order: Mapping[str, Any]) -> bool:
-        """Start a shim; false when its run was claimed before. Raises `LaunchError`."""
+        """Start a shim; false when its run was claimed before. Raises `ShimStartError`."""
         link = None
         try:
             with self._lock:
@@ -66,9 +66,9 @@ class Launcher:
             with self._lock:
                 if self._link is link:
                     self._close()
-            raise LaunchError(f"the process that starts steps was lost: {error!r}") from error
+            raise ShimStartError(f"the process that starts steps was lost: {error!r}") from error
         if outcome == _FAILED:
-            raise LaunchError(text)
+            raise ShimStartError(text)
         return outcome == _CLAIMED
 
     def warm(self) -> None:
@@ -183,7 +183,7 @@ def _run(connection: socket.socket, data: bytes) -> NoReturn:
         connection.close()
 
     try:
-        order = shim.Order.read(value["order"])
+        order = shim.ShimOrder.read(value["order"])
         shim.run(order, claimed)
     except BaseException as error:  # noqa: BLE001 - the edge of a process: the error is written down
         if not answered:
@@ -193,7 +193,7 @@ def _run(connection: socket.socket, data: bytes) -> NoReturn:
     os._exit(0)
 
 
-def _write_down(order: shim.Order | None) -> None:
+def _write_down(order: shim.ShimOrder | None) -> None:
     if order is not None:
         with contextlib.suppress(OSError):
             text = traceback.format_exc()

@@ -42,7 +42,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class ShimOrder:
     """What the shim is told; it comes through a socket and is written nowhere."""
 
     token: str
@@ -60,13 +60,13 @@ class Order:
     sight: Sight | None
 
     @classmethod
-    def read(cls, value: Mapping[str, Any]) -> Order:
+    def read(cls, value: Mapping[str, Any]) -> ShimOrder:
         """Make it of what came through the socket."""
         sight = Sight.from_json(value["sight"]) if value["sight"] else None
         return cls(**{**value, "folder": Path(value["folder"]), "sight": sight})
 
 
-def run(order: Order, claimed: Callable[[bool], None]) -> None:
+def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
     """Claim the run and, when it was free, run its command to the end; tell whether it was free.
 
     The caller is a process of its own, without threads, whose signals are blocked until here.
@@ -75,14 +75,14 @@ def run(order: Order, claimed: Callable[[bool], None]) -> None:
     trees.become_subreaper()
     with Signals() as signals:
         span = boot_clock.Span()
-        mine = run_files.make_claim(order.folder, run_files.Claim(trees.identify(), span.began))
+        mine = run_files.make_claim(order.folder, run_files.RunClaim(trees.identify(), span.began))
         claimed(mine)
         if not mine:
             return
         try:
             _take_over_leases(order)
         except (RunsError, OSError) as error:
-            end = run_files.End(
+            end = run_files.ExitRecord(
                 _NOT_STARTED, 0, span.began, span.now(), False, False, False, str(error), never_started=True
             )
         else:
@@ -92,27 +92,27 @@ def run(order: Order, claimed: Callable[[bool], None]) -> None:
         run_files.wake(order.fifo)
 
 
-def _take_over_leases(order: Order) -> None:
+def _take_over_leases(order: ShimOrder) -> None:
     """From here on the leases are held by this process, and by whatever is left of its run."""
     if order.leases is not None:
         marker = (MARKER, order.token)
         Pool(Path(order.leases), (), 0).hand_over(order.token, trees.identify(), marker=marker)
 
 
-def _release_leases(order: Order) -> None:
+def _release_leases(order: ShimOrder) -> None:
     if order.leases is not None:
         with contextlib.suppress(RunsError, OSError):  # they are free anyhow once this process has ended
             Pool(Path(order.leases), (), 0).release(order.token)
 
 
-def _run(order: Order, signals: Signals, span: boot_clock.Span) -> run_files.End:
+def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files.ExitRecord:
     kills_before = memory.kills()
     try:
         log = writer.Log(order.folder / run_files.OUTPUT, limit=order.log_bytes)
         command = _start(order)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         reason = f"could not be started: {_explained(error)}"
-        return run_files.End(_NOT_STARTED, 0, span.began, span.now(), False, False, False, reason)
+        return run_files.ExitRecord(_NOT_STARTED, 0, span.began, span.now(), False, False, False, reason)
     pump = _pump(order, log, command)
     watch = _Watch(order, signals, command)
     try:
@@ -124,7 +124,7 @@ def _run(order: Order, signals: Signals, span: boot_clock.Span) -> run_files.End
         ended = watch.reap()
         pump.finish(_OUTPUT_PATIENCE)
     killed = ended.signal == signal.SIGKILL and kills_before is not None and memory.kills() != kills_before
-    return run_files.End(
+    return run_files.ExitRecord(
         exit_status=ended.shell_status,
         signal=ended.signal,
         started_at=span.began,
@@ -142,7 +142,7 @@ def _explained(error: Exception) -> str:
     return str(error)
 
 
-def _start(order: Order) -> subprocess.Popen[bytes]:
+def _start(order: ShimOrder) -> subprocess.Popen[bytes]:
     environment = {**order.environment, **order.secrets, MARKER: order.token}
     shim = os.getpid()
     limit = order.memory_bytes
@@ -170,7 +170,7 @@ def _start(order: Order) -> subprocess.Popen[bytes]:
     )
 
 
-def _pump(order: Order, log: writer.Log, command: subprocess.Popen[bytes]) -> writer.Pump:
+def _pump(order: ShimOrder, log: writer.Log, command: subprocess.Popen[bytes]) -> writer.Pump:
     assert command.stdout is not None
     assert command.stderr is not None
     streams = {command.stdout.fileno(): "out", command.stderr.fileno(): "err"}
@@ -182,7 +182,7 @@ def _pump(order: Order, log: writer.Log, command: subprocess.Popen[bytes]) -> wr
 class _Watch:
     """Waits for the command's end and does what is due meanwhile."""
 
-    def __init__(self, order: Order, signals: Signals, command: subprocess.Popen[bytes]) -> None:
+    def __init__(self, order: ShimOrder, signals: Signals, command: subprocess.Popen[bytes]) -> None:
         self.identity = trees.identify(command.pid)
         self.stopped = self.timed_out = self.over_memory = False
         self.reason = ""

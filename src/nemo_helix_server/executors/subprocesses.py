@@ -16,19 +16,19 @@ from nemo_helix_server.errors import StoreError
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
+    CapacityRequest,
     ExecutorError,
     Launch,
-    Observation,
-    Request,
+    RunObservation,
     RunState,
-    Waiting,
+    WaitingForCapacity,
 )
-from nemo_helix_server.executors.capacity import Room
+from nemo_helix_server.executors.capacity import Capacity
 from nemo_helix_server.executors.environments import Environments
-from nemo_helix_server.executors.launcher import Launcher, LaunchError
+from nemo_helix_server.executors.launcher import Launcher, ShimStartError
 from nemo_helix_server.executors.shim import MARKER
 from nemo_helix_server.storage import run_files
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.errors import RunsError
 from nemo_runs.processes import process_table, trees
 from nemo_runs.processes.trees import Liveness, ProcessIdentity
@@ -53,12 +53,12 @@ def _made_pipe(folder: Path) -> Path:
     return pipe
 
 
-class SubprocessExecutor:
-    """Runs steps on this machine; see `nemo_helix_server.executors.base.Executor`."""
+class ProcessExecutor:
+    """Runs steps on this machine; see `nemo_helix_server.executors.base.StepExecutor`."""
 
     supports_pause = True
 
-    def __init__(self, folder: Path, room: Room, launcher: Launcher | None = None) -> None:
+    def __init__(self, folder: Path, room: Capacity, launcher: Launcher | None = None) -> None:
         """``folder`` is the executor's own, for its named pipe; ``room`` grants devices and slots.
 
         Raises `StoreError` when something else is in the place of either.
@@ -71,25 +71,25 @@ class SubprocessExecutor:
         self._environments = Environments()
         self._launched: dict[str, None] = {}
 
-    def admit(self, request: Request) -> Admitted | Waiting:
+    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
         """See the protocol."""
         return self._room.admit(request)
 
-    def require_possible(self, request: Request) -> None:
+    def require_possible(self, request: CapacityRequest) -> None:
         """See the protocol."""
         self._room.require_possible(request)
 
-    def release(self, run: Run) -> None:
+    def release(self, run: StepRun) -> None:
         """See the protocol."""
         self._room.release(run.token)
 
-    def start(self, run: Run, launch: Launch) -> None:
+    def start(self, run: StepRun, launch: Launch) -> None:
         """See the protocol."""
         if (run.folder / run_files.CLAIM).exists():
             raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
         try:
             mine = self._launcher.launch(self._order(run, launch))
-        except LaunchError as error:
+        except ShimStartError as error:
             raise ExecutorError(f"{run.token} could not be started: {error}") from error
         self._launched[run.token] = None
         if len(self._launched) > _REMEMBERED:
@@ -97,30 +97,30 @@ class SubprocessExecutor:
         if not mine:
             raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
 
-    def find(self, run: Run) -> Observation | None:
+    def find(self, run: StepRun) -> RunObservation | None:
         """See the protocol."""
         seen = self._seen(run)
         return None if seen.state is RunState.ABSENT else seen
 
-    def observe(self, runs: Iterable[Run]) -> dict[str, Observation]:
+    def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
         """See the protocol."""
         return {run.token: self._seen(run) for run in runs}
 
-    def request_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+    def request_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
         """See the protocol."""
         contract.write_control(run.folder / run_files.CONTROL, contract.Control(seq, "pause", by, at))
 
-    def withdraw_pause(self, run: Run, *, seq: int, by: str, at: float) -> None:
+    def withdraw_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
         """See the protocol."""
         contract.write_control(run.folder / run_files.CONTROL, contract.Control(seq, "run", by, at))
 
-    def stop(self, run: Run, *, grace_seconds: float) -> None:
+    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
         """See the protocol."""
         with contextlib.suppress(RunsError):
             claim = run_files.read_claim(run.folder)
             if claim is None:
                 run.folder.mkdir(parents=True, exist_ok=True)
-                if run_files.make_claim(run.folder, run_files.Claim(None, time.time())):
+                if run_files.make_claim(run.folder, run_files.RunClaim(None, time.time())):
                     _end_strays(run.token)  # the claim of one that runs may have been removed
                     self.release(run)
                     return
@@ -128,7 +128,7 @@ class SubprocessExecutor:
             if claim is not None and claim.identity is not None:
                 _ask_to_stop(run.folder, claim.identity, grace_seconds)
 
-    def kill(self, run: Run) -> None:
+    def kill(self, run: StepRun) -> None:
         """See the protocol."""
         with contextlib.suppress(RunsError):
             claim = run_files.read_claim(run.folder)
@@ -137,7 +137,7 @@ class SubprocessExecutor:
             elif claim.identity is not None:
                 _signal(claim.identity, signal.SIGKILL)
 
-    def logs(self, run: Run) -> Path:
+    def logs(self, run: StepRun) -> Path:
         """See the protocol."""
         return run.folder
 
@@ -164,13 +164,13 @@ class SubprocessExecutor:
         self._launcher.close()
         os.close(self._pipe)
 
-    def _seen(self, run: Run) -> Observation:
+    def _seen(self, run: StepRun) -> RunObservation:
         seen = _look(run)
         if seen.state is RunState.ABSENT and run.token in self._launched:
             return _without_claim(run, "the record of its start was removed")
         return seen
 
-    def _order(self, run: Run, launch: Launch) -> dict[str, Any]:
+    def _order(self, run: StepRun, launch: Launch) -> dict[str, Any]:
         environment = dict(launch.environment)
         if launch.devices:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(launch.devices)
@@ -191,56 +191,60 @@ class SubprocessExecutor:
         }
 
 
-def _look(run: Run) -> Observation:
+def _look(run: StepRun) -> RunObservation:
     try:
         claim = run_files.read_claim(run.folder)
     except RunsError as error:
         # somebody meddled with it: the shim, if there is one, is found by the run's mark alone
         return _without_claim(run, str(error))
     if claim is None:
-        return Observation(RunState.ABSENT)
+        return RunObservation(RunState.ABSENT)
     if claim.identity is None:
-        return Observation(
+        return RunObservation(
             RunState.LOST, ended_at=claim.at, never_started=True, reason="was given up before it started"
         )
     return _ended(run, claim) or _unfinished(run, claim, claim.identity)
 
 
-def _unfinished(run: Run, claim: run_files.Claim, shim: ProcessIdentity) -> Observation:
+def _unfinished(run: StepRun, claim: run_files.RunClaim, shim: ProcessIdentity) -> RunObservation:
     alive = trees.liveness(shim)
     started = run_files.read_started(run.folder)
     at = started[1] if started else None
     if alive is Liveness.ALIVE:
-        return Observation(RunState.RUNNING if started else RunState.STARTING, started_at=at)
+        return RunObservation(RunState.RUNNING if started else RunState.STARTING, started_at=at)
     if alive is Liveness.ELSEWHERE:
-        return Observation(RunState.UNKNOWN, started_at=at, reason=f"runs on {shim.host}, not seen from here")
+        return RunObservation(
+            RunState.UNKNOWN, started_at=at, reason=f"runs on {shim.host}, not seen from here"
+        )
     # it may have written the end between the two looks
     return _ended(run, claim) or _lost(run, shim, at)
 
 
-def _lost(run: Run, shim: ProcessIdentity, at: float | None) -> Observation:
+def _lost(run: StepRun, shim: ProcessIdentity, at: float | None) -> RunObservation:
     rebooted = shim.boot_id != process_table.boot_id()
     if rebooted:
-        return Observation(RunState.LOST, started_at=at, rebooted=True, reason="the machine was restarted")
+        return RunObservation(RunState.LOST, started_at=at, rebooted=True, reason="the machine was restarted")
     _end_strays(run.token)
-    return Observation(RunState.LOST, started_at=at, reason="its shim was killed, so how it ended is unknown")
+    return RunObservation(
+        RunState.LOST, started_at=at, reason="its shim was killed, so how it ended is unknown"
+    )
 
 
-def _without_claim(run: Run, reason: str) -> Observation:
+def _without_claim(run: StepRun, reason: str) -> RunObservation:
     _end_strays(run.token)
-    return Observation(RunState.LOST, reason=reason)
+    return RunObservation(RunState.LOST, reason=reason)
 
 
-def _ended(run: Run, claim: run_files.Claim) -> Observation | None:
+def _ended(run: StepRun, claim: run_files.RunClaim) -> RunObservation | None:
     with contextlib.suppress(RunsError):
         end = run_files.read_end(run.folder)
         if end is not None:
             assert claim.identity is not None
             if end.never_started:
-                return Observation(
+                return RunObservation(
                     RunState.LOST, ended_at=end.ended_at, never_started=True, reason=end.reason
                 )
-            return Observation(
+            return RunObservation(
                 RunState.EXITED,
                 exit_status=end.exit_status,
                 signal=end.signal,

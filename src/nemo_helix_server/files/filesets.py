@@ -10,8 +10,14 @@ from typing import IO, Any
 
 from nemo_helix_plugin.jobs import names
 from nemo_helix_server.clock import Clock, moment, wire
-from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError, UnavailableError, unwritable
-from nemo_helix_server.files.locations import Place, Upload
+from nemo_helix_server.errors import (
+    InvalidError,
+    StateConflictError,
+    UnavailableError,
+    UnknownNameError,
+    unwritable,
+)
+from nemo_helix_server.files.locations import FileTree, Upload
 
 _RECORDS = ".records"
 _OWN = "job-fileset-"
@@ -38,7 +44,7 @@ def checked_path(path: str) -> str:
 class Filesets:
     """The filesets of all workspaces."""
 
-    place: Place
+    place: FileTree
     clock: Clock
     root: str
     """The place's address, for the steps of jobs."""
@@ -46,7 +52,7 @@ class Filesets:
     """Held from the look whether there is a fileset until it is made."""
 
     def create(self, who: str, workspace: str, name: str, description: str | None) -> Document:
-        """Make an empty fileset; raises `ConflictError` when there is one."""
+        """Make an empty fileset; raises `StateConflictError` when there is one."""
         folder = _folder(workspace, name)
         if name.startswith(_OWN):
             raise InvalidError(f"names that begin with {_OWN} are for the filesets that jobs make")
@@ -59,7 +65,7 @@ class Filesets:
         }
         with self._one_at_a_time:
             if self._record(workspace, name) is not None or next(self.place.files(folder), None) is not None:
-                raise ConflictError(f"there is a fileset '{name}' already in workspace {workspace}")
+                raise StateConflictError(f"there is a fileset '{name}' already in workspace {workspace}")
             self.write_record(workspace, name, record)
         return self._shown(record)
 
@@ -92,10 +98,10 @@ class Filesets:
         return names.problem_with(name) is None and self._record(workspace, name) is not None
 
     def known(self, workspace: str, name: str) -> Document:
-        """A fileset's record; raises `NotFoundError`."""
+        """A fileset's record; raises `UnknownNameError`."""
         record = self._record(workspace, name)
         if record is None:
-            raise NotFoundError(
+            raise UnknownNameError(
                 f"there is no fileset '{name}' in workspace '{workspace}'; `nemo files list` shows them"
             )
         return record
@@ -122,12 +128,12 @@ class Filesets:
         return self.place.upload(f"{_folder(workspace, name)}/{checked_path(path)}")
 
     def open(self, workspace: str, name: str, path: str) -> tuple[IO[bytes], int]:
-        """A file's content and size; raises `NotFoundError`."""
+        """A file's content and size; raises `UnknownNameError`."""
         self.known(workspace, name)
         try:
             return self.place.open(f"{_folder(workspace, name)}/{checked_path(path)}")
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
-            raise NotFoundError(
+            raise UnknownNameError(
                 f"the fileset '{name}' has no file '{path}'; `nemo files list-files {name}` shows them"
             ) from None
         except OSError as error:
@@ -144,7 +150,7 @@ class Filesets:
             return file.read()
 
     def delete_file(self, workspace: str, name: str, path: str) -> None:
-        """Remove one file; raises `NotFoundError`."""
+        """Remove one file; raises `UnknownNameError`."""
         file, _ = self.open(workspace, name, path)
         file.close()
         self.place.remove(f"{_folder(workspace, name)}/{checked_path(path)}")

@@ -23,7 +23,7 @@ fileset can have this name."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class FilesetEntry:
     """A file that is there."""
 
     path: str
@@ -47,7 +47,7 @@ class Upload(Protocol):
         ...
 
 
-class Place(Protocol):
+class FileTree(Protocol):
     """A tree of files."""
 
     def local(self, path: str) -> Path | None:
@@ -62,7 +62,7 @@ class Place(Protocol):
         """A file's content and size; raises FileNotFoundError."""
         ...
 
-    def files(self, folder: str) -> Iterator[Entry]:
+    def files(self, folder: str) -> Iterator[FilesetEntry]:
         """Every file below a folder, with paths relative to it, in order."""
         ...
 
@@ -71,20 +71,20 @@ class Place(Protocol):
         ...
 
 
-def open_place(root: str | os.PathLike[str]) -> Place:
+def open_place(root: str | os.PathLike[str]) -> FileTree:
     """The place at an address; raises `UnavailableError` when its file system is not to be had."""
     text = os.fspath(root)
     if "://" not in text:
-        return LocalPlace(Path(text))
+        return LocalFileTree(Path(text))
     if text.startswith("file://"):
-        return LocalPlace(Path(text.removeprefix("file://")))
+        return LocalFileTree(Path(text.removeprefix("file://")))
     try:
         from fsspec.core import url_to_fs  # noqa: PLC0415 - takes a while, and only such places need it
 
         filesystem, base = url_to_fs(text)
     except (ImportError, ValueError, OSError) as error:
         raise UnavailableError(f"the filesets at {text} cannot be reached: {error}") from error
-    return RemotePlace(filesystem, str(base).rstrip("/"))
+    return RemoteFileTree(filesystem, str(base).rstrip("/"))
 
 
 class _LocalUpload:
@@ -139,22 +139,22 @@ def _folder(root: Path, folder: str, *, make: bool = True) -> int:
     return opened
 
 
-class LocalPlace:
+class LocalFileTree:
     """A folder of this machine. Links are not followed: nobody puts any here."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     def local(self, path: str) -> Path | None:
-        """See `Place.local`."""
+        """See `FileTree.local`."""
         return self.root / path
 
     def upload(self, path: str) -> Upload:
-        """See `Place.upload`."""
+        """See `FileTree.upload`."""
         return _LocalUpload(self.root, path, f"{path.partition('/')[0]}/{_PARTS}")
 
     def open(self, path: str) -> tuple[IO[bytes], int]:
-        """See `Place.open`."""
+        """See `FileTree.open`."""
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         with self._there(path) as (folder, name):
             opened = os.open(name, flags, dir_fd=folder)
@@ -164,8 +164,8 @@ class LocalPlace:
             raise FileNotFoundError(path)
         return os.fdopen(opened, "rb"), status.st_size
 
-    def files(self, folder: str) -> Iterator[Entry]:
-        """See `Place.files`."""
+    def files(self, folder: str) -> Iterator[FilesetEntry]:
+        """See `FileTree.files`."""
         found = []
         with contextlib.suppress(FileNotFoundError), self._there(f"{folder}/.") as (top, _):
             for parent, _, names, inside in os.fwalk(".", dir_fd=top):
@@ -174,11 +174,11 @@ class LocalPlace:
                         status = os.stat(name, dir_fd=inside, follow_symlinks=False)
                         if stat.S_ISREG(status.st_mode):
                             path = os.path.normpath(os.path.join(parent, name))
-                            found.append(Entry(path, status.st_size, status.st_mtime))
+                            found.append(FilesetEntry(path, status.st_size, status.st_mtime))
         yield from sorted(found, key=lambda entry: entry.path)
 
     def remove(self, path: str) -> None:
-        """See `Place.remove`."""
+        """See `FileTree.remove`."""
         aside = f"removed-{secrets.token_hex(8)}"
         parts = _folder(self.root, f"{path.partition('/')[0]}/{_PARTS}")
         try:
@@ -228,41 +228,41 @@ class _RemoteUpload:
             self._filesystem.rm(self._part)
 
 
-class RemotePlace:
+class RemoteFileTree:
     """A tree of files at an address of fsspec."""
 
     def __init__(self, filesystem: Any, base: str) -> None:
         self._filesystem, self._base = filesystem, base
 
     def local(self, path: str) -> Path | None:  # noqa: ARG002 - as the protocol has it
-        """See `Place.local`."""
+        """See `FileTree.local`."""
         return None
 
     def upload(self, path: str) -> Upload:
-        """See `Place.upload`."""
+        """See `FileTree.upload`."""
         return _RemoteUpload(
             self._filesystem, f"{self._base}/{path}", f"{self._base}/{_PARTS}/{secrets.token_hex(16)}"
         )
 
     def open(self, path: str) -> tuple[IO[bytes], int]:
-        """See `Place.open`."""
+        """See `FileTree.open`."""
         full = f"{self._base}/{path}"
         if not self._filesystem.isfile(full):
             raise FileNotFoundError(path)
         return self._filesystem.open(full, "rb"), int(self._filesystem.size(full))
 
-    def files(self, folder: str) -> Iterator[Entry]:
-        """See `Place.files`."""
+    def files(self, folder: str) -> Iterator[FilesetEntry]:
+        """See `FileTree.files`."""
         top = f"{self._base}/{folder}"
         self._filesystem.invalidate_cache()
         if not self._filesystem.isdir(top):
             return
         prefix = self._filesystem._strip_protocol(top).rstrip("/") + "/"  # noqa: SLF001 - public by custom only
         for full, known in sorted(self._filesystem.find(top, detail=True).items()):
-            yield Entry(full.removeprefix(prefix), int(known.get("size") or 0))
+            yield FilesetEntry(full.removeprefix(prefix), int(known.get("size") or 0))
 
     def remove(self, path: str) -> None:
-        """See `Place.remove`."""
+        """See `FileTree.remove`."""
         with contextlib.suppress(FileNotFoundError):
             self._filesystem.rm(f"{self._base}/{path}", recursive=True)
 

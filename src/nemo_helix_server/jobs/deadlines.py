@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +15,7 @@ class WayOut:
     status: Status
     setting: str | None
     """Setting or step field with the deadline in seconds; None where waiting has no limit of its own."""
-    event: Event
+    event: StatusEvent
     meaning: str
 
 
@@ -23,42 +23,52 @@ WAYS_OUT: tuple[WayOut, ...] = (
     WayOut(
         Status.CREATION_PENDING,
         "jobs.creation_deadline_seconds",
-        Event.CREATION_FAILED,
+        StatusEvent.CREATION_FAILED,
         "the directories are made again at each pass until then",
     ),
-    WayOut(Status.CREATED, None, Event.CANCEL_REQUESTED, "the next pass starts it or says why it is queued"),
+    WayOut(
+        Status.CREATED, None, StatusEvent.CANCEL_REQUESTED, "the next pass starts it or says why it is queued"
+    ),
     WayOut(
         Status.QUEUED,
         None,
-        Event.CANCEL_REQUESTED,
+        StatusEvent.CANCEL_REQUESTED,
         "it waits for its turn as long as it takes, or is cancelled",
     ),
     WayOut(
-        Status.PENDING, "ttl_seconds_before_active", Event.FAILED, "the executor took it and it never ran"
+        Status.PENDING,
+        "ttl_seconds_before_active",
+        StatusEvent.FAILED,
+        "the executor took it and it never ran",
     ),
-    WayOut(Status.RESUMING, None, Event.CANCEL_REQUESTED, "the next pass starts it or says why it is queued"),
+    WayOut(
+        Status.RESUMING,
+        None,
+        StatusEvent.CANCEL_REQUESTED,
+        "the next pass starts it or says why it is queued",
+    ),
     WayOut(
         Status.PAUSING,
         "lifecycle.pause_deadline_seconds",
-        Event.PAUSE_DEADLINE_MISSED,
+        StatusEvent.PAUSE_DEADLINE_MISSED,
         "the workload is killed; rerun goes on from the newest verified checkpoint",
     ),
     WayOut(
         Status.PAUSED,
         "jobs.storage.paused_storage_ttl_seconds",
-        Event.WINDOW_EXPIRED,
+        StatusEvent.WINDOW_EXPIRED,
         "or the job's own pause window",
     ),
     WayOut(
         Status.CANCELLING,
         "jobs.cancel_deadline_seconds",
-        Event.STOPPED,
+        StatusEvent.STOPPED,
         "the workload is killed, with everything that it started",
     ),
     WayOut(
         Status.DELETION_PENDING,
         None,
-        Event.DELETE_REQUESTED,
+        StatusEvent.DELETE_REQUESTED,
         "removal is tried at each pass until the record is gone",
     ),
 )

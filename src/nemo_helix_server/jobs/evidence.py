@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from nemo_helix_server.jobs.states import Reason
+from nemo_helix_server.jobs.states import StatusReason
 from nemo_trainer.contract import names
 
 
@@ -56,10 +56,10 @@ class ExitFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Cause:
+class FailureCause:
     """A cause, in words for people."""
 
-    kind: Reason
+    kind: StatusReason
     message: str
     """What happened, one sentence."""
     advice: str | None
@@ -75,11 +75,11 @@ class Cause:
         return None if self.resumable else f"{self.message}; {self.advice}" if self.advice else self.message
 
 
-def classify(facts: ExitFacts, tail: Iterable[str]) -> Cause:
+def classify(facts: ExitFacts, tail: Iterable[str]) -> FailureCause:
     """The most likely cause; `tail` is the end of the log, oldest line first."""
     found = _from_end(facts) or _from_contract(facts) or _from_log(facts, tail) or _from_status(facts)
     if facts.environment_changed and found.resumable:
-        return Cause(
+        return FailureCause(
             found.kind,
             f"{found.message}, after its image or environment had changed",
             f"bring back what the checkpoint was saved with and use {facts.again}, or create a new job",
@@ -88,55 +88,59 @@ def classify(facts: ExitFacts, tail: Iterable[str]) -> Cause:
     return found
 
 
-def _from_end(facts: ExitFacts) -> Cause | None:
+def _from_end(facts: ExitFacts) -> FailureCause | None:
     if facts.out_of_memory:
         return _memory(facts)
     if facts.timed_out:
         return _time(facts)
     if facts.lost or facts.exit_status is None:
-        return Cause(Reason.LOST, "the workload is gone and left no exit status", None, resumable=True)
+        return FailureCause(
+            StatusReason.LOST, "the workload is gone and left no exit status", None, resumable=True
+        )
     return None
 
 
-def _memory(facts: ExitFacts) -> Cause:
+def _memory(facts: ExitFacts) -> FailureCause:
     if facts.memory_limited:
-        return Cause(
-            Reason.OUT_OF_MEMORY,
+        return FailureCause(
+            StatusReason.OUT_OF_MEMORY,
             "the step's memory limit was not enough",
             "raise resources.limits.memory of the step, or load less at once, in a new job",
             resumable=False,
             rerun_can_help=False,
         )
-    return Cause(
-        Reason.OUT_OF_MEMORY,
+    return FailureCause(
+        StatusReason.OUT_OF_MEMORY,
         "the machine's memory was not enough",
         f"free memory on the machine and use {facts.again}, or load less at once in a new job",
         resumable=False,
     )
 
 
-def _time(facts: ExitFacts) -> Cause:
+def _time(facts: ExitFacts) -> FailureCause:
     limit = "raise ttl_seconds_active of its execution profile in the service's settings"
     if facts.checkpoints:
         advice = f"{facts.again} goes on for as long again; or {limit}"
-        return Cause(Reason.TIME_LIMIT, "the step's time limit was reached", advice, resumable=True)
-    return Cause(
-        Reason.TIME_LIMIT,
+        return FailureCause(
+            StatusReason.TIME_LIMIT, "the step's time limit was reached", advice, resumable=True
+        )
+    return FailureCause(
+        StatusReason.TIME_LIMIT,
         "the step's time limit was reached",
         f"there is no checkpoint to go on from: {limit} and use {facts.again}",
         resumable=False,
     )
 
 
-def _from_contract(facts: ExitFacts) -> Cause | None:
+def _from_contract(facts: ExitFacts) -> FailureCause | None:
     """What the workload's exit status means by the contract; it knows better than its log."""
     rule = _CONTRACT.get(facts.exit_status or 0) if facts.contract else None
     return rule(facts) if rule else None
 
 
-def _bad_spec(_facts: ExitFacts) -> Cause:
-    return Cause(
-        Reason.WORKLOAD_FAILED,
+def _bad_spec(_facts: ExitFacts) -> FailureCause:
+    return FailureCause(
+        StatusReason.WORKLOAD_FAILED,
         "the trainer refused its specification",
         "correct the specification in a new job",
         resumable=False,
@@ -144,19 +148,19 @@ def _bad_spec(_facts: ExitFacts) -> Cause:
     )
 
 
-def _no_engine(facts: ExitFacts) -> Cause:
-    return Cause(
-        Reason.WORKLOAD_FAILED,
+def _no_engine(facts: ExitFacts) -> FailureCause:
+    return FailureCause(
+        StatusReason.WORKLOAD_FAILED,
         "the training engine cannot be used here",
         f"do what the last line of its log says and use {facts.again}, or choose another engine in a new job",
         resumable=False,
     )
 
 
-def _unusable_checkpoint(facts: ExitFacts) -> Cause:
+def _unusable_checkpoint(facts: ExitFacts) -> FailureCause:
     if facts.error_type == names.INPUTS_CHANGED:
-        return Cause(
-            Reason.WORKLOAD_FAILED,
+        return FailureCause(
+            StatusReason.WORKLOAD_FAILED,
             "what it trains on, or how, has changed since its checkpoint was saved",
             f"put back what was there and use {facts.again}, or create a new job; another checkpoint does "
             "not help",
@@ -164,25 +168,25 @@ def _unusable_checkpoint(facts: ExitFacts) -> Cause:
         )
     which = "the checkpoint that was named" if facts.named else "its newest checkpoint"
     if not facts.others:
-        return Cause(
-            Reason.WORKLOAD_FAILED,
+        return FailureCause(
+            StatusReason.WORKLOAD_FAILED,
             f"{which} could not be used",
             "there is no other one to go on from: create a new job",
             resumable=False,
             rerun_can_help=False,
         )
     listing = facts.command("checkpoints list")
-    return Cause(
-        Reason.WORKLOAD_FAILED,
+    return FailureCause(
+        StatusReason.WORKLOAD_FAILED,
         f"{which} could not be used",
         f"name another one, of those that {listing} shows: {facts.command('rerun', ' --checkpoint ID')}",
         resumable=False,
     )
 
 
-def _diverged(_facts: ExitFacts) -> Cause:
-    return Cause(
-        Reason.WORKLOAD_FAILED,
+def _diverged(_facts: ExitFacts) -> FailureCause:
+    return FailureCause(
+        StatusReason.WORKLOAD_FAILED,
         "training diverged: a loss was not a number",
         "lower the learning rate in a new job",
         resumable=False,
@@ -190,7 +194,7 @@ def _diverged(_facts: ExitFacts) -> Cause:
     )
 
 
-_CONTRACT: dict[int, Callable[[ExitFacts], Cause]] = {
+_CONTRACT: dict[int, Callable[[ExitFacts], FailureCause]] = {
     names.EXIT_BAD_SPEC: _bad_spec,
     names.EXIT_ENGINE_UNAVAILABLE: _no_engine,
     names.EXIT_CHECKPOINT_UNUSABLE: _unusable_checkpoint,
@@ -198,9 +202,9 @@ _CONTRACT: dict[int, Callable[[ExitFacts], Cause]] = {
 }
 
 
-def _gpu_memory(_facts: ExitFacts, _found: re.Match[str]) -> Cause:
-    return Cause(
-        Reason.OUT_OF_MEMORY,
+def _gpu_memory(_facts: ExitFacts, _found: re.Match[str]) -> FailureCause:
+    return FailureCause(
+        StatusReason.OUT_OF_MEMORY,
         "the GPU's memory was not enough",
         "lower the batch size, the sequence length or the number of trained parameters in a new job",
         resumable=False,
@@ -208,19 +212,19 @@ def _gpu_memory(_facts: ExitFacts, _found: re.Match[str]) -> Cause:
     )
 
 
-def _full_disk(facts: ExitFacts, _found: re.Match[str]) -> Cause:
-    return Cause(
-        Reason.DISK_FULL,
+def _full_disk(facts: ExitFacts, _found: re.Match[str]) -> FailureCause:
+    return FailureCause(
+        StatusReason.DISK_FULL,
         "the disk is full",
         f"free space and use {facts.again}",
         resumable=False,
     )
 
 
-def _other_version(facts: ExitFacts, found: re.Match[str]) -> Cause:
+def _other_version(facts: ExitFacts, found: re.Match[str]) -> FailureCause:
     what, where = found["name"], found["module"]
-    return Cause(
-        Reason.WORKLOAD_FAILED,
+    return FailureCause(
+        StatusReason.WORKLOAD_FAILED,
         f"the Python module {where} has no {what}: another version is installed than it needs",
         f"install the version that it needs for {facts.program} and use {facts.again}, or name another "
         "interpreter in a new job",
@@ -228,17 +232,17 @@ def _other_version(facts: ExitFacts, found: re.Match[str]) -> Cause:
     )
 
 
-def _missing_module(facts: ExitFacts, found: re.Match[str]) -> Cause:
+def _missing_module(facts: ExitFacts, found: re.Match[str]) -> FailureCause:
     named = found["module"]
-    return Cause(
-        Reason.WORKLOAD_FAILED,
+    return FailureCause(
+        StatusReason.WORKLOAD_FAILED,
         f"the Python module {named}, which it needs, is not installed",
         f"install it for {facts.program} and use {facts.again}, or name another interpreter in a new job",
         resumable=False,
     )
 
 
-_Explain = Callable[[ExitFacts, re.Match[str]], Cause]
+_Explain = Callable[[ExitFacts, re.Match[str]], FailureCause]
 _GPU_FULL = (
     r"CUDA out of memory|CUBLAS_STATUS_ALLOC_FAILED|HIP out of memory|torch\.(cuda\.)?OutOfMemoryError"
     r"|CUDA error: out of memory|No available memory for the cache blocks"
@@ -265,7 +269,7 @@ _PASSED_OVER = re.compile(
 """Where a line says so, what it names did not end the workload."""
 
 
-def _from_log(facts: ExitFacts, tail: Iterable[str]) -> Cause | None:
+def _from_log(facts: ExitFacts, tail: Iterable[str]) -> FailureCause | None:
     """The last line that says something known counts."""
     for line in reversed(list(tail)):
         if _PASSED_OVER.search(line):
@@ -276,6 +280,6 @@ def _from_log(facts: ExitFacts, tail: Iterable[str]) -> Cause | None:
     return None
 
 
-def _from_status(facts: ExitFacts) -> Cause:
+def _from_status(facts: ExitFacts) -> FailureCause:
     how = f"was ended by signal {facts.signal}" if facts.signal else f"exited with status {facts.exit_status}"
-    return Cause(Reason.WORKLOAD_FAILED, f"the workload {how}", None, resumable=True)
+    return FailureCause(StatusReason.WORKLOAD_FAILED, f"the workload {how}", None, resumable=True)

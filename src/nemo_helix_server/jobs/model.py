@@ -24,7 +24,7 @@ class Caller:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Workspace:
+class WorkspaceRow:
     """A namespace of jobs, secrets and filesets."""
 
     name: str
@@ -163,7 +163,7 @@ class StepContext:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Task:
+class StepTask:
     """One process of a step: one start, one token."""
 
     id: str
@@ -193,7 +193,7 @@ class Result:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Transition:
+class TransitionRow:
     """One change of a status, kept for good. ``step`` and ``task`` are None for a change of the job."""
 
     seq: int
@@ -227,7 +227,7 @@ class MetricPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint:
+class CheckpointRow:
     """A checkpoint as its manifest described it; ``pinned_path`` is relative to the data directory."""
 
     id: str
@@ -271,7 +271,7 @@ class Token:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Secret:
+class SecretRow:
     """What is known of a secret; its value is a file, never a row."""
 
     workspace: str
@@ -295,7 +295,7 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[Item]):
+class RowPage(Generic[Item]):
     """A part of a list, and how long the list is."""
 
     items: tuple[Item, ...]

@@ -13,7 +13,7 @@ DAY = 24 * 3600
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class StorageLimits:
     """The platform's storage periods, in seconds."""
 
     paused_storage_ttl_seconds: int = 7 * DAY
@@ -21,7 +21,7 @@ class Limits:
     failed_storage_ttl_seconds: int = 4 * 3600
 
 
-class Machine(Protocol):
+class StepMachine(Protocol):
     """The place where steps run, as far as it can be asked before one is started."""
 
     def check_spec(self, spec: HelixJobSpec) -> None:

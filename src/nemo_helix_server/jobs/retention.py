@@ -11,7 +11,7 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server import clock as clocks
 from nemo_helix_server.clock import SECOND, Clock
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.jobs.ports import Limits
+from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_runs.durations import duration_in_words
 
 _ALIKE = 2
@@ -19,7 +19,7 @@ _ALIKE = 2
 
 
 def window_seconds(
-    status: Status, *, pause_ttl_seconds: int | None, failed_ttl_seconds: int | None, limits: Limits
+    status: Status, *, pause_ttl_seconds: int | None, failed_ttl_seconds: int | None, limits: StorageLimits
 ) -> int | None:
     """How long storage is kept in a status; None where no window runs, 0 where it goes at once."""
     if status is Status.PAUSED:
@@ -37,7 +37,7 @@ def storage_expires_at(
     reclaimed_at: int | None,
     pause_ttl_seconds: int | None,
     failed_ttl_seconds: int | None,
-    limits: Limits,
+    limits: StorageLimits,
 ) -> int | None:
     """When the storage is deleted; None while no window runs, or when it is deleted already."""
     window = window_seconds(
@@ -77,7 +77,9 @@ def expired(
     return left is not None and left <= 0
 
 
-def check_control(*, pause_ttl_seconds: int | None, failed_ttl_seconds: int | None, limits: Limits) -> None:
+def check_control(
+    *, pause_ttl_seconds: int | None, failed_ttl_seconds: int | None, limits: StorageLimits
+) -> None:
     """Refuse windows beyond the platform's maximum with `InvalidError`."""
     maximum = limits.maximum_pause_ttl_seconds
     given = {"pause_ttl_seconds": pause_ttl_seconds, "failed_ttl_seconds": failed_ttl_seconds}

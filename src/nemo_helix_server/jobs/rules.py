@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.jobs.states import TERMINAL, Event, Reason
+from nemo_helix_server.jobs.states import TERMINAL, StatusEvent, StatusReason
 
 
-class Action(StrEnum):
+class JobAction(StrEnum):
     """What a user can ask of a job."""
 
     PAUSE = "pause"
@@ -26,7 +26,7 @@ class Action(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class ActionFacts:
     """What the decision depends on."""
 
     job: str
@@ -60,7 +60,7 @@ class Facts:
 class Go:
     """The action is allowed and is this event; None: it changes no status."""
 
-    event: Event | None
+    event: StatusEvent | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +69,21 @@ class NoChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class ActionRefused:
     """The action is not allowed."""
 
     sentence: str
 
 
-Answer = Go | NoChange | Refused
+Answer = Go | NoChange | ActionRefused
 
 
 S = Status
 _NEW = "create a new job instead"
 _ONLY = "only a job that ended in error can be run again"
 
-_REFUSALS: dict[Action, dict[Status, str]] = {
-    Action.PAUSE: {
+_REFUSALS: dict[JobAction, dict[Status, str]] = {
+    JobAction.PAUSE: {
         S.CREATION_PENDING: "job {job} is still being prepared; pause it again in a moment",
         S.RESUMING: "job {job} is resuming; wait until step {step} is active and pause it then, or stop the"
         " job for good with {cancel}",
@@ -92,7 +92,7 @@ _REFUSALS: dict[Action, dict[Status, str]] = {
         S.COMPLETED: "job {job} is completed, so there is nothing to pause",
         S.ERROR: "job {job} ended in error, so there is nothing to pause; {again}",
     },
-    Action.RESUME: {
+    JobAction.RESUME: {
         S.CREATION_PENDING: "job {job} is still being prepared and not paused; it starts by itself",
         S.CREATED: "job {job} is created and not paused; it starts by itself",
         S.QUEUED: "job {job} is queued and not paused; it starts by itself, see {get-status}",
@@ -102,7 +102,7 @@ _REFUSALS: dict[Action, dict[Status, str]] = {
         S.COMPLETED: "job {job} completed already, so there is nothing to resume",
         S.ERROR: "job {job} ended in error and is not paused; {again}",
     },
-    Action.RERUN: {
+    JobAction.RERUN: {
         **dict.fromkeys(
             (S.CREATION_PENDING, S.CREATED, S.QUEUED, S.PENDING, S.ACTIVE, S.RESUMING, S.CANCELLING),
             f"job {{job}} is {{status}} in step {{step}}, and {_ONLY}",
@@ -112,14 +112,14 @@ _REFUSALS: dict[Action, dict[Status, str]] = {
         S.CANCELLED: f"{{cancelled}}, and {_ONLY}; {_NEW}",
         S.COMPLETED: f"job {{job}} is completed, and {_ONLY}; {_NEW}",
     },
-    Action.DELETE: {
+    JobAction.DELETE: {
         **dict.fromkeys(
             (S.CREATED, S.QUEUED, S.PENDING, S.ACTIVE, S.PAUSING, S.PAUSED, S.RESUMING),
             "job {job} is {status} and cannot be deleted; use {cancel} first",
         ),
         S.CANCELLING: "job {job} is being cancelled; delete it again when it is cancelled",
     },
-    Action.UPDATE: dict.fromkeys(
+    JobAction.UPDATE: dict.fromkeys(
         S, f"job {{job}} has an attempt that was made from its definition, which stays as it is; {_NEW}"
     ),
 }
@@ -133,15 +133,15 @@ _NOTHING_LEFT = (
 )
 _NO_WINDOW = f"the storage of job {{job}} is deleted already, so there is no window to change; {_NEW}"
 
-_UNCHANGED: dict[Action, frozenset[Status]] = {
-    Action.PAUSE: frozenset({S.PAUSING, S.PAUSED}),
-    Action.RESUME: frozenset({S.ACTIVE, S.RESUMING}),
-    Action.CANCEL: frozenset({*TERMINAL, S.CANCELLING}),
-    Action.DELETE: frozenset({S.DELETION_PENDING}),
+_UNCHANGED: dict[JobAction, frozenset[Status]] = {
+    JobAction.PAUSE: frozenset({S.PAUSING, S.PAUSED}),
+    JobAction.RESUME: frozenset({S.ACTIVE, S.RESUMING}),
+    JobAction.CANCEL: frozenset({*TERMINAL, S.CANCELLING}),
+    JobAction.DELETE: frozenset({S.DELETION_PENDING}),
 }
 
 
-def allowed(action: Action, facts: Facts) -> Answer:
+def allowed(action: JobAction, facts: ActionFacts) -> Answer:
     """What an action means to a job."""
     if facts.status in _UNCHANGED.get(action, ()) or _started_again(action, facts):
         return NoChange()
@@ -151,64 +151,64 @@ def allowed(action: Action, facts: Facts) -> Answer:
     return _refused(sentence, facts) if sentence else Go(_event(action, facts))
 
 
-def _started_again(action: Action, facts: Facts) -> bool:
+def _started_again(action: JobAction, facts: ActionFacts) -> bool:
     """Whether a resume is asked for that happened already, and its step is on its way."""
-    return action is Action.RESUME and facts.resumed and facts.status in {S.QUEUED, S.PENDING}
+    return action is JobAction.RESUME and facts.resumed and facts.status in {S.QUEUED, S.PENDING}
 
 
-def _unpausable(facts: Facts) -> str | None:
+def _unpausable(facts: ActionFacts) -> str | None:
     return None if facts.pausable else _UNPAUSABLE
 
 
-def _window_ended(facts: Facts) -> str | None:
+def _window_ended(facts: ActionFacts) -> str | None:
     ended = facts.status is S.PAUSED and (facts.reclaimed or facts.window_ended)
     return _WINDOW_ENDED if ended else None
 
 
-def _nothing_left(facts: Facts) -> str | None:
+def _nothing_left(facts: ActionFacts) -> str | None:
     gone = facts.reclaimed or facts.window_ended
     return _NOTHING_LEFT if gone and not facts.pinned else None
 
 
-def _no_window(facts: Facts) -> str | None:
+def _no_window(facts: ActionFacts) -> str | None:
     return _NO_WINDOW if facts.reclaimed else None
 
 
-def _never(facts: Facts) -> str | None:  # noqa: ARG001 - one signature for all conditions
+def _never(facts: ActionFacts) -> str | None:  # noqa: ARG001 - one signature for all conditions
     return None
 
 
-_WHEN: dict[Action, Callable[[Facts], str | None]] = {
-    Action.PAUSE: _unpausable,
-    Action.RESUME: _window_ended,
-    Action.RERUN: _nothing_left,
-    Action.CANCEL: _never,
-    Action.CONTROL: _no_window,
-    Action.DELETE: _never,
-    Action.UPDATE: _never,
+_WHEN: dict[JobAction, Callable[[ActionFacts], str | None]] = {
+    JobAction.PAUSE: _unpausable,
+    JobAction.RESUME: _window_ended,
+    JobAction.RERUN: _nothing_left,
+    JobAction.CANCEL: _never,
+    JobAction.CONTROL: _no_window,
+    JobAction.DELETE: _never,
+    JobAction.UPDATE: _never,
 }
 """What else speaks against an action in a status that allows it."""
 
 
-def _event(action: Action, facts: Facts) -> Event | None:
+def _event(action: JobAction, facts: ActionFacts) -> StatusEvent | None:
     """The event that an allowed action is."""
-    if action is Action.RESUME and facts.status is S.PAUSING:
-        return Event.PAUSE_WITHDRAWN if facts.seen_running else Event.PAUSE_WITHDRAWN_EARLY
+    if action is JobAction.RESUME and facts.status is S.PAUSING:
+        return StatusEvent.PAUSE_WITHDRAWN if facts.seen_running else StatusEvent.PAUSE_WITHDRAWN_EARLY
     return {
-        Action.PAUSE: Event.PAUSE_REQUESTED,
-        Action.RESUME: Event.RESUME_REQUESTED,
-        Action.RERUN: Event.RERUN_REQUESTED,
-        Action.CANCEL: Event.CANCEL_REQUESTED,
-        Action.DELETE: Event.DELETE_REQUESTED,
+        JobAction.PAUSE: StatusEvent.PAUSE_REQUESTED,
+        JobAction.RESUME: StatusEvent.RESUME_REQUESTED,
+        JobAction.RERUN: StatusEvent.RERUN_REQUESTED,
+        JobAction.CANCEL: StatusEvent.CANCEL_REQUESTED,
+        JobAction.DELETE: StatusEvent.DELETE_REQUESTED,
     }.get(action)
 
 
-def _refused(sentence: str, facts: Facts) -> Refused:
+def _refused(sentence: str, facts: ActionFacts) -> ActionRefused:
     verbs = ("cancel", "resume", "rerun", "get-status")
     gone = facts.reclaimed or facts.window_ended
     again = f"use {facts.command('rerun')}" if facts.rerun_can_help else _NEW
-    by_window = facts.reason == Reason.PAUSE_WINDOW_ENDED
-    return Refused(
+    by_window = facts.reason == StatusReason.PAUSE_WINDOW_ENDED
+    return ActionRefused(
         sentence.format(
             job=facts.job,
             step=facts.step,

@@ -7,7 +7,7 @@ from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import wire
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 
 RESTING = frozenset({Status.PAUSED, Status.ERROR, Status.CANCELLED, Status.COMPLETED})
 """A step in one of these has stopped: the clock of its storage window runs from there."""
@@ -23,7 +23,7 @@ def merged(details: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dic
 def after(
     details: Mapping[str, Any],
     changes: Mapping[str, Any] | None,
-    event: Event,
+    event: StatusEvent,
     to: Status,
     now: int,
 ) -> dict[str, Any]:
@@ -33,9 +33,9 @@ def after(
     """
     given = {**changes} if changes else {}
     stamps: dict[str, Any] = {"message": given.get("message")}
-    if event is Event.PAUSE_REQUESTED:
+    if event is StatusEvent.PAUSE_REQUESTED:
         stamps["pause_requested_at"] = wire(now)
-    if event in {Event.PAUSE_WITHDRAWN, Event.PAUSE_WITHDRAWN_EARLY, Event.INTERRUPTED}:
+    if event in {StatusEvent.PAUSE_WITHDRAWN, StatusEvent.PAUSE_WITHDRAWN_EARLY, StatusEvent.INTERRUPTED}:
         stamps["pause_requested_at"] = None
     if to is Status.RESUMING:
         stamps["resumed_at"] = wire(now)

@@ -23,7 +23,7 @@ class Actor(StrEnum):
     SERVICE = "service"
 
 
-class Event(StrEnum):
+class StatusEvent(StrEnum):
     """What can happen to a step, or to a job alone (`JOB_EVENTS`), in the past tense."""
 
     PREPARED = "prepared"
@@ -50,7 +50,7 @@ class Event(StrEnum):
     """Something new came to be; it had no status before."""
 
 
-class Reason(StrEnum):
+class StatusReason(StrEnum):
     """Why a job is in its status, where the status alone does not say it."""
 
     CANCELLED_BY_USER = "cancelled_by_user"
@@ -72,26 +72,26 @@ class Reason(StrEnum):
     CHECKPOINT_NOT_VERIFIED = "checkpoint_not_verified"
 
 
-REASONS: dict[Reason, Status] = {
-    Reason.CANCELLED_BY_USER: Status.CANCELLED,
-    Reason.PAUSE_WINDOW_ENDED: Status.CANCELLED,
-    Reason.PAUSED_BY_USER: Status.PAUSED,
-    Reason.PAUSED_FOR_MAINTENANCE: Status.PAUSED,
-    Reason.WAITING_FOR_CAPACITY: Status.QUEUED,
-    Reason.INTERRUPTED: Status.RESUMING,
-    Reason.OUTPUTS_VERIFIED: Status.COMPLETED,
+REASONS: dict[StatusReason, Status] = {
+    StatusReason.CANCELLED_BY_USER: Status.CANCELLED,
+    StatusReason.PAUSE_WINDOW_ENDED: Status.CANCELLED,
+    StatusReason.PAUSED_BY_USER: Status.PAUSED,
+    StatusReason.PAUSED_FOR_MAINTENANCE: Status.PAUSED,
+    StatusReason.WAITING_FOR_CAPACITY: Status.QUEUED,
+    StatusReason.INTERRUPTED: Status.RESUMING,
+    StatusReason.OUTPUTS_VERIFIED: Status.COMPLETED,
     **dict.fromkeys(
         (
-            Reason.CREATION_FAILED,
-            Reason.WORKLOAD_FAILED,
-            Reason.OUT_OF_MEMORY,
-            Reason.DISK_FULL,
-            Reason.LOST,
-            Reason.START_FAILED,
-            Reason.TIME_LIMIT,
-            Reason.STALE,
-            Reason.PAUSE_DEADLINE_MISSED,
-            Reason.CHECKPOINT_NOT_VERIFIED,
+            StatusReason.CREATION_FAILED,
+            StatusReason.WORKLOAD_FAILED,
+            StatusReason.OUT_OF_MEMORY,
+            StatusReason.DISK_FULL,
+            StatusReason.LOST,
+            StatusReason.START_FAILED,
+            StatusReason.TIME_LIMIT,
+            StatusReason.STALE,
+            StatusReason.PAUSE_DEADLINE_MISSED,
+            StatusReason.CHECKPOINT_NOT_VERIFIED,
         ),
         Status.ERROR,
     ),
@@ -100,24 +100,26 @@ REASONS: dict[Reason, Status] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class StateEdge:
     """One edge of the machine."""
 
     origin: Status
-    event: Event
+    event: StatusEvent
     to: Status
     actor: Actor
     meaning: str
 
 
-def _rows(origins: Sequence[Status], event: Event, to: Status, actor: Actor, meaning: str) -> list[Row]:
-    return [Row(origin, event, to, actor, meaning) for origin in origins]
+def _rows(
+    origins: Sequence[Status], event: StatusEvent, to: Status, actor: Actor, meaning: str
+) -> list[StateEdge]:
+    return [StateEdge(origin, event, to, actor, meaning) for origin in origins]
 
 
-S, E, A = Status, Event, Actor
+S, E, A = Status, StatusEvent, Actor
 WAITING = (S.CREATED, S.QUEUED)
 
-TABLE: tuple[Row, ...] = (
+TABLE: tuple[StateEdge, ...] = (
     *_rows([S.CREATION_PENDING], E.PREPARED, S.CREATED, A.SERVICE, "the job's directories exist"),
     *_rows([S.CREATION_PENDING], E.CREATION_FAILED, S.ERROR, A.CONTROLLER, "they could not be made"),
     *_rows([S.CREATION_PENDING], E.CANCEL_REQUESTED, S.CANCELLED, A.USER, "nothing had started"),
@@ -243,7 +245,7 @@ TABLE: tuple[Row, ...] = (
 JOB_EVENTS = frozenset({E.DELETE_REQUESTED, E.RERUN_REQUESTED})
 """Events of a job as a whole: no step moves by them."""
 
-_NEXT: dict[tuple[Status, Event], Row] = {(row.origin, row.event): row for row in TABLE}
+_NEXT: dict[tuple[Status, StatusEvent], StateEdge] = {(row.origin, row.event): row for row in TABLE}
 
 TERMINAL = frozenset({S.COMPLETED, S.ERROR, S.CANCELLED})
 """A step or attempt in one of these never moves again."""
@@ -253,23 +255,23 @@ CONTROLLED = frozenset({S.CREATION_PENDING, *WAITING, *LIVE, S.RESUMING})
 """The controller has something to do about a step in one of these."""
 
 
-def row(status: Status, event: Event) -> Row | None:
+def row(status: Status, event: StatusEvent) -> StateEdge | None:
     """The edge that the event takes from the status; None where the event means nothing there."""
     return _NEXT.get((status, event))
 
 
-def after(status: Status, event: Event) -> Status | None:
+def after(status: Status, event: StatusEvent) -> Status | None:
     """The status after the event; None where the event means nothing there."""
     edge = _NEXT.get((status, event))
     return edge.to if edge else None
 
 
-def origins(event: Event) -> frozenset[Status]:
+def origins(event: StatusEvent) -> frozenset[Status]:
     """The statuses from which the event leads somewhere."""
     return frozenset(edge.origin for edge in TABLE if edge.event is event)
 
 
-def event_between(origin: Status, to: Status) -> Event | None:
+def event_between(origin: Status, to: Status) -> StatusEvent | None:
     """The first event by which a step gets from one status to the other: for callers who name a status."""
     steps = (edge for edge in TABLE if edge.event not in JOB_EVENTS)
     return next((edge.event for edge in steps if (edge.origin, edge.to) == (origin, to)), None)
@@ -293,21 +295,21 @@ def derive_job(attempt: Status, *, deleting: bool = False) -> Status:
     return S.DELETION_PENDING if deleting else attempt
 
 
-DEFAULT_REASONS: dict[Event, Reason] = {
-    E.CREATION_FAILED: Reason.CREATION_FAILED,
-    E.OUTPUTS_VERIFIED: Reason.OUTPUTS_VERIFIED,
-    E.DEFERRED: Reason.WAITING_FOR_CAPACITY,
-    E.FAILED: Reason.WORKLOAD_FAILED,
-    E.INTERRUPTED: Reason.INTERRUPTED,
-    E.PAUSE_REQUESTED: Reason.PAUSED_BY_USER,
-    E.PAUSE_DEADLINE_MISSED: Reason.PAUSE_DEADLINE_MISSED,
-    E.CANCEL_REQUESTED: Reason.CANCELLED_BY_USER,
-    E.WINDOW_EXPIRED: Reason.PAUSE_WINDOW_ENDED,
+DEFAULT_REASONS: dict[StatusEvent, StatusReason] = {
+    E.CREATION_FAILED: StatusReason.CREATION_FAILED,
+    E.OUTPUTS_VERIFIED: StatusReason.OUTPUTS_VERIFIED,
+    E.DEFERRED: StatusReason.WAITING_FOR_CAPACITY,
+    E.FAILED: StatusReason.WORKLOAD_FAILED,
+    E.INTERRUPTED: StatusReason.INTERRUPTED,
+    E.PAUSE_REQUESTED: StatusReason.PAUSED_BY_USER,
+    E.PAUSE_DEADLINE_MISSED: StatusReason.PAUSE_DEADLINE_MISSED,
+    E.CANCEL_REQUESTED: StatusReason.CANCELLED_BY_USER,
+    E.WINDOW_EXPIRED: StatusReason.PAUSE_WINDOW_ENDED,
 }
 _KEEP_REASON = frozenset({E.STOPPED, E.CHECKPOINT_VERIFIED})
 
 
-def reason_after(event: Event, before: str | None, given: Reason | None = None) -> str | None:
+def reason_after(event: StatusEvent, before: str | None, given: StatusReason | None = None) -> str | None:
     """The reason that stands after an event: the one given, the event's own, or the one that led here."""
     if given is not None:
         return given

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.jobs.states import TERMINAL, Event
+from nemo_helix_server.jobs.states import TERMINAL, StatusEvent
 
 
 def task_may_become(origin: Status, to: Status) -> bool:
@@ -27,22 +27,22 @@ _TASK_STATUSES = frozenset(
 )
 
 
-_TASK_AFTER: dict[Event, Status] = {
-    Event.STARTED: Status.ACTIVE,
-    Event.FINISHED: Status.COMPLETED,
-    Event.FAILED: Status.ERROR,
-    Event.INTERRUPTED: Status.ERROR,
-    Event.PAUSE_REQUESTED: Status.PAUSING,
-    Event.PAUSE_WITHDRAWN: Status.ACTIVE,
-    Event.PAUSE_WITHDRAWN_EARLY: Status.ACTIVE,
-    Event.PAUSE_DEADLINE_MISSED: Status.ERROR,
-    Event.CHECKPOINT_VERIFIED: Status.PAUSED,
-    Event.CANCEL_REQUESTED: Status.CANCELLING,
-    Event.STOPPED: Status.CANCELLED,
+_TASK_AFTER: dict[StatusEvent, Status] = {
+    StatusEvent.STARTED: Status.ACTIVE,
+    StatusEvent.FINISHED: Status.COMPLETED,
+    StatusEvent.FAILED: Status.ERROR,
+    StatusEvent.INTERRUPTED: Status.ERROR,
+    StatusEvent.PAUSE_REQUESTED: Status.PAUSING,
+    StatusEvent.PAUSE_WITHDRAWN: Status.ACTIVE,
+    StatusEvent.PAUSE_WITHDRAWN_EARLY: Status.ACTIVE,
+    StatusEvent.PAUSE_DEADLINE_MISSED: Status.ERROR,
+    StatusEvent.CHECKPOINT_VERIFIED: Status.PAUSED,
+    StatusEvent.CANCEL_REQUESTED: Status.CANCELLING,
+    StatusEvent.STOPPED: Status.CANCELLED,
 }
 
 
-def task_after(task: Status, event: Event) -> Status | None:
+def task_after(task: Status, event: StatusEvent) -> Status | None:
     """What becomes of a step's newest task when the event happens to the step; None: it stays as it is."""
     to = _TASK_AFTER.get(event)
     return to if to is not None and to != task and task_may_become(task, to) else None

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.clock import SECOND, wire
-from nemo_helix_server.errors import NotFoundError
+from nemo_helix_server.errors import UnknownNameError
 from nemo_helix_server.jobs.model import Attempt, Job
-from nemo_helix_server.logs.reader import Line, Logs, Page, Source
+from nemo_helix_server.logs.reader import Line, LogPage, Logs, LogSource
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import OUTPUT
-from nemo_helix_server.store.reader import Reader
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.reader import StoreReader
+from nemo_helix_server.store.store import JobStore
 
 CURRENT = "current"
 _FOLLOWED_LINES = 1000
@@ -36,7 +36,7 @@ class Selection:
 class LogPages:
     """Finds and reads the logs of jobs."""
 
-    store: Store
+    store: JobStore
     storage: JobStorage
     logs: Logs
 
@@ -60,16 +60,16 @@ class LogPages:
             "prev_page": page.prev_page,
         }
 
-    def follow(self, workspace: str, job_id: str, cursor: str | None, tail: int | None) -> Follower:
+    def follow(self, workspace: str, job_id: str, cursor: str | None, tail: int | None) -> JobLogFollower:
         """Follow a job's log from a cursor, from its last ``tail`` lines, or from its start."""
-        return Follower(self, workspace, job_id, cursor, tail)
+        return JobLogFollower(self, workspace, job_id, cursor, tail)
 
-    def sources(self, workspace: str, name: str, selection: Selection) -> tuple[Job, list[Source]]:
+    def sources(self, workspace: str, name: str, selection: Selection) -> tuple[Job, list[LogSource]]:
         """The job, and the logs of the tasks that were selected, in the order in which they ran."""
         with self.store.read() as reader:
             job = reader.job(workspace, name)
             if job is None:
-                raise NotFoundError(f"there is no job '{name}' in the workspace '{workspace}'")
+                raise UnknownNameError(f"there is no job '{name}' in the workspace '{workspace}'")
             attempts = _attempts(reader, job, selection.attempt)
             found = [source for attempt in attempts for source in self._of_attempt(reader, job, attempt)]
         return job, [
@@ -78,24 +78,24 @@ class LogPages:
             if selection.step in {None, source.step} and selection.task in {None, source.task}
         ]
 
-    def _of_attempt(self, reader: Reader, job: Job, attempt: Attempt) -> list[Source]:
+    def _of_attempt(self, reader: StoreReader, job: Job, attempt: Attempt) -> list[LogSource]:
         names = {step.id: step.name for step in reader.steps(attempt.id)}
         paths = self.storage.paths(job.workspace, job.id)
         return [
-            Source(attempt.id, names[task.step_id], task.name, paths.run(task.name).folder)
+            LogSource(attempt.id, names[task.step_id], task.name, paths.run(task.name).folder)
             for task in reader.tasks_of_attempt(attempt.id)
             if task.step_id in names
         ]
 
 
-class Follower:
+class JobLogFollower:
     """Reads a job's log as it grows; looking at one that does not grow costs next to nothing."""
 
     def __init__(
         self, pages: LogPages, workspace: str, job_id: str, cursor: str | None, tail: int | None
     ) -> None:
         self._pages, self._workspace, self._job_id = pages, workspace, job_id
-        self._sources: list[Source] | None = None
+        self._sources: list[LogSource] | None = None
         self._tail = tail
         self._mark: object = None
         self.cursor = cursor
@@ -121,13 +121,13 @@ class Follower:
             self._mark = mark
         return () if hidden else page.lines
 
-    def _read(self, sources: Sequence[Source]) -> Page:
+    def _read(self, sources: Sequence[LogSource]) -> LogPage:
         if self._tail is not None and self.cursor is None:
             return self._pages.logs.page(sources, tail=max(self._tail, 1))
         return self._pages.logs.page(sources, cursor=self.cursor, limit=_FOLLOWED_LINES)
 
 
-def _mark(sources: Sequence[Source]) -> tuple[tuple[int, int] | None, ...]:
+def _mark(sources: Sequence[LogSource]) -> tuple[tuple[int, int] | None, ...]:
     """What changes when a log grows: file and size of each task's newest part."""
     return tuple(_size(source.folder / OUTPUT) for source in sources)
 
@@ -140,7 +140,7 @@ def _size(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_size
 
 
-def _attempts(reader: Reader, job: Job, wanted: str | None) -> Sequence[Attempt]:
+def _attempts(reader: StoreReader, job: Job, wanted: str | None) -> Sequence[Attempt]:
     attempts = reader.attempts(job.id, newest_first=False).items
     if wanted is None:
         return attempts
@@ -150,7 +150,7 @@ def _attempts(reader: Reader, job: Job, wanted: str | None) -> Sequence[Attempt]
         if wanted in {attempt.id, str(attempt.seq)} or (wanted == CURRENT and attempt.id == job.attempt_id)
     ]
     if not known:
-        raise NotFoundError(
+        raise UnknownNameError(
             f"the job '{job.name}' has no attempt '{wanted}'; `nemo jobs attempts list` shows them"
         )
     return known

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from nemo_helix_server.errors import BadRequestError, InvalidError
+from nemo_helix_server.errors import InvalidError, MalformedRequestError
 from nemo_helix_server.logs.writer import part_numbers
 from nemo_helix_server.storage.run_files import OUTPUT
 
@@ -32,7 +32,7 @@ _NEWEST = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class LogSource:
     """The log of one task; a list of them is in the order in which the tasks ran."""
 
     attempt_id: str
@@ -55,7 +55,7 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class LogPage:
     """Some lines, and where to go on."""
 
     lines: tuple[Line, ...]
@@ -92,22 +92,24 @@ class Logs:
 
     def page(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[LogSource],
         *,
         limit: int | None = None,
         cursor: str | None = None,
         tail: int | None = None,
-    ) -> Page:
+    ) -> LogPage:
         """A page from a cursor, from the beginning, or of the last ``tail`` lines.
 
-        Raises `BadRequestError` for ``tail`` together with another and for numbers out of range, and
+        Raises `MalformedRequestError` for ``tail`` together with another and for numbers out of range, and
         `InvalidError` for a cursor that is none.
         """
         if tail is not None and (limit is not None or cursor is not None):
-            raise BadRequestError("tail cannot be combined with limit or page_cursor; leave one out")
+            raise MalformedRequestError("tail cannot be combined with limit or page_cursor; leave one out")
         wanted = limit if limit is not None else tail if tail is not None else 100
         if not 1 <= wanted <= LONGEST_PAGE:
-            raise BadRequestError(f"{wanted} is no number of lines; it must be from 1 to {LONGEST_PAGE}")
+            raise MalformedRequestError(
+                f"{wanted} is no number of lines; it must be from 1 to {LONGEST_PAGE}"
+            )
         with _opened(sources) as parts:
             if tail is not None:
                 start = _back(parts, _behind(parts), wanted)
@@ -115,11 +117,13 @@ class Logs:
                 start = _position(cursor, sources) if cursor else _Position(0, 0, 0)
             return self._page(parts, sources, start, wanted)
 
-    def _page(self, parts: Sequence[_Part], sources: Sequence[Source], start: _Position, wanted: int) -> Page:
+    def _page(
+        self, parts: Sequence[_Part], sources: Sequence[LogSource], start: _Position, wanted: int
+    ) -> LogPage:
         lines, end = _forward(parts, sources, start, wanted)
         before = _back(parts, start, wanted)
         more = any(part.size and (part.source, part.number, part.size) > end for part in parts)
-        return Page(
+        return LogPage(
             lines=tuple(lines),
             total=sum(self._count(part) for part in parts),
             next_page=_cursor(end, sources) if more else None,
@@ -139,7 +143,7 @@ class Logs:
 
 
 @contextlib.contextmanager
-def _opened(sources: Sequence[Source]) -> Iterator[list[_Part]]:
+def _opened(sources: Sequence[LogSource]) -> Iterator[list[_Part]]:
     """Every part of every log, oldest first, cut behind its last whole line."""
     parts: list[_Part] = []
     try:
@@ -204,7 +208,7 @@ def _behind(parts: Sequence[_Part]) -> _Position:
 
 
 def _forward(
-    parts: Sequence[_Part], sources: Sequence[Source], start: _Position, wanted: int
+    parts: Sequence[_Part], sources: Sequence[LogSource], start: _Position, wanted: int
 ) -> tuple[list[Line], _Position]:
     lines: list[Line] = []
     end = start
@@ -272,7 +276,7 @@ def _back_in(descriptor: int, end: int, wanted: int) -> tuple[int, int]:
     return 0, found + (1 if end else 0)
 
 
-def _line(raw: bytes, source: Source) -> Line | None:
+def _line(raw: bytes, source: LogSource) -> Line | None:
     try:
         value = json.loads(raw)
         at = float(value["t"])
@@ -288,13 +292,13 @@ def _text(value: object) -> str:
     return str(value).encode("utf-8", "replace").decode()
 
 
-def _cursor(position: _Position, sources: Sequence[Source]) -> str:
+def _cursor(position: _Position, sources: Sequence[LogSource]) -> str:
     task = sources[position.source].task if sources else ""
     text = json.dumps([task, position.part, position.offset])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _position(cursor: str, sources: Sequence[Source]) -> _Position:
+def _position(cursor: str, sources: Sequence[LogSource]) -> _Position:
     try:
         task, part, offset = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         index = next((index for index, source in enumerate(sources) if source.task == task), 0)

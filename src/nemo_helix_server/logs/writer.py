@@ -52,7 +52,7 @@ class Redactor:
         return wanted
 
 
-class Lines:
+class LineCutter:
     """Cuts one stream into lines; a line that a program draws over (``\\r``) counts as it looks last."""
 
     def __init__(self, redact: Redactor) -> None:
@@ -172,7 +172,7 @@ class Pump(threading.Thread):
     def __init__(self, log: Log, redact: Redactor, streams: dict[int, str]) -> None:
         super().__init__(name="output", daemon=True)
         self._log = log
-        self._streams = {descriptor: (name, Lines(redact)) for descriptor, name in streams.items()}
+        self._streams = {descriptor: (name, LineCutter(redact)) for descriptor, name in streams.items()}
         self._finishing = threading.Event()
 
     def run(self) -> None:

@@ -7,23 +7,23 @@ from typing import Any
 
 from nemo_helix_plugin.jobs import names
 from nemo_helix_server.clock import Clock, wire
-from nemo_helix_server.errors import ConflictError, NotFoundError
+from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.jobs.pages import page_of
 from nemo_helix_server.store import entities
 from nemo_helix_server.store.entities import Entity
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 _KIND = entities.MODEL
 Document = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class ModelKeeper:
+class ModelRegistry:
     """The models of all workspaces."""
 
-    store: Store
+    store: JobStore
     filesets: Filesets
     clock: Clock
 
@@ -31,7 +31,7 @@ class ModelKeeper:
         """Register a model; the same once more, or once more by the same job, is fine and not new."""
         fileset = document["fileset"]
         if not self.filesets.exists(workspace, fileset):
-            raise NotFoundError(
+            raise UnknownNameError(
                 f"there is no fileset '{fileset}' in workspace '{workspace}'; upload the weights first"
             )
         now = self.clock.now()
@@ -52,7 +52,7 @@ class ModelKeeper:
             if there is None or (
                 there.document != document and (not job or there.document.get("created_by_job") != job)
             ):
-                raise ConflictError(f"there is a model '{name}' already in workspace {workspace}")
+                raise StateConflictError(f"there is a model '{name}' already in workspace {workspace}")
             unit.change_entity(_KIND, workspace, name, document, now)
             return shown(unit.entity(_KIND, workspace, name) or there), False
 
@@ -70,10 +70,10 @@ class ModelKeeper:
         return shown(found) if found else None
 
     def get(self, workspace: str, name: str) -> Document:
-        """One model; raises `NotFoundError`."""
+        """One model; raises `UnknownNameError`."""
         found = self.find(workspace, name)
         if found is None:
-            raise NotFoundError(
+            raise UnknownNameError(
                 f"there is no model '{name}' in workspace '{workspace}'; `nemo models list` shows them"
             )
         return found
@@ -82,7 +82,7 @@ class ModelKeeper:
         """Forget a model; its fileset stays."""
         with self.store.write() as unit:
             if not unit.remove_entity(_KIND, workspace, name):
-                raise NotFoundError(f"there is no model '{name}' in workspace '{workspace}'")
+                raise UnknownNameError(f"there is no model '{name}' in workspace '{workspace}'")
 
 
 def shown(record: Entity) -> Document:

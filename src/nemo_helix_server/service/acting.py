@@ -6,67 +6,67 @@ from collections.abc import Mapping
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus, JobControl, UpdateHelixJobRequest
-from nemo_helix_server.errors import ConflictError, NotFoundError
+from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.jobs import identifiers, retention, rules, stamps
-from nemo_helix_server.jobs.model import Caller, Checkpoint, Job, Step
+from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job, Step
 from nemo_helix_server.jobs.orders import NewAttempt
-from nemo_helix_server.jobs.rules import Action, Facts, Go, Refused
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.rules import ActionFacts, ActionRefused, Go, JobAction
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.service import responses
-from nemo_helix_server.service.lookups import Parts, checked
+from nemo_helix_server.service.lookups import Lookups, checked
 from nemo_helix_server.service.responses import Document
 from nemo_helix_server.store.queries import StepQuery
-from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.reading_jobs import EVERYWHERE
-from nemo_helix_server.store.writer import Writer
+from nemo_helix_server.store.writer import StoreWriter
 from nemo_helix_server.trackers import descriptions
 
 _PAUSABLE = frozenset(
     {HelixJobStatus.CREATED, HelixJobStatus.QUEUED, HelixJobStatus.PENDING, HelixJobStatus.ACTIVE}
 )
-_STARTS = frozenset({Event.RESUME_REQUESTED, Event.RERUN_REQUESTED})
+_STARTS = frozenset({StatusEvent.RESUME_REQUESTED, StatusEvent.RERUN_REQUESTED})
 _OF_THE_PROCESS = frozenset(
     {"exit_code", "exit_status", "pid", "pgid", "restarts", "signal", "port", "progress_pct", "stops_at"}
 )
 _WHY = {
-    Action.PAUSE: "asked to pause",
-    Action.RESUME: "asked to resume",
-    Action.CANCEL: "asked to cancel",
+    JobAction.PAUSE: "asked to pause",
+    JobAction.RESUME: "asked to resume",
+    JobAction.CANCEL: "asked to cancel",
 }
 
 
-class Acting(Parts):
+class Acting(Lookups):
     """Actions; each is one unit that decides by `rules` and writes."""
 
     def pause(self, caller: Caller, workspace: str, name: str, *, maintenance: bool = False) -> Document:
         """Have the current step save a checkpoint and stop."""
-        reason = Reason.PAUSED_FOR_MAINTENANCE if maintenance else None
-        return self._act(caller, workspace, name, Action.PAUSE, reason)
+        reason = StatusReason.PAUSED_FOR_MAINTENANCE if maintenance else None
+        return self._act(caller, workspace, name, JobAction.PAUSE, reason)
 
     def resume(self, caller: Caller, workspace: str, name: str) -> Document:
         """Start a paused step again; while it is pausing, withdraw the pause.
 
         A step that cannot be started here as things are stays paused, with its window.
         """
-        self._require_startable(workspace, name, Action.RESUME)
-        return self._act(caller, workspace, name, Action.RESUME)
+        self._require_startable(workspace, name, JobAction.RESUME)
+        return self._act(caller, workspace, name, JobAction.RESUME)
 
     def cancel(self, caller: Caller, workspace: str, name: str) -> Document:
         """Stop the job for good."""
-        return self._act(caller, workspace, name, Action.CANCEL)
+        return self._act(caller, workspace, name, JobAction.CANCEL)
 
     def rerun(self, caller: Caller, workspace: str, name: str, *, checkpoint: str | None = None) -> Document:
         """Start a new attempt of a failed job, from its newest verified checkpoint or the one named.
 
         A job of which a step cannot be started here as things are stays as it is, with its window.
         """
-        self._require_startable(workspace, name, Action.RERUN, checkpoint)
+        self._require_startable(workspace, name, JobAction.RERUN, checkpoint)
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
             named = _usable_checkpoint(writer, job, checkpoint) if checkpoint else None
             step = writer.current_step(job.attempt_id)
             pinned = named is not None and named.pinned_at is not None
-            self._event(Action.RERUN, job, step, pinned=pinned)
+            self._event(JobAction.RERUN, job, step, pinned=pinned)
             failed = self.find_attempt(writer, job, "current")
             order = NewAttempt(
                 id=identifiers.entity_id(identifiers.ATTEMPT),
@@ -90,7 +90,7 @@ class Acting(Parts):
         retention.check_control(**windows, limits=self.limits)
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
-            self._event(Action.CONTROL, job, writer.current_step(job.attempt_id))
+            self._event(JobAction.CONTROL, job, writer.current_step(job.attempt_id))
             job = writer.set_control(job.id, **windows) or job
         self.wake()
         return self._shown(job)
@@ -101,7 +101,7 @@ class Acting(Parts):
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
             if body.spec is not None:
-                self._event(Action.UPDATE, job, writer.current_step(job.attempt_id))
+                self._event(JobAction.UPDATE, job, writer.current_step(job.attempt_id))
             if body.description is not None:
                 job = writer.set_description(job.id, body.description) or job
         return self._shown(job)
@@ -110,7 +110,7 @@ class Acting(Parts):
         """Have a finished job removed; it is deletion_pending until the controller has done so."""
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
-            event = self._event(Action.DELETE, job, writer.current_step(job.attempt_id))
+            event = self._event(JobAction.DELETE, job, writer.current_step(job.attempt_id))
             if event is not None:
                 writer.move_job(job.id, event, who=caller.name, why="asked to delete")
         self.wake()
@@ -127,7 +127,7 @@ class Acting(Parts):
 
         Answers ``{pausing: [names…], refused: [{name, workspace, status, detail}…]}``.
         """
-        reason = Reason.PAUSED_FOR_MAINTENANCE if maintenance else None
+        reason = StatusReason.PAUSED_FOR_MAINTENANCE if maintenance else None
         pausing: list[str] = []
         refused: list[Document] = []
         with self.store.write() as writer:
@@ -137,16 +137,16 @@ class Acting(Parts):
             for found in writer.contexts(query).items:
                 job = self.find_job(writer, found.workspace, found.step.job_id)
                 try:
-                    self._move(writer, caller, job, found.step, Action.PAUSE, reason)
+                    self._move(writer, caller, job, found.step, JobAction.PAUSE, reason)
                     pausing.append(job.name)
-                except ConflictError as error:
+                except StateConflictError as error:
                     about = {"name": job.name, "workspace": job.workspace, "status": job.status.value}
                     refused.append({**about, "detail": error.detail})
         self.wake()
         return {"pausing": pausing, "refused": refused}
 
     def _act(
-        self, caller: Caller, workspace: str, name: str, action: Action, reason: Reason | None = None
+        self, caller: Caller, workspace: str, name: str, action: JobAction, reason: StatusReason | None = None
     ) -> Document:
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
@@ -156,9 +156,11 @@ class Acting(Parts):
         return self._shown(moved)
 
     def _require_startable(
-        self, workspace: str, name: str, action: Action, checkpoint: str | None = None
+        self, workspace: str, name: str, action: JobAction, checkpoint: str | None = None
     ) -> None:
-        """Raise `ConflictError` when what is to be started cannot be. It looks at files, so in no unit."""
+        """Raise `StateConflictError` when what is to be started cannot be. It looks at files, so in no
+        unit.
+        """
         if self.machine is None:
             return
         with self.store.read() as reader:
@@ -174,9 +176,9 @@ class Acting(Parts):
         later = tuple(attempt.platform_spec["steps"][step.seq :])
         obstacle = self.machine.obstacle(context, later)
         if obstacle is not None:
-            stays = "stays paused" if action is Action.RESUME else "cannot be run again here"
+            stays = "stays paused" if action is JobAction.RESUME else "cannot be run again here"
             command = f"`nemo jobs {action.value} {job.name} --workspace {job.workspace}`"
-            raise ConflictError(
+            raise StateConflictError(
                 f"job {job.name} {stays}: {obstacle}; once that has changed, use {command} again"
             )
 
@@ -186,7 +188,13 @@ class Acting(Parts):
             return self.shown(reader, job)
 
     def _move(
-        self, writer: Writer, caller: Caller, job: Job, step: Step, action: Action, reason: Reason | None
+        self,
+        writer: StoreWriter,
+        caller: Caller,
+        job: Job,
+        step: Step,
+        action: JobAction,
+        reason: StatusReason | None,
     ) -> Job:
         event = self._event(action, job, step)
         if event is None:
@@ -201,12 +209,14 @@ class Acting(Parts):
             reason=reason,
         )
         if moved is None:
-            raise ConflictError(f"job {job.name} has just changed; look at it and ask again")
+            raise StateConflictError(f"job {job.name} has just changed; look at it and ask again")
         return moved.job
 
-    def _event(self, action: Action, job: Job, step: Step, *, pinned: bool = False) -> Event | None:
-        """What an action is; None where it changes no status. Raises `ConflictError` where it is refused."""
-        facts = Facts(
+    def _event(self, action: JobAction, job: Job, step: Step, *, pinned: bool = False) -> StatusEvent | None:
+        """What an action is; None where it changes no status. Raises `StateConflictError` where it is
+        refused.
+        """
+        facts = ActionFacts(
             job=job.name,
             workspace=job.workspace,
             status=job.status,
@@ -227,22 +237,24 @@ class Acting(Parts):
             pinned=pinned,
         )
         answer = rules.allowed(action, facts)
-        if isinstance(answer, Refused):
-            raise ConflictError(answer.sentence)
+        if isinstance(answer, ActionRefused):
+            raise StateConflictError(answer.sentence)
         return answer.event if isinstance(answer, Go) else None
 
 
-def _usable_checkpoint(reader: Reader, job: Job, checkpoint: str) -> Checkpoint:
+def _usable_checkpoint(reader: StoreReader, job: Job, checkpoint: str) -> CheckpointRow:
     found = reader.checkpoint(job.id, checkpoint)
     listing = f"`nemo jobs checkpoints list {job.name} --workspace {job.workspace}` shows what there is"
     if found is None:
-        raise NotFoundError(f"job '{job.name}' has no checkpoint '{checkpoint}'; {listing}")
+        raise UnknownNameError(f"job '{job.name}' has no checkpoint '{checkpoint}'; {listing}")
     if found.problem is not None:
-        raise ConflictError(
+        raise StateConflictError(
             f"checkpoint {checkpoint} of job {job.name} is damaged: {found.problem}; {listing}"
         )
     if not found.present and found.pinned_at is None:
-        raise ConflictError(f"checkpoint {checkpoint} of job {job.name} is not there any more; {listing}")
+        raise StateConflictError(
+            f"checkpoint {checkpoint} of job {job.name} is not there any more; {listing}"
+        )
     return found
 
 

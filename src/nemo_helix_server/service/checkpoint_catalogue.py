@@ -10,19 +10,19 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_helix_server.clock import wire
-from nemo_helix_server.errors import ConflictError, NotFoundError
-from nemo_helix_server.jobs.model import Caller, Checkpoint, Job
+from nemo_helix_server.errors import StateConflictError, UnknownNameError
+from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job
 from nemo_helix_server.storage import checkpoints
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.store.reader import Reader
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.reader import StoreReader
+from nemo_helix_server.store.store import JobStore
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointCatalogue:
     """The checkpoints of jobs."""
 
-    store: Store
+    store: JobStore
     storage: JobStorage
     wake: Callable[[], None]
 
@@ -71,37 +71,37 @@ class CheckpointCatalogue:
                 raise _gone(found, job)
 
 
-def _job(reader: Reader, workspace: str, name: str) -> Job:
+def _job(reader: StoreReader, workspace: str, name: str) -> Job:
     job = reader.job(workspace, name)
     if job is None:
-        raise NotFoundError(f"there is no job '{name}' in the workspace '{workspace}'")
+        raise UnknownNameError(f"there is no job '{name}' in the workspace '{workspace}'")
     return job
 
 
-def _checkpoint(reader: Reader, job: Job, checkpoint: str) -> Checkpoint:
+def _checkpoint(reader: StoreReader, job: Job, checkpoint: str) -> CheckpointRow:
     found = reader.checkpoint(job.id, checkpoint)
     if found is None:
-        raise NotFoundError(
+        raise UnknownNameError(
             f"job '{job.name}' has no checkpoint '{checkpoint}'; "
             f"`nemo jobs checkpoints list {job.name} --workspace {job.workspace}` shows what there is"
         )
     return found
 
 
-def _check_usable(found: Checkpoint, job: Job) -> None:
+def _check_usable(found: CheckpointRow, job: Job) -> None:
     if not found.present:
         raise _gone(found, job)
     if found.problem is not None:
-        raise ConflictError(
+        raise StateConflictError(
             f"the checkpoint '{found.id}' is damaged and is not worth keeping: {found.problem}"
         )
 
 
-def _gone(found: Checkpoint, job: Job) -> ConflictError:
-    return ConflictError(f"the checkpoint '{found.id}' is not in the storage of '{job.name}' any more")
+def _gone(found: CheckpointRow, job: Job) -> StateConflictError:
+    return StateConflictError(f"the checkpoint '{found.id}' is not in the storage of '{job.name}' any more")
 
 
-def shown(found: Checkpoint) -> dict[str, Any]:
+def shown(found: CheckpointRow) -> dict[str, Any]:
     """A checkpoint as it is answered."""
     return {
         "id": found.id,

@@ -8,22 +8,22 @@ from collections.abc import Iterator
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import CreateHelixJobRequest, HelixJobStatus
-from nemo_helix_server.errors import ConflictError, ForbiddenError
+from nemo_helix_server.errors import ForbiddenError, StateConflictError
 from nemo_helix_server.jobs import identifiers, retention
 from nemo_helix_server.jobs.model import Caller, Job
 from nemo_helix_server.jobs.orders import NewJob
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.service import responses
-from nemo_helix_server.service.lookups import Parts, checked
+from nemo_helix_server.service.lookups import Lookups, checked
 from nemo_helix_server.service.responses import Document
-from nemo_helix_server.store.reader import Reader
-from nemo_helix_server.store.writer import Writer
+from nemo_helix_server.store.reader import StoreReader
+from nemo_helix_server.store.writer import StoreWriter
 from nemo_helix_server.trackers import descriptions
 
 logger = logging.getLogger(__name__)
 
 
-class Creating(Parts):
+class Creating(Lookups):
     """The beginning of a job."""
 
     def create(
@@ -63,7 +63,7 @@ class Creating(Parts):
         self.wake()
         return responses.job(job, self.limits, self.clock), True
 
-    def _before(self, reader: Reader, caller: Caller, order: NewJob, *, named: bool) -> Job | None:
+    def _before(self, reader: StoreReader, caller: Caller, order: NewJob, *, named: bool) -> Job | None:
         """The job that was made by this request before; raises where it cannot be made at all."""
         self.check_workspace(reader, order.workspace)
         before = _made_before(reader, order, named=named)
@@ -111,39 +111,43 @@ class Creating(Parts):
         return True
 
 
-def _made(writer: Writer, order: NewJob, caller: Caller, *, prepared: bool) -> Job:
+def _made(writer: StoreWriter, order: NewJob, caller: Caller, *, prepared: bool) -> Job:
     job = writer.create_job(order, who=caller.name, why="created")
     writer.follow_with(job.id, descriptions.wanted(order.spec))
     if not prepared:
         return job
-    moved = writer.move(order.step_id, Event.PREPARED, who="service", why="its directories are made")
+    moved = writer.move(order.step_id, StatusEvent.PREPARED, who="service", why="its directories are made")
     assert moved is not None
     return moved.job
 
 
-def _made_before(reader: Reader, order: NewJob, *, named: bool) -> Job | None:
-    """The job that the same request made before; raises `ConflictError` when another one is in the way."""
+def _made_before(reader: StoreReader, order: NewJob, *, named: bool) -> Job | None:
+    """The job that the same request made before; raises `StateConflictError` when another one is in the
+    way.
+    """
     by_token = reader.job_by_client_token(order.workspace, order.client_token) if order.client_token else None
     if by_token is not None:
         if reader.body_digest(by_token.id) == order.body_digest:
             return by_token
-        raise ConflictError(
+        raise StateConflictError(
             f"the idempotency key was used before, for job {by_token.name} with other contents; use a new key"
         )
     there = reader.job(order.workspace, order.name) if named else None
     if there is None or there.name != order.name:
         return None
     if there.status is HelixJobStatus.DELETION_PENDING:
-        raise ConflictError(f"job {there.name} is still being deleted; create it again when that is done")
+        raise StateConflictError(
+            f"job {there.name} is still being deleted; create it again when that is done"
+        )
     if reader.body_digest(there.id) == order.body_digest:
         return there
-    raise ConflictError(
+    raise StateConflictError(
         f"a job named {there.name} exists already in workspace {there.workspace}, with other contents; "
         "choose another name"
     )
 
 
-def _check_secrets(reader: Reader, caller: Caller, order: NewJob) -> None:
+def _check_secrets(reader: StoreReader, caller: Caller, order: NewJob) -> None:
     for reference in _secret_references(order.platform_spec):
         workspace, slash, name = reference.partition("/")
         if not slash:
@@ -152,7 +156,7 @@ def _check_secrets(reader: Reader, caller: Caller, order: NewJob) -> None:
             raise ForbiddenError(f"the secret {reference} is of another workspace than yours")
         if reader.secret(workspace, name) is None:
             remedy = f"nemo secrets create {name} --value host:VARIABLE --workspace {workspace}"
-            raise ConflictError(
+            raise StateConflictError(
                 f"there is no secret {name} in workspace {workspace}; create it with `{remedy}`"
             )
 

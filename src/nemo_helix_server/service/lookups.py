@@ -8,31 +8,31 @@ from typing import Any
 import orjson
 
 from nemo_helix_server.clock import Clock
-from nemo_helix_server.errors import InvalidError, NotFoundError
+from nemo_helix_server.errors import InvalidError, UnknownNameError
 from nemo_helix_server.jobs import series
 from nemo_helix_server.jobs.model import Attempt, Job, Step
-from nemo_helix_server.jobs.ports import Limits, Machine, Storage
+from nemo_helix_server.jobs.ports import StepMachine, Storage, StorageLimits
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.responses import Document
-from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.reading_jobs import EVERYWHERE
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 CURRENT = "current"
 """In place of an attempt's id: the one that the job's status is about."""
 
 
-class Parts:
+class Lookups:
     """Base of everything that answers for jobs."""
 
     def __init__(
         self,
-        store: Store,
+        store: JobStore,
         storage: Storage,
-        limits: Limits,
+        limits: StorageLimits,
         clock: Clock,
         wake: Callable[[], None],
-        machine: Machine | None = None,
+        machine: StepMachine | None = None,
     ) -> None:
         self.store = store
         self.storage = storage
@@ -42,50 +42,50 @@ class Parts:
         self.machine = machine
         """Where the steps run; None: anything can be started."""
 
-    def find_job(self, reader: Reader, workspace: str, name: str) -> Job:
-        """A job by name or id; raises `NotFoundError`."""
+    def find_job(self, reader: StoreReader, workspace: str, name: str) -> Job:
+        """A job by name or id; raises `UnknownNameError`."""
         job = reader.job(workspace, name)
         if job is not None:
             return job
         self.check_workspace(reader, workspace)
         where = "any workspace" if workspace == EVERYWHERE else f"workspace '{workspace}'"
-        raise NotFoundError(
+        raise UnknownNameError(
             f"there is no job '{name}' in {where}; `nemo jobs list` shows the jobs that exist"
         )
 
-    def check_workspace(self, reader: Reader, workspace: str) -> None:
-        """Raise `NotFoundError` for a workspace that does not exist."""
+    def check_workspace(self, reader: StoreReader, workspace: str) -> None:
+        """Raise `UnknownNameError` for a workspace that does not exist."""
         if workspace != EVERYWHERE and reader.workspace(workspace) is None:
-            raise NotFoundError(f"there is no workspace '{workspace}'; create it, or name another one")
+            raise UnknownNameError(f"there is no workspace '{workspace}'; create it, or name another one")
 
-    def find_attempt(self, reader: Reader, job: Job, name: str) -> Attempt:
-        """An attempt of a job by its id, its sequence number, or `current`; raises `NotFoundError`."""
+    def find_attempt(self, reader: StoreReader, job: Job, name: str) -> Attempt:
+        """An attempt of a job by its id, its sequence number, or `current`; raises `UnknownNameError`."""
         attempt = reader.attempt(job.attempt_id if name == CURRENT else name)
         if attempt is None and name.isascii() and name.isdecimal():
             found = reader.attempts(job.id).items
             numbered = next((one for one in found if one.seq == int(name[:9])), None)
             attempt = reader.attempt(numbered.id) if numbered else None
         if attempt is None or attempt.job_id != job.id:
-            raise NotFoundError(
+            raise UnknownNameError(
                 f"job '{job.name}' has no attempt '{name}'; `nemo jobs attempts list {job.name}` shows them"
             )
         return attempt
 
-    def find_step(self, reader: Reader, job: Job, attempt: str, name: str) -> Step:
-        """A step of an attempt by its name; raises `NotFoundError`."""
+    def find_step(self, reader: StoreReader, job: Job, attempt: str, name: str) -> Step:
+        """A step of an attempt by its name; raises `UnknownNameError`."""
         of = self.find_attempt(reader, job, attempt)
         step = reader.step_named(of.id, name)
         if step is None:
             planned = [one["name"] for one in of.platform_spec["steps"]]
             known = "its turn has not come yet" if name in planned else f"its steps are {', '.join(planned)}"
-            raise NotFoundError(f"job '{job.name}' has no step '{name}' in attempt {of.seq}: {known}")
+            raise UnknownNameError(f"job '{job.name}' has no step '{name}' in attempt {of.seq}: {known}")
         return step
 
-    def shown(self, reader: Reader, job: Job) -> Document:
+    def shown(self, reader: StoreReader, job: Job) -> Document:
         """A job as it is answered, with its series."""
         return responses.job(job, self.limits, self.clock, self.series_of(reader, job))
 
-    def series_of(self, reader: Reader, job: Job) -> dict[str, Any] | None:
+    def series_of(self, reader: StoreReader, job: Job) -> dict[str, Any] | None:
         """The series of a job's current attempt."""
         reported = job.status_details.get("metrics")
         return series.shown(reader.series(job.id), series.globs(job), reported)

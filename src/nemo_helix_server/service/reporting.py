@@ -11,16 +11,16 @@ from nemo_helix_plugin.jobs.types import (
     HelixJobStepStatusUpdate,
     HelixJobTaskUpdate,
 )
-from nemo_helix_server.errors import ConflictError
+from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs import states
 from nemo_helix_server.jobs.model import Caller, Job, Step
 from nemo_helix_server.service import responses
-from nemo_helix_server.service.lookups import CURRENT, Parts, checked
+from nemo_helix_server.service.lookups import CURRENT, Lookups, checked
 from nemo_helix_server.service.responses import Document
-from nemo_helix_server.store.writer import Writer
+from nemo_helix_server.store.writer import StoreWriter
 
 
-class Reporting(Parts):
+class Reporting(Lookups):
     """Writes that no user makes by hand."""
 
     def merge_status_details(
@@ -43,7 +43,7 @@ class Reporting(Parts):
             found = self.find_attempt(writer, job, attempt)
             step = writer.current_step(found.id)
             if expected_step_id not in {None, step.id} or expected_step_status not in {None, step.status}:
-                raise ConflictError(
+                raise StateConflictError(
                     f"job {job.name} is in step {step.name}, which is {step.status.value}, by now"
                 )
             writer.note_attempt(found.id, details)
@@ -72,7 +72,7 @@ class Reporting(Parts):
             job = self.find_job(writer, workspace, name)
             found = self.find_step(writer, job, attempt, step)
             if body.expected_step_id not in {None, found.id}:
-                raise ConflictError(f"step {step} of job {job.name} is another one by now: {found.id}")
+                raise StateConflictError(f"step {step} of job {job.name} is another one by now: {found.id}")
             if found.status is body.status:
                 moved = writer.note_step(found.id, details) or found
             else:
@@ -124,7 +124,7 @@ class Reporting(Parts):
             return responses.result(made, job)
 
 
-def _moved(writer: Writer, caller: Caller, job: Job, step: Step, body: HelixJobStepStatusUpdate) -> Step:
+def _moved(writer: StoreWriter, caller: Caller, job: Job, step: Step, body: HelixJobStepStatusUpdate) -> Step:
     event = states.event_between(step.status, body.status)
     moved = None
     if event is not None:
@@ -138,7 +138,7 @@ def _moved(writer: Writer, caller: Caller, job: Job, step: Step, body: HelixJobS
             error=body.error_details,
         )
     if moved is None:
-        raise ConflictError(
+        raise StateConflictError(
             f"step {step.name} of job {job.name} is {step.status.value} and cannot become {body.status.value}"
         )
     return moved.step

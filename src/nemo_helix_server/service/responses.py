@@ -7,13 +7,13 @@ from typing import Any
 
 from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.jobs import identifiers, retention
-from nemo_helix_server.jobs.model import Attempt, Job, Result, Step, StepContext, Task, Transition
-from nemo_helix_server.jobs.ports import Limits
+from nemo_helix_server.jobs.model import Attempt, Job, Result, Step, StepContext, StepTask, TransitionRow
+from nemo_helix_server.jobs.ports import StorageLimits
 
 Document = dict[str, Any]
 
 
-def expiry(row: Job, limits: Limits) -> int | None:
+def expiry(row: Job, limits: StorageLimits) -> int | None:
     """When the job's storage is deleted."""
     return retention.storage_expires_at(
         row.status,
@@ -31,7 +31,7 @@ def with_series(details: Mapping[str, Any], metrics: Mapping[str, Any] | None) -
     return {**plain, "metrics": metrics} if metrics is not None else plain
 
 
-def job(row: Job, limits: Limits, clock: Clock, metrics: Mapping[str, Any] | None = None) -> Document:
+def job(row: Job, limits: StorageLimits, clock: Clock, metrics: Mapping[str, Any] | None = None) -> Document:
     """A job, with the status of its current attempt."""
     expires_at = retention.shown_expiry(
         expiry(row, limits), stopped_at=row.stopped_at, stopped_mark=row.stopped_mark, clock=clock
@@ -127,7 +127,7 @@ def step_in_context(row: StepContext) -> Document:
     }
 
 
-def task(row: Task, of: Job) -> Document:
+def task(row: StepTask, of: Job) -> Document:
     """One process of a step."""
     return {
         "id": row.id,
@@ -152,8 +152,8 @@ def task(row: Task, of: Job) -> Document:
 def tree(
     row: Job,
     steps: Sequence[Step],
-    tasks: Sequence[Task],
-    limits: Limits,
+    tasks: Sequence[StepTask],
+    limits: StorageLimits,
     clock: Clock,
     metrics: Mapping[str, Any] | None,
 ) -> Document:
@@ -189,7 +189,7 @@ def result(row: Result, of: Job) -> Document:
     }
 
 
-def transition(row: Transition) -> Document:
+def transition(row: TransitionRow) -> Document:
     """One change of a status."""
     return {
         "seq": row.seq,

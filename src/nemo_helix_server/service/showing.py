@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.errors import NotFoundError
+from nemo_helix_server.errors import UnknownNameError
 from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.jobs.model import Attempt, Job
 from nemo_helix_server.jobs.pages import page_of
 from nemo_helix_server.service import responses
-from nemo_helix_server.service.lookups import CURRENT, Parts
+from nemo_helix_server.service.lookups import CURRENT, Lookups
 from nemo_helix_server.service.responses import Document
 from nemo_helix_server.store.queries import JobQuery, StepQuery, TransitionQuery
-from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.reading_jobs import EVERYWHERE
 
 
-class Showing(Parts):
+class Showing(Lookups):
     """Questions; each is one unit that reads."""
 
     def get(self, workspace: str, name: str) -> Document:
@@ -141,7 +141,7 @@ class Showing(Parts):
             job = self.find_job(reader, workspace, name)
             found = reader.task(self.find_step(reader, job, attempt, step).id, task)
         if found is None:
-            raise NotFoundError(f"step '{step}' of job '{job.name}' has no task '{task}'")
+            raise UnknownNameError(f"step '{step}' of job '{job.name}' has no task '{task}'")
         return responses.task(found, job)
 
     def results(
@@ -160,7 +160,7 @@ class Showing(Parts):
             job = self.find_job(reader, workspace, name)
             found = reader.result(job.id, result)
         if found is None:
-            raise NotFoundError(f"job '{job.name}' has no result '{result}'")
+            raise UnknownNameError(f"job '{job.name}' has no result '{result}'")
         return responses.result(found, job)
 
     def transitions(
@@ -179,7 +179,7 @@ class Showing(Parts):
             "next": found[-1].seq if found else after,
         }
 
-    def _series_of_attempt(self, reader: Reader, job: Job, attempt: Attempt) -> dict[str, Any] | None:
+    def _series_of_attempt(self, reader: StoreReader, job: Job, attempt: Attempt) -> dict[str, Any] | None:
         """An earlier attempt's series as they were when a rerun took over; the current one's as they are."""
         if attempt.id == job.attempt_id:
             return self.series_of(reader, job)

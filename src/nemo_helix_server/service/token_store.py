@@ -8,18 +8,18 @@ from typing import Any
 from nemo_helix_plugin.access.types import CreateTokenRequest
 from nemo_helix_server.auth import tokens
 from nemo_helix_server.clock import Clock, wire
-from nemo_helix_server.errors import ConflictError, NotFoundError
+from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.isolation import Boundary
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import Caller, Token
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 
 @dataclass(frozen=True, slots=True)
-class TokenKeeper:
+class TokenStore:
     """Makes tokens and takes them back."""
 
-    store: Store
+    store: JobStore
     clock: Clock
     boundary: Boundary | None = None
     """Whether a token of one workspace keeps its holder out of the others; `None`: nobody tried."""
@@ -41,7 +41,7 @@ class TokenKeeper:
         )
         with self.store.write() as writer:
             if any(other.name == record.name and usable(other, now) for other in writer.tokens()):
-                raise ConflictError(
+                raise StateConflictError(
                     f"there is a token '{record.name}' already; revoke it or choose another name"
                 )
             writer.put_token(record)
@@ -72,7 +72,7 @@ class TokenKeeper:
         with self.store.write() as writer:
             record = writer.revoke_token(token)
         if record is None:
-            raise NotFoundError(f"there is no token '{token}'; `nemo auth token list` shows them")
+            raise UnknownNameError(f"there is no token '{token}'; `nemo auth token list` shows them")
         return shown(record)
 
 

@@ -6,33 +6,33 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_helix_server.clock import Clock, wire
-from nemo_helix_server.errors import ConflictError, NotFoundError
-from nemo_helix_server.jobs.model import Workspace
-from nemo_helix_server.store.reader import Reader
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.errors import StateConflictError, UnknownNameError
+from nemo_helix_server.jobs.model import WorkspaceRow
+from nemo_helix_server.store.reader import StoreReader
+from nemo_helix_server.store.store import JobStore
 
 DEFAULT = "default"
 """Always there."""
 
 
 @dataclass(frozen=True, slots=True)
-class WorkspaceKeeper:
+class WorkspaceRepository:
     """Makes workspaces and tells which there are."""
 
-    store: Store
+    store: JobStore
     clock: Clock
 
     def ensure_default(self) -> None:
         """Make the default workspace where it is not there yet."""
         with self.store.write() as writer:
-            writer.put_workspace(Workspace(name=DEFAULT, description=None, created_at=self.clock.now()))
+            writer.put_workspace(WorkspaceRow(name=DEFAULT, description=None, created_at=self.clock.now()))
 
     def create(self, name: str, description: str | None) -> dict[str, Any]:
-        """Make a workspace; raises `ConflictError` when there is one of that name."""
-        record = Workspace(name=name, description=description, created_at=self.clock.now())
+        """Make a workspace; raises `StateConflictError` when there is one of that name."""
+        record = WorkspaceRow(name=name, description=description, created_at=self.clock.now())
         with self.store.write() as writer:
             if not writer.put_workspace(record):
-                raise ConflictError(f"there is a workspace '{name}' already")
+                raise StateConflictError(f"there is a workspace '{name}' already")
             return shown(writer, record)
 
     def all(self, only: str | None) -> list[dict[str, Any]]:
@@ -45,21 +45,21 @@ class WorkspaceKeeper:
         with self.store.read() as reader:
             record = reader.workspace(name)
             if record is None:
-                raise NotFoundError(f"there is no workspace '{name}'; `nemo workspaces list` shows them")
+                raise UnknownNameError(f"there is no workspace '{name}'; `nemo workspaces list` shows them")
             return shown(reader, record)
 
     def delete(self, name: str) -> None:
         """Remove an empty workspace."""
         if name == DEFAULT:
-            raise ConflictError(f"the workspace '{DEFAULT}' always stays")
+            raise StateConflictError(f"the workspace '{DEFAULT}' always stays")
         with self.store.write() as writer:
             if writer.secrets(name):
-                raise ConflictError(f"the workspace '{name}' has secrets; delete them first")
+                raise StateConflictError(f"the workspace '{name}' has secrets; delete them first")
             if not writer.remove_workspace(name):
-                raise NotFoundError(f"there is no workspace '{name}'; `nemo workspaces list` shows them")
+                raise UnknownNameError(f"there is no workspace '{name}'; `nemo workspaces list` shows them")
 
 
-def shown(reader: Reader, record: Workspace) -> dict[str, Any]:
+def shown(reader: StoreReader, record: WorkspaceRow) -> dict[str, Any]:
     """A workspace as it is answered."""
     return {
         "name": record.name,

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_helix_plugin.jobs import names
-from nemo_helix_server.errors import InvalidError, NotFoundError
+from nemo_helix_server.errors import InvalidError, UnknownNameError
 
 SCHEME = "fileset://"
 OWN_FILESET = "job-fileset-"
@@ -29,7 +29,7 @@ _LONGEST = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ArtifactLocation:
     """Where an artifact is."""
 
     fileset: str | None
@@ -52,7 +52,7 @@ class Artifact:
     chunks: Callable[[], Iterator[bytes]]
 
 
-def parse(artifact_url: str, *, workspace: str, job: str) -> Place:
+def parse(artifact_url: str, *, workspace: str, job: str) -> ArtifactLocation:
     """Read the address of a job's artifact; raises `InvalidError` for all that is not the job's to show."""
     if not artifact_url.isprintable() or len(artifact_url) > _LONGEST:
         raise InvalidError(f"an artifact's address has at most {_LONGEST} printable characters")
@@ -61,7 +61,7 @@ def parse(artifact_url: str, *, workspace: str, job: str) -> Place:
             raise InvalidError(
                 f"the artifact '{artifact_url}' is neither {SCHEME}WORKSPACE/NAME nor in the job's storage"
             )
-        return Place(None, _parts(artifact_url))
+        return ArtifactLocation(None, _parts(artifact_url))
     owner, fileset, *rest = [*artifact_url.removeprefix(SCHEME).split("/", 2), ""][:3]
     for name in (owner, fileset):
         problem = names.problem_with(name)
@@ -73,7 +73,7 @@ def parse(artifact_url: str, *, workspace: str, job: str) -> Place:
         )
     if fileset.startswith(OWN_FILESET) and fileset != OWN_FILESET + job:
         raise InvalidError(f"the fileset '{fileset}' belongs to another job")
-    return Place(fileset, _parts(rest[0]))
+    return ArtifactLocation(fileset, _parts(rest[0]))
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -96,7 +96,7 @@ class ArtifactReader:
         parse(artifact_url, workspace=workspace, job=job)
 
     def find(self, artifact_url: str, *, workspace: str, job: str, job_id: str) -> Artifact:
-        """What an address points to; raises `NotFoundError` when it is not there (any more)."""
+        """What an address points to; raises `UnknownNameError` when it is not there (any more)."""
         place = parse(artifact_url, workspace=workspace, job=job)
         root = (
             self.storage_of(workspace, job_id)
@@ -108,13 +108,15 @@ class ArtifactReader:
         except OSError as error:
             if error.errno not in {errno.ENOENT, errno.ENOTDIR, errno.ELOOP}:
                 raise
-            raise NotFoundError(f"the artifact '{artifact_url}' of '{job}' is not there (any more)") from None
+            raise UnknownNameError(
+                f"the artifact '{artifact_url}' of '{job}' is not there (any more)"
+            ) from None
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
             return Artifact(f"{place.name}.tar", None, lambda: _tar_of(descriptor, place.name))
         if not stat.S_ISREG(status.st_mode):
             os.close(descriptor)
-            raise NotFoundError(f"the artifact '{artifact_url}' of '{job}' is neither a file nor a folder")
+            raise UnknownNameError(f"the artifact '{artifact_url}' of '{job}' is neither a file nor a folder")
         return Artifact(place.name, status.st_size, lambda: _bytes_of(descriptor, status.st_size))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nemo_helix_server.clock import SECOND
-from nemo_helix_server.jobs.model import Checkpoint, StepContext
+from nemo_helix_server.jobs.model import CheckpointRow, StepContext
 from nemo_helix_server.storage.job_folders import JobStorage, checked
 from nemo_runs.durable import disk
 from nemo_runs.durable.files import sync_folder
@@ -79,7 +79,7 @@ def _final_step(trainer_path: Path, token: str, seq: int) -> tuple[int | None, s
     return final, ""
 
 
-def scan(context: StepContext, trainer_path: Path, now: int) -> list[Checkpoint]:
+def scan(context: StepContext, trainer_path: Path, now: int) -> list[CheckpointRow]:
     """The checkpoints of a step as they are on disk now, sizes compared."""
     rows = []
     for found in contract.list_checkpoints(trainer_path, within=trainer_path.parent):
@@ -99,7 +99,7 @@ def newest_size(trainer_path: Path) -> int:
     return whole[-1].size if whole else 0
 
 
-def folder_of(storage: JobStorage, checkpoint: Checkpoint) -> Path | None:
+def folder_of(storage: JobStorage, checkpoint: CheckpointRow) -> Path | None:
     """Where a checkpoint can be read: in its job's storage, or else its pinned copy."""
     own = _own_folder(storage, checkpoint)
     if _is(own, checkpoint.id, within=_storage(storage, checkpoint)):
@@ -110,7 +110,7 @@ def folder_of(storage: JobStorage, checkpoint: Checkpoint) -> Path | None:
     return None
 
 
-def hold(storage: JobStorage, checkpoint: Checkpoint) -> bool:
+def hold(storage: JobStorage, checkpoint: CheckpointRow) -> bool:
     """Mark a checkpoint in its job's storage, so that its trainer does not prune it; false when it is gone.
 
     A trainer moves what it prunes aside, and gives back what it then finds marked. So a mark that is seen in
@@ -128,7 +128,7 @@ def hold(storage: JobStorage, checkpoint: Checkpoint) -> bool:
     return False
 
 
-def pin(storage: JobStorage, checkpoint: Checkpoint) -> str:
+def pin(storage: JobStorage, checkpoint: CheckpointRow) -> str:
     """Copy a checkpoint out of its job's storage; the copy's path, relative to the data directory.
 
     The copy is durable and its digests are right before it has its name; making it again is fine. Raises
@@ -160,7 +160,7 @@ def pin(storage: JobStorage, checkpoint: Checkpoint) -> str:
     return str(relative)
 
 
-def unpin(storage: JobStorage, checkpoint: Checkpoint) -> None:
+def unpin(storage: JobStorage, checkpoint: CheckpointRow) -> None:
     """Remove the pinned copy; the original, where there is one, may be pruned again."""
     target = storage.data_dir / "pinned" / checked(checkpoint.workspace) / checked(checkpoint.id)
     storage.discard(target)
@@ -169,9 +169,9 @@ def unpin(storage: JobStorage, checkpoint: Checkpoint) -> None:
             os.unlink(contract.PINNED, dir_fd=folder)
 
 
-def _row(context: StepContext, found: contract.Checkpoint, problem: str | None, now: int) -> Checkpoint:
+def _row(context: StepContext, found: contract.Checkpoint, problem: str | None, now: int) -> CheckpointRow:
     manifest = found.manifest
-    return Checkpoint(
+    return CheckpointRow(
         id=found.id,
         job_id=context.step.job_id,
         workspace=context.workspace,
@@ -194,19 +194,19 @@ def _row(context: StepContext, found: contract.Checkpoint, problem: str | None, 
     )
 
 
-def _storage(storage: JobStorage, checkpoint: Checkpoint) -> Path:
+def _storage(storage: JobStorage, checkpoint: CheckpointRow) -> Path:
     """The storage of a checkpoint's job: what a workload may write, and no link from there counts."""
     return storage.paths(checkpoint.workspace, checkpoint.job_id).storage
 
 
-def _own_folder(storage: JobStorage, checkpoint: Checkpoint) -> Path:
+def _own_folder(storage: JobStorage, checkpoint: CheckpointRow) -> Path:
     """Where a checkpoint is in its job's storage, if it is there."""
     trainer = storage.paths(checkpoint.workspace, checkpoint.job_id).trainer(checkpoint.step_name)
     return contract.TrainerPaths(trainer).checkpoint(checkpoint.step)
 
 
 @contextlib.contextmanager
-def _opened(storage: JobStorage, checkpoint: Checkpoint) -> Iterator[int]:
+def _opened(storage: JobStorage, checkpoint: CheckpointRow) -> Iterator[int]:
     """A checkpoint's folder in its job's storage; raises `OSError` when it is not there, but elsewhere."""
     path = _own_folder(storage, checkpoint)
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -20,7 +20,7 @@ from typing import Any
 
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.storage import run_files
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.durable.files import replace_file, sync_folder
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9@._+-]{0,254}")
@@ -28,7 +28,7 @@ _BLOCK = 512
 
 
 @dataclass(frozen=True, slots=True)
-class JobPaths:
+class JobDirectory:
     """The directory of one job; the only place that knows the names in it."""
 
     folder: Path
@@ -84,9 +84,9 @@ class JobPaths:
         """The trainer path of a step: metrics, progress, checkpoints."""
         return self.storage / checked(step_name)
 
-    def run(self, token: str) -> Run:
+    def run(self, token: str) -> StepRun:
         """One start of a step."""
-        return Run(token, self.runs / checked(token))
+        return StepRun(token, self.runs / checked(token))
 
 
 def checked(name: str) -> str:
@@ -106,9 +106,9 @@ class JobStorage:
         self.data_dir = data_dir
         self.trash = data_dir / "trash"
 
-    def paths(self, workspace: str, job_id: str) -> JobPaths:
+    def paths(self, workspace: str, job_id: str) -> JobDirectory:
         """Where a job lies."""
-        return JobPaths(self.data_dir / "jobs" / checked(workspace) / checked(job_id))
+        return JobDirectory(self.data_dir / "jobs" / checked(workspace) / checked(job_id))
 
     def prepare(self, workspace: str, job_id: str) -> None:
         """Make the directories of a job; fine when they are there. Raises `OSError` when that fails."""
@@ -124,7 +124,7 @@ class JobStorage:
             for folder in (paths.storage, paths.runs, paths.scratch, paths.folder):
                 folder.rmdir()
 
-    def prepare_run(self, paths: JobPaths, step_name: str, token: str, config: Any) -> Run:
+    def prepare_run(self, paths: JobDirectory, step_name: str, token: str, config: Any) -> StepRun:
         """Make everything that a start of a step finds; fine when some of it is there."""
         run = paths.run(token)
         folders = (run.folder / run_files.CONFIG_FOLDER, paths.scratch / token, paths.trainer(step_name))
@@ -141,11 +141,11 @@ class JobStorage:
         status = os.statvfs(self.data_dir)
         return status.f_bavail * status.f_frsize
 
-    def size(self, paths: JobPaths) -> int:
+    def size(self, paths: JobDirectory) -> int:
         """What a job's storage takes on disk; links are not followed, what goes meanwhile is not counted."""
         return size_of(paths.storage)
 
-    def reclaim(self, paths: JobPaths) -> None:
+    def reclaim(self, paths: JobDirectory) -> None:
         """Put a job's storage and scratch out of reach, in one step each; `empty_trash` deletes them."""
         self.discard(paths.storage)
         self.discard(paths.scratch)
@@ -165,7 +165,7 @@ class JobStorage:
             for entry in list(self.trash.iterdir()):
                 _delete(entry)
 
-    def drop_scratch(self, paths: JobPaths, token: str) -> None:
+    def drop_scratch(self, paths: JobDirectory, token: str) -> None:
         """Discard the scratch folder of a start that has ended."""
         folder = paths.scratch / checked(token)
         try:

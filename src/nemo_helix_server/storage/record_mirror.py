@@ -23,11 +23,11 @@ import orjson
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.clock import SECOND
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.jobs.model import Transition
-from nemo_helix_server.storage.job_folders import JobPaths, JobStorage
+from nemo_helix_server.jobs.model import TransitionRow
+from nemo_helix_server.storage.job_folders import JobDirectory, JobStorage
 from nemo_helix_server.store.queries import TransitionQuery
-from nemo_helix_server.store.reader import Reader
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.reader import StoreReader
+from nemo_helix_server.store.store import JobStore
 from nemo_runs.durable import disk, rows
 from nemo_runs.processes import process_table
 
@@ -42,10 +42,10 @@ _SPOILT = frozenset(
 _LOG = logging.getLogger(__name__)
 
 
-class Mirror:
+class RecordMirror:
     """Follows the transitions of a store; `run` is for one thread at a time."""
 
-    def __init__(self, store: Store, storage: JobStorage) -> None:
+    def __init__(self, store: JobStore, storage: JobStorage) -> None:
         self._store = store
         self._storage = storage
         self._cursor = storage.data_dir / _CURSOR
@@ -69,7 +69,7 @@ class Mirror:
             _replace(self._cursor, where)
         return len(batch) == _BATCH
 
-    def _write_or_pass_over(self, transitions: list[Transition], records: Mapping[str, Any]) -> None:
+    def _write_or_pass_over(self, transitions: list[TransitionRow], records: Mapping[str, Any]) -> None:
         """A workload may do anything to its job's directory; what the disk refuses is tried again."""
         try:
             self._write(transitions, records)
@@ -78,7 +78,7 @@ class Mirror:
                 raise
             _LOG.warning("the directory of job %s is spoilt: %s", transitions[0].job_id, error)
 
-    def _write(self, transitions: list[Transition], records: Mapping[str, Any]) -> None:
+    def _write(self, transitions: list[TransitionRow], records: Mapping[str, Any]) -> None:
         try:
             paths = self._storage.paths(transitions[0].workspace, transitions[0].job_id)
         except InvalidError:
@@ -102,7 +102,7 @@ def _is_spoilt(path: Path, *, folder: bool) -> bool:
     return False
 
 
-def _records(unit: Reader, job_id: str) -> dict[str, Any]:
+def _records(unit: StoreReader, job_id: str) -> dict[str, Any]:
     job = unit.job_by_id(job_id)
     if job is None:
         return {}
@@ -115,7 +115,7 @@ def _records(unit: Reader, job_id: str) -> dict[str, Any]:
     }
 
 
-def _write_records(paths: JobPaths, records: Mapping[str, Any]) -> None:
+def _write_records(paths: JobDirectory, records: Mapping[str, Any]) -> None:
     if not records:
         return
     seq = records["job"].attempt_seq
@@ -130,7 +130,7 @@ def _write_records(paths: JobPaths, records: Mapping[str, Any]) -> None:
     _replace(paths.record, records["job"])
 
 
-def _append(path: Path, transitions: Iterable[Transition]) -> None:
+def _append(path: Path, transitions: Iterable[TransitionRow]) -> None:
     """Append what is not there yet, by one write; a line that a crash tore is set aside first."""
     rows.repair_tail(path)
     last = _last_seq(path)
@@ -178,7 +178,7 @@ def _plain(value: object) -> object:
     raise TypeError(type(value).__name__)
 
 
-def _begin(cursor: Path, unit: Reader) -> int:
+def _begin(cursor: Path, unit: StoreReader) -> int:
     """The newest transition that is surely written down."""
     with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         where = json.loads(cursor.read_bytes())

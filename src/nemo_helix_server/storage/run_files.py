@@ -35,7 +35,7 @@ _LAST_SECOND = 253_402_300_799
 """Of the year 9999."""
 
 
-class Run(NamedTuple):
+class StepRun(NamedTuple):
     """One start of a step: its name and the folder that holds everything about it."""
 
     token: str
@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class RunClaim:
     """Who took a run: the process that runs it, or nobody, when it was given up before it started."""
 
     identity: ProcessIdentity | None
@@ -53,7 +53,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class ExitRecord:
     """How a run ended, as its shim saw it; times in seconds since the epoch."""
 
     exit_status: int
@@ -69,7 +69,7 @@ class End:
     """The command was not run, through no fault of its own: another start may."""
 
 
-def make_claim(folder: Path, claim: Claim) -> bool:
+def make_claim(folder: Path, claim: RunClaim) -> bool:
     """Take a run; false when somebody else has it."""
     identity = claim.identity.to_json() if claim.identity else None
     try:
@@ -79,7 +79,7 @@ def make_claim(folder: Path, claim: Claim) -> bool:
     return True
 
 
-def read_claim(folder: Path) -> Claim | None:
+def read_claim(folder: Path) -> RunClaim | None:
     """Who took a run; `None` when nobody did. Raises `RunsError` for a damaged record."""
     value = _read(folder / CLAIM)
     if value is None:
@@ -88,7 +88,7 @@ def read_claim(folder: Path) -> Claim | None:
     at = value.get("at")
     if not (identity is None or isinstance(identity, Mapping)) or not isinstance(at, int | float):
         raise RunsError(f"{folder / CLAIM}: not the record of a claim")
-    return Claim(ProcessIdentity.from_json(identity) if identity is not None else None, float(at))
+    return RunClaim(ProcessIdentity.from_json(identity) if identity is not None else None, float(at))
 
 
 def write_started(folder: Path, command: ProcessIdentity, at: float) -> None:
@@ -106,18 +106,18 @@ def read_started(folder: Path) -> tuple[ProcessIdentity, float] | None:
     return None
 
 
-def write_end(folder: Path, end: End) -> None:
+def write_end(folder: Path, end: ExitRecord) -> None:
     """Put the end on record, durably."""
     replace_file(folder / EXIT, _line(asdict(end)), mode=0o600)
 
 
-def read_end(folder: Path) -> End | None:
+def read_end(folder: Path) -> ExitRecord | None:
     """How a run ended; `None` when that is not on record. Raises `RunsError` for a damaged record."""
     value = _read(folder / EXIT)
     if value is None:
         return None
     try:
-        end = End(
+        end = ExitRecord(
             exit_status=int(value["exit_status"]),
             signal=int(value["signal"]),
             started_at=float(value["started_at"]),

@@ -12,9 +12,15 @@ from typing import Any
 
 from nemo_helix_plugin.jobs import names
 from nemo_helix_server.clock import Clock, wire
-from nemo_helix_server.errors import ConflictError, DiskFullError, InvalidError, NotFoundError, unwritable
-from nemo_helix_server.jobs.model import Caller, Secret
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.errors import (
+    InvalidError,
+    NoRoomError,
+    StateConflictError,
+    UnknownNameError,
+    unwritable,
+)
+from nemo_helix_server.jobs.model import Caller, SecretRow
+from nemo_helix_server.store.store import JobStore
 from nemo_runs.durable import files
 
 LARGEST_VALUE = 64 * 1024
@@ -31,10 +37,10 @@ def value_path(data_dir: Path, workspace: str, name: str) -> Path:
 
 
 @dataclass(frozen=True, slots=True)
-class SecretKeeper:
+class SecretStore:
     """Writes secrets and tells which there are."""
 
-    store: Store
+    store: JobStore
     data_dir: Path
     clock: Clock
     _one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
@@ -43,9 +49,9 @@ class SecretKeeper:
     def create(
         self, caller: Caller, workspace: str, name: str, value: str, description: str | None
     ) -> dict[str, Any]:
-        """Make a secret; raises `ConflictError` when there is one of that name."""
+        """Make a secret; raises `StateConflictError` when there is one of that name."""
         now = self.clock.now()
-        record = Secret(
+        record = SecretRow(
             workspace=workspace,
             name=name,
             description=description,
@@ -56,9 +62,9 @@ class SecretKeeper:
         with self._one_at_a_time:
             with self.store.read() as reader:
                 if reader.workspace(workspace) is None:
-                    raise NotFoundError(f"there is no workspace '{workspace}'")
+                    raise UnknownNameError(f"there is no workspace '{workspace}'")
                 if reader.secret(workspace, name) is not None:
-                    raise ConflictError(
+                    raise StateConflictError(
                         f"there is a secret '{name}' already; `nemo secrets update` changes its value"
                     )
             self._write_value(workspace, name, value)
@@ -71,7 +77,7 @@ class SecretKeeper:
         with self._one_at_a_time:
             known = self._known(workspace, name)
             self._write_value(workspace, name, value)
-            record = Secret(
+            record = SecretRow(
                 workspace=workspace,
                 name=name,
                 description=known.description,
@@ -101,11 +107,11 @@ class SecretKeeper:
             with self.store.write() as writer:
                 writer.remove_secret(workspace, name)
 
-    def _known(self, workspace: str, name: str) -> Secret:
+    def _known(self, workspace: str, name: str) -> SecretRow:
         with self.store.read() as reader:
             record = reader.secret(workspace, name)
         if record is None:
-            raise NotFoundError(f"there is no secret '{name}' in the workspace '{workspace}'")
+            raise UnknownNameError(f"there is no secret '{name}' in the workspace '{workspace}'")
         return record
 
     def _write_value(self, workspace: str, name: str, value: str) -> None:
@@ -117,12 +123,12 @@ class SecretKeeper:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             files.replace_file(path, data, mode=0o600)
         except files.DiskFullError as error:
-            raise DiskFullError(f"the secret '{name}' could not be written: {error}") from error
+            raise NoRoomError(f"the secret '{name}' could not be written: {error}") from error
         except OSError as error:
             raise unwritable(f"the secret '{name}'", error) from error
 
 
-def shown(record: Secret) -> dict[str, Any]:
+def shown(record: SecretRow) -> dict[str, Any]:
     """What may be known of a secret."""
     return {
         "name": record.name,

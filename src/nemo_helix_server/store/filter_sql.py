@@ -52,7 +52,7 @@ def _condition(tree: Tree, dialect: str) -> Condition:
         return not_(func.coalesce(_condition(tree.part, dialect), false()))
     root, dot, rest = tree.field.partition(".")
     if dot and root in DOCUMENTS:
-        return _in_document(tree, Place(root, rest.split("."), dialect))
+        return _in_document(tree, JsonField(root, rest.split("."), dialect))
     return _in_column(tree, schema.jobs.c[tree.field], dialect)
 
 
@@ -96,7 +96,7 @@ def _pattern(operator: Operator, value: str) -> str:
     return f"{head}{part}{tail}"
 
 
-class Place:
+class JsonField:
     """A place in a JSON column, as each database sees it."""
 
     def __init__(self, column: str, path: list[str], dialect: str) -> None:
@@ -183,7 +183,7 @@ def _sqlite_path(path: list[str]) -> str:
     return "$" + "".join(f"[{part}]" if part.isdecimal() else f'."{part}"' for part in path)
 
 
-def _in_document(compare: Compare, place: Place) -> Condition:
+def _in_document(compare: Compare, place: JsonField) -> Condition:
     operator, value = compare.operator, compare.value
     if operator is Operator.EXISTS:
         return place.kind().is_not(None) if value else place.kind().is_(None)
@@ -200,7 +200,7 @@ def _in_document(compare: Compare, place: Place) -> Condition:
     return or_(matches, place.holds(str(value))) if operator is Operator.CONTAINS else matches
 
 
-def _side(place: Place, value: Scalar) -> ColumnElement[Any]:
+def _side(place: JsonField, value: Scalar) -> ColumnElement[Any]:
     return place.text() if isinstance(value, str) else place.number()
 
 

@@ -10,25 +10,25 @@ from sqlalchemy import insert, update
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs import identifiers, stamps, states, task_states
-from nemo_helix_server.jobs.model import Attempt, Job, Json, Moved, Step, Task
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.model import Attempt, Job, Json, Moved, Step, StepTask
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.store import schema
-from nemo_helix_server.store.reader import Reader
+from nemo_helix_server.store.reader import StoreReader
 
 
-class Moving(Reader):
+class Moving(StoreReader):
     """Transitions of steps, jobs and tasks."""
 
     def move(
         self,
         step_id: str,
-        event: Event,
+        event: StatusEvent,
         *,
         who: str,
         why: str,
         expected: HelixJobStatus | Collection[HelixJobStatus] | None = None,
         version: int | None = None,
-        reason: Reason | None = None,
+        reason: StatusReason | None = None,
         details: Mapping[str, Any] | None = None,
         error: Json | None = None,
         task: str | None = None,
@@ -75,12 +75,12 @@ class Moving(Reader):
         moved = self._write_job(job, attempt, newest, status)
         self.record(job, event, before.status, to, who=who, why=why, step=step)
         if successor:
-            self.record(job, Event.MADE, None, successor.status, who=who, why=why, step=successor)
+            self.record(job, StatusEvent.MADE, None, successor.status, who=who, why=why, step=successor)
         if moved.status is not job.status:
             self.record(moved, event, job.status, moved.status, who=who, why=why)
         return Moved(job=moved, attempt=attempt, step=step, next_step=successor, origin=before.status)
 
-    def move_job(self, job_id: str, event: Event, *, who: str, why: str) -> Job | None:
+    def move_job(self, job_id: str, event: StatusEvent, *, who: str, why: str) -> Job | None:
         """Let an event happen to the job alone: `DELETE_REQUESTED`. None when it means nothing there."""
         job = self.job_by_id(job_id)
         to = states.after(job.status, event) if job else None
@@ -94,7 +94,7 @@ class Moving(Reader):
     def record(
         self,
         job: Job,
-        event: Event,
+        event: StatusEvent,
         origin: HelixJobStatus | None,
         to: HelixJobStatus,
         *,
@@ -162,9 +162,9 @@ class Moving(Reader):
         self.connection.execute(insert(schema.steps), _columns(schema.steps, step))
         return step
 
-    def insert_task(self, step: Step, name: str) -> Task:
+    def insert_task(self, step: Step, name: str) -> StepTask:
         """Make a task of a step, pending."""
-        task = Task(
+        task = StepTask(
             id=identifiers.entity_id(identifiers.TASK),
             job_id=step.job_id,
             attempt_id=step.attempt_id,
@@ -183,16 +183,20 @@ class Moving(Reader):
     def _after(
         self,
         step: Step,
-        event: Event,
+        event: StatusEvent,
         to: HelixJobStatus,
-        reason: Reason | None,
+        reason: StatusReason | None,
         details: Mapping[str, Any] | None,
         error: Json | None,
         task: str | None,
     ) -> Step:
         """The step as it is after the event."""
-        asked = event in {Event.PAUSE_REQUESTED, Event.PAUSE_WITHDRAWN, Event.PAUSE_WITHDRAWN_EARLY}
-        started = self.now if event is Event.STARTED else step.started_at
+        asked = event in {
+            StatusEvent.PAUSE_REQUESTED,
+            StatusEvent.PAUSE_WITHDRAWN,
+            StatusEvent.PAUSE_WITHDRAWN_EARLY,
+        }
+        started = self.now if event is StatusEvent.STARTED else step.started_at
         return replace(
             step,
             status=to,
@@ -204,7 +208,7 @@ class Moving(Reader):
             version=step.version + 1,
             updated_at=self.now,
             status_since=self.now,
-            started_at=None if event is Event.ACCEPTED else started,
+            started_at=None if event is StatusEvent.ACCEPTED else started,
             stopped_at=self.now if to in stamps.RESTING else None,
             since_mark=self.mark,
             turn_at=self.now if to is HelixJobStatus.RESUMING else step.turn_at,
@@ -279,7 +283,7 @@ class Moving(Reader):
             {name: getattr(job, name) for name in names},
         )
 
-    def _follow(self, step: Step, event: Event) -> None:
+    def _follow(self, step: Step, event: StatusEvent) -> None:
         """Let the newest task go where its step went."""
         task = self.task(step.id, step.task) if step.task else None
         to = task_states.task_after(task.status, event) if task else None

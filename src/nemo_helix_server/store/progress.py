@@ -10,23 +10,23 @@ from sqlalchemy import update
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs import stamps, task_states
-from nemo_helix_server.jobs.model import Attempt, Json, Step, Task
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.model import Attempt, Json, Step, StepTask
+from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.store import schema
 from nemo_helix_server.store.moves import Moving
 
 _TASK_EVENTS = {
-    HelixJobStatus.ACTIVE: Event.STARTED,
-    HelixJobStatus.PAUSING: Event.PAUSE_REQUESTED,
-    HelixJobStatus.PAUSED: Event.CHECKPOINT_VERIFIED,
-    HelixJobStatus.CANCELLING: Event.CANCEL_REQUESTED,
-    HelixJobStatus.CANCELLED: Event.STOPPED,
-    HelixJobStatus.COMPLETED: Event.FINISHED,
-    HelixJobStatus.ERROR: Event.FAILED,
+    HelixJobStatus.ACTIVE: StatusEvent.STARTED,
+    HelixJobStatus.PAUSING: StatusEvent.PAUSE_REQUESTED,
+    HelixJobStatus.PAUSED: StatusEvent.CHECKPOINT_VERIFIED,
+    HelixJobStatus.CANCELLING: StatusEvent.CANCEL_REQUESTED,
+    HelixJobStatus.CANCELLED: StatusEvent.STOPPED,
+    HelixJobStatus.COMPLETED: StatusEvent.FINISHED,
+    HelixJobStatus.ERROR: StatusEvent.FAILED,
 }
 
 
-class Progress(Moving):
+class ProgressWriting(Moving):
     """Details of steps, attempts and tasks; a status of a step is never touched here."""
 
     def move_task(
@@ -39,7 +39,7 @@ class Progress(Moving):
         details: Mapping[str, Any] | None = None,
         error: Json | None = None,
         error_stack: str | None = None,
-    ) -> Task | None:
+    ) -> StepTask | None:
         """Write a task's status and progress, making the task if it is new; None without such a step.
 
         A status that the task cannot take any more is left out; the details are kept all the same. Details

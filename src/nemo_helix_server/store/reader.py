@@ -8,5 +8,5 @@ from nemo_helix_server.store.reading_steps import StepReading
 from nemo_helix_server.store.tracker_runs import TrackerReading
 
 
-class Reader(StepReading, RecordReading, EntityReading, TrackerReading):
+class StoreReader(StepReading, RecordReading, EntityReading, TrackerReading):
     """Everything that can be asked of the store."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import ColumnElement, Connection, Select, func, null, select
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.jobs.model import Attempt, Job, Page
+from nemo_helix_server.jobs.model import Attempt, Job, RowPage
 from nemo_helix_server.store import filter_sql, rows, schema
 from nemo_helix_server.store.queries import JobQuery
 
@@ -62,7 +62,7 @@ class JobReading:
         query = select(_jobs.body_digest).where(_jobs.id == job_id)
         return str(self.connection.execute(query).scalar_one())
 
-    def jobs(self, query: JobQuery) -> Page[Job]:
+    def jobs(self, query: JobQuery) -> RowPage[Job]:
         """One page, filtered, sorted and counted by the database."""
         conditions = filter_sql.conditions(query.where, self.connection.dialect.name)
         if query.workspace is not None:
@@ -72,7 +72,7 @@ class JobReading:
         ).scalar_one()
         wanted = _ordered(rows.JOB.where(*conditions), query.sort)
         page = wanted.limit(query.page_size).offset((query.page - 1) * query.page_size)
-        return Page(tuple(rows.job(row) for row in self.connection.execute(page)), total)
+        return RowPage(tuple(rows.job(row) for row in self.connection.execute(page)), total)
 
     def counts(self, workspace: str | None) -> dict[HelixJobStatus, int]:
         """How many jobs there are in each status that occurs."""
@@ -119,7 +119,7 @@ class JobReading:
         newest_first: bool = True,
         offset: int = 0,
         limit: int | None = None,
-    ) -> Page[Attempt]:
+    ) -> RowPage[Attempt]:
         """The attempts of a job, without their series, which `attempt` reads."""
         conditions: list[ColumnElement[bool]] = [_attempts.job_id == job_id]
         if statuses is not None:
@@ -129,7 +129,7 @@ class JobReading:
         ).scalar_one()
         order = _attempts.seq.desc() if newest_first else _attempts.seq
         query = select(*_WITHOUT_SERIES).where(*conditions).order_by(order).offset(offset).limit(limit)
-        return Page(tuple(rows.attempt(row) for row in self.connection.execute(query)), total)
+        return RowPage(tuple(rows.attempt(row) for row in self.connection.execute(query)), total)
 
     def _job(self, *conditions: ColumnElement[bool]) -> Job | None:
         found = self.connection.execute(rows.JOB.where(*conditions)).first()

@@ -7,7 +7,14 @@ from typing import Any
 
 from sqlalchemy import Connection, func, select
 
-from nemo_helix_server.jobs.model import Checkpoint, MetricPoint, Secret, Token, Transition, Workspace
+from nemo_helix_server.jobs.model import (
+    CheckpointRow,
+    MetricPoint,
+    SecretRow,
+    Token,
+    TransitionRow,
+    WorkspaceRow,
+)
 from nemo_helix_server.store import rows, schema
 from nemo_helix_server.store.queries import TransitionQuery
 
@@ -21,7 +28,7 @@ class RecordReading:
     connection: Connection
     now: int
 
-    def since(self, query: TransitionQuery) -> list[Transition]:
+    def since(self, query: TransitionQuery) -> list[TransitionRow]:
         """Transitions after a sequence number, in order: what feeds streams and mirrors."""
         wanted = select(schema.transitions).where(_transitions.seq > query.after)
         if query.workspace is not None:
@@ -75,20 +82,20 @@ class RecordReading:
         query = select(_tails.offset).where(_tails.job_id == job_id, _tails.name == name)
         return int(self.connection.execute(query).scalar() or 0)
 
-    def checkpoints(self, job_id: str) -> list[Checkpoint]:
+    def checkpoints(self, job_id: str) -> list[CheckpointRow]:
         """The checkpoints of a job, the newest step first."""
         query = select(schema.checkpoints).where(_checkpoints.job_id == job_id)
         ordered = query.order_by(_checkpoints.step.desc(), _checkpoints.created_at.desc())
         return [rows.checkpoint(row) for row in self.connection.execute(ordered)]
 
-    def checkpoint(self, job_id: str, checkpoint_id: str) -> Checkpoint | None:
+    def checkpoint(self, job_id: str, checkpoint_id: str) -> CheckpointRow | None:
         """A checkpoint of a job."""
         query = select(schema.checkpoints)
         query = query.where(_checkpoints.job_id == job_id, _checkpoints.id == checkpoint_id)
         found = self.connection.execute(query).first()
         return rows.checkpoint(found) if found else None
 
-    def pin_requests(self) -> list[Checkpoint]:
+    def pin_requests(self) -> list[CheckpointRow]:
         """Checkpoints that are to be pinned and are not yet, or are pinned and are not to be any more."""
         asked, pinned = _checkpoints.pin_requested_at, _checkpoints.pinned_at
         query = select(schema.checkpoints).where(asked.is_(None) != pinned.is_(None))
@@ -104,25 +111,25 @@ class RecordReading:
         query = select(schema.tokens).order_by(_tokens.created_at.desc(), _tokens.id)
         return [rows.token(row) for row in self.connection.execute(query)]
 
-    def secrets(self, workspace: str | None) -> Sequence[Secret]:
+    def secrets(self, workspace: str | None) -> Sequence[SecretRow]:
         """What is known of the secrets of a workspace (None: of all), by name."""
         query = select(schema.secrets).order_by(_secrets.workspace, _secrets.name)
         if workspace is not None:
             query = query.where(_secrets.workspace == workspace)
         return [rows.secret(row) for row in self.connection.execute(query)]
 
-    def secret(self, workspace: str, name: str) -> Secret | None:
+    def secret(self, workspace: str, name: str) -> SecretRow | None:
         """What is known of one secret."""
         query = select(schema.secrets).where(_secrets.workspace == workspace, _secrets.name == name)
         found = self.connection.execute(query).first()
         return rows.secret(found) if found else None
 
-    def workspaces(self) -> list[Workspace]:
+    def workspaces(self) -> list[WorkspaceRow]:
         """All workspaces, by name."""
         query = select(schema.workspaces).order_by(schema.workspaces.c.name)
         return [rows.workspace(row) for row in self.connection.execute(query)]
 
-    def workspace(self, name: str) -> Workspace | None:
+    def workspace(self, name: str) -> WorkspaceRow | None:
         """One workspace."""
         query = select(schema.workspaces).where(schema.workspaces.c.name == name)
         found = self.connection.execute(query).first()

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Select, func, select
 
-from nemo_helix_server.jobs.model import Page, Result, Step, StepContext, Task
+from nemo_helix_server.jobs.model import Result, RowPage, Step, StepContext, StepTask
 from nemo_helix_server.store import rows, schema
 from nemo_helix_server.store.queries import StepQuery
 from nemo_helix_server.store.reading_jobs import JobReading
@@ -46,7 +46,7 @@ class StepReading(JobReading):
             query.where(_attempts.job_id == step.job_id, _attempts.seq == own - 1, _steps.name == step.name)
         )
 
-    def contexts(self, query: StepQuery) -> Page[StepContext]:
+    def contexts(self, query: StepQuery) -> RowPage[StepContext]:
         """Steps with what running them takes, oldest first; two statements however many there are."""
         wanted = _restricted(rows.CONTEXT, query)
         found = self.connection.execute(
@@ -54,24 +54,24 @@ class StepReading(JobReading):
         )
         items = tuple(rows.context(row) for row in found)
         if query.limit is None and query.offset == 0:
-            return Page(items, len(items))
+            return RowPage(items, len(items))
         count = wanted.with_only_columns(func.count(), maintain_column_froms=True).order_by(None)
-        return Page(items, int(self.connection.execute(count).scalar_one()))
+        return RowPage(items, int(self.connection.execute(count).scalar_one()))
 
     def context(self, step_id: str) -> StepContext | None:
         """The same for one step."""
         found = self.connection.execute(rows.CONTEXT.where(_steps.id == step_id)).first()
         return rows.context(found) if found else None
 
-    def tasks(self, step_id: str) -> list[Task]:
+    def tasks(self, step_id: str) -> list[StepTask]:
         """The tasks of a step, oldest first."""
         return self._tasks(select(schema.tasks).where(_tasks.step_id == step_id))
 
-    def tasks_of_attempt(self, attempt_id: str) -> list[Task]:
+    def tasks_of_attempt(self, attempt_id: str) -> list[StepTask]:
         """The tasks of all steps of an attempt, oldest first."""
         return self._tasks(select(schema.tasks).where(_tasks.attempt_id == attempt_id))
 
-    def task(self, step_id: str, name: str) -> Task | None:
+    def task(self, step_id: str, name: str) -> StepTask | None:
         """A task of a step by its name."""
         query = select(schema.tasks).where(_tasks.step_id == step_id, _tasks.name == name)
         found = self.connection.execute(query).first()
@@ -98,7 +98,7 @@ class StepReading(JobReading):
         found = self.connection.execute(query).first()
         return rows.step(found) if found else None
 
-    def _tasks(self, query: Select[Any]) -> list[Task]:
+    def _tasks(self, query: Select[Any]) -> list[StepTask]:
         ordered = query.order_by(_tasks.created_at, _tasks.id)
         return [rows.task(row) for row in self.connection.execute(ordered)]
 

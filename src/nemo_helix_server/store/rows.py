@@ -9,16 +9,16 @@ from sqlalchemy import Row, Select, select
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.model import (
     Attempt,
-    Checkpoint,
+    CheckpointRow,
     Job,
     Result,
-    Secret,
+    SecretRow,
     Step,
     StepContext,
-    Task,
+    StepTask,
     Token,
-    Transition,
-    Workspace,
+    TransitionRow,
+    WorkspaceRow,
 )
 from nemo_helix_server.store import schema
 
@@ -93,9 +93,9 @@ def context(row: AnyRow) -> StepContext:
     )
 
 
-def task(row: AnyRow) -> Task:
+def task(row: AnyRow) -> StepTask:
     """A task."""
-    return Task(**_values(row))
+    return StepTask(**_values(row))
 
 
 def result(row: AnyRow) -> Result:
@@ -103,17 +103,17 @@ def result(row: AnyRow) -> Result:
     return Result(**_values(row))
 
 
-def transition(row: AnyRow) -> Transition:
+def transition(row: AnyRow) -> TransitionRow:
     """A transition."""
     values = _values(row)
     values["to"] = HelixJobStatus(values["to"])
     values["origin"] = HelixJobStatus(values["origin"]) if values["origin"] else None
-    return Transition(**values)
+    return TransitionRow(**values)
 
 
-def checkpoint(row: AnyRow) -> Checkpoint:
+def checkpoint(row: AnyRow) -> CheckpointRow:
     """A checkpoint."""
-    return Checkpoint(**_values(row))
+    return CheckpointRow(**_values(row))
 
 
 def token(row: AnyRow) -> Token:
@@ -121,11 +121,11 @@ def token(row: AnyRow) -> Token:
     return Token(**_values(row))
 
 
-def secret(row: AnyRow) -> Secret:
+def secret(row: AnyRow) -> SecretRow:
     """What is known of a secret."""
-    return Secret(**_values(row))
+    return SecretRow(**_values(row))
 
 
-def workspace(row: AnyRow) -> Workspace:
+def workspace(row: AnyRow) -> WorkspaceRow:
     """A workspace."""
-    return Workspace(**_values(row))
+    return WorkspaceRow(**_values(row))

@@ -15,13 +15,13 @@ from nemo_helix_server.errors import StoreError, UnavailableError
 from nemo_helix_server.store import schema
 from nemo_helix_server.store.engine import is_sqlite, keep_private, make_engine, sqlite_file
 from nemo_helix_server.store.migrations import HEAD
-from nemo_helix_server.store.reader import Reader
-from nemo_helix_server.store.writer import Writer
+from nemo_helix_server.store.reader import StoreReader
+from nemo_helix_server.store.writer import StoreWriter
 
 DEFAULT_WORKSPACE = "default"
 
 
-class Store:
+class JobStore:
     """A database at a SQLAlchemy address, such as ``sqlite:////var/lib/nhx/jobs.db``.
 
     Safe to be used by any number of threads. No file and no network is touched inside a unit, and units are
@@ -53,18 +53,18 @@ class Store:
         self._inode = self._look()
 
     @contextmanager
-    def read(self) -> Iterator[Reader]:
+    def read(self) -> Iterator[StoreReader]:
         """A consistent view; waits for nobody."""
         with self._unit(), self.engine.connect() as connection, connection.begin():
-            yield Reader(connection, self.clock.now(), mark(self.clock))
+            yield StoreReader(connection, self.clock.now(), mark(self.clock))
 
     @contextmanager
-    def write(self) -> Iterator[Writer]:
+    def write(self) -> Iterator[StoreWriter]:
         """A unit that is written as a whole when the block ends, and not at all when it raises."""
         with self._unit(), self._turn, self.engine.connect() as plain:
             connection = plain.execution_options(writes=True)
             with connection.begin():
-                yield Writer(connection, self.clock.now(), mark(self.clock))
+                yield StoreWriter(connection, self.clock.now(), mark(self.clock))
 
     def close(self) -> None:
         """Let go of the database."""

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Table, delete, func, insert, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from nemo_helix_server.errors import ConflictError
-from nemo_helix_server.jobs.model import Checkpoint, MetricPoint, Secret, Token, Workspace
+from nemo_helix_server.errors import StateConflictError
+from nemo_helix_server.jobs.model import CheckpointRow, MetricPoint, SecretRow, Token, WorkspaceRow
 from nemo_helix_server.store import entities, schema
 from nemo_helix_server.store.entities import EntityWriting
 from nemo_helix_server.store.tracker_runs import TrackerWriting
@@ -21,7 +21,7 @@ _secrets, _workspaces = schema.secrets.c, schema.workspaces.c
 _PINS = frozenset({"pin_requested_at", "pin_requested_by", "pinned_at", "pinned_path"})
 
 
-class Writer(JobWriting, EntityWriting, TrackerWriting):
+class StoreWriter(JobWriting, EntityWriting, TrackerWriting):
     """Everything that can be asked of and written to the store."""
 
     def add_points(self, job_id: str, step_name: str, points: Iterable[MetricPoint]) -> None:
@@ -52,7 +52,7 @@ class Writer(JobWriting, EntityWriting, TrackerWriting):
         """Record how many bytes of a file of the job were read, in the unit that stores what they said."""
         self._put(schema.tails, [{"job_id": job_id, "name": name, "offset": offset}], replaced=("offset",))
 
-    def put_checkpoint(self, checkpoint: Checkpoint) -> None:
+    def put_checkpoint(self, checkpoint: CheckpointRow) -> None:
         """Record a checkpoint, or what is newly known of it; its pin and requests of one are left alone."""
         values = _columns(schema.checkpoints, checkpoint)
         keys = {"job_id", "id"}
@@ -62,7 +62,7 @@ class Writer(JobWriting, EntityWriting, TrackerWriting):
         """Forget checkpoints that are no longer in the job's storage; pinned ones stay, as not present."""
         self.forget_checkpoints(job_id, tuple(keep))
 
-    def request_pin(self, job_id: str, checkpoint_id: str, *, by: str, pin: bool) -> Checkpoint | None:
+    def request_pin(self, job_id: str, checkpoint_id: str, *, by: str, pin: bool) -> CheckpointRow | None:
         """Ask for a checkpoint to be pinned, or not to be any more."""
         wish = {"pin_requested_at": self.now, "pin_requested_by": by}
         none = dict.fromkeys(wish)
@@ -110,7 +110,7 @@ class Writer(JobWriting, EntityWriting, TrackerWriting):
             update(schema.tokens).where(_tokens.id == token_id), {"last_used_at": self.now}
         )
 
-    def put_secret(self, secret: Secret) -> None:
+    def put_secret(self, secret: SecretRow) -> None:
         """Record a secret, or that it was changed."""
         values = _columns(schema.secrets, secret)
         self._put(schema.secrets, [values], replaced=("description", "updated_at"))
@@ -125,7 +125,7 @@ class Writer(JobWriting, EntityWriting, TrackerWriting):
         same = {"created_at": _workspaces.created_at}
         self.connection.execute(update(schema.workspaces).where(_workspaces.name == "default").values(same))
 
-    def put_workspace(self, workspace: Workspace) -> bool:
+    def put_workspace(self, workspace: WorkspaceRow) -> bool:
         """Make a workspace; False when it is there already."""
         if self.workspace(workspace.name) is not None:
             return False
@@ -133,14 +133,20 @@ class Writer(JobWriting, EntityWriting, TrackerWriting):
         return True
 
     def remove_workspace(self, name: str) -> bool:
-        """Remove a workspace; False: there is none. Raises `ConflictError` while it has jobs or models."""
+        """Remove a workspace; False: there is none. Raises `StateConflictError` while it has jobs or
+        models.
+        """
         query = select(func.count()).select_from(schema.jobs).where(schema.jobs.c.workspace == name)
         count = self.connection.execute(query).scalar_one()
         if count:
-            raise ConflictError(f"workspace {name} has {counted(count, 'job')}; delete first what it has")
+            raise StateConflictError(
+                f"workspace {name} has {counted(count, 'job')}; delete first what it has"
+            )
         models = self.entities(entities.MODEL, name, limit=1)[1]
         if models:
-            raise ConflictError(f"workspace {name} has {counted(models, 'model')}; delete first what it has")
+            raise StateConflictError(
+                f"workspace {name} has {counted(models, 'model')}; delete first what it has"
+            )
         self.connection.execute(delete(entities.table).where(entities.table.c.workspace == name))
         self.connection.execute(delete(schema.secrets).where(_secrets.workspace == name))
         return self.connection.execute(delete(schema.workspaces).where(_workspaces.name == name)).rowcount > 0

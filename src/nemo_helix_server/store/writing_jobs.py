@@ -9,12 +9,12 @@ from sqlalchemy.exc import IntegrityError
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.clock import wire
-from nemo_helix_server.errors import ConflictError
+from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs.model import Attempt, Job, Result
 from nemo_helix_server.jobs.orders import NewAttempt, NewJob
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.store import schema
-from nemo_helix_server.store.progress import Progress
+from nemo_helix_server.store.progress import ProgressWriting
 
 _RECLAIMABLE = frozenset(
     {
@@ -30,13 +30,13 @@ _FROM_NEW = ("workspace", "name", "source", "spec", "platform_spec", "fileset", 
              "failed_ttl_seconds", "body_digest", "client_token", "id", "attempt_id")  # fmt: skip
 
 
-class JobWriting(Progress):
+class JobWriting(ProgressWriting):
     """Making and changing jobs."""
 
     def create_job(self, new: NewJob, *, who: str, why: str) -> Job:
         """Make a job with its first attempt and step, creation_pending.
 
-        Raises `ConflictError` when the name or the client token is taken.
+        Raises `StateConflictError` when the name or the client token is taken.
         """
         values = {name: getattr(new, name) for name in _FROM_NEW}
         status = HelixJobStatus.CREATION_PENDING
@@ -49,7 +49,7 @@ class JobWriting(Progress):
             message = (
                 f"a job named {new.name} exists already in workspace {new.workspace}; choose another name"
             )
-            raise ConflictError(message) from error
+            raise StateConflictError(message) from error
         attempt = self._insert_attempt(
             new.id,
             0,
@@ -65,8 +65,8 @@ class JobWriting(Progress):
         step = self.insert_step(attempt, 0, status, new.step_id)
         job = self.job_by_id(new.id)
         assert job is not None
-        self.record(job, Event.MADE, None, status, who=who, why=why, step=step)
-        self.record(job, Event.MADE, None, status, who=who, why=why)
+        self.record(job, StatusEvent.MADE, None, status, who=who, why=why, step=step)
+        self.record(job, StatusEvent.MADE, None, status, who=who, why=why)
         return job
 
     def create_attempt(self, job_id: str, new: NewAttempt, *, who: str, why: str) -> Attempt | None:
@@ -95,8 +95,8 @@ class JobWriting(Progress):
         )
         job = self.job_by_id(job_id)
         assert job is not None
-        self.record(job, Event.MADE, None, status, who=who, why=why, step=step)
-        self.record(job, Event.RERUN_REQUESTED, before.status, status, who=who, why=why)
+        self.record(job, StatusEvent.MADE, None, status, who=who, why=why, step=step)
+        self.record(job, StatusEvent.RERUN_REQUESTED, before.status, status, who=who, why=why)
         return attempt
 
     def set_control(
@@ -144,11 +144,11 @@ class JobWriting(Progress):
         self.connection.execute(update(schema.checkpoints).where(*gone), {"present": False})
 
     def put_result(self, job_id: str, name: str, artifact_url: str, artifact_storage_type: str) -> Result:
-        """Name an artifact of the current attempt; raises `ConflictError` when the name is taken."""
+        """Name an artifact of the current attempt; raises `StateConflictError` when the name is taken."""
         job = self.job_by_id(job_id)
         assert job is not None
         if self.result(job_id, name) is not None:
-            raise ConflictError(f"job {job.name} has a result named {name} already; choose another name")
+            raise StateConflictError(f"job {job.name} has a result named {name} already; choose another name")
         result = Result(
             job_id=job_id,
             attempt_id=job.attempt_id,

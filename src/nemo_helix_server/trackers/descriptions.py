@@ -15,7 +15,7 @@ SERVICE = "nemo-helix"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Door:
+class TrackerEndpoint:
     """Where a tracker is reached and as whom; jobs behind the same door share a publisher process."""
 
     tracker: Tracker
@@ -27,10 +27,10 @@ class Door:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Description:
+class RunDescription:
     """One run, as the publisher is told when it opens it."""
 
-    door: Door
+    door: TrackerEndpoint
     project: str
     """W&B's project, MLflow's experiment."""
     name: str
@@ -59,7 +59,7 @@ def wanted(spec: Json) -> tuple[Tracker, ...]:
     return tuple(name for name in TRACKERS if isinstance(given.get(name), Mapping))
 
 
-def describe(job: Job, tracker: Tracker) -> Description:
+def describe(job: Job, tracker: Tracker) -> RunDescription:
     """What a tracker is told about a job."""
     given: Mapping[str, Any] = job.spec["integrations"][tracker]
     facts = _facts(job)
@@ -68,8 +68,8 @@ def describe(job: Job, tracker: Tracker) -> Description:
     if tracker == "wandb":
         labels = [*map(str, given.get("tags") or ()), *(f"{key}:{value}" for key, value in facts.items())]
         labels = [label[: tracker_names.LONGEST_WANDB_TAG] for label in labels if label.strip()]
-        return Description(
-            door=Door(
+        return RunDescription(
+            door=TrackerEndpoint(
                 tracker=tracker,
                 address=_text(given.get("base_url")),
                 workspace=job.workspace,
@@ -83,8 +83,8 @@ def describe(job: Job, tracker: Tracker) -> Description:
             tags=facts,
         )
     tags = {str(key): str(value) for key, value in dict(given.get("tags") or {}).items()}
-    return Description(
-        door=Door(
+    return RunDescription(
+        door=TrackerEndpoint(
             tracker=tracker, address=_text(given.get("tracking_uri")), workspace=job.workspace, secret=None
         ),
         project=tracker_names.fitted_experiment(_text(given.get("experiment_name")) or default),

@@ -16,7 +16,7 @@ from nemo_helix_server.engines import catalogue, environments, sources
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage import secret_store
-from nemo_helix_server.trackers.descriptions import Door
+from nemo_helix_server.trackers.descriptions import TrackerEndpoint
 from nemo_helix_server.trackers.errors import OffError
 from nemo_runs import addresses
 
@@ -40,7 +40,7 @@ GUARDED = "NEMO_TRACKER_HOSTS"
 
 
 @dataclass(frozen=True, slots=True)
-class Doors:
+class TrackerEndpoints:
     """Finds out what it takes to go through a door."""
 
     settings: Settings
@@ -66,7 +66,7 @@ class Doors:
             )
         return found.python
 
-    def environment(self, door: Door) -> dict[str, str]:
+    def environment(self, door: TrackerEndpoint) -> dict[str, str]:
         """The variables of the publisher's process; raises `OffError`."""
         home = self.folder / "home"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -84,7 +84,7 @@ class Doors:
         own = {} if door.address else self._own(door)
         return {**common, **own, **(self._wandb(door) if door.tracker == "wandb" else self._mlflow(door))}
 
-    def _own(self, door: Door) -> dict[str, str]:
+    def _own(self, door: TrackerEndpoint) -> dict[str, str]:
         """The service's variables for this tracker, but those that are about one certain run."""
         own = _OWN[door.tracker]
         return {
@@ -93,7 +93,7 @@ class Doors:
             if name.startswith(own) and name.removeprefix(own) not in _OF_ONE_RUN
         }
 
-    def _wandb(self, door: Door) -> dict[str, str]:
+    def _wandb(self, door: TrackerEndpoint) -> dict[str, str]:
         mode = self.settings.trackers.wandb_mode or self.environ.get("WANDB_MODE") or "online"
         if mode in _WANDB_OFFLINE:
             return {"WANDB_MODE": "offline"}
@@ -113,7 +113,7 @@ class Doors:
         )
         return {"WANDB_MODE": "online", "WANDB_API_KEY": key, **address}
 
-    def _mlflow(self, door: Door) -> dict[str, str]:
+    def _mlflow(self, door: TrackerEndpoint) -> dict[str, str]:
         own = self.environ.get("MLFLOW_TRACKING_URI")
         address = self._checked(door.address, "integrations.mlflow.tracking_uri") if door.address else own
         if not address:
@@ -134,7 +134,7 @@ class Doors:
     def _checked(self, address: str, field: str) -> str:
         return check_address(address, field, self.settings.trackers.allowed_hosts)
 
-    def _key(self, door: Door) -> str | None:
+    def _key(self, door: TrackerEndpoint) -> str | None:
         if door.secret is None:
             return None
         try:
@@ -175,6 +175,6 @@ def check_address(address: str, field: str, allowed: Collection[str] | None) -> 
     return address
 
 
-def doors(settings: Settings) -> Doors:
+def doors(settings: Settings) -> TrackerEndpoints:
     """With the service's own environment."""
-    return Doors(settings, dict(os.environ))
+    return TrackerEndpoints(settings, dict(os.environ))

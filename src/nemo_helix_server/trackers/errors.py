@@ -7,7 +7,7 @@ class TrackerError(Exception):
     """A tracker could not be told something; the message is one sentence."""
 
 
-class RefusedError(TrackerError):
+class TrackerRefusedError(TrackerError):
     """The tracker, or its library, said no; the publisher goes on."""
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 
 
-class State(StrEnum):
+class TrackerState(StrEnum):
     """What a tracker says of a run."""
 
     RUNNING = "running"
@@ -23,7 +23,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class TrackerFacts:
     """A job and its tracker, as they are now."""
 
     status: Status
@@ -35,7 +35,7 @@ class Facts:
     """The step of the newest usable checkpoint; 0: there is none."""
     published: int = 0
     """The last step that the tracker has."""
-    said: State | None = None
+    said: TrackerState | None = None
     """The state that it was last told; None: it has no run yet."""
 
 
@@ -45,20 +45,20 @@ class Plan:
 
     to: int
     """Steps up to this one; as many as are published already: none."""
-    state: State | None
+    state: TrackerState | None
     """The state to tell; None: it is told already, or nothing is to be said yet."""
     rest: bool
     """Whether nothing more will come until the job's status changes."""
 
 
 _STATES = {
-    Status.ACTIVE: State.RUNNING,
-    Status.PAUSING: State.RUNNING,
-    Status.CANCELLING: State.RUNNING,
-    Status.PAUSED: State.PAUSED,
-    Status.COMPLETED: State.FINISHED,
-    Status.ERROR: State.FAILED,
-    Status.CANCELLED: State.KILLED,
+    Status.ACTIVE: TrackerState.RUNNING,
+    Status.PAUSING: TrackerState.RUNNING,
+    Status.CANCELLING: TrackerState.RUNNING,
+    Status.PAUSED: TrackerState.PAUSED,
+    Status.COMPLETED: TrackerState.FINISHED,
+    Status.ERROR: TrackerState.FAILED,
+    Status.CANCELLED: TrackerState.KILLED,
 }
 """Of a job that only waits, a tracker keeps the state that it was told."""
 _RESTS = frozenset({Status.PAUSED, Status.COMPLETED, Status.ERROR, Status.CANCELLED})
@@ -66,7 +66,7 @@ _OVER = frozenset({Status.COMPLETED, Status.CANCELLED})
 """Nothing continues a job in one of these."""
 
 
-def plan(facts: Facts) -> Plan:
+def plan(facts: TrackerFacts) -> Plan:
     """What to tell now."""
     rest = facts.status in _RESTS
     if facts.newest == 0 and facts.said is None:
@@ -75,7 +75,7 @@ def plan(facts: Facts) -> Plan:
     return Plan(max(facts.published, _limit(facts)), state if state != facts.said else None, rest)
 
 
-def _limit(facts: Facts) -> int:
+def _limit(facts: TrackerFacts) -> int:
     """The last step that will not be trained again, as far as is known."""
     if facts.status in _OVER or (facts.status is Status.ERROR and facts.final):
         return facts.newest

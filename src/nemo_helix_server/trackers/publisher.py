@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.trackers.errors import RefusedError, UnreachableError
+from nemo_helix_server.trackers.errors import TrackerRefusedError, UnreachableError
 
 PROGRAM = "nemo_engines.trackers.publisher"
 _LOADING = 60.0
@@ -27,7 +27,7 @@ _END_WITHIN = 15.0
 
 
 @dataclass(slots=True)
-class Publisher:
+class PublisherProcess:
     """One process; started when it is first asked."""
 
     python: Path
@@ -43,7 +43,9 @@ class Publisher:
     _answered: bool = False
 
     def ask(self, **request: Any) -> Mapping[str, Any]:
-        """One request and its answer; raises `RefusedError`, or `UnreachableError` with the process gone."""
+        """One request and its answer; raises `TrackerRefusedError`, or `UnreachableError` with the
+        process gone.
+        """
         try:
             process = self._process or self._start()
             assert process.stdin is not None
@@ -57,7 +59,7 @@ class Publisher:
             self.kill()
             raise
         if "error" in answer:
-            raise RefusedError(str(answer["error"]))
+            raise TrackerRefusedError(str(answer["error"]))
         return dict(answer)
 
     def close(self, patience: float = _END_WITHIN) -> None:

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.store.store import Store
-from nemo_helix_server.trackers.descriptions import Door
-from nemo_helix_server.trackers.endpoints import Doors, doors
-from nemo_helix_server.trackers.publisher import Publisher
-from nemo_helix_server.trackers.sync import Teller
-from nemo_helix_server.trackers.worker import Lane
+from nemo_helix_server.store.store import JobStore
+from nemo_helix_server.trackers.descriptions import TrackerEndpoint
+from nemo_helix_server.trackers.endpoints import TrackerEndpoints, doors
+from nemo_helix_server.trackers.publisher import PublisherProcess
+from nemo_helix_server.trackers.sync import TrackerSync
+from nemo_helix_server.trackers.worker import TrackerWorker
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,10 +28,10 @@ _LOG = logging.getLogger(__name__)
 class Publishing:
     """See `build`."""
 
-    teller: Teller
-    doors: Doors
+    teller: TrackerSync
+    doors: TrackerEndpoints
     interval: float
-    _lanes: dict[Door, Lane] = field(default_factory=dict)
+    _lanes: dict[TrackerEndpoint, TrackerWorker] = field(default_factory=dict)
     _pending: threading.Event = field(default_factory=threading.Event)
     _stopping: bool = False
     _thread: threading.Thread | None = None
@@ -67,14 +67,14 @@ class Publishing:
             else:
                 self.teller.settle(subject)
 
-    def _lane(self, door: Door) -> Lane:
+    def _lane(self, door: TrackerEndpoint) -> TrackerWorker:
         if door not in self._lanes:
-            self._lanes[door] = Lane(door.tracker, self.teller, lambda: self._publisher(door))
+            self._lanes[door] = TrackerWorker(door.tracker, self.teller, lambda: self._publisher(door))
         return self._lanes[door]
 
-    def _publisher(self, door: Door) -> Publisher:
+    def _publisher(self, door: TrackerEndpoint) -> PublisherProcess:
         name = hashlib.sha256(repr(door).encode()).hexdigest()[:8]
-        return Publisher(
+        return PublisherProcess(
             python=self.doors.python(),
             environment=self.doors.environment(door),
             log=self.doors.folder / "logs" / f"{door.tracker}-{name}.log",
@@ -93,6 +93,6 @@ class Publishing:
             self._pending.clear()
 
 
-def build(store: Store, storage: JobStorage, settings: Settings) -> Publishing:
+def build(store: JobStore, storage: JobStorage, settings: Settings) -> Publishing:
     """Put it together."""
-    return Publishing(Teller(store, storage), doors(settings), settings.trackers.interval_seconds)
+    return Publishing(TrackerSync(store, storage), doors(settings), settings.trackers.interval_seconds)

@@ -9,21 +9,21 @@ from typing import Any, Protocol
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs.model import Job
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.store.reader import Reader
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.reader import StoreReader
+from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.store.tracker_runs import TrackerRun
 from nemo_helix_server.trackers import descriptions, planning
-from nemo_helix_server.trackers.descriptions import Description
+from nemo_helix_server.trackers.descriptions import RunDescription
 from nemo_helix_server.trackers.errors import TrackerError
-from nemo_helix_server.trackers.planning import Facts, Plan, State
+from nemo_helix_server.trackers.planning import Plan, TrackerFacts, TrackerState
 
 _MOST = 2000
 """Values that are sent at once, so that an answer never takes long."""
 _MILLISECOND = 1000
 
 
-class Asked(Protocol):
-    """What is asked: see `nemo_helix_server.trackers.publisher.Publisher`."""
+class TrackerCall(Protocol):
+    """What is asked: see `nemo_helix_server.trackers.publisher.PublisherProcess`."""
 
     opened: set[str]
 
@@ -33,7 +33,7 @@ class Asked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
+class JobSnapshot:
     """A job, what its tracker knows of it, and what it is to be told; read in one unit."""
 
     job: Job
@@ -42,7 +42,7 @@ class Subject:
     mark: int | None
 
     @property
-    def description(self) -> Description:
+    def description(self) -> RunDescription:
         """What the tracker is told the job is."""
         tracker = next(name for name in descriptions.TRACKERS if name == self.run.tracker)
         return descriptions.describe(self.job, tracker)
@@ -59,26 +59,26 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
+class TrackerSync:
     """Reads what is due, tells it, and records what was told."""
 
-    store: Store
+    store: JobStore
     storage: JobStorage
 
-    def look(self, job_id: str, tracker: str) -> Subject | None:
+    def look(self, job_id: str, tracker: str) -> JobSnapshot | None:
         """What there is to tell a tracker about a job; None when job or run are gone."""
         with self.store.read() as unit:
             job, run = unit.job_by_id(job_id), unit.tracker_run(job_id, tracker)
             if job is None or run is None:
                 return None
-            return Subject(job, run, planning.plan(_facts(unit, job, run)), unit.settling_mark(job_id))
+            return JobSnapshot(job, run, planning.plan(_facts(unit, job, run)), unit.settling_mark(job_id))
 
-    def settle(self, subject: Subject) -> None:
+    def settle(self, subject: JobSnapshot) -> None:
         """Record that nothing is left to tell, until the job's status changes."""
         if subject.plan.rest:
             self._note(subject.run, settled=subject.mark)
 
-    def tell(self, subject: Subject, publisher: Asked) -> None:
+    def tell(self, subject: JobSnapshot, publisher: TrackerCall) -> None:
         """Tell all that is due; raises `TrackerError`, and then the rest stays due."""
         self._open(subject, publisher)
         while (following := self.look(subject.job.id, subject.run.tracker)) is not None:
@@ -86,7 +86,7 @@ class Teller:
                 self._send(following, publisher)
             elif following.plan.state is not None:
                 publisher.ask(op="tell", job=following.job.id, state=following.plan.state)
-                if following.plan.state is not State.RUNNING:
+                if following.plan.state is not TrackerState.RUNNING:
                     publisher.opened.discard(following.job.id)
                 self._note(following.run, said=following.plan.state)
                 self._show(following)
@@ -95,14 +95,14 @@ class Teller:
                 self._show(following)
                 return
 
-    def problem(self, subject: Subject, error: TrackerError) -> None:
+    def problem(self, subject: JobSnapshot, error: TrackerError) -> None:
         """Record why a tracker is not told, where the job's user sees it: in each attempt anew."""
         if subject.run.problem != str(error):
             self._note(subject.run, problem=str(error))
         if subject.warning != str(error):
             self._warn(subject, str(error))
 
-    def _open(self, subject: Subject, publisher: Asked) -> None:
+    def _open(self, subject: JobSnapshot, publisher: TrackerCall) -> None:
         job, run = subject.job, subject.run
         if job.id not in publisher.opened:
             said = publisher.ask(
@@ -125,7 +125,7 @@ class Teller:
         if subject.warning is not None:
             self._warn(subject, None)
 
-    def _send(self, subject: Subject, publisher: Asked) -> None:
+    def _send(self, subject: JobSnapshot, publisher: TrackerCall) -> None:
         """Send the next rows. Their moment and number are recorded before, so that they can be sent again."""
         job, run = subject.job, subject.run
         to, at = run.sending_to, run.sending_at
@@ -148,7 +148,7 @@ class Teller:
         with self.store.write() as unit:
             unit.note_tracker_run(run, **changes)
 
-    def _show(self, subject: Subject) -> None:
+    def _show(self, subject: JobSnapshot) -> None:
         """Where the run is, in the job's status details."""
         with self.store.write() as unit:
             run = unit.tracker_run(subject.job.id, subject.run.tracker)
@@ -156,7 +156,7 @@ class Teller:
                 shown = {"id": run.run_id, "url": run.url, "step": run.published, "status": run.said}
                 unit.note_attempt(subject.job.attempt_id, {f"{run.tracker}_run": _known(shown)})
 
-    def _warn(self, subject: Subject, message: str | None) -> None:
+    def _warn(self, subject: JobSnapshot, message: str | None) -> None:
         with self.store.write() as unit:
             unit.note_attempt(subject.job.attempt_id, {f"{subject.run.tracker}_warning": message})
 
@@ -165,7 +165,7 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _facts(unit: Reader, job: Job, run: TrackerRun) -> Facts:
+def _facts(unit: StoreReader, job: Job, run: TrackerRun) -> TrackerFacts:
     step = descriptions.training_step(job)
     usable = [
         found.step for found in unit.checkpoints(job.id) if found.step_name == step and found.problem is None
@@ -174,11 +174,11 @@ def _facts(unit: Reader, job: Job, run: TrackerRun) -> Facts:
     over = job.status in {Status.COMPLETED, Status.CANCELLED, Status.ERROR}
     # the series is searched only where that may change something
     needed = over or covered > run.published or run.said is None
-    return Facts(
+    return TrackerFacts(
         status=job.status,
         final=job.storage_reclaimed_at is not None,
         newest=unit.newest_step(job.id, step) if needed else run.published,
         covered=covered,
         published=run.published,
-        said=State(run.said) if run.said else None,
+        said=TrackerState(run.said) if run.said else None,
     )

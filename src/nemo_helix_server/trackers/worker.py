@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.trackers.errors import OffError, TrackerError, UnreachableError
-from nemo_helix_server.trackers.publisher import Publisher
-from nemo_helix_server.trackers.sync import Subject, Teller
+from nemo_helix_server.trackers.publisher import PublisherProcess
+from nemo_helix_server.trackers.sync import JobSnapshot, TrackerSync
 
 _LOG = logging.getLogger(__name__)
 _SHORTEST, _LONGEST = 1.0, 60.0
@@ -47,17 +47,17 @@ Key = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Lane:
+class TrackerWorker:
     """The jobs behind one door."""
 
     name: str
-    teller: Teller
-    prepare: Callable[[], Publisher]
+    teller: TrackerSync
+    prepare: Callable[[], PublisherProcess]
     """Makes the publisher, not started yet; raises `OffError`."""
     _due: dict[Key, None] = field(default_factory=dict)
     _patience: dict[Key, Patience] = field(default_factory=dict)
     _door: Patience = field(default_factory=Patience)
-    _publisher: Publisher | None = None
+    _publisher: PublisherProcess | None = None
     _used: float = 0.0
     _pending: threading.Condition = field(default_factory=threading.Condition)
     _stopping: bool = False
@@ -107,7 +107,7 @@ class Lane:
         if again is not None and not again.due:
             self.teller.settle(again)
 
-    def _failed(self, subject: Subject, error: TrackerError, patience: Patience) -> None:
+    def _failed(self, subject: JobSnapshot, error: TrackerError, patience: Patience) -> None:
         now = time.monotonic()
         patience.failed(now)
         if isinstance(error, UnreachableError | OffError):

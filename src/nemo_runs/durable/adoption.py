@@ -16,7 +16,7 @@ Sort = Callable[[bytes], tuple[Sequence[bytes], bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class AdoptedRows:
     """What became of the rows of a file that was taken over."""
 
     kept: int
@@ -29,7 +29,7 @@ class Adopted:
     """The old file, or `None` when there was none or it was not kept."""
 
 
-def adopt_rows(path: Path, sort: Sort, *, label: str, keep_old: bool = True) -> Adopted:
+def adopt_rows(path: Path, sort: Sort, *, label: str, keep_old: bool = True) -> AdoptedRows:
     """Take the rows of ``path`` over into a new inode; who still writes to the old one is fenced off.
 
     What ``sort`` sets aside goes to ``<name>.damaged-<label>``; the old file stays as
@@ -40,7 +40,7 @@ def adopt_rows(path: Path, sort: Sort, *, label: str, keep_old: bool = True) -> 
     try:
         mode = stat.S_IMODE(path.stat().st_mode)
     except FileNotFoundError:
-        return Adopted(0, [], 0, None)
+        return AdoptedRows(0, [], 0, None)
     with disk.temporary_beside(path) as temporary:
         kept, damaged, torn = _copy_sorted(path, sort, temporary, mode)
         if damaged:
@@ -50,7 +50,7 @@ def adopt_rows(path: Path, sort: Sort, *, label: str, keep_old: bool = True) -> 
         disk.sync_folder(path.parent)
         temporary.replace(path)
     disk.sync_folder(path.parent)
-    return Adopted(kept, damaged, torn, superseded)
+    return AdoptedRows(kept, damaged, torn, superseded)
 
 
 def _names(path: Path, suffix: str) -> Iterator[Path]:

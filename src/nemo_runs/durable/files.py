@@ -10,7 +10,7 @@ import errno
 import os
 from pathlib import Path
 
-from nemo_runs.durable.adoption import Adopted, adopt_rows
+from nemo_runs.durable.adoption import adopt_rows
 from nemo_runs.durable.disk import NO_HARD_LINKS, sync_folder, temporary_beside, write_new
 from nemo_runs.durable.rows import RowAppender, TornTail, read_lines, repair_tail
 from nemo_runs.errors import DiskFullError

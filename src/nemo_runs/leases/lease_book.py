@@ -16,7 +16,7 @@ from typing import Any
 
 from nemo_runs.durable import disk
 from nemo_runs.errors import LeaseError, RunsError
-from nemo_runs.leases.lease_queue import Holder, Request
+from nemo_runs.leases.lease_queue import LeaseHolder, LeaseRequest
 from nemo_runs.processes import process_table, trees
 from nemo_runs.processes.trees import Liveness, ProcessIdentity
 
@@ -32,8 +32,8 @@ _IN_THIS_PROCESS = threading.Lock()
 class Book:
     """What stands in the book; change it, and it is written."""
 
-    held: dict[str, Holder] = field(default_factory=dict)
-    waiting: dict[str, tuple[Request, ProcessIdentity]] = field(default_factory=dict)
+    held: dict[str, LeaseHolder] = field(default_factory=dict)
+    waiting: dict[str, tuple[LeaseRequest, ProcessIdentity]] = field(default_factory=dict)
 
     def drop_the_dead(self) -> None:
         """End the leases and requests whose processes are proven dead."""
@@ -86,7 +86,7 @@ def _try_lock(descriptor: int) -> bool:
     return True
 
 
-def _is_over(holder: Holder) -> bool:
+def _is_over(holder: LeaseHolder) -> bool:
     return _is_dead(holder.identity) and not (holder.marker and trees.marked(*holder.marker))
 
 
@@ -115,9 +115,9 @@ def _read(path: Path) -> Book:
     return Book({holder.name: holder for holder in held}, {entry[0].name: entry for entry in waiting})
 
 
-def _holder(entry: dict[str, Any]) -> Holder:
+def _holder(entry: dict[str, Any]) -> LeaseHolder:
     marker = entry["marker"]
-    return Holder(
+    return LeaseHolder(
         name=str(entry["name"]),
         label=str(entry["label"]),
         devices=tuple(map(str, entry["devices"])),
@@ -128,9 +128,9 @@ def _holder(entry: dict[str, Any]) -> Holder:
     )
 
 
-def _request(entry: dict[str, Any]) -> tuple[Request, ProcessIdentity]:
+def _request(entry: dict[str, Any]) -> tuple[LeaseRequest, ProcessIdentity]:
     cap = entry["cap"]
-    request = Request(
+    request = LeaseRequest(
         name=str(entry["name"]),
         label=str(entry["label"]),
         devices=int(entry["devices"]),

@@ -10,7 +10,7 @@ from nemo_runs.processes.trees import ProcessIdentity
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class LeaseRequest:
     """What a piece of work needs, all of it at once."""
 
     name: str
@@ -35,7 +35,7 @@ class Granted:
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class LeaseWaiting:
     """Nothing is held; ask again."""
 
     reason: str
@@ -45,7 +45,7 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Holder:
+class LeaseHolder:
     """Who holds what."""
 
     name: str
@@ -70,13 +70,13 @@ def ticket(at: float, sequence: int = 0) -> str:
 
 
 def decide(
-    request: Request,
-    held: Sequence[Holder],
-    waiting: Sequence[Request],
+    request: LeaseRequest,
+    held: Sequence[LeaseHolder],
+    waiting: Sequence[LeaseRequest],
     *,
     devices: Sequence[str],
     slots: int,
-) -> Granted | Waiting:
+) -> Granted | LeaseWaiting:
     """Grant a request, or say why it waits.
 
     Requests before it (the smaller tickets in ``waiting``) keep what they wait for, and a later one gets only
@@ -91,7 +91,7 @@ def decide(
     before = [other for other in waiting if _order(other) < _order(request) and other.name != request.name]
     position = len(before) + 1
     if _capped(request, held):
-        return Waiting(_cap_sentence(request, held), position)
+        return LeaseWaiting(_cap_sentence(request, held), position)
     kept = [other for other in before if not _capped(other, held)]
     left, left_slots = len(free), free_slots
     for other in kept:
@@ -101,24 +101,24 @@ def decide(
         return Granted(tuple(free[: request.devices]), request.slots)
     if _fits(request.devices, len(free)) and _fits(request.slots, free_slots):
         names = ", ".join(f"{other.label}/{other.name}" for other in kept)
-        return Waiting(f"waiting for its turn, behind {names}", position)
+        return LeaseWaiting(f"waiting for its turn, behind {names}", position)
     lacks_devices = not _fits(request.devices, len(free))
-    return Waiting(_lack_sentence(request, held, devices, slots, lacks_devices=lacks_devices), position)
+    return LeaseWaiting(_lack_sentence(request, held, devices, slots, lacks_devices=lacks_devices), position)
 
 
 def _fits(wanted: int, left: int) -> bool:
     return wanted == 0 or wanted <= left
 
 
-def _order(request: Request) -> tuple[str, str]:
+def _order(request: LeaseRequest) -> tuple[str, str]:
     return request.ticket, request.name
 
 
-def _capped(request: Request, held: Sequence[Holder]) -> bool:
+def _capped(request: LeaseRequest, held: Sequence[LeaseHolder]) -> bool:
     return request.cap is not None and sum(holder.label == request.label for holder in held) >= request.cap
 
 
-def require_possible(request: Request, devices: Sequence[str], slots: int) -> None:
+def require_possible(request: LeaseRequest, devices: Sequence[str], slots: int) -> None:
     """Raise `LeaseError` for what a machine with these devices and slots could never hold."""
     asks = f"{request.label}/{request.name} asks for"
     if min(request.devices, request.slots) < 0 or (request.cap is not None and request.cap < 1):
@@ -130,13 +130,18 @@ def require_possible(request: Request, devices: Sequence[str], slots: int) -> No
         raise LeaseError(f"{asks} {_count(request.slots, 'CPU slot')}, and this machine has {slots}")
 
 
-def _cap_sentence(request: Request, held: Sequence[Holder]) -> str:
+def _cap_sentence(request: LeaseRequest, held: Sequence[LeaseHolder]) -> str:
     names = ", ".join(holder.name for holder in held if holder.label == request.label)
     return f"{request.label} may run {request.cap} at once, and these run: {names}"
 
 
 def _lack_sentence(
-    request: Request, held: Sequence[Holder], devices: Sequence[str], slots: int, *, lacks_devices: bool
+    request: LeaseRequest,
+    held: Sequence[LeaseHolder],
+    devices: Sequence[str],
+    slots: int,
+    *,
+    lacks_devices: bool,
 ) -> str:
     if lacks_devices:
         there = set(devices)

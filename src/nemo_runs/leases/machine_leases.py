@@ -17,7 +17,15 @@ from nemo_runs import homes
 from nemo_runs.errors import LeaseError
 from nemo_runs.leases import lease_book
 from nemo_runs.leases.devices import found_devices, named_devices
-from nemo_runs.leases.lease_queue import Granted, Holder, Request, Waiting, decide, require_possible, ticket
+from nemo_runs.leases.lease_queue import (
+    Granted,
+    LeaseHolder,
+    LeaseRequest,
+    LeaseWaiting,
+    decide,
+    require_possible,
+    ticket,
+)
 from nemo_runs.processes import trees
 from nemo_runs.processes.trees import ProcessIdentity
 
@@ -57,7 +65,7 @@ class Pool:
         self.slots = slots
         self._clock = clock
 
-    def acquire(self, request: Request) -> Granted | Waiting:
+    def acquire(self, request: LeaseRequest) -> Granted | LeaseWaiting:
         """Take what is asked for, or queue for it; waits for nothing but the book.
 
         A lease already held under the name is returned as it is. A place in the queue is kept until it is
@@ -71,11 +79,11 @@ class Pool:
                 return Granted(holder.devices, holder.slots)
             waiting = [other for other, _ in book.waiting.values()]
             decision = decide(request, [*book.held.values()], waiting, devices=self.devices, slots=self.slots)
-            if isinstance(decision, Waiting):
+            if isinstance(decision, LeaseWaiting):
                 book.waiting[request.name] = (request, me)
                 return decision
             book.waiting.pop(request.name, None)
-            book.held[request.name] = Holder(
+            book.held[request.name] = LeaseHolder(
                 name=request.name,
                 label=request.label,
                 devices=decision.devices,
@@ -85,7 +93,7 @@ class Pool:
             )
             return decision
 
-    def require_possible(self, request: Request) -> None:
+    def require_possible(self, request: LeaseRequest) -> None:
         """Raise `LeaseError` when the machine could never give as much."""
         require_possible(request, self.devices, self.slots)
 
@@ -111,7 +119,7 @@ class Pool:
             book.held.pop(name, None)
             book.waiting.pop(name, None)
 
-    def holders(self) -> list[Holder]:
+    def holders(self) -> list[LeaseHolder]:
         """Who holds what now."""
         with lease_book.opened(self.folder) as book:
             book.drop_the_dead()

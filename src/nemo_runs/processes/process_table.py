@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ProcessEntry:
     """One process as the kernel describes it."""
 
     pid: int
@@ -26,7 +26,7 @@ class Entry:
     stopped: bool
 
 
-def read_entry(pid: int) -> Entry | None:
+def read_entry(pid: int) -> ProcessEntry | None:
     """One process, or `None` when there is none of that number (or it is hidden)."""
     if not _has_proc():
         return next((_from_columns(*row) for row in ps.columns(pid)), None)
@@ -39,7 +39,7 @@ def read_entry(pid: int) -> Entry | None:
     if len(fields) < 20:
         return None
     state, threads = fields[0], int(fields[17])
-    return Entry(
+    return ProcessEntry(
         pid=pid,
         parent=int(fields[1]),
         session=int(fields[3]),
@@ -49,7 +49,7 @@ def read_entry(pid: int) -> Entry | None:
     )
 
 
-def read_all() -> dict[int, Entry]:
+def read_all() -> dict[int, ProcessEntry]:
     """Every process that can be seen; one that comes or goes meanwhile may be missing."""
     if not _has_proc():
         return {row[0]: _from_columns(*row) for row in ps.columns()}
@@ -57,7 +57,7 @@ def read_all() -> dict[int, Entry]:
     return {entry.pid: entry for entry in entries if entry}
 
 
-def below(roots: Iterable[int], table: Mapping[int, Entry]) -> list[int]:
+def below(roots: Iterable[int], table: Mapping[int, ProcessEntry]) -> list[int]:
     """The descendants of ``roots``, parents before children, without the roots themselves."""
     children: dict[int, list[int]] = {}
     for entry in table.values():
@@ -73,7 +73,7 @@ def below(roots: Iterable[int], table: Mapping[int, Entry]) -> list[int]:
     return list(found)
 
 
-def above(pid: int, table: Mapping[int, Entry]) -> set[int]:
+def above(pid: int, table: Mapping[int, ProcessEntry]) -> set[int]:
     """``pid`` and its ancestors, the machine's first process included."""
     found = {0, 1, pid}
     while (entry := table.get(pid)) and entry.parent not in found:
@@ -114,8 +114,8 @@ def _has_proc() -> bool:
     return (_PROC / "self").exists()
 
 
-def _from_columns(pid: int, parent: int, group: int, state: str, start: int) -> Entry:
-    return Entry(pid, parent, group, start, ended=state.startswith("Z"), stopped=state.startswith("T"))
+def _from_columns(pid: int, parent: int, group: int, state: str, start: int) -> ProcessEntry:
+    return ProcessEntry(pid, parent, group, start, ended=state.startswith("Z"), stopped=state.startswith("T"))
 
 
 def _pids() -> Iterator[int]:

@@ -38,7 +38,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.2, 15.0
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class TimeLimits:
     """How long a command may take; all in seconds."""
 
     time_limit: float | None
@@ -96,7 +96,7 @@ def supervise(
     exit_file: Path,
     identity_file: Path,
     drain_file: Path,
-    limits: Limits,
+    limits: TimeLimits,
     marker: tuple[str, str],
     on_start: Callable[[], None] | None = None,
     adopted: bool = False,
@@ -177,7 +177,7 @@ def _finish(
 class _Watch:
     """Waits for the end of a command and does what is due meanwhile."""
 
-    def __init__(self, command: Command, signals: Signals, limits: Limits, drain_file: Path) -> None:
+    def __init__(self, command: Command, signals: Signals, limits: TimeLimits, drain_file: Path) -> None:
         self._command = command
         self._signals = signals
         self._limits = limits
@@ -283,7 +283,7 @@ def main() -> None:
     from nemo_runs.processes import supervise_options  # noqa: PLC0415 - argparse is for the program alone
 
     options = supervise_options.parse(sys.argv[1:])
-    limits = Limits(options.time_limit, options.drain_lead, options.grace)
+    limits = TimeLimits(options.time_limit, options.drain_lead, options.grace)
     end = supervise(
         options.command,
         cwd=options.cwd,

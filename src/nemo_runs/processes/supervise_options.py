@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class SuperviseOptions:
     """What `parse` read; times in seconds."""
 
     command: list[str]
@@ -24,7 +24,7 @@ class Options:
     marker: tuple[str, str]
 
 
-def parse(arguments: Sequence[str]) -> Options:
+def parse(arguments: Sequence[str]) -> SuperviseOptions:
     """Read the options; a mistake ends the program with a usage message and status 2."""
     parser = argparse.ArgumentParser(prog="supervise", description="Run one command under supervision.")
     for name in ("cwd", "output", "exit-file", "identity-file", "drain-file"):
@@ -34,7 +34,7 @@ def parse(arguments: Sequence[str]) -> Options:
     parser.add_argument("--drain-lead", type=float, default=0.0, metavar="SECONDS")
     parser.add_argument("--grace", type=float, default=30.0, metavar="SECONDS")
     parser.add_argument("command", nargs="+")
-    return Options(**vars(parser.parse_args(arguments)))
+    return SuperviseOptions(**vars(parser.parse_args(arguments)))
 
 
 def _marker(text: str) -> tuple[str, str]:

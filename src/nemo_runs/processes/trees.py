@@ -20,7 +20,7 @@ from typing import Any
 
 from nemo_runs.errors import ProcessGoneError, RunsError
 from nemo_runs.processes import process_table
-from nemo_runs.processes.process_table import Entry
+from nemo_runs.processes.process_table import ProcessEntry
 
 __all__ = [
     "Liveness",
@@ -177,7 +177,7 @@ class _Tree:
         self._known: dict[int, int] = {}
         """Start time by pid."""
 
-    def members(self) -> list[Entry]:
+    def members(self) -> list[ProcessEntry]:
         """All that run now, parents first, this process and its ancestors left out."""
         table = process_table.read_all()
         me = os.getpid()
@@ -188,7 +188,7 @@ class _Tree:
         self._known |= {entry.pid: entry.start_time for entry in members}
         return [entry for entry in members if not entry.ended]
 
-    def _roots(self, table: Mapping[int, Entry]) -> list[int]:
+    def _roots(self, table: Mapping[int, ProcessEntry]) -> list[int]:
         roots = [os.getpid()] if self._adopted else []
         entry = table.get(self._root.pid) if self._root else None
         if self._root is None or entry is None or entry.start_time != self._root.start_time:
@@ -196,20 +196,20 @@ class _Tree:
         # as long as the leader is there, be it as a zombie, its number names this session and no other
         return [*roots, entry.pid, *(other.pid for other in table.values() if other.session == entry.pid)]
 
-    def _remembered(self, table: Mapping[int, Entry]) -> list[int]:
+    def _remembered(self, table: Mapping[int, ProcessEntry]) -> list[int]:
         return [
             pid
             for pid, start_time in self._known.items()
             if (entry := table.get(pid)) and entry.start_time == start_time
         ]
 
-    def _found_by_marker(self, table: Mapping[int, Entry]) -> list[int]:
+    def _found_by_marker(self, table: Mapping[int, ProcessEntry]) -> list[int]:
         pids = process_table.with_variable(*self._marker) if self._marker else []
         untouchable = process_table.above(os.getpid(), table)
         return [pid for pid in pids if pid in table and pid not in untouchable]
 
 
-def _signal(entry: Entry, number: signal.Signals) -> bool:
+def _signal(entry: ProcessEntry, number: signal.Signals) -> bool:
     """Signal exactly this process, not a later one of the same number; false when it is gone or not ours."""
     descriptor = _open_process(entry.pid)
     try:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_slurm.testing.jobs import FakeJob
-from nemo_slurm.testing.model import Model
+from nemo_slurm.testing.model import ClusterModel
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Process:
 class BashJobs:
     """Processes of running jobs. Nothing happens by itself: `step` does what is due, `run` all of it."""
 
-    def __init__(self, state: Callable[[], AbstractContextManager[Model]], path: Path) -> None:
+    def __init__(self, state: Callable[[], AbstractContextManager[ClusterModel]], path: Path) -> None:
         self._state = state
         self._path = path
         self._spool = path.parent / "spool"

@@ -12,18 +12,18 @@ from nemo_slurm import commands
 from nemo_slurm.cluster import SETTLE_SECONDS, Cluster
 from nemo_slurm.hosts import Completed, LocalHost
 from nemo_slurm.testing.bash_jobs import BashJobs
-from nemo_slurm.testing.jobs import FakeJob, FakeRun, Faults
-from nemo_slurm.testing.listings import Call
-from nemo_slurm.testing.model import Model
+from nemo_slurm.testing.jobs import FakeJob, FakeRecord, Faults
+from nemo_slurm.testing.listings import ProgramCall
+from nemo_slurm.testing.model import ClusterModel
 from nemo_slurm.testing.on_path import install
 from nemo_slurm.testing.programs import answer
-from nemo_slurm.testing.state import State
+from nemo_slurm.testing.state import StoredCluster
 
 
 class FakeCalls:
     """Calls the fake's programs in this process."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: StoredCluster) -> None:
         self._state = state
 
     def call(
@@ -39,12 +39,14 @@ class FakeCalls:
         with self._state.open() as model:
             return [self._one(model, argv, folder or os.getcwd(), env or {}) for argv in argvs]
 
-    def _one(self, model: Model, argv: Sequence[str], folder: str, env: Mapping[str, str]) -> Completed:
+    def _one(
+        self, model: ClusterModel, argv: Sequence[str], folder: str, env: Mapping[str, str]
+    ) -> Completed:
         clean = {
             name: value for name, value in os.environ.items() if not name.startswith(("SLURM", "SBATCH"))
         }
         given = clean | dict(env) if argv[0] == "sbatch" else commands.ENVIRONMENT
-        return answer(model, Call(argv[0], argv[1:], given, folder))
+        return answer(model, ProgramCall(argv[0], argv[1:], given, folder))
 
 
 class FakeCluster(Cluster):
@@ -58,7 +60,7 @@ class FakeCluster(Cluster):
     def __init__(self, folder: Path | None = None, faults: Faults | None = None) -> None:
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-        self._state = State(folder / "state.json" if folder else None)
+        self._state = StoredCluster(folder / "state.json" if folder else None)
         self._folder = folder
         self._bash: BashJobs | None = None
         super().__init__(
@@ -175,7 +177,7 @@ class FakeCluster(Cluster):
         """Let accounting have a record of an older job with this number: a stranger's, by default."""
         with self._state.open() as model:
             started = model.now - ago
-            run = FakeRun(state, 0, 0, started - 1, started, started + elapsed, author=author)
+            run = FakeRecord(state, 0, 0, started - 1, started, started + elapsed, author=author)
             run.name, run.comment, run.uid = name, comment, uid
             model.old.setdefault(number, []).append(run)
 
@@ -190,7 +192,7 @@ class FakeCluster(Cluster):
         with self._state.open() as model:
             job = model.jobs[number]
             started = job.started_at or model.now
-            job.components.append(FakeRun(state, 0, 0, job.submitted_at, started, model.now))
+            job.components.append(FakeRecord(state, 0, 0, job.submitted_at, started, model.now))
 
     def reuse(self, number: str) -> None:
         """Let the next job have this number."""

@@ -71,7 +71,7 @@ class Faults:
 
 
 @dataclass
-class FakeRun:
+class FakeRecord:
     """A run of a job that is over, as accounting keeps it."""
 
     state: str
@@ -120,9 +120,9 @@ class FakeJob:
     suspended: float = 0.0
     restarts: int = 0
     author: int | None = None
-    runs: list[FakeRun] = field(default_factory=list)
+    runs: list[FakeRecord] = field(default_factory=list)
     """Earlier runs under this number."""
-    components: list[FakeRun] = field(default_factory=list)
+    components: list[FakeRecord] = field(default_factory=list)
     """Of a heterogeneous job: how its further components ended."""
 
     @property
@@ -140,10 +140,10 @@ class FakeJob:
         """Neither ended nor forgotten."""
         return not ended(self.state)
 
-    def as_run(self) -> FakeRun:
+    def as_run(self) -> FakeRecord:
         """The run that just ended."""
         end = self.ended_at if self.ended_at is not None else self.submitted_at
-        return FakeRun(
+        return FakeRecord(
             self.state,
             self.status,
             self.signal,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nemo_slurm.hosts import Completed
-from nemo_slurm.testing.jobs import FakeJob, FakeRun
-from nemo_slurm.testing.model import Model
+from nemo_slurm.testing.jobs import FakeJob, FakeRecord
+from nemo_slurm.testing.model import ClusterModel
 
 _WITH_VALUE: dict[str, str] = {
     "sbatch": "-J -p -t -o -e -D -d -A -N -n -c -w -q -G",
@@ -31,7 +31,7 @@ _LONG = {
 
 
 @dataclass(frozen=True)
-class Call:
+class ProgramCall:
     """One call of a program."""
 
     program: str
@@ -69,7 +69,7 @@ def failed(program: str, text: str, *, head: str = "") -> Completed:
 # ---------------------------------------------------------------- squeue
 
 
-def squeue(model: Model, call: Call) -> Completed:
+def squeue(model: ClusterModel, call: ProgramCall) -> Completed:
     """The controller's list."""
     options, _ = call.parsed()
     numbers = _numbers(options)
@@ -135,7 +135,7 @@ def queue_values(job: FakeJob) -> dict[str, str]:
 # ---------------------------------------------------------------- sacct
 
 
-def sacct(model: Model, call: Call) -> Completed:
+def sacct(model: ClusterModel, call: ProgramCall) -> Completed:
     """Accounting's list."""
     if model.faults.accounting == "off":
         return Completed(1, "", "Slurm accounting storage is disabled\n")
@@ -147,7 +147,7 @@ def sacct(model: Model, call: Call) -> Completed:
     options, _ = call.parsed()
     break_ = options.get("delimiter", "|")
 
-    def line(number: str, run: FakeRun, names: Sequence[str], shown: str = "") -> str:
+    def line(number: str, run: FakeRecord, names: Sequence[str], shown: str = "") -> str:
         return break_.join(_record(model, number, run, name, call.env, shown) for name in names)
 
     names = (options.get("format") or options.get("o") or "JobID,JobName,State,ExitCode").split(",")
@@ -157,7 +157,7 @@ def sacct(model: Model, call: Call) -> Completed:
         for run in records if "D" in options else records[-1:]:
             lines.append(line(number, run, names))
             if "X" not in options and run.started_at is not None:
-                step = FakeRun("COMPLETED", 0, 0, run.submitted_at, run.started_at, run.ended_at)
+                step = FakeRecord("COMPLETED", 0, 0, run.submitted_at, run.started_at, run.ended_at)
                 lines.append(line(f"{number}.batch", step, names))
         parts = model.jobs[number].components if number in model.jobs else []
         lines += [
@@ -169,7 +169,7 @@ def sacct(model: Model, call: Call) -> Completed:
 
 
 def _record(
-    model: Model, number: str, run: FakeRun, name: str, env: Mapping[str, str], shown: str = ""
+    model: ClusterModel, number: str, run: FakeRecord, name: str, env: Mapping[str, str], shown: str = ""
 ) -> str:
     """One field; ``shown`` is the number as people see it, where that is another."""
     job = model.jobs.get((shown or number).partition(".")[0].partition("+")[0])

@@ -7,17 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from nemo_slurm.testing.jobs import KILLED, START, FakeJob, FakeRun, Faults
+from nemo_slurm.testing.jobs import KILLED, START, FakeJob, FakeRecord, Faults
 
 
 @dataclass
-class Model:
+class ClusterModel:
     """The whole cluster."""
 
     now: float = START
     next_id: int = 1000
     jobs: dict[str, FakeJob] = field(default_factory=dict)
-    old: dict[str, list[FakeRun]] = field(default_factory=dict)
+    old: dict[str, list[FakeRecord]] = field(default_factory=dict)
     """Records of older jobs whose numbers are used again."""
     faults: Faults = field(default_factory=Faults)
     calls: dict[str, int] = field(default_factory=dict)
@@ -90,7 +90,7 @@ class Model:
         """Jobs that the controller knows and shows."""
         return [job for job in self.jobs.values() if self._known(job) and self._shown(job)]
 
-    def records(self, number: str) -> list[FakeRun]:
+    def records(self, number: str) -> list[FakeRecord]:
         """What accounting shows of a number now, the oldest first."""
         found = self._records(number)
         if not self.faults.doubles_records:
@@ -98,7 +98,7 @@ class Model:
         stale = [dataclasses.replace(run, state="RUNNING") for run in found]
         return [record for pair in zip(stale, found, strict=True) for record in pair]
 
-    def _records(self, number: str) -> list[FakeRun]:
+    def _records(self, number: str) -> list[FakeRecord]:
         found = list(self.old.get(number, ()))
         job = self.jobs.get(number)
         lag = self.faults.accounting_lag
@@ -136,11 +136,11 @@ class Model:
         """Read what `to_json` gave."""
         jobs = {
             number: FakeJob(
-                **fields | {key: [FakeRun(**run) for run in fields[key]] for key in ("runs", "components")}
+                **fields | {key: [FakeRecord(**run) for run in fields[key]] for key in ("runs", "components")}
             )
             for number, fields in data["jobs"].items()
         }
-        old = {number: [FakeRun(**run) for run in runs] for number, runs in data["old"].items()}
+        old = {number: [FakeRecord(**run) for run in runs] for number, runs in data["old"].items()}
         return cls(data["now"], data["next_id"], jobs, old, Faults(**data["faults"]), dict(data["calls"]))
 
     # -------------------------------------------------------------- parts

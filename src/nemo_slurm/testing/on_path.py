@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nemo_slurm
-from nemo_slurm.testing.listings import Call
+from nemo_slurm.testing.listings import ProgramCall
 from nemo_slurm.testing.programs import PROGRAMS, answer
-from nemo_slurm.testing.state import State
+from nemo_slurm.testing.state import StoredCluster
 
 _SOURCES = Path(nemo_slurm.__file__).parents[1]
 _ENTRY = """\
@@ -40,8 +40,8 @@ def main(folder: str, name: str, argv: Sequence[str]) -> None:
     """Be one of the programs."""
     if name == "srun":
         _srun(list(argv))
-    with State(Path(folder) / "state.json").open() as model:
-        done = answer(model, Call(name, argv, os.environ, os.getcwd()))
+    with StoredCluster(Path(folder) / "state.json").open() as model:
+        done = answer(model, ProgramCall(name, argv, os.environ, os.getcwd()))
     sys.stdout.write(done.stdout)
     sys.stderr.write(done.stderr)
     sys.exit(done.status)

@@ -10,14 +10,14 @@ from pathlib import Path
 from nemo_runs.durations import parse_duration
 from nemo_slurm.hosts import Completed
 from nemo_slurm.testing.jobs import FakeJob
-from nemo_slurm.testing.listings import Call, failed, parse, queue_values, sacct, squeue
-from nemo_slurm.testing.model import Model
+from nemo_slurm.testing.listings import ProgramCall, failed, parse, queue_values, sacct, squeue
+from nemo_slurm.testing.model import ClusterModel
 
 _UNREACHABLE = "Unable to contact slurm controller (connect failure)"
 _TIMED_OUT = "Batch job submission failed: Socket timed out on send/recv operation"
 
 
-def answer(model: Model, call: Call) -> Completed:
+def answer(model: ClusterModel, call: ProgramCall) -> Completed:
     """Run one program against the cluster."""
     model.calls[call.program] = model.calls.get(call.program, 0) + 1
     if model.faults.controller_down and call.program not in {"sacct", "sacctmgr"}:
@@ -30,7 +30,7 @@ def answer(model: Model, call: Call) -> Completed:
 # ---------------------------------------------------------------- sbatch
 
 
-def _sbatch(model: Model, call: Call) -> Completed:
+def _sbatch(model: ClusterModel, call: ProgramCall) -> Completed:
     options, words = call.parsed()
     script = Path(call.folder, words[0]) if words else None
     if script is None or not script.is_file():
@@ -44,7 +44,7 @@ def _sbatch(model: Model, call: Call) -> Completed:
     return _accepted(model, _job(model, call, options, words, text), parsable="parsable" in options)
 
 
-def _accepted(model: Model, job: FakeJob, *, parsable: bool) -> Completed:
+def _accepted(model: ClusterModel, job: FakeJob, *, parsable: bool) -> Completed:
     if model.faults.lost_requests > 0:
         model.faults.lost_requests -= 1
         return failed("sbatch", _TIMED_OUT)
@@ -66,7 +66,7 @@ def _directives(text: str) -> dict[str, str]:
     return found
 
 
-def _refusal(model: Model, call: Call, options: Mapping[str, str]) -> str:
+def _refusal(model: ClusterModel, call: ProgramCall, options: Mapping[str, str]) -> str:
     faults = model.faults
     missing = [n for n in re.findall(r"[0-9]+", options.get("dependency", "")) if n not in model.jobs]
     if faults.refuses_kill_option and "kill-on-invalid-dep" in options:
@@ -85,7 +85,9 @@ def _refusal(model: Model, call: Call, options: Mapping[str, str]) -> str:
     return ""
 
 
-def _job(model: Model, call: Call, options: Mapping[str, str], words: Sequence[str], text: str) -> FakeJob:
+def _job(
+    model: ClusterModel, call: ProgramCall, options: Mapping[str, str], words: Sequence[str], text: str
+) -> FakeJob:
     kept = {"partition": options.get("partition", "main"), "dependency": options.get("dependency", "")}
     if "time" in options:
         kept["limit"] = str(parse_duration(options["time"], where="--time"))
@@ -112,7 +114,7 @@ def _job(model: Model, call: Call, options: Mapping[str, str], words: Sequence[s
 # ---------------------------------------------------------------- scancel, scontrol, sacctmgr
 
 
-def _scancel(model: Model, call: Call) -> Completed:
+def _scancel(model: ClusterModel, call: ProgramCall) -> Completed:
     options, words = call.parsed()
     wanted = options.get("state", options.get("states"))
     for number in words:
@@ -122,7 +124,7 @@ def _scancel(model: Model, call: Call) -> Completed:
     return Completed(0, "", "")
 
 
-def _scontrol(model: Model, call: Call) -> Completed:
+def _scontrol(model: ClusterModel, call: ProgramCall) -> Completed:
     _, words = call.parsed()
     match words:
         case ["show", "job", number]:
@@ -159,14 +161,14 @@ def _show(job: FakeJob, now: float) -> str:
     return " ".join(f"{key}={value}" for key, value in fields.items())
 
 
-def _sacctmgr(model: Model, call: Call) -> Completed:
+def _sacctmgr(model: ClusterModel, call: ProgramCall) -> Completed:
     del call
     if model.faults.accounting != "on":
         return failed("sacctmgr", "Problem talking to the database")
     return Completed(0, "lab|||\n", "")
 
 
-_PROGRAMS: dict[str, Callable[[Model, Call], Completed]] = {
+_PROGRAMS: dict[str, Callable[[ClusterModel, ProgramCall], Completed]] = {
     "sbatch": _sbatch,
     "squeue": squeue,
     "sacct": sacct,

@@ -15,7 +15,7 @@ with contextlib.redirect_stdout(sys.stderr):
     from nemo_engines.data import rows
     from nemo_engines.errors import TrainerError
     from nemo_engines.registry import engine_for, load_driver
-    from nemo_engines.running import Run, World
+    from nemo_engines.running import TrainingRun, World
 
 
 def batches(wanted, folder):
@@ -23,7 +23,7 @@ def batches(wanted, folder):
     data = rows.read_for(wanted, Path(wanted.dataset), "training")
     driver = load_driver(engine_for(wanted))
     (folder / "work").mkdir(parents=True)
-    run = Run(
+    run = TrainingRun(
         spec=wanted,
         session=SimpleNamespace(progress=lambda **_: None),
         world=World(),

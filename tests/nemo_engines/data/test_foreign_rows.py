@@ -10,7 +10,7 @@ import pytest
 
 from nemo_engines import spec
 from nemo_engines.data import rows
-from nemo_engines.errors import DataError
+from nemo_engines.errors import TrainingDataError
 
 ASK = {"role": "user", "content": "2 + 2?"}
 GOOD = {"role": "assistant", "content": "4"}
@@ -77,7 +77,7 @@ def read(tmp_path: Path, row: dict[str, Any], method: str = "sft", **data: Any) 
 def test_a_row_of_another_tool_is_refused_with_what_to_write(
     tmp_path: Path, method: str, row: dict[str, Any], problem: str
 ) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(TrainingDataError) as caught:
         read(tmp_path, row, method)
     assert str(caught.value).startswith(f"{tmp_path / 'data.jsonl'}, line 1: ")
     assert problem in str(caught.value)
@@ -116,7 +116,7 @@ def test_a_row_of_another_tool_is_refused_with_what_to_write(
 def test_what_would_be_lost_or_learned_against_its_meaning_is_refused(
     tmp_path: Path, method: str, row: dict[str, Any], problem: str
 ) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(TrainingDataError) as caught:
         read(tmp_path, row, method)
     assert problem in str(caught.value)
 
@@ -139,5 +139,5 @@ def test_a_template_has_something_to_learn_in_each_row(tmp_path: Path) -> None:
     template = "{instruction}\n{input}\n{output}"
     row = {"instruction": "add", "input": "", "output": "4"}
     assert read(tmp_path, row, prompt_template=template) == {"prompt": "add\n\n", "completion": "4"}
-    with pytest.raises(DataError, match="'output' is empty, and it is what is to be learned"):
+    with pytest.raises(TrainingDataError, match="'output' is empty, and it is what is to be learned"):
         read(tmp_path, {**row, "output": " "}, prompt_template=template)

@@ -10,7 +10,7 @@ import pytest
 
 from nemo_engines import spec
 from nemo_engines.data import rows
-from nemo_engines.errors import DataError
+from nemo_engines.errors import TrainingDataError
 from nemo_engines.rewards import Rewards
 
 ASK = {"role": "user", "content": "2 + 2?"}
@@ -100,7 +100,7 @@ def test_a_message_that_is_not_to_be_learned_is_left_out_of_learning(
 def test_what_cannot_be_honoured_is_refused_by_file_and_line(
     tmp_path: Path, row: dict[str, Any], problem: str
 ) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(TrainingDataError) as caught:
         read(tmp_path, row)
     assert str(caught.value).startswith(f"{tmp_path}/data.jsonl, line ")
     assert problem in str(caught.value)
@@ -195,7 +195,7 @@ def test_the_common_beginning_ends_before_an_answer(tmp_path: Path) -> None:
 def test_pairs_that_would_be_learned_wrongly_are_refused(
     tmp_path: Path, row: dict[str, Any], problem: str
 ) -> None:
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(TrainingDataError) as caught:
         read(tmp_path, row, method="dpo")
     assert problem in str(caught.value)
     assert ", line " in str(caught.value)
@@ -205,7 +205,7 @@ def test_a_completion_that_repeats_its_prompt_is_learned_once(tmp_path: Path) ->
     row = {"prompt": [ASK], "completion": [ASK, GOOD]}
     assert read(tmp_path, row) == {"prompt": [ASK], "completion": [GOOD]}
     with pytest.raises(
-        DataError, match="'completion' begins with the whole prompt, which would be learned twice"
+        TrainingDataError, match="'completion' begins with the whole prompt, which would be learned twice"
     ):
         read(tmp_path, {"prompt": "the sum of 2", "completion": "the sum of 2 is"})
 
@@ -220,7 +220,7 @@ def test_keys_of_which_nothing_is_learned_are_counted(tmp_path: Path) -> None:
     base = {"engine": "unsloth", "method": "sft", "model": "m", "dataset": str(file), "output": "o"}
     assert rows.read_for(spec.parse_spec(base), file, "training").unused == {"id": 2, "source": 1}
     templated = spec.parse_spec({**base, "data": {"prompt_template": "{id} {source}"}})
-    with pytest.raises(DataError, match=r"line 2: lacks 'source', which data.prompt_template needs"):
+    with pytest.raises(TrainingDataError, match=r"line 2: lacks 'source', which data.prompt_template needs"):
         rows.read_for(templated, file, "training")
 
 

@@ -12,9 +12,9 @@ import pytest
 
 from nemo_engines import rewards
 from nemo_engines.data import rows
-from nemo_engines.errors import BadSpecError, DataError, TrainerError
+from nemo_engines.errors import BadSpecError, TrainerError, TrainingDataError
 from nemo_engines.rewards import ROW, Rewards
-from nemo_gym.errors import DataError as GymDataError
+from nemo_gym.errors import TrainingDataError as GymDataError
 from nemo_gym.rollouts.data import dataset
 from nemo_gym.types import Verdict
 
@@ -83,7 +83,7 @@ def test_a_bad_row_is_named_by_file_and_line(
         "body": "x",
     }
     file = write(tmp_path / "data.jsonl", good, "", row)
-    with pytest.raises(DataError) as caught:
+    with pytest.raises(TrainingDataError) as caught:
         rows.read_dataset(file, "training", shape)
     assert str(caught.value) == f"{file}, line 3: {message}"
 
@@ -176,7 +176,7 @@ def test_what_only_the_library_would_stumble_over_is_named_too(
 ) -> None:
     good = {"messages": [{**ASK, "name": "ann"}, SAY], "prompt": "a", "completion": "b"}
     file = write(tmp_path / "data.jsonl", good, row)
-    with pytest.raises(DataError, match=f"data.jsonl, line 2: .*{message}"):
+    with pytest.raises(TrainingDataError, match=f"data.jsonl, line 2: .*{message}"):
         rows.read_dataset(file, "training", shape)
 
 
@@ -252,7 +252,7 @@ def test_training_and_evaluation_read_the_same_or_refuse_in_the_same_words(tmp_p
     ):
         try:
             found.append(repr(read()))
-        except (DataError, GymDataError) as error:
+        except (TrainingDataError, GymDataError) as error:
             found.append(str(error).removeprefix(str(file)).lstrip(",:").removeprefix(" line ").rstrip("."))
     learned, asked = found
     assert learned == asked

@@ -7,13 +7,13 @@ import itertools
 import pytest
 
 from nemo_gym.chain.decide import (
-    Action,
-    Asked,
     Budget,
+    ChainAction,
+    ChainDecision,
     ChainState,
-    Decision,
     Marker,
     Predecessor,
+    Requester,
     Spent,
     decide,
     look_again,
@@ -21,9 +21,9 @@ from nemo_gym.chain.decide import (
 from nemo_slurm.states import read_state, table
 
 FRESH = Spent(retries=0, walltime=0, links_without_progress=0)
-DRAINED = Marker(complete=False, exit_status=75, asked=Asked.EARLY)
-COMPLETE = Marker(complete=True, exit_status=0, asked=Asked.NOBODY)
-FAILED = Marker(complete=False, exit_status=1, asked=Asked.NOBODY)
+DRAINED = Marker(complete=False, exit_status=75, asked=Requester.EARLY)
+COMPLETE = Marker(complete=True, exit_status=0, asked=Requester.NOBODY)
+FAILED = Marker(complete=False, exit_status=1, asked=Requester.NOBODY)
 
 
 def after(
@@ -33,12 +33,12 @@ def after(
     spent: Spent = FRESH,
     budget: Budget | None = None,
     **facts: bool,
-) -> Decision:
+) -> ChainDecision:
     predecessor = Predecessor(marker=marker, scheduler=read_state(state), **facts)
     return decide(predecessor, spent, budget or Budget())
 
 
-def short(decision: Decision) -> tuple[str, str, bool, int]:
+def short(decision: ChainDecision) -> tuple[str, str, bool, int]:
     return decision.action.value, decision.chain.value, decision.counts_retry, decision.exit_status
 
 
@@ -84,7 +84,7 @@ def test_retries_are_counted_until_they_are_used_up() -> None:
         after("FAILED", spent=Spent(retries=n, walltime=0, links_without_progress=0), budget=budget)
         for n in range(5)
     ]
-    assert [run.action for run in runs] == [Action.GO_ON] * 3 + [Action.FAIL] * 2
+    assert [run.action for run in runs] == [ChainAction.GO_ON] * 3 + [ChainAction.FAIL] * 2
     assert [run.counts_retry for run in runs] == [True] * 3 + [False] * 2, "what is not granted is no retry"
     assert runs[3].exit_status == 1
     assert "max_retries (3)" in runs[3].reason
@@ -92,8 +92,8 @@ def test_retries_are_counted_until_they_are_used_up() -> None:
 
 
 def test_no_retry_may_be_allowed() -> None:
-    assert after("FAILED", budget=Budget(max_retries=0)).action is Action.FAIL
-    assert after("TIMEOUT", budget=Budget(max_retries=0)).action is Action.GO_ON
+    assert after("FAILED", budget=Budget(max_retries=0)).action is ChainAction.FAIL
+    assert after("TIMEOUT", budget=Budget(max_retries=0)).action is ChainAction.GO_ON
 
 
 @pytest.mark.parametrize("state", ["TIMEOUT", "PREEMPTED", "NODE_FAIL"])
@@ -103,7 +103,7 @@ def test_the_walltime_cap_stops_a_chain_and_is_no_failure(state: str) -> None:
     def used(seconds: int) -> Spent:
         return Spent(retries=0, walltime=seconds, links_without_progress=0)
 
-    assert after(state, spent=used(7199), budget=budget).action is Action.GO_ON
+    assert after(state, spent=used(7199), budget=budget).action is ChainAction.GO_ON
     stopped = after(state, spent=used(7200), budget=budget)
     assert short(stopped) == ("stop", "stopped", False, 0)
     assert f"the job before ended as {state} (" in stopped.reason
@@ -111,9 +111,10 @@ def test_the_walltime_cap_stops_a_chain_and_is_no_failure(state: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("state", "expected"), [("FAILED", Action.GO_ON), ("", Action.GO_ON), ("RUNNING", Action.GO_ON)]
+    ("state", "expected"),
+    [("FAILED", ChainAction.GO_ON), ("", ChainAction.GO_ON), ("RUNNING", ChainAction.GO_ON)],
 )
-def test_the_walltime_cap_is_not_looked_at_after_other_ends(state: str, expected: Action) -> None:
+def test_the_walltime_cap_is_not_looked_at_after_other_ends(state: str, expected: ChainAction) -> None:
     spent = Spent(retries=0, walltime=10**6, links_without_progress=0)
     assert after(state, spent=spent, budget=Budget(max_walltime=60)).action is expected
 
@@ -132,9 +133,9 @@ def test_proven_completeness_outranks_everything(state: str) -> None:
 
 
 def test_an_exit_status_of_zero_proves_nothing() -> None:
-    liar = Marker(complete=False, exit_status=0, asked=Asked.NOBODY)
+    liar = Marker(complete=False, exit_status=0, asked=Requester.NOBODY)
     assert after("FAILED", liar).counts_retry
-    assert after("TIMEOUT", liar).action is Action.GO_ON
+    assert after("TIMEOUT", liar).action is ChainAction.GO_ON
 
 
 @pytest.mark.parametrize("state", ["", *table()])
@@ -144,10 +145,13 @@ def test_our_own_cancellation_stops_whatever_the_scheduler_says(state: str) -> N
 
 
 def test_a_drain_that_scancel_caused_does_not_go_on() -> None:
-    by_term = Marker(complete=False, exit_status=75, asked=Asked.TERM)
+    by_term = Marker(complete=False, exit_status=75, asked=Requester.TERM)
     for marker in (by_term, DRAINED):
         assert after("CANCELLED by 0", marker).chain is ChainState.CANCELLED
-    assert after("", Marker(complete=False, exit_status=75, asked=Asked.CANCEL)).chain is ChainState.CANCELLED
+    assert (
+        after("", Marker(complete=False, exit_status=75, asked=Requester.CANCEL)).chain
+        is ChainState.CANCELLED
+    )
 
 
 @pytest.mark.parametrize("state", ["FAILED", "TIMEOUT", "COMPLETED", "", "HIBERNATED"])
@@ -156,16 +160,16 @@ def test_a_drain_that_our_early_signal_asked_for_goes_on_uncounted(state: str) -
 
 
 def test_an_incomplete_end_that_nobody_asked_for_counts_as_the_scheduler_says() -> None:
-    incomplete = Marker(complete=False, exit_status=75, asked=Asked.NOBODY)
+    incomplete = Marker(complete=False, exit_status=75, asked=Requester.NOBODY)
     assert after("FAILED", incomplete).counts_retry
-    assert not after("TIMEOUT", Marker(complete=False, exit_status=75, asked=Asked.TERM)).counts_retry
+    assert not after("TIMEOUT", Marker(complete=False, exit_status=75, asked=Requester.TERM)).counts_retry
 
 
 def test_nothing_left_to_retry_and_hopeless_failures_end_the_chain() -> None:
-    exhausted = Marker(complete=False, exit_status=76, asked=Asked.NOBODY)
+    exhausted = Marker(complete=False, exit_status=76, asked=Requester.NOBODY)
     assert short(after("FAILED", exhausted)) == ("fail", "failed", False, 1)
     hopeless = Marker(
-        complete=False, exit_status=1, asked=Asked.NOBODY, hopeless="benchmark.verifier is unknown"
+        complete=False, exit_status=1, asked=Requester.NOBODY, hopeless="benchmark.verifier is unknown"
     )
     decision = after("FAILED", hopeless)
     assert short(decision) == ("fail", "failed", False, 1)
@@ -174,14 +178,14 @@ def test_nothing_left_to_retry_and_hopeless_failures_end_the_chain() -> None:
 
 @pytest.mark.parametrize("state", ["TIMEOUT", "FAILED", "", "RUNNING", "PREEMPTED"])
 def test_a_chain_without_progress_burns_out(state: str) -> None:
-    def barren(links: int, limit: int | None = 5) -> Decision:
+    def barren(links: int, limit: int | None = 5) -> ChainDecision:
         spent = Spent(retries=0, walltime=0, links_without_progress=links)
         return after(state, spent=spent, budget=Budget(max_links_without_progress=limit))
 
-    assert barren(4).action is Action.GO_ON
+    assert barren(4).action is ChainAction.GO_ON
     assert short(barren(5)) == ("fail", "failed", False, 1)
     assert "max_links_without_progress" in barren(5).reason
-    assert barren(10**6, None).action is Action.GO_ON
+    assert barren(10**6, None).action is ChainAction.GO_ON
 
 
 @pytest.mark.parametrize("state", ["RUNNING", "PREEMPTED", "COMPLETED", "CANCELLED", "FAILED"])
@@ -207,32 +211,32 @@ def test_a_state_is_looked_up_again_for_a_minute() -> None:
 @pytest.mark.parametrize(
     ("outcome", "who", "asked"),
     [
-        ("ended", "none", Asked.NOBODY),
-        ("service_died", "service_died", Asked.NOBODY),
-        ("drained", "walltime", Asked.EARLY),
-        ("drained", "signal", Asked.EARLY),
-        ("stopped", "walltime", Asked.EARLY),
-        ("stopped", "signal", Asked.TERM),
-        ("stopped", "cancel", Asked.CANCEL),
-        ("drained", "cancel", Asked.CANCEL),
+        ("ended", "none", Requester.NOBODY),
+        ("service_died", "service_died", Requester.NOBODY),
+        ("drained", "walltime", Requester.EARLY),
+        ("drained", "signal", Requester.EARLY),
+        ("stopped", "walltime", Requester.EARLY),
+        ("stopped", "signal", Requester.TERM),
+        ("stopped", "cancel", Requester.CANCEL),
+        ("drained", "cancel", Requester.CANCEL),
     ],
 )
-def test_a_marker_says_who_asked(outcome: str, who: str, asked: Asked) -> None:
-    assert Asked.of(outcome, who) is asked
+def test_a_marker_says_who_asked(outcome: str, who: str, asked: Requester) -> None:
+    assert Requester.of(outcome, who) is asked
 
 
 def test_no_combination_of_witnesses_breaks_the_rules() -> None:
     statuses = (0, 1, 75, 76, 137)
     markers = [None] + [
         Marker(complete=complete, exit_status=status, asked=asked)
-        for complete, status, asked in itertools.product((False, True), statuses, Asked)
+        for complete, status, asked in itertools.product((False, True), statuses, Requester)
     ]
     states = ["", "HIBERNATED", *table()]
     for marker, state, ours, same in itertools.product(markers, states, (False, True), (False, True)):
         decision = after(state, marker, cancelled_by_us=ours, same_job=same)
         assert decision.reason
-        assert (decision.action is Action.GO_ON) == (decision.chain is ChainState.RUNNING)
-        assert (decision.exit_status == 1) == (decision.action is Action.FAIL)
+        assert (decision.action is ChainAction.GO_ON) == (decision.chain is ChainState.RUNNING)
+        assert (decision.exit_status == 1) == (decision.action is ChainAction.FAIL)
         if marker is None or not marker.complete:
             assert decision.chain is not ChainState.SUCCEEDED
             if ours:
@@ -244,8 +248,8 @@ def test_no_combination_of_witnesses_breaks_the_rules() -> None:
 @pytest.mark.parametrize("state", ["", "FAILED", "TIMEOUT", "HIBERNATED"])
 @pytest.mark.parametrize("status", [1, 75])
 def test_a_full_disk_counts_no_retry_and_ends_the_chain_after_ten_in_a_row(state: str, status: int) -> None:
-    def full(number: int) -> Decision:
-        marker = Marker(complete=False, exit_status=status, asked=Asked.NOBODY, full_disks=number)
+    def full(number: int) -> ChainDecision:
+        marker = Marker(complete=False, exit_status=status, asked=Requester.NOBODY, full_disks=number)
         spent = Spent(retries=3, walltime=0, links_without_progress=0)
         return after(state, marker, spent=spent, budget=Budget(max_links_without_progress=None))
 
@@ -255,7 +259,7 @@ def test_a_full_disk_counts_no_retry_and_ends_the_chain_after_ten_in_a_row(state
 
 
 def test_the_walltime_cap_is_looked_at_after_a_full_disk() -> None:
-    marker = Marker(complete=False, exit_status=1, asked=Asked.NOBODY, full_disks=1)
+    marker = Marker(complete=False, exit_status=1, asked=Requester.NOBODY, full_disks=1)
     spent = Spent(retries=0, walltime=60, links_without_progress=0)
     assert after("FAILED", marker, spent=spent, budget=Budget(max_walltime=60)).chain is ChainState.STOPPED
 
@@ -267,7 +271,7 @@ def test_max_retries_grants_exactly_what_it_says_and_nothing_else_ends_a_chain(f
     while True:
         spent = Spent(retries=ran - 1, walltime=0, links_without_progress=ran)
         decision = after("FAILED", spent=spent, budget=budget)
-        if decision.action is not Action.GO_ON:
+        if decision.action is not ChainAction.GO_ON:
             break
         ran += 1
     assert ran == failures + 1
@@ -283,12 +287,12 @@ def test_ends_by_the_scheduler_never_end_a_chain_by_themselves(state: str, marke
 
 @pytest.mark.parametrize("state", ["PREEMPTED", "FAILED", ""])
 def test_a_chain_whose_jobs_refuse_what_is_recorded_ends_at_once_with_that_cause(state: str) -> None:
-    def met(rows: int, *, resumes: bool = False) -> Decision:
+    def met(rows: int, *, resumes: bool = False) -> ChainDecision:
         spent = Spent(retries=0, walltime=0, links_without_progress=0, rows=rows)
         return after(state, spent=spent, budget=Budget(resumes=resumes))
 
-    assert met(0).action is Action.GO_ON
-    assert met(1, resumes=True).action is Action.GO_ON
+    assert met(0).action is ChainAction.GO_ON
+    assert met(1, resumes=True).action is ChainAction.GO_ON
     assert short(met(1)) == ("fail", "failed", False, 1)
     assert "resume_from_cache is false, and rollouts are recorded" in met(1).reason
 
@@ -304,7 +308,7 @@ def test_at_every_cap_the_cause_of_the_last_end_is_told_too(state: str) -> None:
     ]
     ended = [after(state, spent=spent, budget=cap) for cap in caps]
     for decision in ended[1:] if state == "" else ended:
-        assert decision.action is not Action.GO_ON
+        assert decision.action is not ChainAction.GO_ON
         assert decision.reason.startswith(f"{cause}, and ")
 
 

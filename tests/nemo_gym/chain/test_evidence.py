@@ -7,23 +7,23 @@ from pathlib import Path
 import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link, progress
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import DataError
-from nemo_gym.orchestration.executors.base import JobRef, Unheard
-from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
+from nemo_gym.orchestration.executors.base import JobRef, UnrecordedJob
+from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records.run_files import HostRunFiles, LocalRunFiles
 from nemo_gym.orchestration.status.gather import Scope, gather
 from nemo_gym.orchestration.status.last_observation import LastSeen
 from nemo_gym.orchestration.status.link_files import parse
-from nemo_gym.orchestration.status.machines import Site, Sites
+from nemo_gym.orchestration.status.machines import SubmissionMachine, SubmissionMachines
 from nemo_gym.orchestration.status.report import assess, of_submissions
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import LocalHost
 
 
-class Counting(FakeExecutor):
+class Counting(FakeJobExecutor):
     """Says how often and about which jobs it was asked; may be made silent."""
 
     def __init__(self, cluster):
@@ -33,7 +33,7 @@ class Counting(FakeExecutor):
     def observe(self, jobs):
         self.asked.append([job.job_id for job in jobs])
         if self.silent:
-            return {job.job_id: Observation(JobState.UNKNOWN, self.silent, silent=True) for job in jobs}
+            return {job.job_id: JobObservation(JobState.UNKNOWN, self.silent, silent=True) for job in jobs}
         return super().observe(jobs)
 
 
@@ -49,7 +49,7 @@ class One:
 
 @pytest.fixture
 def executor():
-    return Counting(FakeCluster())
+    return Counting(FakeQueue())
 
 
 def record(folder, *benchmarks, gym_job_id=ID):
@@ -121,9 +121,9 @@ def test_five_hundred_submissions_take_one_observation(executor, tmp_path):
         folder = tmp_path / str(number)
         write(folder / "gpqa", link(f"{number}.0", end="drained 75 walltime\n", queued=f"{number + 1000}"))
         write(folder / "gpqa", link(f"{number + 1000}.0", decision="go_on running\n\n"), progress(age=0.0))
-        executor.cluster.jobs[f"{number + 1000}"] = Observation(JobState.RUNNING, "")
+        executor.cluster.jobs[f"{number + 1000}"] = JobObservation(JobState.RUNNING, "")
         records.append(record(folder, ("gpqa", str(number)), gym_job_id=f"gym-job-{number}"))
-    found = of_submissions(gather(records, One(Site(executor))).values())
+    found = of_submissions(gather(records, One(SubmissionMachine(executor))).values())
     assert len(executor.asked) == 1
     assert {submission.state for submission in found} == {"running"}
 
@@ -131,15 +131,15 @@ def test_five_hundred_submissions_take_one_observation(executor, tmp_path):
 def test_only_jobs_on_which_the_state_depends_are_asked_about_unless_all_are_wanted(executor, tmp_path):
     write(tmp_path / "gpqa", link("1.0", started=100, queued="2"), link("2.0", started=200, queued="3"))
     whole = record(tmp_path, ("gpqa", "1"))
-    gather([whole], One(Site(executor)))
-    gather([whole], One(Site(executor)), scope=Scope(every_job=True))
+    gather([whole], One(SubmissionMachine(executor)))
+    gather([whole], One(SubmissionMachine(executor)), scope=Scope(every_job=True))
     assert executor.asked == [["2", "3"], ["1", "2", "3"]]
 
 
 def test_an_end_that_was_seen_is_not_asked_for_again(executor, tmp_path):
     write(tmp_path / "gpqa", link("1.0"))
-    executor.cluster.jobs["1"] = Observation(JobState.FAILED, "it broke", word="FAILED")
-    site = One(Site(executor))
+    executor.cluster.jobs["1"] = JobObservation(JobState.FAILED, "it broke", word="FAILED")
+    site = One(SubmissionMachine(executor))
     for _ in range(2):
         known = gather([record(tmp_path, ("gpqa", "1"))], site, clock=MovableClock())[ID, "gpqa"]
         assert known.seen["1"].observation.reason == "it broke"
@@ -149,16 +149,16 @@ def test_an_end_that_was_seen_is_not_asked_for_again(executor, tmp_path):
 def test_a_job_whose_submitter_never_heard_of_it_is_shown_as_long_as_it_waits(executor, tmp_path):
     write(tmp_path / "gpqa", {"job.sh": ""})
     whole = record(tmp_path, ("gpqa", None))
-    assert assess(gather([whole], One(Site(executor)))[ID, "gpqa"]).state == "failed"
-    executor.cluster.jobs["7"] = Observation(JobState.QUEUED, "Priority")
-    executor.cluster.unheard[Unheard(tmp_path / "gpqa")] = "7"
-    known = gather([whole], One(Site(executor)))[ID, "gpqa"]
+    assert assess(gather([whole], One(SubmissionMachine(executor)))[ID, "gpqa"]).state == "failed"
+    executor.cluster.jobs["7"] = JobObservation(JobState.QUEUED, "Priority")
+    executor.cluster.unheard[UnrecordedJob(tmp_path / "gpqa")] = "7"
+    known = gather([whole], One(SubmissionMachine(executor)))[ID, "gpqa"]
     assert (assess(known).state, known.job_ids) == ("queued", ("7",))
     # once it has begun, its own files tell of it, and nobody is asked
     write(tmp_path / "gpqa", link("7.0"))
-    executor.cluster.jobs["7"] = Observation(JobState.RUNNING, "")
+    executor.cluster.jobs["7"] = JobObservation(JobState.RUNNING, "")
     executor.look_for = None
-    assert assess(gather([whole], One(Site(executor)))[ID, "gpqa"]).state == "running"
+    assert assess(gather([whole], One(SubmissionMachine(executor)))[ID, "gpqa"]).state == "running"
 
 
 def test_a_queue_that_does_not_answer_hides_no_other_job(executor, tmp_path):
@@ -168,19 +168,19 @@ def test_a_queue_that_does_not_answer_hides_no_other_job(executor, tmp_path):
     executor.look_for = look_for
     write(tmp_path / "gpqa", link("1.0"))
     write(tmp_path / "aime", {"job.sh": ""})
-    executor.cluster.jobs["1"] = Observation(JobState.RUNNING, "")
-    found = gather([record(tmp_path, ("gpqa", "1"), ("aime", None))], One(Site(executor)))
+    executor.cluster.jobs["1"] = JobObservation(JobState.RUNNING, "")
+    found = gather([record(tmp_path, ("gpqa", "1"), ("aime", None))], One(SubmissionMachine(executor)))
     assert [assess(known).state for known in found.values()] == ["running", "failed"]
 
 
 def test_silence_shows_what_was_seen_last_with_its_age_and_recovery_is_immediate(executor, tmp_path):
     clock = MovableClock()
     write(tmp_path / "gpqa", link("1.0", started=clock.now()))
-    executor.cluster.jobs["1"] = Observation(JobState.RUNNING, "")
+    executor.cluster.jobs["1"] = JobObservation(JobState.RUNNING, "")
     path = tmp_path / "seen.json"
 
     def look():
-        site = Site(executor, memory=LastSeen(path))  # another command each time
+        site = SubmissionMachine(executor, memory=LastSeen(path))  # another command each time
         return assess(gather([record(tmp_path, ("gpqa", "1"))], One(site), clock=clock)[ID, "gpqa"])
 
     assert (look().state, look().state_age_s) == ("running", None)
@@ -202,9 +202,9 @@ def test_a_machine_that_cannot_be_reached_loses_nothing(executor, tmp_path):
             raise NotReachableError("the host gave no answer")
 
     memory = LastSeen()
-    memory.remember(JobRef("1", tmp_path / "gpqa"), Observation(JobState.RUNNING, ""), 0.0)
+    memory.remember(JobRef("1", tmp_path / "gpqa"), JobObservation(JobState.RUNNING, ""), 0.0)
     executor.silent = "the host gave no answer"
-    site = Site(executor, files=Away(), memory=memory)
+    site = SubmissionMachine(executor, files=Away(), memory=memory)
     status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(site))[ID, "gpqa"])
     assert (status.state, status.silent) == ("running", "the host gave no answer")
     assert status.notes == ()
@@ -223,8 +223,8 @@ def test_of_a_chain_whose_files_cannot_be_read_the_end_of_its_first_job_is_no_en
             raise NotReachableError("the host gave no answer")
 
     memory = LastSeen()
-    memory.remember(JobRef("1", tmp_path / "gpqa"), Observation(remembered, "", word=word), 0.0)
-    site = Site(executor, files=Away(), memory=memory)
+    memory.remember(JobRef("1", tmp_path / "gpqa"), JobObservation(remembered, "", word=word), 0.0)
+    site = SubmissionMachine(executor, files=Away(), memory=memory)
     status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(site))[ID, "gpqa"])
     assert status.state == state
     assert word in status.reason
@@ -237,20 +237,20 @@ def test_an_executor_that_raises_is_silent(executor, tmp_path):
 
     executor.observe = observe
     write(tmp_path / "gpqa", link("1.0"))
-    status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(Site(executor)))[ID, "gpqa"])
+    status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(SubmissionMachine(executor)))[ID, "gpqa"])
     assert (status.state, status.silent) == ("running", "no answer that could be read")
 
 
 def test_a_missing_folder_is_said(executor, tmp_path):
-    status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(Site(executor)))[ID, "gpqa"])
+    status = assess(gather([record(tmp_path, ("gpqa", "1"))], One(SubmissionMachine(executor)))[ID, "gpqa"])
     assert status.state == "unknown"
     assert status.notes == (f"there is no folder {tmp_path / 'gpqa'} on this machine",)
 
 
 def test_a_flapping_scheduler_restarts_nothing_and_fails_nothing(executor, tmp_path):
     write(tmp_path / "gpqa", link("1.0"), progress(age=0.0), {"links/1.0/collected": "{torn"})
-    executor.cluster.jobs["1"] = Observation(JobState.RUNNING, "")
-    site, states = One(Site(executor)), set()
+    executor.cluster.jobs["1"] = JobObservation(JobState.RUNNING, "")
+    site, states = One(SubmissionMachine(executor)), set()
     for number in range(50):
         executor.silent = "timed out" if number % 2 else ""
         states.add(assess(gather([record(tmp_path, ("gpqa", "1"))], site)[ID, "gpqa"]).state)
@@ -318,7 +318,7 @@ def test_a_record_that_names_no_machine_does_not_hide_the_others(tmp_path, chang
     (tmp_path / "one").mkdir()
     strange = dataclasses.replace(record(tmp_path, ("one", "1"), gym_job_id="strange"), **changes)
     local = dataclasses.replace(record(tmp_path, ("one", "local-1")), executor="local")
-    with Sites() as sites:
+    with SubmissionMachines() as sites:
         found = gather([strange, local], sites)
     assert list(found) == [("strange", "one"), (ID, "one")]
     assert next(iter(changes.values())) in found["strange", "one"].silent

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from nemo_gym.chain.evidence import Evidence, Seen
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.evidence import Evidence, TimedObservation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.orchestration.status.link_files import parse
 
 NOW = 1_800_000_000.0
@@ -41,14 +41,14 @@ def decision(action: str, chain: str, reason: str, evidence: str = "") -> str:
     return f"{action} {chain}\n{reason}\n{evidence}\n"
 
 
-def saw(state: str, reason: str = "", **more: object) -> Observation:
+def saw(state: str, reason: str = "", **more: object) -> JobObservation:
     """One observation."""
-    return Observation(JobState(state), reason, **more)
+    return JobObservation(JobState(state), reason, **more)
 
 
 def known(
     *files: dict[str, str],
-    seen: dict[str, Observation] | None = None,
+    seen: dict[str, JobObservation] | None = None,
     first: str | None = "1",
     age: float | None = None,
     silent: str = "",
@@ -57,7 +57,7 @@ def known(
     """What is known about a benchmark; ``age`` makes the observations old."""
     merged = {name: text for some in files for name, text in some.items()}
     when = NOW if age is None else NOW - age
-    found = {job: Seen(what, when, fresh=age is None) for job, what in (seen or {}).items()}
+    found = {job: TimedObservation(what, when, fresh=age is None) for job, what in (seen or {}).items()}
     evidence = Evidence(
         gym_job_id=ID,
         benchmark="gpqa",

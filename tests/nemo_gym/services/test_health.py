@@ -11,8 +11,8 @@ from tests.local_jobs import STAND_INS, until
 
 from nemo_gym.services import ports
 from nemo_gym.services.health import (
-    Found,
     Probe,
+    ProbeResult,
     ServiceDiedError,
     Target,
     UnhealthyError,
@@ -32,8 +32,8 @@ def has_ipv6():
 
 needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
 TARGET = Target("policy", 60.0, "/runs/logs/policy-local-1.log")
-NOT_YET = Probe(Found.NOT_YET, "/health answers 503")
-WRONG = Probe(Found.WRONG_MODEL, "/v1/models names 'other', not 'tiny'")
+NOT_YET = Probe(ProbeResult.NOT_YET, "/health answers 503")
+WRONG = Probe(ProbeResult.WRONG_MODEL, "/v1/models names 'other', not 'tiny'")
 
 
 class Scripted:
@@ -57,13 +57,13 @@ class Scripted:
 
 
 def test_a_service_is_waited_for_until_it_is_healthy():
-    service = Scripted(None, NOT_YET, WRONG, NOT_YET, Probe(Found.HEALTHY))
+    service = Scripted(None, NOT_YET, WRONG, NOT_YET, Probe(ProbeResult.HEALTHY))
     service.wait()
     assert service.now < 5
 
 
 def test_a_service_is_asked_often_at_first_and_seldom_later():
-    quick, slow = (Scripted(*[NOT_YET] * probes, Probe(Found.HEALTHY)) for probes in (4, 60))
+    quick, slow = (Scripted(*[NOT_YET] * probes, Probe(ProbeResult.HEALTHY)) for probes in (4, 60))
     quick.wait()
     slow.wait()
     assert quick.now < 0.8
@@ -103,11 +103,11 @@ def test_another_model_is_given_up_soon_and_both_names_are_told():
 @pytest.mark.parametrize(
     ("expected", "names", "found"),
     [
-        ("tiny", ["tiny"], Found.HEALTHY),
-        ("tiny", ["other", "tiny"], Found.HEALTHY),
-        ("tiny", [], Found.NOT_YET),
-        ("tiny", ["tiny2"], Found.WRONG_MODEL),
-        ("", ["whatever"], Found.HEALTHY),
+        ("tiny", ["tiny"], ProbeResult.HEALTHY),
+        ("tiny", ["other", "tiny"], ProbeResult.HEALTHY),
+        ("tiny", [], ProbeResult.NOT_YET),
+        ("tiny", ["tiny2"], ProbeResult.WRONG_MODEL),
+        ("", ["whatever"], ProbeResult.HEALTHY),
     ],
 )
 def test_the_expected_model_must_be_named(expected, names, found):
@@ -197,7 +197,7 @@ def test_a_strangers_server_on_the_port_is_not_the_service(stranger):
     finally:
         process.kill()
         process.wait()
-    assert probe.found is Found.NOT_YET
+    assert probe.found is ProbeResult.NOT_YET
     assert f"port {stranger} is held by process {os.getpid()} " in probe.detail
     assert not service.alive()
 
@@ -213,12 +213,12 @@ def test_a_service_is_found_in_the_tree_of_its_first_process_or_by_its_marker(tm
     try:
         nobody, marked = ("NOBODY_HAS", "this"), ("A_MARKER", str(tmp_path))
         by_tree = RunningService(shell.pid, nobody, address(port, api_key="k"))
-        until(lambda: probed(by_tree).found is Found.HEALTHY)
+        until(lambda: probed(by_tree).found is ProbeResult.HEALTHY)
         by_marker = RunningService(os.getppid(), marked, address(port, api_key="k"))
-        assert probed(by_marker).found is Found.HEALTHY
+        assert probed(by_marker).found is ProbeResult.HEALTHY
         assert probed(RunningService(shell.pid, nobody, address(port))).detail == "/v1/models answers 401"
         other = RunningService(shell.pid, nobody, address(port, api_key="k", model="large"))
-        assert probed(other) == Probe(Found.WRONG_MODEL, "/v1/models names 'tiny', not 'large'")
+        assert probed(other) == Probe(ProbeResult.WRONG_MODEL, "/v1/models names 'tiny', not 'large'")
     finally:
         os.killpg(shell.pid, 9)
         shell.wait()
@@ -231,7 +231,7 @@ def test_a_stranger_on_the_other_loopback_address_is_seen():
     process = subprocess.Popen(program, stdout=subprocess.DEVNULL)
     try:
         service = RunningService(process.pid, ("NOBODY_HAS", "this"), address(port))
-        until(lambda: probed(service).found is Found.HEALTHY)
+        until(lambda: probed(service).found is ProbeResult.HEALTHY)
         with socket.create_server(("::1", port), family=socket.AF_INET6):
             assert f"port {port} is held by process" in probed(service).detail
     finally:
@@ -253,7 +253,7 @@ def test_a_probe_that_hangs_is_given_up_and_another_one_made():
         service = RunningService(os.getpid(), ("NOBODY_HAS", "this"), here, timeout=0.2)
         for _ in range(2):  # which of the two clocks ends it is chance
             probe = probed(service)
-            assert probe.found is Found.NOT_YET
+            assert probe.found is ProbeResult.NOT_YET
             assert "was not answered within 0.2 s" in probe.detail or "timed out" in probe.detail
 
 

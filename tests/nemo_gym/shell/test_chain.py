@@ -17,7 +17,7 @@ from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.plan import job_script
 from nemo_gym.orchestration.plan.sealed_files import SHELL_PARTS, folder_name, with_own_digest
 from nemo_gym.orchestration.plan.values import JobPlan
-from nemo_gym.rollouts.collect.exit_report import Collected
+from nemo_gym.rollouts.collect.exit_report import ExitReport
 from nemo_runs.durable.journal import read_journal
 
 pytestmark = pytest.mark.services
@@ -30,8 +30,8 @@ UNTIL_STOPPED = (
     'trap "exit 75" TERM; : >"$CLUSTER/hears"; '
     'until [ -e "$NEMO_GYM_DRAIN_FILE" ]; do sleep 0.05; done; exit 75'
 )
-COMPLETE = Collected("complete", 0, 5, 5, 5, None)
-DRAINED = Collected("drained", 75, 5, 3, 3, None)
+COMPLETE = ExitReport("complete", 0, 5, 5, 5, None)
+DRAINED = ExitReport("drained", 75, 5, 3, 3, None)
 
 
 class World:
@@ -324,9 +324,9 @@ WRONG = "run.limit: x is no number."
 @pytest.mark.parametrize(
     ("last", "reason"),
     [
-        (Collected("failed", 1, 0, 0, 0, WRONG), f"no retry can help: {WRONG}"),
+        (ExitReport("failed", 1, 0, 0, 0, WRONG), f"no retry can help: {WRONG}"),
         (
-            Collected("exhausted", 76, 5, 4, 4, None),
+            ExitReport("exhausted", 76, 5, 4, 4, None),
             "rollouts are missing and none of them may be tried again",
         ),
     ],
@@ -600,7 +600,7 @@ def test_a_chain_that_records_nothing_new_burns_out_whatever_the_scheduler_says(
 @pytest.mark.parametrize(("limit", "works"), [(1, 3), (None, 4)])
 def test_a_new_row_or_a_collectors_word_is_progress_and_null_means_never(world, limit, works):
     world.limits(Budget(max_links_without_progress=limit))
-    nothing = Collected("failed", 1, 5, 3, 0, None)
+    nothing = ExitReport("failed", 1, 5, 3, 0, None)
     for job, drive in enumerate([f"{ROW}exit 1", says(DRAINED), says(nothing), "exit 1"], start=1):
         world.run(job, job - 1 or "", drive=drive)
         world.set(f"state-{job}", "TIMEOUT")

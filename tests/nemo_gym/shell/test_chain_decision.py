@@ -11,8 +11,8 @@ import pytest
 import nemo_gym
 import nemo_slurm
 from nemo_gym.chain import decide
-from nemo_gym.chain.decide import Asked, Budget, Marker, Predecessor, Spent
-from nemo_gym.rollouts.collect.exit_report import Collected
+from nemo_gym.chain.decide import Budget, Marker, Predecessor, Requester, Spent
+from nemo_gym.rollouts.collect.exit_report import ExitReport
 from nemo_slurm.states import read_state, table
 
 SHELL = Path(nemo_gym.__file__).parent / "shell"
@@ -92,14 +92,14 @@ NAMES = [f"gym_p_{name}" for name in FACTS.split()] + [
 MARKERS = [None] + [
     Marker(complete=complete, exit_status=status, asked=asked, hopeless=hopeless)
     for complete, status, asked, hopeless in itertools.product(
-        (False, True), (0, 1, 75, 76, 137), Asked, (None, 'run.limit: "x" \\ is wrong')
+        (False, True), (0, 1, 75, 76, 137), Requester, (None, 'run.limit: "x" \\ is wrong')
     )
 ]
 FULL = [
     replace(MARKERS[1], full_disks=number) for number in (1, decide.FULL_DISKS - 1, decide.FULL_DISKS, 12)
 ]
 FULL += [replace(marker, undecided=True) for marker in FULL]
-FEW = [None, MARKERS[1], *FULL, *(replace(MARKERS[1], exit_status=75, asked=asked) for asked in Asked)]
+FEW = [None, MARKERS[1], *FULL, *(replace(MARKERS[1], exit_status=75, asked=asked) for asked in Requester)]
 
 
 def cases():
@@ -137,7 +137,7 @@ def record(state, marker, ours, same, spent, budget, looks, owner=1000):
     def flag(on):
         return "yes" if on else ""
 
-    shown = marker or Marker(complete=False, exit_status=1, asked=Asked.NOBODY)
+    shown = marker or Marker(complete=False, exit_status=1, asked=Requester.NOBODY)
     limits = [budget.max_retries, budget.max_walltime, budget.max_links_without_progress]
     numbers = [spent.retries, spent.walltime, spent.links_without_progress]
     return [
@@ -222,39 +222,44 @@ def test_the_limits_are_the_same_numbers():
     assert f"gym_full_disks_allowed={decide.FULL_DISKS}\n" in text
 
 
-COMPLETE = Collected("complete", 0, 5, 5, 2, None)
-DRAINED = Collected("drained", 75, 5, 3, 1, None)
-HOPELESS = Collected("failed", 1, 0, 0, 0, 'run.x: "a" is\nno \\ path; ü 😀, write "b"')
+COMPLETE = ExitReport("complete", 0, 5, 5, 2, None)
+DRAINED = ExitReport("drained", 75, 5, 3, 1, None)
+HOPELESS = ExitReport("failed", 1, 0, 0, 0, 'run.x: "a" is\nno \\ path; ü 😀, write "b"')
 WORDS = [
     # collected, end marker, drain file -> marker
     (None, "", "", None),
-    (None, "ended 0 none", "", Marker(complete=False, exit_status=0, asked=Asked.NOBODY)),
-    (None, "ended 3 none", "", Marker(complete=False, exit_status=3, asked=Asked.NOBODY)),
-    (None, "abandoned 1 none", "", Marker(complete=False, exit_status=1, asked=Asked.NOBODY)),
+    (None, "ended 0 none", "", Marker(complete=False, exit_status=0, asked=Requester.NOBODY)),
+    (None, "ended 3 none", "", Marker(complete=False, exit_status=3, asked=Requester.NOBODY)),
+    (None, "abandoned 1 none", "", Marker(complete=False, exit_status=1, asked=Requester.NOBODY)),
     (None, "damaged", "", None),
-    (COMPLETE, "", "", Marker(complete=True, exit_status=0, asked=Asked.NOBODY)),
-    (COMPLETE, "stopped 0 signal", "signal", Marker(complete=True, exit_status=0, asked=Asked.TERM)),
-    (DRAINED, "", "walltime", Marker(complete=False, exit_status=75, asked=Asked.EARLY)),
-    (DRAINED, "", "signal", Marker(complete=False, exit_status=75, asked=Asked.TERM)),
-    (DRAINED, "drained 75 walltime", "walltime", Marker(complete=False, exit_status=75, asked=Asked.EARLY)),
-    (DRAINED, "drained 75 signal", "signal", Marker(complete=False, exit_status=75, asked=Asked.EARLY)),
-    (DRAINED, "stopped 75 signal", "signal", Marker(complete=False, exit_status=75, asked=Asked.TERM)),
-    (DRAINED, "stopped 75 cancel", "cancel", Marker(complete=False, exit_status=75, asked=Asked.CANCEL)),
-    (DRAINED, "", "cancel", Marker(complete=False, exit_status=75, asked=Asked.CANCEL)),
-    (DRAINED, "drained 75 person", "Ada L.", Marker(complete=False, exit_status=75, asked=Asked.PERSON)),
-    (DRAINED, "drained 75 me", "me", Marker(complete=False, exit_status=75, asked=Asked.PERSON)),
-    (DRAINED, "", "Ada L. (on call)", Marker(complete=False, exit_status=75, asked=Asked.PERSON)),
+    (COMPLETE, "", "", Marker(complete=True, exit_status=0, asked=Requester.NOBODY)),
+    (COMPLETE, "stopped 0 signal", "signal", Marker(complete=True, exit_status=0, asked=Requester.TERM)),
+    (DRAINED, "", "walltime", Marker(complete=False, exit_status=75, asked=Requester.EARLY)),
+    (DRAINED, "", "signal", Marker(complete=False, exit_status=75, asked=Requester.TERM)),
+    (
+        DRAINED,
+        "drained 75 walltime",
+        "walltime",
+        Marker(complete=False, exit_status=75, asked=Requester.EARLY),
+    ),
+    (DRAINED, "drained 75 signal", "signal", Marker(complete=False, exit_status=75, asked=Requester.EARLY)),
+    (DRAINED, "stopped 75 signal", "signal", Marker(complete=False, exit_status=75, asked=Requester.TERM)),
+    (DRAINED, "stopped 75 cancel", "cancel", Marker(complete=False, exit_status=75, asked=Requester.CANCEL)),
+    (DRAINED, "", "cancel", Marker(complete=False, exit_status=75, asked=Requester.CANCEL)),
+    (DRAINED, "drained 75 person", "Ada L.", Marker(complete=False, exit_status=75, asked=Requester.PERSON)),
+    (DRAINED, "drained 75 me", "me", Marker(complete=False, exit_status=75, asked=Requester.PERSON)),
+    (DRAINED, "", "Ada L. (on call)", Marker(complete=False, exit_status=75, asked=Requester.PERSON)),
     (
         DRAINED,
         "stopped 75 continued",
         "continued",
-        Marker(complete=False, exit_status=75, asked=Asked.NOBODY),
+        Marker(complete=False, exit_status=75, asked=Requester.NOBODY),
     ),
     (
         DRAINED,
         "service_died 1 none",
         "service_died",
-        Marker(complete=False, exit_status=1, asked=Asked.NOBODY),
+        Marker(complete=False, exit_status=1, asked=Requester.NOBODY),
     ),
     (
         HOPELESS,
@@ -263,7 +268,7 @@ WORDS = [
         Marker(
             complete=False,
             exit_status=1,
-            asked=Asked.NOBODY,
+            asked=Requester.NOBODY,
             hopeless='run.x: "a" is no \\ path; ü 😀, write "b"',
         ),
     ),
@@ -296,6 +301,6 @@ def test_the_last_word_of_a_run_is_read_as_it_was_meant(ask, tmp_path, collected
         assert said == [words]
     if end.count(" ") == 2:
         outcome, _, who = end.split()
-        assert marker.asked is Asked.of(outcome, who)
+        assert marker.asked is Requester.of(outcome, who)
     if collected:
         assert json.loads(collected.line())["status"] == collected.status

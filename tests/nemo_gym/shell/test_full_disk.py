@@ -11,12 +11,12 @@ from tests.nemo_gym.shell.test_chain import COMPLETE, UNTIL_TOLD, World, says
 
 from nemo_gym.chain import endings
 from nemo_gym.chain.decide import FULL_DISKS, Budget
-from nemo_gym.chain.endings import BenchmarkState, Cause
+from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.benchmark_state import standing
 from nemo_gym.orchestration.status.link_files import parse
-from nemo_gym.rollouts.collect.exit_report import Collected
+from nemo_gym.rollouts.collect.exit_report import ExitReport
 
 pytestmark = pytest.mark.services
 
@@ -176,10 +176,10 @@ def test_a_job_with_room_for_its_last_word_alone_says_in_it_what_is_still_to_be_
 @pytest.mark.parametrize(
     ("last", "state", "expected"),
     [
-        (Collected("failed", 1, 0, 0, 0, "x is wrong"), "FAILED", "no retry can help: x is wrong"),
+        (ExitReport("failed", 1, 0, 0, 0, "x is wrong"), "FAILED", "no retry can help: x is wrong"),
         (COMPLETE, "FAILED", "every rollout is recorded"),
         (
-            Collected("failed", 1, 5, 0, 0, None),
+            ExitReport("failed", 1, 5, 0, 0, None),
             "CANCELLED by 1000",
             "the job before was cancelled by user 1000",
         ),
@@ -221,7 +221,7 @@ def test_the_cause_of_an_end_is_that_of_the_job_that_was_decided_about(disk):
     disk.run(3, 2)
     verdict = endings.ended(disk.evidence(), disk.evidence().last)
     assert "ended as OUT_OF_MEMORY" in verdict.reason
-    assert verdict.cause is not Cause.INFRASTRUCTURE
+    assert verdict.cause is not EndCause.INFRASTRUCTURE
 
 
 def test_a_disk_that_fills_while_the_driver_works_is_not_blamed_on_it(disk):
@@ -236,7 +236,7 @@ def test_a_disk_that_fills_while_the_driver_works_is_not_blamed_on_it(disk):
     assert "stayed full, or a quota used up" in end
     assert disk.lines("queue") == ["101"], "the successor stays queued"
     verdict = endings.ended(disk.evidence(), disk.evidence().last)
-    assert (verdict.state, verdict.cause) == (BenchmarkState.FAILED, Cause.INFRASTRUCTURE)
+    assert (verdict.state, verdict.cause) == (BenchmarkState.FAILED, EndCause.INFRASTRUCTURE)
     assert "stayed full" in verdict.reason
 
 
@@ -269,7 +269,7 @@ def test_ten_in_a_row_end_the_chain_and_say_what_helps(disk):
     assert status == 1
     assert "the disk stayed full in 10 jobs in a row" in said
     verdict = endings.ended(disk.evidence(), disk.evidence().last)
-    assert (verdict.state, verdict.cause) == (BenchmarkState.FAILED, Cause.INFRASTRUCTURE)
+    assert (verdict.state, verdict.cause) == (BenchmarkState.FAILED, EndCause.INFRASTRUCTURE)
 
 
 def test_what_is_complete_is_complete_although_the_end_marker_finds_no_room(disk):

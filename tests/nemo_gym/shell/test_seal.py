@@ -12,19 +12,19 @@ from tests.nemo_gym.shell.test_chain import World, says
 
 from nemo_gym.chain import endings
 from nemo_gym.chain.decide import Budget
-from nemo_gym.chain.endings import BenchmarkState, Cause
+from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.plan.sealed_files import folder_name, script_digest, sealed_files, with_own_digest
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.link_files import parse
 from nemo_gym.orchestration.submit import staging
-from nemo_gym.rollouts.collect.exit_report import Collected
+from nemo_gym.rollouts.collect.exit_report import ExitReport
 from nemo_runs.secret_refs import SecretText
 
 pytestmark = pytest.mark.services
 
-COMPLETE = Collected("complete", 0, 5, 5, 5, None)
+COMPLETE = ExitReport("complete", 0, 5, 5, 5, None)
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_a_queued_job_reads_nothing_that_was_changed_and_names_it(world, name, h
     assert world.dot(".gym_infra_retries") == ["0"]
     assert world.events("job_ended")[-1]["job_id"] == "101"
     found = verdict(world)
-    assert (found.state, found.cause) == (BenchmarkState.FAILED, Cause.PERSON)
+    assert (found.state, found.cause) == (BenchmarkState.FAILED, EndCause.PERSON)
     assert shown in found.reason
 
 
@@ -113,7 +113,7 @@ def test_rows_that_were_copied_into_the_folder_are_read_as_they_were_or_not_at_a
     status, said = run(world, 101, 7)
     assert (status, world.worked) == (1, 1)
     assert f"the chain ends here: inputs/{copy.name}: not as it was when this job was queued" in said
-    assert verdict(world).cause is Cause.PERSON
+    assert verdict(world).cause is EndCause.PERSON
 
 
 @pytest.mark.parametrize(("how", "told"), [(edited, True), (Path.unlink, True), (Path.stat, False)])

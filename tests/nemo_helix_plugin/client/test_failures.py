@@ -222,7 +222,7 @@ def test_a_password_in_the_address_does_not_leave_in_the_clear_either() -> None:
 @pytest.mark.parametrize("token", [TOKEN + "\n", "caf\u00e9-token", TOKEN + "\r\nX-Other: 1"])
 def test_a_token_that_no_header_can_carry_is_not_shown(service: Scripted, token: str) -> None:
     client = NemoClient(base_url=service.base_url, workspace="default", auth=token)
-    with client, pytest.raises(base.ConfigError, match="is not one line of plain ASCII text") as caught:
+    with client, pytest.raises(base.ContextFileError, match="is not one line of plain ASCII text") as caught:
         client.jobs.get_job(name=NAME)
     assert "token-" not in str(caught.value)
     assert TOKEN not in str(caught.value)

@@ -13,7 +13,7 @@ from tests.nemo_helix_plugin.client.scripted import Answer, Asked, Scripted, job
 
 from nemo_helix_plugin.client import errors
 from nemo_helix_plugin.client.client import NemoClient
-from nemo_helix_plugin.client.watch import Ask, Wait, WatchOptions, ends, follow
+from nemo_helix_plugin.client.watch import Wait, WatchCall, WatchOptions, ends, follow
 from nemo_helix_plugin.jobs import types, watch_types
 
 NAME = "automodel-a1b2c3d4e5f6"
@@ -46,7 +46,7 @@ class Drive:
         step = next(plan)
         try:
             while True:
-                if isinstance(step, Ask):
+                if isinstance(step, WatchCall):
                     answer = self._answer(step)
                     step = plan.throw(answer) if isinstance(answer, Exception) else plan.send(answer)
                 elif isinstance(step, Wait):
@@ -59,7 +59,7 @@ class Drive:
         except StopIteration:
             return found
 
-    def _answer(self, step: Ask) -> Any:
+    def _answer(self, step: WatchCall) -> Any:
         if step.call.request.path.endswith("/logs"):
             query = dict(step.call.request.query)
             self.queries.append(query)

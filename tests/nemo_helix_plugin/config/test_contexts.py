@@ -11,7 +11,7 @@ import yaml
 from nemo_helix_plugin.client.client import NemoClient
 from nemo_helix_plugin.config import contexts, file
 from nemo_helix_plugin.config.contexts import Changes, resolve
-from nemo_helix_plugin.errors import ConfigError
+from nemo_helix_plugin.errors import ContextFileError
 
 TWO = {
     "current_context": "lab",
@@ -102,7 +102,7 @@ def test_the_token_of_the_environment_is_written_nowhere(path: Path) -> None:
 def test_a_workloads_token_is_read_each_time(path: Path, tmp_path: Path) -> None:
     token = tmp_path / "token"
     found = resolve(path=path, environ={"NHX_WORKLOAD_IDENTITY_TOKEN_FILE": str(token)})
-    with pytest.raises(ConfigError, match=f"names {token}, which cannot be read"):
+    with pytest.raises(ContextFileError, match=f"names {token}, which cannot be read"):
         found.access_token()
     for text in ("one", "two"):
         token.write_text(text + "\n")
@@ -122,7 +122,7 @@ def test_a_workloads_token_is_read_each_time(path: Path, tmp_path: Path) -> None
 def test_what_is_wrong_in_the_environment_is_one_sentence(
     path: Path, environ: dict[str, str], words: str
 ) -> None:
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ContextFileError, match=words):
         resolve(path=path, environ=environ)
 
 
@@ -142,14 +142,14 @@ def test_what_is_wrong_in_the_environment_is_one_sentence(
 )
 def test_what_is_wrong_in_the_file_is_one_sentence(path: Path, change: dict[str, Any], words: str) -> None:
     path.write_text(yaml.safe_dump({**TWO, **change}))
-    with pytest.raises(ConfigError, match=words):
+    with pytest.raises(ContextFileError, match=words):
         resolve(path=path, environ={})
 
 
 def test_a_named_file_must_be_there_and_a_context_without_any_is_unknown(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="there is no configuration file"):
+    with pytest.raises(ContextFileError, match="there is no configuration file"):
         resolve(path=tmp_path / "none.yaml", environ={})
-    with pytest.raises(ConfigError, match="none yet; 'nemo config set' makes one"):
+    with pytest.raises(ContextFileError, match="none yet; 'nemo config set' makes one"):
         resolve(context="lab", environ={"NHX_CONFIG_FILE": str(tmp_path / "none.yaml")})
 
 
@@ -187,7 +187,7 @@ def test_a_change_keeps_everything_else_that_the_file_says(path: Path) -> None:
 def test_contexts_are_used_and_deleted(path: Path) -> None:
     contexts.use_context("home", path=path, environ={})
     assert resolve(path=path, environ={}).base_url == "http://localhost:9000"
-    with pytest.raises(ConfigError, match="no context 'nope'"):
+    with pytest.raises(ContextFileError, match="no context 'nope'"):
         contexts.use_context("nope", path=path, environ={})
     assert contexts.delete_context("lab", path=path, environ={}) == ["lab"]
     assert len(file.read(path)["clusters"]) == 2

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nemo_helix_plugin.config import file
-from nemo_helix_plugin.errors import ConfigError
+from nemo_helix_plugin.errors import ContextFileError
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.text(max_size=30)
 VALUES = st.recursive(
@@ -109,7 +109,7 @@ def test_edits_at_the_same_time_all_arrive(tmp_path: Path) -> None:
 def test_damage_is_named_with_its_line(tmp_path: Path, content: bytes, words: str) -> None:
     path = tmp_path / "config.yaml"
     path.write_bytes(content)
-    with pytest.raises(ConfigError, match=words) as caught:
+    with pytest.raises(ContextFileError, match=words) as caught:
         file.read(path)
     assert "\n" not in str(caught.value)
 
@@ -123,10 +123,10 @@ def test_a_file_that_says_nothing_is_empty(tmp_path: Path, content: str) -> None
 
 def test_a_file_that_cannot_be_read_or_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").mkdir()
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ContextFileError, match="cannot be read"):
         file.read(tmp_path / "config.yaml")
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be written"):
+    with pytest.raises(ContextFileError, match="cannot be written"):
         file.write(tmp_path / "file" / "config.yaml", {})
 
 

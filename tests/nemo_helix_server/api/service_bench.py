@@ -7,8 +7,8 @@ from nemo_helix_plugin.access.types import CreateTokenRequest
 from nemo_helix_server import app, settings
 from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.jobs.model import Caller
-from nemo_helix_server.jobs.states import Event
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.jobs.states import StatusEvent
+from nemo_helix_server.store.store import JobStore
 
 JOBS = "/apis/jobs/v2/workspaces/default/jobs"
 OWNER = Caller(name="owner")
@@ -47,7 +47,7 @@ class Bench:
         given = settings.load(environ={}, overrides={**overrides, **changes})
         data_dir.mkdir(mode=0o700)
         self.data_dir = data_dir
-        self.store = Store(given.store_url(), self.clock)
+        self.store = JobStore(given.store_url(), self.clock)
         self.store.migrate()
         self.service = app.compose(
             given, self.store, self.clock, base_url="http://localhost:8080", tokens_required=tokens_required
@@ -68,7 +68,7 @@ class Bench:
             with self.store.write() as unit:
                 job = unit.job(workspace, name)
                 step = unit.current_step(job.attempt_id)
-                task = f"task-{'0' * 31}{step.control_seq}" if event is Event.ACCEPTED else None
+                task = f"task-{'0' * 31}{step.control_seq}" if event is StatusEvent.ACCEPTED else None
                 assert unit.move(step.id, event, who="test", why="a test", task=task) is not None
 
     def close(self):

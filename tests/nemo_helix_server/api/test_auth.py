@@ -6,11 +6,11 @@ from tests.nemo_helix_server.api.service_bench import JOBS, OWNER, job_body
 from nemo_helix_server.auth.authentication import STEP_TOKEN_SECONDS
 from nemo_helix_server.auth.step_tokens import Claims, sign
 from nemo_helix_server.clock import SECOND
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 
 pytestmark = pytest.mark.services
 
-RUNNING = (Event.ACCEPTED, Event.STARTED)
+RUNNING = (StatusEvent.ACCEPTED, StatusEvent.STARTED)
 OPEN = {"health"}
 OPERATE = {
     "update_job", "delete_job", "pause_job", "resume_job", "cancel_job", "rerun_job", "update_job_control",
@@ -176,7 +176,7 @@ class Steps:
         self.ids = {}
         for name in ("tune", "other"):
             self.ids[name] = self.admin.post(JOBS, json=job_body(name)).json()["id"]
-            bench.happen(name, *RUNNING, Event.FINISHED, *RUNNING)
+            bench.happen(name, *RUNNING, StatusEvent.FINISHED, *RUNNING)
         self.task = self.admin.get(f"{JOBS}/tune/steps/training/tasks").json()["data"][0]["name"]
         token = bench.parts.authenticator.step_token(
             workspace="default", job="tune", job_id=self.ids["tune"], step="training", task=self.task
@@ -244,7 +244,7 @@ def test_a_step_may_ask_for_the_model_that_its_job_is_to_make_and_for_no_other(s
 
 
 def test_a_step_s_token_ends_with_its_job(steps):
-    steps.bench.happen("tune", Event.FAILED)
+    steps.bench.happen("tune", StatusEvent.FAILED)
     answer = steps.client.get(f"{JOBS}/tune/steps/training")
     assert (answer.status_code, "has ended" in answer.json()["detail"]) == (401, True)
 

@@ -6,7 +6,7 @@ import pytest
 from starlette.datastructures import Headers
 
 from nemo_helix_server.api import bodies
-from nemo_helix_server.errors import BadRequestError, InvalidError
+from nemo_helix_server.errors import InvalidError, MalformedRequestError
 
 pytestmark = pytest.mark.services
 
@@ -56,15 +56,15 @@ def test_plain_json_comes_through_unchanged(body):
 @pytest.mark.parametrize(
     ("body", "error", "words"),
     [
-        (b"{", BadRequestError, "not JSON"),
-        (b"NaN", BadRequestError, "not JSON"),
-        (b'{"a": Infinity}', BadRequestError, "not JSON"),
-        (b'"\xff"', BadRequestError, "not JSON"),
-        (b'\xef\xbb\xbf{"a": 1}', BadRequestError, "not JSON"),
-        ('{"a": 1}'.encode("utf-16"), BadRequestError, "not JSON"),
-        (b'"\\ud800"', BadRequestError, "not JSON"),
-        (b"1e999", BadRequestError, "not JSON"),
-        (b"[" * 50_000, BadRequestError, "not JSON"),
+        (b"{", MalformedRequestError, "not JSON"),
+        (b"NaN", MalformedRequestError, "not JSON"),
+        (b'{"a": Infinity}', MalformedRequestError, "not JSON"),
+        (b'"\xff"', MalformedRequestError, "not JSON"),
+        (b'\xef\xbb\xbf{"a": 1}', MalformedRequestError, "not JSON"),
+        ('{"a": 1}'.encode("utf-16"), MalformedRequestError, "not JSON"),
+        (b'"\\ud800"', MalformedRequestError, "not JSON"),
+        (b"1e999", MalformedRequestError, "not JSON"),
+        (b"[" * 50_000, MalformedRequestError, "not JSON"),
         (b'"a\\u0000b"', InvalidError, "NUL"),
         (b'{"a\\u0000": 1}', InvalidError, "NUL"),
         (b"[" * 500 + b"]" * 500, InvalidError, "deeper"),
@@ -89,7 +89,7 @@ def test_many_small_values_are_refused_before_they_are_made(body):
 @pytest.mark.parametrize("body", [b'"' + b'\\"' * 500_000 + b",", b'"\\' * 300_000 + b"," * 600_000])
 def test_texts_are_found_in_one_pass(body):
     """A search that begins anew at every quote would take hours."""
-    with pytest.raises((BadRequestError, bodies.TooLargeError)):
+    with pytest.raises((MalformedRequestError, bodies.TooLargeError)):
         read(b"," * 600_000 + body)
 
 
@@ -123,7 +123,7 @@ def test_a_large_body_is_refused_before_it_is_read():
 
 @pytest.mark.parametrize("length", ["-1", "x", "1" * 30, "²"])
 def test_a_length_that_is_none_is_refused(length):
-    with pytest.raises((BadRequestError, bodies.TooLargeError)):
+    with pytest.raises((MalformedRequestError, bodies.TooLargeError)):
         read(b"{}", headers={**JSON, "content-length": length})
 
 

@@ -15,7 +15,7 @@ from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import response_schema_conformance, status_code_conformance
 from tests.nemo_helix_server.api.service_bench import JOBS, Bench, job_body
 
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
@@ -31,7 +31,14 @@ def address(tmp_path_factory):
     bench = Bench(tmp_path_factory.mktemp("fuzz") / "data")
     client = bench.client()
     client.post(JOBS, json=job_body())
-    bench.happen("tune", Event.ACCEPTED, Event.STARTED, Event.FINISHED, Event.ACCEPTED, Event.STARTED)
+    bench.happen(
+        "tune",
+        StatusEvent.ACCEPTED,
+        StatusEvent.STARTED,
+        StatusEvent.FINISHED,
+        StatusEvent.ACCEPTED,
+        StatusEvent.STARTED,
+    )
     server = uvicorn.Server(
         uvicorn.Config(
             bench.application, port=0, lifespan="off", log_level="critical", timeout_graceful_shutdown=1

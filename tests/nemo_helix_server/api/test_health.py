@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nemo_helix_server.api.health import Pulse
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 pytestmark = pytest.mark.services
 
@@ -93,7 +93,7 @@ def test_a_database_that_cannot_be_written_is_failing(bench, monkeypatch):
     def away(self):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nemo_helix_server.store.writer.Writer.prove", away)
+    monkeypatch.setattr("nemo_helix_server.store.writer.StoreWriter.prove", away)
     answer = bench.client().get("/health")
     assert answer.status_code == 503
     assert "the database cannot be written" in answer.json()["problems"][0]
@@ -109,7 +109,7 @@ def test_the_database_is_for_its_owner(tmp_path, before):
     try:
         from nemo_helix_server.clock import MovableClock
 
-        store = Store(f"sqlite:///{file}", MovableClock())
+        store = JobStore(f"sqlite:///{file}", MovableClock())
         store.migrate()
         with store.write() as writer:
             writer.prove()

@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from nemo_helix_server.api.request_validation import Intake
+from nemo_helix_server.api.request_validation import RequestValidation
 
 pytestmark = pytest.mark.services
 
@@ -22,7 +22,7 @@ async def echo(scope, receive, send):
 
 
 def client(*, loopback_only=True):
-    transport = httpx.ASGITransport(Intake(echo, loopback_only=loopback_only))
+    transport = httpx.ASGITransport(RequestValidation(echo, loopback_only=loopback_only))
     return httpx.AsyncClient(transport=transport, base_url="http://localhost:8080")
 
 

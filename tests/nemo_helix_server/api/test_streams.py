@@ -9,8 +9,8 @@ import pytest
 from tests.nemo_helix_server.api.service_bench import JOBS, job_body
 
 from nemo_helix_server.api import streams
-from nemo_helix_server.api.streams import Broadcaster, Event
-from nemo_helix_server.jobs.states import Event as Happening
+from nemo_helix_server.api.streams import Broadcaster, StreamEvent
+from nemo_helix_server.jobs.states import StreamEvent as Happening
 
 pytestmark = pytest.mark.services
 
@@ -27,7 +27,7 @@ class Feed:
 
     def add(self, job_id="a", workspace="default"):
         with self.lock:
-            self.events.append(Event(len(self.events) + 1, workspace, job_id, "{}"))
+            self.events.append(StreamEvent(len(self.events) + 1, workspace, job_id, "{}"))
 
     def newest(self):
         return len(self.events)

@@ -7,9 +7,9 @@ import pytest
 from tests.helix_workplace import Workplace, shell, step, training
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.executors.base import Request, Waiting
-from nemo_helix_server.executors.capacity import LeasedRoom
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.executors.base import CapacityRequest, WaitingForCapacity
+from nemo_helix_server.executors.capacity import LeasedCapacity
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.leases import machine_leases
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -124,7 +124,7 @@ def test_a_book_of_leases_that_cannot_be_read_is_waited_for(tmp_path):
     pool.holders()
     (lock,) = tmp_path.glob("*.lock")
     lock.with_suffix(".json").write_text("{")
-    room = LeasedRoom(pool, tmp_path)
-    answer = room.admit(Request(Run("task-1", tmp_path), "default/j", "default", 0, 1, (0.0, 0)))
-    assert isinstance(answer, Waiting)
+    room = LeasedCapacity(pool, tmp_path)
+    answer = room.admit(CapacityRequest(StepRun("task-1", tmp_path), "default/j", "default", 0, 1, (0.0, 0)))
+    assert isinstance(answer, WaitingForCapacity)
     assert "is damaged" in answer.reason

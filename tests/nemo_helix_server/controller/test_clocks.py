@@ -5,7 +5,7 @@ from tests.helix_workplace import Workplace, shell
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import MovableClock
-from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
+from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 
 JUMPS = (-86_400, -60, 60, 86_400)
 pytestmark = [pytest.mark.parametrize("jump", JUMPS), pytest.mark.services]
@@ -18,7 +18,7 @@ def clock():
 
 @pytest.fixture
 def place(tmp_path, clock):
-    place = Workplace(tmp_path / "data", clock=clock, executor=FakeExecutor(FakeMachine(clock, slots=1)))
+    place = Workplace(tmp_path / "data", clock=clock, executor=FakeStepExecutor(FakeMachine(clock, slots=1)))
     yield place
     place.close()
 

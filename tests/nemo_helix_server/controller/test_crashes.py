@@ -11,7 +11,7 @@ import pytest
 from tests.helix_workplace import Workplace, shell, training
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.executors.fake import FakeExecutor
+from nemo_helix_server.executors.fake import FakeStepExecutor
 from nemo_runs.processes import process_table
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -126,7 +126,7 @@ def test_nothing_is_lost_doubled_or_orphaned(tmp_path):
     seed = int(os.environ.get("NHX_TEST_SEED") or random.SystemRandom().randrange(10**9))
     print(f"NHX_TEST_SEED={seed} NHX_TEST_KILLS={ROUNDS}")
     chance = random.Random(seed)
-    place = Workplace(tmp_path / "data", executor=FakeExecutor())
+    place = Workplace(tmp_path / "data", executor=FakeStepExecutor())
     campaign = Campaign(place, chance)
     for _ in range(ROUNDS):
         campaign.top_up()

@@ -10,35 +10,35 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import decide
 from nemo_helix_server.controller.decide import (
     Admit,
-    Ask,
+    ControllerDeadlines,
     Kill,
-    Limits,
     Move,
     Prepare,
+    RepeatControl,
+    RequestControl,
     Start,
     StepFacts,
     Stop,
-    Tell,
 )
-from nemo_helix_server.executors.base import Observation, RunState
+from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.jobs import states
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 
-LIMITS = Limits(before_active=100, creation=100, cancel=60, grace=10)
+LIMITS = ControllerDeadlines(before_active=100, creation=100, cancel=60, grace=10)
 NOW = 1000.0
 
-ABSENT = Observation(RunState.ABSENT)
-STARTING = Observation(RunState.STARTING)
-RUNNING = Observation(RunState.RUNNING, started_at=900.0)
-UNKNOWN = Observation(RunState.UNKNOWN, reason="runs elsewhere")
-LOST = Observation(RunState.LOST, reason="was killed")
-GIVEN_UP = Observation(RunState.LOST, never_started=True, reason="was given up")
-REBOOTED = Observation(RunState.LOST, rebooted=True, reason="the machine was restarted")
+ABSENT = RunObservation(RunState.ABSENT)
+STARTING = RunObservation(RunState.STARTING)
+RUNNING = RunObservation(RunState.RUNNING, started_at=900.0)
+UNKNOWN = RunObservation(RunState.UNKNOWN, reason="runs elsewhere")
+LOST = RunObservation(RunState.LOST, reason="was killed")
+GIVEN_UP = RunObservation(RunState.LOST, never_started=True, reason="was given up")
+REBOOTED = RunObservation(RunState.LOST, rebooted=True, reason="the machine was restarted")
 
 
 def exited(status, **facts):
     number = status - 128 if status > 128 else 0
-    return Observation(
+    return RunObservation(
         RunState.EXITED,
         exit_status=status,
         signal=number,
@@ -171,7 +171,7 @@ class TestPausing:
     def test_exit_75_without_proof_is_an_error_that_says_what_was_missing(self):
         step = facts(Status.PAUSING, proof="there is no checkpoint")
         decision = decide.decide(step, exited(75), NOW, LIMITS)
-        assert (decision.event, decision.reason) == (Event.FAILED, Reason.CHECKPOINT_NOT_VERIFIED)
+        assert (decision.event, decision.reason) == (StatusEvent.FAILED, StatusReason.CHECKPOINT_NOT_VERIFIED)
         assert "there is no checkpoint" in decision.why
         assert "rerun" in decision.why
 
@@ -186,35 +186,37 @@ class TestPausing:
     def test_what_was_killed_at_the_deadline_says_so(self):
         step = facts(Status.PAUSING, pause_requested_at=NOW - 1801, sent_seq=1)
         decision = decide.decide(step, exited(137, stopped=True, asked=True), NOW, LIMITS)
-        assert decision.event is Event.PAUSE_DEADLINE_MISSED
+        assert decision.event is StatusEvent.PAUSE_DEADLINE_MISSED
         assert "1800 seconds" in decision.why
 
     def test_a_proven_pause_counts_even_when_it_is_seen_late(self):
         step = facts(Status.PAUSING, pause_requested_at=NOW - 5000, sent_seq=1)
-        assert decide.decide(step, exited(75), NOW, LIMITS).event is Event.CHECKPOINT_VERIFIED
+        assert decide.decide(step, exited(75), NOW, LIMITS).event is StatusEvent.CHECKPOINT_VERIFIED
 
     def test_a_shim_that_does_not_answer_is_killed_in_the_end(self):
         step = facts(Status.PAUSING, pause_requested_at=NOW - 1800 - decide.KILL_AFTER - 1, sent_seq=1)
         assert decide.decide(step, RUNNING, NOW, LIMITS) == Kill()
 
     def test_the_request_is_given_once_and_again_when_it_is_repeated(self):
-        assert decide.decide(facts(Status.PAUSING), RUNNING, NOW, LIMITS) == Tell(Ask.PAUSE)
+        assert decide.decide(facts(Status.PAUSING), RUNNING, NOW, LIMITS) == RepeatControl(
+            RequestControl.PAUSE
+        )
         assert decide.decide(facts(Status.PAUSING, sent_seq=1), RUNNING, NOW, LIMITS) is None
         again = facts(Status.PAUSING, sent_seq=2, control_seq=3)
-        assert decide.decide(again, RUNNING, NOW, LIMITS) == Tell(Ask.PAUSE)
+        assert decide.decide(again, RUNNING, NOW, LIMITS) == RepeatControl(RequestControl.PAUSE)
 
     def test_too_little_disk_space_is_said_before_the_workload_is_asked(self):
         step = facts(Status.PAUSING, room_for_pause="too little")
         decision = decide.decide(step, RUNNING, NOW, LIMITS)
-        assert (decision.event, decision.why) == (Event.PAUSE_WITHDRAWN, "too little")
+        assert (decision.event, decision.why) == (StatusEvent.PAUSE_WITHDRAWN, "too little")
 
     def test_once_it_is_asked_space_does_not_matter_any_more(self):
         step = facts(Status.PAUSING, room_for_pause="too little", sent_seq=1)
         assert decide.decide(step, RUNNING, NOW, LIMITS) is None
 
     def test_a_pause_for_maintenance_stays_one(self):
-        step = facts(Status.PAUSING, pause_reason=Reason.PAUSED_FOR_MAINTENANCE)
-        assert decide.decide(step, exited(75), NOW, LIMITS).reason is Reason.PAUSED_FOR_MAINTENANCE
+        step = facts(Status.PAUSING, pause_reason=StatusReason.PAUSED_FOR_MAINTENANCE)
+        assert decide.decide(step, exited(75), NOW, LIMITS).reason is StatusReason.PAUSED_FOR_MAINTENANCE
 
 
 LOST_PLACES = {
@@ -237,12 +239,12 @@ class TestLosingThePlaceWhilePausing:
             proof="step 47 was finished",
             goes_on_from=40,
             last_step=47,
-            pause_reason=Reason.PAUSED_FOR_MAINTENANCE,
+            pause_reason=StatusReason.PAUSED_FOR_MAINTENANCE,
         )
         decision = decide.decide(step, LOST_PLACES[place], NOW, LIMITS)
         assert (decision.event, decision.reason) == (
-            Event.CHECKPOINT_VERIFIED,
-            Reason.PAUSED_FOR_MAINTENANCE,
+            StatusEvent.CHECKPOINT_VERIFIED,
+            StatusReason.PAUSED_FOR_MAINTENANCE,
         )
         assert "paused at the checkpoint of step 40" in decision.why
         assert "steps 41 to 47 are trained again" in decision.why
@@ -257,12 +259,12 @@ class TestLosingThePlaceWhilePausing:
     def test_without_a_checkpoint_the_pause_is_withdrawn(self, elapsed):
         step = facts(Status.PAUSING, pause_requested_at=NOW - elapsed, last_step=7)
         decision = decide.decide(step, REBOOTED, NOW, LIMITS)
-        assert decision.event is Event.INTERRUPTED
+        assert decision.event is StatusEvent.INTERRUPTED
         assert "the pause is withdrawn" in decision.why
 
     def test_and_what_it_would_have_been_without_a_pause_it_is(self):
         seen = LOST_PLACES["the time limit"]
-        assert decide.decide(facts(Status.PAUSING), seen, NOW, LIMITS).reason is Reason.TIME_LIMIT
+        assert decide.decide(facts(Status.PAUSING), seen, NOW, LIMITS).reason is StatusReason.TIME_LIMIT
 
     def test_a_proven_pause_is_one_whatever_came_then(self):
         step = facts(Status.PAUSING, goes_on_from=47, last_step=47)
@@ -271,11 +273,11 @@ class TestLosingThePlaceWhilePausing:
 
     def test_a_killed_shim_is_no_lost_place(self):
         step = facts(Status.PAUSING, goes_on_from=40, last_step=47)
-        assert decide.decide(step, LOST, NOW, LIMITS).reason is Reason.LOST
+        assert decide.decide(step, LOST, NOW, LIMITS).reason is StatusReason.LOST
 
     def test_what_failed_before_the_restart_has_failed(self):
         step = facts(Status.PAUSING, goes_on_from=40, last_step=47)
-        assert decide.decide(step, exited(1, rebooted=True), NOW, LIMITS).event is Event.FAILED
+        assert decide.decide(step, exited(1, rebooted=True), NOW, LIMITS).event is StatusEvent.FAILED
 
 
 class TestFinishingFirst:
@@ -285,7 +287,7 @@ class TestFinishingFirst:
         step = facts(Status.PAUSING, pause_requested_at=NOW - 5000, sent_seq=1, says_done=True)
         for seen in (RUNNING, STARTING):
             decision = decide.decide(step, seen, NOW, LIMITS)
-            assert decision.event is Event.PAUSE_WITHDRAWN
+            assert decision.event is StatusEvent.PAUSE_WITHDRAWN
             assert "was completed" in decision.why
 
     def test_before_the_deadline_it_is_waited_for(self):
@@ -295,7 +297,7 @@ class TestFinishingFirst:
     @pytest.mark.parametrize("seen", [REBOOTED, LOST, exited(137, stopped=True, asked=True), exited(1)])
     def test_while_pausing_it_completes_whatever_ends_it(self, seen):
         step = facts(Status.PAUSING, says_done=True, done=True, goes_on_from=40, pause_requested_at=0.0)
-        assert decide.decide(step, seen, NOW, LIMITS).event is Event.FINISHED
+        assert decide.decide(step, seen, NOW, LIMITS).event is StatusEvent.FINISHED
 
     @pytest.mark.parametrize(
         "seen",
@@ -309,29 +311,29 @@ class TestFinishingFirst:
     )
     def test_while_active_it_completes_when_it_is_ended_from_outside(self, seen):
         step = facts(Status.ACTIVE, says_done=True, done=True, staleness=50, last_sign_at=0.0)
-        assert decide.decide(step, seen, NOW, LIMITS).event is Event.FINISHED
+        assert decide.decide(step, seen, NOW, LIMITS).event is StatusEvent.FINISHED
 
     def test_a_command_that_says_itself_that_it_failed_has_failed(self):
         step = facts(Status.ACTIVE, says_done=True, done=True)
-        assert decide.decide(step, exited(1), NOW, LIMITS).event is Event.FAILED
+        assert decide.decide(step, exited(1), NOW, LIMITS).event is StatusEvent.FAILED
 
     def test_results_that_are_not_there_are_not_completed(self):
         step = facts(Status.PAUSING, says_done=True, done=False, goes_on_from=40, last_step=40)
-        assert decide.decide(step, REBOOTED, NOW, LIMITS).event is Event.CHECKPOINT_VERIFIED
+        assert decide.decide(step, REBOOTED, NOW, LIMITS).event is StatusEvent.CHECKPOINT_VERIFIED
 
     def test_what_is_cancelled_stays_cancelled(self):
         step = facts(Status.CANCELLING, says_done=True, done=True)
-        assert decide.decide(step, exited(0), NOW, LIMITS).event is Event.STOPPED
+        assert decide.decide(step, exited(0), NOW, LIMITS).event is StatusEvent.STOPPED
 
     def test_what_ended_before_it_was_seen_running_counts_however_late(self):
         late = facts(Status.PENDING, status_since=NOW - 5000)
-        assert decide.decide(late, exited(0), NOW, LIMITS).event is Event.FINISHED
+        assert decide.decide(late, exited(0), NOW, LIMITS).event is StatusEvent.FINISHED
 
 
 class TestActive:
     def test_a_withdrawn_pause_is_told(self):
         step = facts(Status.ACTIVE, control_seq=2, sent_seq=1)
-        assert decide.decide(step, RUNNING, NOW, LIMITS) == Tell(Ask.GO_ON)
+        assert decide.decide(step, RUNNING, NOW, LIMITS) == RepeatControl(RequestControl.GO_ON)
 
     def test_a_pause_that_was_never_given_need_not_be_withdrawn(self):
         assert decide.decide(facts(Status.ACTIVE, control_seq=2), RUNNING, NOW, LIMITS) is None
@@ -339,29 +341,31 @@ class TestActive:
     @pytest.mark.parametrize("sent", [1, 2])
     def test_who_acts_on_a_withdrawn_pause_is_started_again(self, sent):
         step = facts(Status.ACTIVE, control_seq=2, sent_seq=sent)
-        assert decide.decide(step, exited(75), NOW, LIMITS).event is Event.INTERRUPTED
+        assert decide.decide(step, exited(75), NOW, LIMITS).event is StatusEvent.INTERRUPTED
 
     def test_after_a_restart_of_the_machine_only_a_pausable_step_goes_on(self):
         assert (
-            decide.decide(facts(Status.ACTIVE, pause_deadline=0), REBOOTED, NOW, LIMITS).reason is Reason.LOST
+            decide.decide(facts(Status.ACTIVE, pause_deadline=0), REBOOTED, NOW, LIMITS).reason
+            is StatusReason.LOST
         )
 
     @pytest.mark.parametrize("status", [75, 137, 143])
     def test_a_training_that_the_shutdown_ended_goes_on(self, status):
         seen = exited(status, stopped=True, rebooted=True)
-        assert decide.decide(facts(Status.ACTIVE), seen, NOW, LIMITS).event is Event.INTERRUPTED
+        assert decide.decide(facts(Status.ACTIVE), seen, NOW, LIMITS).event is StatusEvent.INTERRUPTED
 
     def test_a_training_that_failed_before_a_restart_has_failed(self):
         assert (
-            decide.decide(facts(Status.ACTIVE), exited(1, rebooted=True), NOW, LIMITS).event is Event.FAILED
+            decide.decide(facts(Status.ACTIVE), exited(1, rebooted=True), NOW, LIMITS).event
+            is StatusEvent.FAILED
         )
 
     @pytest.mark.parametrize(
         ("changes", "reason"),
         [
-            ({"out_of_memory": True}, Reason.OUT_OF_MEMORY),
-            ({"timed_out": True}, Reason.TIME_LIMIT),
-            ({}, Reason.WORKLOAD_FAILED),
+            ({"out_of_memory": True}, StatusReason.OUT_OF_MEMORY),
+            ({"timed_out": True}, StatusReason.TIME_LIMIT),
+            ({}, StatusReason.WORKLOAD_FAILED),
         ],
     )
     def test_what_the_shim_knows_is_the_reason(self, changes, reason):
@@ -375,7 +379,7 @@ class TestActive:
     def test_and_that_is_the_reason(self):
         step = facts(Status.ACTIVE, staleness=50, last_sign_at=NOW - 100)
         seen = exited(137, stopped=True, asked=True)
-        assert decide.decide(step, seen, NOW, LIMITS).reason is Reason.STALE
+        assert decide.decide(step, seen, NOW, LIMITS).reason is StatusReason.STALE
 
 
 class TestPending:
@@ -383,11 +387,11 @@ class TestPending:
         late = facts(Status.PENDING, status_since=NOW - 101)
         assert decide.decide(late, ABSENT, NOW, LIMITS) == Stop(0)
         assert decide.decide(late, STARTING, NOW, LIMITS) == Stop(0)
-        assert decide.decide(late, GIVEN_UP, NOW, LIMITS).reason is Reason.START_FAILED
+        assert decide.decide(late, GIVEN_UP, NOW, LIMITS).reason is StatusReason.START_FAILED
 
     def test_without_that_limit_it_may_take_as_long_as_it_likes(self):
         late = facts(Status.PENDING, status_since=0)
-        limits = Limits(before_active=0, creation=1, cancel=1, grace=1)
+        limits = ControllerDeadlines(before_active=0, creation=1, cancel=1, grace=1)
         assert decide.decide(late, ABSENT, NOW, limits) == Start()
 
 
@@ -399,17 +403,17 @@ class TestCancelling:
 
     def test_what_cannot_be_seen_is_given_up_in_the_end(self):
         step = facts(Status.CANCELLING, status_since=NOW - 91)
-        assert decide.decide(step, UNKNOWN, NOW, LIMITS).event is Event.STOPPED
+        assert decide.decide(step, UNKNOWN, NOW, LIMITS).event is StatusEvent.STOPPED
 
     def test_what_never_started_is_cancelled_at_once(self):
         step = facts(Status.CANCELLING, started=False)
-        assert decide.decide(step, None, NOW, LIMITS).event is Event.STOPPED
+        assert decide.decide(step, None, NOW, LIMITS).event is StatusEvent.STOPPED
 
 
 def test_directories_are_made_until_the_deadline():
     assert decide.decide(facts(Status.CREATION_PENDING), None, NOW, LIMITS) == Prepare()
     late = facts(Status.CREATION_PENDING, status_since=NOW - 101)
-    assert decide.decide(late, None, NOW, LIMITS).event is Event.CREATION_FAILED
+    assert decide.decide(late, None, NOW, LIMITS).event is StatusEvent.CREATION_FAILED
 
 
 def test_what_waits_is_admitted():

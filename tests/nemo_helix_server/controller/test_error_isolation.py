@@ -7,23 +7,23 @@ import pytest
 from tests.helix_workplace import Workplace, shell
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.controller.error_isolation import Troubles
+from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.errors import UnavailableError
-from nemo_helix_server.executors.fake import FakeExecutor
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.executors.fake import FakeStepExecutor
+from nemo_helix_server.jobs.states import StatusEvent
 
 pytestmark = pytest.mark.services
 
 
 @pytest.fixture
 def place(tmp_path):
-    place = Workplace(tmp_path / "data", executor=FakeExecutor())
+    place = Workplace(tmp_path / "data", executor=FakeStepExecutor())
     yield place
     place.close()
 
 
 def test_a_failure_is_said_until_a_round_goes_without_it():
-    troubles = Troubles()
+    troubles = ErrorIsolation()
     for _ in range(2):
         troubles.begin()
         with troubles.apart("job-1"):
@@ -37,7 +37,7 @@ def test_a_failure_is_said_until_a_round_goes_without_it():
 
 
 def test_that_the_database_is_away_concerns_everybody():
-    with pytest.raises(UnavailableError), Troubles().apart("job-1"):
+    with pytest.raises(UnavailableError), ErrorIsolation().apart("job-1"):
         raise UnavailableError("the database cannot be used now")
 
 
@@ -76,7 +76,7 @@ def test_a_job_is_deleted_and_its_space_is_free_though_no_record_can_be_written(
     place.controller.run_once()
     place.wait_for(lambda: place.controller.run_once() and place.get(job).status is Status.CANCELLED)
     with place.store.write() as unit:
-        unit.move_job(job, Event.DELETE_REQUESTED, who="ann", why="asked")
+        unit.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -10,12 +10,12 @@ from tests.nemo_helix_server.worlds import ANNA, request
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import MovableClock
-from nemo_helix_server.controller.feasibility import Possible, machine_memory
-from nemo_helix_server.errors import ConflictError, InvalidError
-from nemo_helix_server.executors.capacity import LeasedRoom
-from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
-from nemo_helix_server.executors.subprocesses import SubprocessExecutor
-from nemo_helix_server.jobs.model import Secret
+from nemo_helix_server.controller.feasibility import Feasibility, machine_memory
+from nemo_helix_server.errors import InvalidError, StateConflictError
+from nemo_helix_server.executors.capacity import LeasedCapacity
+from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
+from nemo_helix_server.executors.subprocesses import ProcessExecutor
+from nemo_helix_server.jobs.model import SecretRow
 from nemo_helix_server.service.jobs import JobsService
 from nemo_helix_server.storage.secret_store import value_path
 from nemo_runs.leases import machine_leases
@@ -29,7 +29,7 @@ class Site:
     def __init__(self, folder):
         self.clock = MovableClock()
         self.machine = FakeMachine(self.clock, devices=8)
-        self.place = Workplace(folder / "data", clock=self.clock, executor=FakeExecutor(self.machine))
+        self.place = Workplace(folder / "data", clock=self.clock, executor=FakeStepExecutor(self.machine))
         self.store = self.place.store
         self.profiles = {("subprocess", "default"), ("gpu", "default")}
         self.memory = 1 << 36
@@ -42,7 +42,7 @@ class Site:
         starter = self.place.controller.starter
         has = lambda provider, name: (provider, name) in self.profiles  # noqa: E731 - as it is handed over
         starter.launches = replace(starter.launches, has_profile=has)
-        possible = Possible(starter.launches, self.place.executor, self.memory)
+        possible = Feasibility(starter.launches, self.place.executor, self.memory)
         return JobsService(
             self.store, self.place.storage, self.place.limits, self.clock, lambda: None, possible
         )
@@ -114,7 +114,7 @@ def test_a_paused_job_stays_paused_with_its_window_and_can_be_resumed_later(site
     before = site.service.get("default", "job-1")
     devices, memory, profiles = site.machine.devices, site.memory, set(site.profiles)
     apply(site)
-    with pytest.raises(ConflictError, match=f"job job-1 stays paused.*{says}.*nemo jobs resume job-1"):
+    with pytest.raises(StateConflictError, match=f"job job-1 stays paused.*{says}.*nemo jobs resume job-1"):
         site.service.resume(ANNA, "default", "job-1")
     site.passes()
     after = site.service.get("default", "job-1")
@@ -133,7 +133,7 @@ def test_a_failed_job_keeps_its_attempt_and_its_window(site, change):
     job = site.failed()
     before = site.service.get("default", "job-1")
     apply(site)
-    with pytest.raises(ConflictError, match=f"cannot be run again here.*{says}.*nemo jobs rerun job-1"):
+    with pytest.raises(StateConflictError, match=f"cannot be run again here.*{says}.*nemo jobs rerun job-1"):
         site.service.rerun(ANNA, "default", "job-1")
     assert site.service.get("default", "job-1") == before
     with site.store.read() as unit:
@@ -145,14 +145,14 @@ def test_a_secret_that_is_gone_is_named(site):
     path = value_path(site.place.folder, "default", "hf")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("s")
-    kept = Secret(
+    kept = SecretRow(
         workspace="default", name="hf", description=None, created_by="a", created_at=1, updated_at=1
     )
     with site.store.write() as unit:
         unit.put_secret(kept)
     site.paused(site.training(environment=[variable]))
     path.unlink()
-    with pytest.raises(ConflictError, match=r"stays paused.*the secret hf.*nemo secrets create"):
+    with pytest.raises(StateConflictError, match=r"stays paused.*the secret hf.*nemo secrets create"):
         site.service.resume(ANNA, "default", "job-1")
 
 
@@ -161,7 +161,7 @@ def test_a_later_step_counts_too(site):
     first = {**site.training(), "executor": {**site.training()["executor"], "resources": {"num_gpus": 1}}}
     site.paused(first, second)
     site.machine.devices = 4
-    with pytest.raises(ConflictError, match="the step second asks for 8 GPU devices"):
+    with pytest.raises(StateConflictError, match="the step second asks for 8 GPU devices"):
         site.service.resume(ANNA, "default", "job-1")
 
 
@@ -201,8 +201,8 @@ def test_a_resumed_step_that_cannot_go_on_after_all_waits_and_nothing_of_it_is_l
 
 
 def test_the_real_pool_says_what_there_is(tmp_path):
-    room = LeasedRoom(machine_leases.Pool(tmp_path / "leases", ("0", "1"), 2), tmp_path / "leases")
-    place = Workplace(tmp_path / "data", executor=SubprocessExecutor(tmp_path / "executor", room))
+    room = LeasedCapacity(machine_leases.Pool(tmp_path / "leases", ("0", "1"), 2), tmp_path / "leases")
+    place = Workplace(tmp_path / "data", executor=ProcessExecutor(tmp_path / "executor", room))
     try:
         job = place.job(
             {
@@ -216,7 +216,7 @@ def test_the_real_pool_says_what_there_is(tmp_path):
         )
         with place.store.read() as unit:
             context = unit.context(unit.current_step(unit.job_by_id(job).attempt_id).id)
-        possible = Possible(place.controller.starter.launches, place.executor, machine_memory())
+        possible = Feasibility(place.controller.starter.launches, place.executor, machine_memory())
         assert possible.obstacle(context) == (
             "the step training asks for 3 GPU devices, and this machine has 2 (0, 1)"
         )

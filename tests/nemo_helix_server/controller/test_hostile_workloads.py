@@ -6,7 +6,7 @@ import pytest
 from tests.helix_workplace import Workplace, shell
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -58,7 +58,7 @@ def test_a_job_with(place, what):
     assert living(place.step_of(job).task) == []
     assert place.controller.problems() == []
     with place.store.write() as unit:
-        assert unit.move_job(job, Event.DELETE_REQUESTED, who="ann", why="asked")
+        assert unit.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
     place.controller.wake()
     place.wait_for(lambda: place.get(job) is None)
     later = place.job(shell("true"))

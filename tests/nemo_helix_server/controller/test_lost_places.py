@@ -8,7 +8,7 @@ from tests.helix_workplace import Workplace, shell, step
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import MovableClock
-from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
+from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.services
@@ -21,7 +21,7 @@ def clock():
 
 @pytest.fixture
 def place(tmp_path, clock):
-    place = Workplace(tmp_path / "data", clock=clock, executor=FakeExecutor(FakeMachine(clock)))
+    place = Workplace(tmp_path / "data", clock=clock, executor=FakeStepExecutor(FakeMachine(clock)))
     yield place
     place.close()
 

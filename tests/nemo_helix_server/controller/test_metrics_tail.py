@@ -76,7 +76,7 @@ def test_without_a_file_there_is_nothing(tmp_path):
 
 
 def test_a_progress_is_told_when_it_changes(tmp_path):
-    progress = metrics_tail.Progress()
+    progress = metrics_tail.TrainingProgress()
     assert progress.changed("task", tmp_path) is None
     path = tmp_path / "progress.json"
     contract.write_progress(path, {"step": 1}, durable=False)

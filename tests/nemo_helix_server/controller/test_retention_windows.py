@@ -5,10 +5,10 @@ from tests.helix_workplace import Workplace, shell
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import MovableClock
-from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
-from nemo_helix_server.jobs.model import Checkpoint
+from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
+from nemo_helix_server.jobs.model import CheckpointRow
 from nemo_helix_server.jobs.ports import DAY
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.storage import checkpoints
 from nemo_trainer import contract
 
@@ -23,7 +23,7 @@ def clock():
 @pytest.fixture
 def place(tmp_path, clock):
     machine = FakeMachine(clock)
-    place = Workplace(tmp_path / "data", clock=clock, executor=FakeExecutor(machine))
+    place = Workplace(tmp_path / "data", clock=clock, executor=FakeStepExecutor(machine))
     yield place
     place.close()
 
@@ -95,10 +95,10 @@ def test_changing_the_window_does_not_restart_it(place, clock):
 def test_a_resume_before_the_window_ends_keeps_the_storage_and_one_after_it_is_refused(place, clock):
     early, late = paused_job(place), paused_job(place)
     clock.advance(7 * DAY + 1)
-    assert place.ask(early, Event.RESUME_REQUESTED) is not None
+    assert place.ask(early, StatusEvent.RESUME_REQUESTED) is not None
     passes(place)
     assert (storage_of(place, early) / "kept").exists()
-    assert place.ask(late, Event.RESUME_REQUESTED) is None
+    assert place.ask(late, StatusEvent.RESUME_REQUESTED) is None
     assert place.get(late).status is Status.CANCELLED
     assert not storage_of(place, late).exists()
 
@@ -166,13 +166,13 @@ def test_a_deleted_job_goes_with_its_folder_and_leaves_its_pins(place, clock):
         pinned = unit.checkpoint(job, known.id)
     assert pinned.pinned_path == f"pinned/default/{known.id}"
     with place.store.write() as unit:
-        unit.move_job(job, Event.DELETE_REQUESTED, who="ann", why="asked")
+        unit.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
     passes(place, 1)
     assert place.get(job) is None
     assert not place.storage.paths("default", job).folder.exists()
     copy = place.folder / pinned.pinned_path
     assert contract.verify(copy, deep=True) == []
-    assert isinstance(pinned, Checkpoint)
+    assert isinstance(pinned, CheckpointRow)
     assert checkpoints.folder_of(place.storage, pinned) == copy
     with place.store.write() as unit:
         unit.request_pin(job, known.id, by="ann", pin=False)
@@ -208,7 +208,7 @@ def test_too_little_space_starts_nothing_and_says_so(tmp_path, clock):
     place = Workplace(
         tmp_path / "data",
         clock=clock,
-        executor=FakeExecutor(FakeMachine(clock)),
+        executor=FakeStepExecutor(FakeMachine(clock)),
         storage={"minimum_free_bytes": 2**60},
     )
     job = place.job(shell("true"))

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from nemo_helix_plugin.customization.types import INPUTS
-from nemo_helix_server.customizer.facts import EngineFacts, Facts, Machine, Source
+from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputSource, TrainingMachine
 
 REWARDS = {"benchmark": {"prompt": {"user": "{question}"}, "verifier": {"type": "match", "mode": "numeric"}}}
 KINDS = ("automodel", "unsloth", "dpo", "grpo")
@@ -31,14 +31,14 @@ def backend_of(kind: str) -> Any:
     return "rl" if kind in {"dpo", "grpo"} else kind
 
 
-def source(name: str, *files: str) -> Source:
-    return Source("fileset", f"/filesets/{name}", name, files or ("train.jsonl",))
+def source(name: str, *files: str) -> InputSource:
+    return InputSource("fileset", f"/filesets/{name}", name, files or ("train.jsonl",))
 
 
-def facts(kind: str = "automodel", *, device: Any = "cpu", gpus: int = 1, **changes: Any) -> Facts:
+def facts(kind: str = "automodel", *, device: Any = "cpu", gpus: int = 1, **changes: Any) -> CompileFacts:
     engine = {"automodel": "automodel", "unsloth": "unsloth"}.get(kind, "trl")
     given: dict[str, Any] = {
-        "machine": Machine(device, gpus if device == "cuda" else 0),
+        "machine": TrainingMachine(device, gpus if device == "cuda" else 0),
         "engine": EngineFacts(engine, f"/engines/{engine}/bin/python", {"PYTHONPATH": "/sources"}, "digest"),
         "model": source("lab/base", "config.json"),
         "dataset": source("lab/sums"),
@@ -49,7 +49,7 @@ def facts(kind: str = "automodel", *, device: Any = "cpu", gpus: int = 1, **chan
         "python": "/service/bin/python",
         "files_root": "/filesets",
     }
-    return Facts(**{**given, **changes})
+    return CompileFacts(**{**given, **changes})
 
 
 def parsed(kind: str, spec: dict[str, Any]) -> BaseModel:

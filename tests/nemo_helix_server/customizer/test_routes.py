@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.nemo_helix_server.api.service_bench import JOBS, Bench
 
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 
 pytestmark = pytest.mark.services
 
@@ -22,7 +22,7 @@ RL = f"{ROOT}/rl/jobs"
 FILESETS = "/apis/files/v2/workspaces/default/filesets"
 MODELS = "/apis/models/v2/workspaces/default/models"
 ENGINES = {name: {"python": sys.executable} for name in ("trl", "unsloth", "automodel")}
-RUNNING = (Event.ACCEPTED, Event.STARTED)
+RUNNING = (StatusEvent.ACCEPTED, StatusEvent.STARTED)
 
 Made = Callable[..., Bench]
 
@@ -86,7 +86,7 @@ def test_only_training_can_be_paused(bench: Bench, spec: dict[str, Any]) -> None
     answer = client.post(f"{JOBS}/{name}/pause")
     assert answer.status_code == 409
     assert "model-and-dataset-download" in answer.json()["detail"]
-    bench.happen(name, *RUNNING, Event.FINISHED, *RUNNING)
+    bench.happen(name, *RUNNING, StatusEvent.FINISHED, *RUNNING)
     assert client.post(f"{JOBS}/{name}/pause").json()["status"] == "pausing"
 
 

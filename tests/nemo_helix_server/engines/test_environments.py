@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from nemo_helix_server.commands.engines import engines as command
 from nemo_helix_server.engines import catalogue, environments, machine, probing, sources
 from nemo_helix_server.engines.catalogue import EngineRecipe
-from nemo_helix_server.errors import NotFoundError, UnavailableError
+from nemo_helix_server.errors import UnavailableError, UnknownNameError
 
 pytestmark = pytest.mark.services
 
@@ -68,7 +68,7 @@ def test_another_pin_device_or_python_is_another_environment(monkeypatch: pytest
 
 
 def test_an_unknown_engine_is_named_with_those_there_are() -> None:
-    with pytest.raises(NotFoundError, match=r"there is no engine 'x'; known are .*trl"):
+    with pytest.raises(UnknownNameError, match=r"there is no engine 'x'; known are .*trl"):
         catalogue.recipe("x")
 
 

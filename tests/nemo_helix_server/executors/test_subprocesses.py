@@ -13,11 +13,11 @@ import pytest
 
 from nemo_helix_server.errors import StoreError
 from nemo_helix_server.executors import launcher
-from nemo_helix_server.executors.base import Admitted, Launch, Request, RunState
-from nemo_helix_server.executors.capacity import LeasedRoom, OpenRoom
-from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_helix_server.executors.base import Admitted, CapacityRequest, Launch, RunState
+from nemo_helix_server.executors.capacity import LeasedCapacity, UnlimitedCapacity
+from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.storage import run_files
-from nemo_helix_server.storage.run_files import Run
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.leases import machine_leases
 from nemo_runs.processes import trees
 from nemo_runs.secret_refs import SecretText
@@ -28,14 +28,14 @@ PATIENCE = 90.0
 
 @pytest.fixture
 def executor(tmp_path):
-    executor = SubprocessExecutor(tmp_path / "executor", OpenRoom())
+    executor = ProcessExecutor(tmp_path / "executor", UnlimitedCapacity())
     yield executor
     executor.close()
 
 
 def new_run(tmp_path):
     token = f"task-{secrets.token_hex(16)}"
-    run = Run(token, tmp_path / "runs" / token)
+    run = StepRun(token, tmp_path / "runs" / token)
     run.folder.mkdir(parents=True)
     return run
 
@@ -227,7 +227,7 @@ def claimed_by(run, **changes):
     import dataclasses
 
     identity = dataclasses.replace(trees.identify(), **changes)
-    assert run_files.make_claim(run.folder, run_files.Claim(identity, time.time()))
+    assert run_files.make_claim(run.folder, run_files.RunClaim(identity, time.time()))
 
 
 def test_a_number_alone_never_names_a_shim(executor, tmp_path):
@@ -255,9 +255,9 @@ def test_a_run_of_another_host_is_not_judged(executor, tmp_path):
 def test_a_lease_is_held_by_the_shim_and_survives_the_service(tmp_path):
     place = tmp_path / "leases"
     pool = machine_leases.Pool(place, ("0",), 1)
-    executor = SubprocessExecutor(tmp_path / "executor", LeasedRoom(pool, place))
+    executor = ProcessExecutor(tmp_path / "executor", LeasedCapacity(pool, place))
     run = new_run(tmp_path)
-    assert executor.admit(Request(run, "w/job", "w", 1, 0, (1.0, 0))) == Admitted(("0",), 0)
+    assert executor.admit(CapacityRequest(run, "w/job", "w", 1, 0, (1.0, 0))) == Admitted(("0",), 0)
     executor.start(run, Launch(argv=("sleep", "600"), environment={"PATH": os.environ["PATH"]}))
     until(executor, run, RunState.RUNNING)
     (holder,) = pool.holders()
@@ -323,5 +323,5 @@ def test_what_is_in_the_place_of_the_executors_folder_or_pipe_is_named_and_left_
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     with pytest.raises(StoreError, match=f"{path} {said}, and something else is there; move it away"):
-        SubprocessExecutor(tmp_path / "executor", OpenRoom())
+        ProcessExecutor(tmp_path / "executor", UnlimitedCapacity())
     assert path.read_text() == "mine"

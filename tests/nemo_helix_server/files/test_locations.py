@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nemo_helix_server.clock import MovableClock
-from nemo_helix_server.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from nemo_helix_server.errors import InvalidError, StateConflictError, UnavailableError, UnknownNameError
 from nemo_helix_server.files.filesets import Filesets, checked_path, chunks
 from nemo_helix_server.files.locations import open_place
 
@@ -53,7 +53,7 @@ def test_a_fileset_is_made_filled_read_and_removed(filesets: Filesets) -> None:
     assert [one["name"] for one in filesets.all("default")] == ["sums"]
     filesets.delete("default", "sums")
     assert filesets.all("default") == []
-    with pytest.raises(NotFoundError, match="there is no fileset 'sums'"):
+    with pytest.raises(UnknownNameError, match="there is no fileset 'sums'"):
         filesets.files("default", "sums")
 
 
@@ -70,7 +70,7 @@ def test_an_upload_that_ends_early_leaves_what_was_there(filesets: Filesets) -> 
 
 def test_names_are_taken_once_and_those_of_jobs_never(filesets: Filesets) -> None:
     filesets.create("ann", "default", "sums", None)
-    with pytest.raises(ConflictError, match="there is a fileset 'sums' already"):
+    with pytest.raises(StateConflictError, match="there is a fileset 'sums' already"):
         filesets.create("ann", "default", "sums", None)
     with pytest.raises(InvalidError, match="job-fileset-"):
         filesets.create("ann", "default", "job-fileset-x", None)
@@ -105,7 +105,7 @@ def test_what_is_not_there_is_said(filesets: Filesets) -> None:
     filesets.create("ann", "default", "sums", None)
     put(filesets, "deep/x", b"1")
     for path in ("none", "deep"):
-        with pytest.raises(NotFoundError, match=f"has no file '{path}'"):
+        with pytest.raises(UnknownNameError, match=f"has no file '{path}'"):
             filesets.open("default", "sums", path)
 
 
@@ -121,7 +121,7 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
     os.symlink(secret, folder / "folder")
     assert made.paths("default", "sums") == ("real.txt",)
     for path in ("link.txt", "folder/value"):
-        with pytest.raises((NotFoundError, UnavailableError)):
+        with pytest.raises((UnknownNameError, UnavailableError)):
             made.open("default", "sums", path)
 
 
@@ -144,7 +144,7 @@ def test_a_link_that_somebody_put_there_leads_nowhere(tmp_path: Path, where: str
     link.symlink_to(elsewhere)
     with pytest.raises(NotADirectoryError):
         put(made, "sub/hub", b"stolen")
-    with pytest.raises((NotADirectoryError, NotFoundError)):
+    with pytest.raises((NotADirectoryError, UnknownNameError)):
         made.delete_file("default", "sums", "sub/hub")
     assert [path.name for path in elsewhere.iterdir()] == ["hub"]
     assert (elsewhere / "hub").read_text() == "kept"
@@ -182,7 +182,7 @@ def test_a_link_that_comes_between_two_looks_leads_nowhere(tmp_path: Path, read:
                     seen |= {path for path in made.paths("default", "sums") if "also" in path}
                 else:
                     made.place.remove("default/sums/sub/also")
-            except (NotFoundError, UnavailableError):
+            except (UnknownNameError, UnavailableError):
                 pass
     finally:
         over.set()
@@ -207,7 +207,7 @@ def test_a_record_that_a_step_wrote_is_none(tmp_path: Path, content: bytes) -> N
     made.create("ann", "default", "other", None)
     (tmp_path / "root" / "default" / ".records" / "sums.json").write_bytes(content)
     assert [one["name"] for one in made.all("default")] == ["other"]
-    with pytest.raises(NotFoundError):
+    with pytest.raises(UnknownNameError):
         made.get("default", "sums")
 
 
@@ -223,7 +223,7 @@ def test_of_many_who_make_one_at_once_one_has_made_it(filesets: Filesets) -> Non
     def make(who: int) -> str | None:
         try:
             return str(filesets.create(f"user-{who}", "default", "sums", None)["created_by"])
-        except ConflictError:
+        except StateConflictError:
             return None
 
     with ThreadPoolExecutor(8) as pool:

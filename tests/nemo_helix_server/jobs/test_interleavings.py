@@ -15,26 +15,26 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.nemo_helix_server.worlds import ANNA, DOWNLOAD, TRAINING, World, sqlite_world
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
-from nemo_helix_server.errors import ConflictError
+from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs import retention, states
-from nemo_helix_server.jobs.model import Step, Transition
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.model import Step, TransitionRow
+from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.service import responses
 from nemo_helix_server.store.queries import TransitionQuery
 
 NAME = "job-1"
 USER = ("pause", "resume", "cancel", "rerun")
 CONTROLLERS = [
-    Event.DEFERRED,
-    Event.ACCEPTED,
-    Event.STARTED,
-    Event.FINISHED,
-    Event.FAILED,
-    Event.INTERRUPTED,
-    Event.PAUSE_DEADLINE_MISSED,
-    Event.CHECKPOINT_VERIFIED,
-    Event.STOPPED,
-    Event.OUTPUTS_VERIFIED,
+    StatusEvent.DEFERRED,
+    StatusEvent.ACCEPTED,
+    StatusEvent.STARTED,
+    StatusEvent.FINISHED,
+    StatusEvent.FAILED,
+    StatusEvent.INTERRUPTED,
+    StatusEvent.PAUSE_DEADLINE_MISSED,
+    StatusEvent.CHECKPOINT_VERIFIED,
+    StatusEvent.STOPPED,
+    StatusEvent.OUTPUTS_VERIFIED,
 ]
 
 
@@ -42,7 +42,7 @@ class CrashError(Exception):
     """The process is gone in the middle of a unit."""
 
 
-def story(world: World, name: str = NAME) -> list[Transition]:
+def story(world: World, name: str = NAME) -> list[TransitionRow]:
     job = world.job(name)
     with world.store.read() as reader:
         return reader.since(TransitionQuery(job_id=job.id, limit=100_000))
@@ -62,7 +62,7 @@ def check_story(world: World, name: str = NAME) -> None:
         assert chain[-1].to is step.status
         for before, after in pairwise(chain):
             assert after.origin is before.to
-            assert states.after(before.to, Event(after.event)) is after.to
+            assert states.after(before.to, StatusEvent(after.event)) is after.to
         assert sum(row.to in states.TERMINAL for row in chain) <= 1
     of_job = [row for row in rows if row.step_id is None]
     assert of_job[-1].to is job.status
@@ -93,12 +93,12 @@ class Jobs(RuleBasedStateMachine):
         before = self.world.job()
         try:
             getattr(self.world.service, action)(ANNA, "default", NAME)
-        except ConflictError as refused:
+        except StateConflictError as refused:
             assert NAME in refused.detail  # noqa: PT017 - either way is right
             assert self.world.job() == before
 
     @rule(event=st.sampled_from(CONTROLLERS))
-    def the_controller_acts(self, event: Event) -> None:
+    def the_controller_acts(self, event: StatusEvent) -> None:
         step = self.world.step()
         self._move(step, event, possible=states.after(step.status, event) is not None)
 
@@ -107,20 +107,20 @@ class Jobs(RuleBasedStateMachine):
         self.seen = self.world.step()
 
     @rule(event=st.sampled_from(CONTROLLERS))
-    def the_controller_acts_on_what_it_saw_before(self, event: Event) -> None:
+    def the_controller_acts_on_what_it_saw_before(self, event: StatusEvent) -> None:
         now = self.world.step()
         fresh = (now.id, now.version) == (self.seen.id, self.seen.version)
         self._move(self.seen, event, possible=fresh and states.after(now.status, event) is not None)
 
-    def _move(self, step: Step, event: Event, *, possible: bool) -> None:
+    def _move(self, step: Step, event: StatusEvent, *, possible: bool) -> None:
         self.count += 1
-        task = f"task-{self.count}" if event is Event.ACCEPTED else None
+        task = f"task-{self.count}" if event is StatusEvent.ACCEPTED else None
         with self.world.store.write() as writer:
             moved = writer.move(step.id, event, version=step.version, who="c", why="test", task=task)
         assert (moved is not None) is possible
 
     @rule(event=st.sampled_from(CONTROLLERS))
-    def the_process_dies_inside_of_a_unit(self, event: Event) -> None:
+    def the_process_dies_inside_of_a_unit(self, event: StatusEvent) -> None:
         before = self.world.job(), self.world.step(), len(story(self.world))
         with pytest.raises(CrashError), self.world.store.write() as writer:  # noqa: PT012 - the unit is the subject
             writer.move(before[1].id, event, who="c", why="test")
@@ -146,7 +146,9 @@ class Jobs(RuleBasedStateMachine):
                 return
             step = writer.current_step(job.attempt_id)
             if job.status is S.PAUSED:
-                assert writer.move(step.id, Event.WINDOW_EXPIRED, who="retention", why="test") is not None
+                assert (
+                    writer.move(step.id, StatusEvent.WINDOW_EXPIRED, who="retention", why="test") is not None
+                )
             assert writer.reclaim_storage(job.id) is not None
 
     @invariant()
@@ -167,14 +169,14 @@ TestJobs = pytest.mark.slow(Jobs.TestCase)
 def settle(world: World, name: str) -> S:
     """What the controller would do until nothing is left to do."""
     ends = {
-        S.PENDING: Event.STARTED,
-        S.ACTIVE: Event.FINISHED,
-        S.PAUSING: Event.PAUSE_DEADLINE_MISSED,
-        S.PAUSED: Event.WINDOW_EXPIRED,
-        S.RESUMING: Event.ACCEPTED,
-        S.CANCELLING: Event.STOPPED,
-        S.QUEUED: Event.ACCEPTED,
-        S.CREATED: Event.ACCEPTED,
+        S.PENDING: StatusEvent.STARTED,
+        S.ACTIVE: StatusEvent.FINISHED,
+        S.PAUSING: StatusEvent.PAUSE_DEADLINE_MISSED,
+        S.PAUSED: StatusEvent.WINDOW_EXPIRED,
+        S.RESUMING: StatusEvent.ACCEPTED,
+        S.CANCELLING: StatusEvent.STOPPED,
+        S.QUEUED: StatusEvent.ACCEPTED,
+        S.CREATED: StatusEvent.ACCEPTED,
     }
     while world.step(name).status not in states.TERMINAL:
         world.move(ends[world.step(name).status], name)
@@ -186,15 +188,15 @@ def act(world: World, name: str, what: str, seen: Step) -> None:
     if what in USER:
         try:
             getattr(world.service, what)(ANNA, "default", name)
-        except ConflictError:
+        except StateConflictError:
             return
     elif what == "crash":
         with pytest.raises(CrashError), world.store.write() as writer:  # noqa: PT012 - the unit is the subject
-            writer.move(seen.id, Event.FAILED, who="c", why="test")
+            writer.move(seen.id, StatusEvent.FAILED, who="c", why="test")
             raise CrashError
     else:
         with world.store.write() as writer:
-            writer.move(seen.id, Event(what), version=seen.version, who="c", why="test")
+            writer.move(seen.id, StatusEvent(what), version=seen.version, who="c", why="test")
 
 
 RACERS = ["pause", "resume", "cancel", "finished", "failed", "checkpoint_verified", "stopped", "crash"]

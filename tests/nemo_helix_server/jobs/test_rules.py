@@ -10,11 +10,18 @@ import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.jobs import rules
-from nemo_helix_server.jobs.rules import Action, Facts, Go, NoChange, Refused
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.rules import ActionFacts, ActionRefused, Go, JobAction, NoChange
+from nemo_helix_server.jobs.states import StatusEvent
 
 YES, SAME, NO = "yes", "no change", "409"
-ACTIONS = (Action.PAUSE, Action.RESUME, Action.RERUN, Action.CANCEL, Action.CONTROL, Action.DELETE)
+ACTIONS = (
+    JobAction.PAUSE,
+    JobAction.RESUME,
+    JobAction.RERUN,
+    JobAction.CANCEL,
+    JobAction.CONTROL,
+    JobAction.DELETE,
+)
 MATRIX = {
     #                     pause  resume rerun  cancel control delete
     S.CREATION_PENDING: (NO, NO, NO, YES, YES, YES),
@@ -33,7 +40,7 @@ MATRIX = {
 }
 
 
-def facts(status: S, **more: Any) -> Facts:
+def facts(status: S, **more: Any) -> ActionFacts:
     values: dict[str, Any] = {
         "job": "unsloth-1",
         "workspace": "default",
@@ -42,21 +49,21 @@ def facts(status: S, **more: Any) -> Facts:
         "step_status": status,
         "pausable": True,
     }
-    return Facts(**{**values, **more})
+    return ActionFacts(**{**values, **more})
 
 
-def sentence(action: Action, status: S, **more: Any) -> str:
+def sentence(action: JobAction, status: S, **more: Any) -> str:
     answer = rules.allowed(action, facts(status, **more))
-    assert isinstance(answer, Refused)
+    assert isinstance(answer, ActionRefused)
     return answer.sentence
 
 
 @pytest.mark.parametrize(("status", "action"), list(itertools.product(S, ACTIONS)))
-def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
+def test_every_pair_of_status_and_action(status: S, action: JobAction) -> None:
     answer = rules.allowed(action, facts(status))
-    kind = {Go: YES, NoChange: SAME, Refused: NO}[type(answer)]
+    kind = {Go: YES, NoChange: SAME, ActionRefused: NO}[type(answer)]
     assert kind == MATRIX[status][ACTIONS.index(action)]
-    if isinstance(answer, Refused):
+    if isinstance(answer, ActionRefused):
         assert "unsloth-1" in answer.sentence
         assert "{" not in answer.sentence
 
@@ -65,7 +72,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
     ("action", "status", "more", "expected"),
     [
         (
-            Action.PAUSE,
+            JobAction.PAUSE,
             S.ACTIVE,
             {"pausable": False, "step": "model-and-dataset-download"},
             (
@@ -75,7 +82,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.PAUSE,
+            JobAction.PAUSE,
             S.ERROR,
             {},
             (
@@ -84,7 +91,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.RESUME,
+            JobAction.RESUME,
             S.ERROR,
             {"workspace": "research"},
             (
@@ -93,7 +100,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.RESUME,
+            JobAction.RESUME,
             S.ERROR,
             {"reclaimed": True},
             (
@@ -102,7 +109,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.RESUME,
+            JobAction.RESUME,
             S.CANCELLED,
             {"reason": "pause_window_ended"},
             (
@@ -111,7 +118,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.RESUME,
+            JobAction.RESUME,
             S.PAUSED,
             {"window_ended": True},
             (
@@ -120,7 +127,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.RERUN,
+            JobAction.RERUN,
             S.PAUSED,
             {},
             (
@@ -129,7 +136,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.RERUN,
+            JobAction.RERUN,
             S.ERROR,
             {"reclaimed": True},
             (
@@ -138,7 +145,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.CONTROL,
+            JobAction.CONTROL,
             S.ERROR,
             {"reclaimed": True},
             (
@@ -147,7 +154,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.DELETE,
+            JobAction.DELETE,
             S.PAUSED,
             {},
             (
@@ -156,7 +163,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
             ),
         ),
         (
-            Action.UPDATE,
+            JobAction.UPDATE,
             S.ERROR,
             {},
             (
@@ -167,7 +174,7 @@ def test_every_pair_of_status_and_action(status: S, action: Action) -> None:
     ],
 )
 def test_a_refusal_names_what_stands_in_the_way_and_what_would_work(
-    action: Action, status: S, more: dict[str, Any], expected: str
+    action: JobAction, status: S, more: dict[str, Any], expected: str
 ) -> None:
     assert sentence(action, status, **more) == expected
 
@@ -179,22 +186,24 @@ def test_the_page_says_what_is_refused_once_the_storage_is_gone(status: S) -> No
     for action, cell in zip(ACTIONS, row.strip("| ").split(" | ")[1:], strict=True):
         kept = rules.allowed(action, facts(status))
         gone = rules.allowed(action, facts(status, reclaimed=True))
-        refused_then = isinstance(gone, Refused) and not isinstance(kept, Refused)
+        refused_then = isinstance(gone, ActionRefused) and not isinstance(kept, ActionRefused)
         assert refused_then == ("409 when gone" in cell), (action, cell)
-    assert not isinstance(rules.allowed(Action.CONTROL, facts(status)), Refused)
-    assert isinstance(rules.allowed(Action.CONTROL, facts(status, reclaimed=True)), Refused)
+    assert not isinstance(rules.allowed(JobAction.CONTROL, facts(status)), ActionRefused)
+    assert isinstance(rules.allowed(JobAction.CONTROL, facts(status, reclaimed=True)), ActionRefused)
 
 
 def test_a_pinned_checkpoint_outlives_the_storage() -> None:
-    answer = rules.allowed(Action.RERUN, facts(S.ERROR, reclaimed=True, pinned=True))
-    assert answer == Go(Event.RERUN_REQUESTED)
+    answer = rules.allowed(JobAction.RERUN, facts(S.ERROR, reclaimed=True, pinned=True))
+    assert answer == Go(StatusEvent.RERUN_REQUESTED)
 
 
 def test_a_pause_is_withdrawn_to_where_the_workload_was() -> None:
-    assert rules.allowed(Action.RESUME, facts(S.PAUSING, seen_running=True)) == Go(Event.PAUSE_WITHDRAWN)
-    assert rules.allowed(Action.RESUME, facts(S.PAUSING)) == Go(Event.PAUSE_WITHDRAWN_EARLY)
+    assert rules.allowed(JobAction.RESUME, facts(S.PAUSING, seen_running=True)) == Go(
+        StatusEvent.PAUSE_WITHDRAWN
+    )
+    assert rules.allowed(JobAction.RESUME, facts(S.PAUSING)) == Go(StatusEvent.PAUSE_WITHDRAWN_EARLY)
 
 
 def test_resuming_twice_is_the_same_while_the_step_waits_or_starts() -> None:
     for status in (S.QUEUED, S.PENDING):
-        assert rules.allowed(Action.RESUME, facts(status, resumed=True)) == NoChange()
+        assert rules.allowed(JobAction.RESUME, facts(status, resumed=True)) == NoChange()

@@ -11,7 +11,7 @@ import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.jobs import deadlines, states, task_states
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "reference" / "job-statuses.md"
@@ -20,13 +20,13 @@ EDGE = re.compile(
 )
 
 
-def documented() -> dict[tuple[S, Event], S]:
+def documented() -> dict[tuple[S, StatusEvent], S]:
     found = EDGE.findall(PAGE.read_text(encoding="utf-8"))
-    return {(S(origin), Event(event)): S(to) for origin, event, to in found}
+    return {(S(origin), StatusEvent(event)): S(to) for origin, event, to in found}
 
 
-@pytest.mark.parametrize(("status", "event"), list(itertools.product(S, Event)))
-def test_every_pair_is_what_the_page_says(status: S, event: Event) -> None:
+@pytest.mark.parametrize(("status", "event"), list(itertools.product(S, StatusEvent)))
+def test_every_pair_is_what_the_page_says(status: S, event: StatusEvent) -> None:
     assert states.after(status, event) == documented().get((status, event))
 
 
@@ -51,7 +51,7 @@ def test_a_step_never_leaves_its_end(status: S) -> None:
 
 @pytest.mark.parametrize("status", [s for s in S if s not in {*states.TERMINAL, S.DELETION_PENDING}])
 def test_every_other_status_can_be_cancelled_and_has_a_way_out(status: S) -> None:
-    cancelled = states.after(status, Event.CANCEL_REQUESTED)
+    cancelled = states.after(status, StatusEvent.CANCEL_REQUESTED)
     assert status is S.CANCELLING or cancelled in {S.CANCELLED, S.CANCELLING}
     ways = [way for way in deadlines.WAYS_OUT if way.status is status]
     if status is not S.ACTIVE:
@@ -74,12 +74,12 @@ def test_every_status_can_be_reached() -> None:
 
 
 def test_every_reason_explains_a_status_and_every_default_is_one() -> None:
-    assert set(states.REASONS) == set(Reason)
-    assert set(states.DEFAULT_REASONS.values()) <= set(Reason)
+    assert set(states.REASONS) == set(StatusReason)
+    assert set(states.DEFAULT_REASONS.values()) <= set(StatusReason)
 
 
 def test_callers_who_name_a_status_get_the_event_that_leads_there() -> None:
-    assert states.event_between(S.ACTIVE, S.COMPLETED) is Event.FINISHED
+    assert states.event_between(S.ACTIVE, S.COMPLETED) is StatusEvent.FINISHED
     assert states.event_between(S.COMPLETED, S.ACTIVE) is None
     assert states.event_between(S.ERROR, S.CREATED) is None
 
@@ -106,5 +106,5 @@ def test_an_attempt_shows_its_newest_step(steps: list[S], planned: int, expected
 def test_a_task_never_starts_again() -> None:
     for end in (*states.TERMINAL, S.PAUSED):
         assert [to for to in S if task_states.task_may_become(end, to)] == [end]
-    assert task_states.task_after(S.ACTIVE, Event.INTERRUPTED) is S.ERROR
-    assert task_states.task_after(S.COMPLETED, Event.FAILED) is None
+    assert task_states.task_after(S.ACTIVE, StatusEvent.INTERRUPTED) is S.ERROR
+    assert task_states.task_after(S.COMPLETED, StatusEvent.FAILED) is None

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nemo_helix_server.errors import BadRequestError, InvalidError
-from nemo_helix_server.logs.reader import Logs, Source
+from nemo_helix_server.errors import InvalidError, MalformedRequestError
+from nemo_helix_server.logs.reader import Logs, LogSource
 from nemo_helix_server.logs.writer import Log
 
 
@@ -28,7 +28,7 @@ def sources(tmp_path, *logs):
         folder = tmp_path / f"task-{number}"
         if lines is not None:
             write(folder, lines)
-        found.append(Source("attempt", f"step-{number}", f"task-{number}", folder))
+        found.append(LogSource("attempt", f"step-{number}", f"task-{number}", folder))
     return found
 
 
@@ -95,7 +95,7 @@ def test_a_follower_goes_on_where_it_was_also_into_a_new_task(tmp_path):
 def test_a_follower_misses_nothing_while_parts_are_rotated(tmp_path):
     folder, logs = tmp_path / "task-0", Logs()
     folder.mkdir()
-    given = [Source("attempt", "step", "task-0", folder)]
+    given = [LogSource("attempt", "step", "task-0", folder)]
     log = Log(folder / "output.jsonl", limit=20_000)
     seen, cursor = [], None
     for number in range(2000):
@@ -170,7 +170,7 @@ def test_no_logs_are_an_empty_page(tmp_path):
     "wrong", [{"tail": 5, "limit": 5}, {"tail": 5, "cursor": "x"}, {"tail": 0}, {"limit": 10_001}]
 )
 def test_what_cannot_be_combined_is_refused(tmp_path, wrong):
-    with pytest.raises(BadRequestError):
+    with pytest.raises(MalformedRequestError):
         Logs().page(sources(tmp_path, ["a"]), **wrong)
 
 

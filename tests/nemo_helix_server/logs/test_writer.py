@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_helix_server.logs.writer import LONGEST_LINE, Lines, Log, Pump, Redactor, part_numbers
+from nemo_helix_server.logs.writer import LONGEST_LINE, LineCutter, Log, Pump, Redactor, part_numbers
 
 pytestmark = pytest.mark.services
 
@@ -18,7 +18,7 @@ SECRET = "s3cret-value-of-the-job"
 
 
 def fed(pieces, *secrets):
-    lines = Lines(Redactor(secrets))
+    lines = LineCutter(Redactor(secrets))
     found = [line for piece in pieces for line in lines.feed(piece)]
     return found + lines.close()
 

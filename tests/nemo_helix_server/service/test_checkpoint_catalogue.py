@@ -9,8 +9,8 @@ from tests.nemo_helix_server.storage.test_checkpoints import save
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import MovableClock
-from nemo_helix_server.errors import ConflictError, NotFoundError
-from nemo_helix_server.executors.fake import FakeExecutor, FakeMachine
+from nemo_helix_server.errors import StateConflictError, UnknownNameError
+from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.storage import checkpoints
@@ -28,7 +28,7 @@ def clock():
 
 @pytest.fixture
 def place(tmp_path, clock):
-    place = Workplace(tmp_path / "data", clock=clock, executor=FakeExecutor(FakeMachine(clock)))
+    place = Workplace(tmp_path / "data", clock=clock, executor=FakeStepExecutor(FakeMachine(clock)))
     yield place
     place.close()
 
@@ -70,7 +70,7 @@ def test_what_is_asked_to_be_pinned_is_not_pruned_any_more(place):
 def test_what_is_gone_by_now_cannot_be_pinned(place):
     job, found = job_with_checkpoints(place, 1, 2, 3)
     assert prune(place, job) == [1]
-    with pytest.raises(ConflictError, match="not in the storage"):
+    with pytest.raises(StateConflictError, match="not in the storage"):
         catalogue_of(place).pin(ANN, "default", job, found[-1]["id"])
     assert catalogue_of(place).get("default", job, found[-1]["id"])["pinned"] is False
 
@@ -120,7 +120,7 @@ def test_a_checkpoint_that_a_link_leads_to_is_none(place, tmp_path):
     own, elsewhere = place.trainer(job, "main"), tmp_path / "elsewhere"
     own.rename(elsewhere)
     own.symlink_to(elsewhere)
-    with pytest.raises(ConflictError):
+    with pytest.raises(StateConflictError):
         catalogue_of(place).pin(ANN, "default", job, found[0]["id"])
     assert not (elsewhere / "checkpoints" / "3" / contract.PINNED).exists()
     with pytest.raises(checkpoints.PinError), place.store.read() as unit:
@@ -131,7 +131,7 @@ def test_a_mark_is_made_where_the_checkpoint_is_and_nowhere_else(place, tmp_path
     job, found = job_with_checkpoints(place, 3)
     mark = place.trainer(job, "main") / "checkpoints" / "3" / contract.PINNED
     mark.symlink_to(tmp_path / "planted")
-    with contextlib.suppress(ConflictError):
+    with contextlib.suppress(StateConflictError):
         catalogue_of(place).pin(ANN, "default", job, found[0]["id"])
     assert not (tmp_path / "planted").exists()
 
@@ -148,7 +148,7 @@ def test_a_checkpoint_of_a_running_training_is_pinned_while_others_come_and_go(t
         def pinned_three():
             for found in catalogue.all("default", job)["data"]:
                 if found["id"] not in promised and len(promised) < 3:
-                    with contextlib.suppress(ConflictError, NotFoundError):
+                    with contextlib.suppress(StateConflictError, UnknownNameError):
                         catalogue.pin(ANN, "default", job, found["id"])
                         promised.append(found["id"])
             return len(promised) == 3

@@ -18,11 +18,11 @@ from nemo_helix_plugin.jobs.types import (
 )
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.clock import SECOND, wire
-from nemo_helix_server.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
-from nemo_helix_server.jobs.model import Caller, MetricPoint, Secret
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.errors import ForbiddenError, InvalidError, StateConflictError, UnknownNameError
+from nemo_helix_server.jobs.model import Caller, MetricPoint, SecretRow
+from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.service.lookups import checked
-from nemo_helix_server.store.writer import Writer
+from nemo_helix_server.store.writer import StoreWriter
 
 pytestmark = pytest.mark.services
 
@@ -43,28 +43,28 @@ def test_a_repeated_create_makes_nothing_new(world: World) -> None:
     first, new = world.service.create(ANNA, "default", request(None), client_token="key-1")
     again, not_new = world.service.create(ANNA, "default", request(None), client_token="key-1")
     assert (new, not_new, again["id"]) == (True, False, first["id"])
-    with pytest.raises(ConflictError, match="idempotency key was used before"):
+    with pytest.raises(StateConflictError, match="idempotency key was used before"):
         world.service.create(ANNA, "default", request(None, (DOWNLOAD,)), client_token="key-1")
     world.create("named")
     assert world.service.create(ANNA, "default", request("named"))[1] is False
-    with pytest.raises(ConflictError, match="a job named named exists already"):
+    with pytest.raises(StateConflictError, match="a job named named exists already"):
         world.service.create(ANNA, "default", request("named", (DOWNLOAD,)))
 
 
 def test_a_job_whose_directories_cannot_be_made_waits_for_the_controller(world: World) -> None:
     world.directories.broken = True
     assert world.create()["status"] == "creation_pending"
-    assert world.move(Event.PREPARED).job.status is S.CREATED
+    assert world.move(StatusEvent.PREPARED).job.status is S.CREATED
 
 
 def test_a_job_that_is_not_made_after_all_leaves_no_directories(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(*_: object, **__: object) -> None:
-        raise ConflictError("somebody was faster")
+        raise StateConflictError("somebody was faster")
 
-    monkeypatch.setattr(Writer, "create_job", fails)
-    with pytest.raises(ConflictError, match="somebody was faster"):
+    monkeypatch.setattr(StoreWriter, "create_job", fails)
+    with pytest.raises(StateConflictError, match="somebody was faster"):
         world.create()
     assert world.directories.made == []
 
@@ -72,13 +72,13 @@ def test_a_job_that_is_not_made_after_all_leaves_no_directories(
 def test_what_a_job_needs_has_to_be_there(world: World) -> None:
     with_secret = step(environment=[{"name": "TOKEN", "from_secret": {"name": "hub"}}])
     with pytest.raises(
-        ConflictError, match="`nemo secrets create hub --value host:VARIABLE --workspace default`"
+        StateConflictError, match="`nemo secrets create hub --value host:VARIABLE --workspace default`"
     ):
         world.create(steps=(with_secret,))
     now = world.clock.now()
     with world.store.write() as writer:
         writer.put_secret(
-            Secret(
+            SecretRow(
                 workspace="default",
                 name="hub",
                 description=None,
@@ -91,7 +91,7 @@ def test_what_a_job_needs_has_to_be_there(world: World) -> None:
     foreign = step(environment=[{"name": "TOKEN", "from_secret": {"name": "other/hub"}}])
     with pytest.raises(ForbiddenError):
         world.service.create(Caller(name="b", workspace="default"), "default", request("job-2", (foreign,)))
-    with pytest.raises(NotFoundError, match="no workspace 'nowhere'"):
+    with pytest.raises(UnknownNameError, match="no workspace 'nowhere'"):
         world.create("job-3", workspace="nowhere")
 
 
@@ -123,15 +123,15 @@ def test_a_resume_at_the_end_of_the_window_has_one_outcome(world: World, late: b
     world.bring_to(S.PAUSED)
     world.clock.advance(7 * DAY if late else 7 * DAY - 0.001)
     if late:
-        with pytest.raises(ConflictError, match="the pause window of job job-1 has ended"):
+        with pytest.raises(StateConflictError, match="the pause window of job job-1 has ended"):
             world.service.resume(ANNA, "default", "job-1")
-        world.move(Event.WINDOW_EXPIRED)
-        with pytest.raises(ConflictError, match="is being cancelled"):
+        world.move(StatusEvent.WINDOW_EXPIRED)
+        with pytest.raises(StateConflictError, match="is being cancelled"):
             world.service.resume(ANNA, "default", "job-1")
     else:
         assert world.service.resume(ANNA, "default", "job-1")["status"] == "resuming"
         with world.store.write() as writer:
-            done = writer.move(world_step(writer), Event.WINDOW_EXPIRED, who="retention", why="late")
+            done = writer.move(world_step(writer), StatusEvent.WINDOW_EXPIRED, who="retention", why="late")
             assert done is None
             assert writer.reclaim_storage(world_id(writer)) is None
 
@@ -162,7 +162,7 @@ def test_a_clock_that_steps_back_opens_no_window_twice(world: World) -> None:
 def test_pausing_is_refused_while_the_model_is_downloading(world: World) -> None:
     world.create(steps=(DOWNLOAD, TRAINING))
     world.bring_to(S.ACTIVE)
-    with pytest.raises(ConflictError, match="step download of job job-1 cannot be paused") as refused:
+    with pytest.raises(StateConflictError, match="step download of job job-1 cannot be paused") as refused:
         world.service.pause(ANNA, "default", "job-1")
     assert refused.value.headers == {"x-should-retry": "false"}
 
@@ -187,7 +187,7 @@ def test_a_rerun_says_what_may_fail_again_and_keeps_how_far_it_got(world: World)
     world.service.merge_status_details(
         "default", "job-1", {**details, "non_resumable_reason": "no GPU memory"}
     )
-    world.move(Event.FAILED)
+    world.move(StatusEvent.FAILED)
     again = world.service.rerun(ANNA, "default", "job-1")
     assert again["status"] == "created"
     assert again["status_details"] == {
@@ -198,7 +198,7 @@ def test_a_rerun_says_what_may_fail_again_and_keeps_how_far_it_got(world: World)
         "metrics": {"train_loss": [{"step": 1, "epoch": 0.5, "value": 2.0}], "val_loss": []},
     }
     assert "rerun_warning" not in world.step().status_details
-    world.move(Event.OUTPUTS_VERIFIED)
+    world.move(StatusEvent.OUTPUTS_VERIFIED)
     assert "rerun_warning" in world.step().status_details
     attempts = world.service.attempts("default", "job-1")
     assert [(one["seq"], one["is_current"], one["status"]) for one in attempts["data"]] == [
@@ -213,9 +213,9 @@ def test_a_failed_job_can_be_run_again_for_four_hours(world: World) -> None:
     world.create()
     world.bring_to(S.ERROR)
     world.clock.advance(4 * 3600)
-    with pytest.raises(ConflictError, match="the storage of job job-1 was deleted"):
+    with pytest.raises(StateConflictError, match="the storage of job job-1 was deleted"):
         world.service.rerun(ANNA, "default", "job-1")
-    with pytest.raises(NotFoundError, match="has no checkpoint 'ckpt-9'"):
+    with pytest.raises(UnknownNameError, match="has no checkpoint 'ckpt-9'"):
         world.service.rerun(ANNA, "default", "job-1", checkpoint="ckpt-9")
 
 
@@ -224,21 +224,21 @@ def test_the_description_can_be_changed_and_the_definition_cannot(world: World) 
     changed = world.service.update(ANNA, "default", "job-1", UpdateHelixJobRequest(description="mine"))
     assert changed["description"] == "mine"
     body = UpdateHelixJobRequest(spec={}, platform_spec=request().platform_spec)
-    with pytest.raises(ConflictError, match="create a new job instead"):
+    with pytest.raises(StateConflictError, match="create a new job instead"):
         world.service.update(ANNA, "default", "job-1", body)
 
 
 def test_a_delete_is_acknowledged_and_can_be_repeated(world: World) -> None:
     world.create()
-    with pytest.raises(ConflictError, match="use `nemo jobs cancel job-1 --workspace default` first"):
+    with pytest.raises(StateConflictError, match="use `nemo jobs cancel job-1 --workspace default` first"):
         world.service.delete(ANNA, "default", "job-1")
     world.service.cancel(ANNA, "default", "job-1")
     world.service.delete(ANNA, "default", "job-1")
     world.service.delete(ANNA, "default", "job-1")
     assert world.service.get("default", "job-1")["status"] == "deletion_pending"
-    with pytest.raises(ConflictError, match="is being deleted"):
+    with pytest.raises(StateConflictError, match="is being deleted"):
         world.service.cancel(ANNA, "default", "job-1")
-    with pytest.raises(ConflictError, match="still being deleted"):
+    with pytest.raises(StateConflictError, match="still being deleted"):
         world.create()
 
 
@@ -253,13 +253,13 @@ def test_pausing_everything_says_what_could_not_be_paused(world: World) -> None:
     assert sorted(answer["pausing"]) == ["trains", "waits"]
     assert [one["name"] for one in answer["refused"]] == ["loads"]
     assert "step download" in answer["refused"][0]["detail"]
-    assert world.move(Event.CHECKPOINT_VERIFIED, "trains").job.reason == "paused_for_maintenance"
+    assert world.move(StatusEvent.CHECKPOINT_VERIFIED, "trains").job.reason == "paused_for_maintenance"
 
 
 def test_the_tree_has_steps_and_tasks(world: World) -> None:
     world.create(steps=(DOWNLOAD, TRAINING))
     world.bring_to(S.COMPLETED)
-    world.move(Event.ACCEPTED, task="task-7")
+    world.move(StatusEvent.ACCEPTED, task="task-7")
     body = HelixJobTaskUpdate(status=S.ACTIVE, status_details={"phase": "training", "step": 3})
     world.service.put_task(ANNA, "default", "job-1", "training", "task-7", body)
     tree = world.service.status("default", "job-1")
@@ -285,14 +285,14 @@ def test_between_two_steps_nobody_is_at_100_percent(world: World) -> None:
 
     world.bring_to(S.ACTIVE)
     assert say(phase="downloading", progress_pct=100.0, total_files=3)["progress_pct"] == 100.0
-    world.move(Event.FINISHED)
+    world.move(StatusEvent.FINISHED)
     between = world.service.get("default", "job-1")["status_details"]
     assert not {"progress_pct", "phase"} & between.keys()
     assert between["total_files"] == 3
     world.bring_to(S.ACTIVE)
     assert "progress_pct" not in say(phase="starting", step=0)
     say(phase="completed", step=50, max_steps=50, percentage_done=100.0, train_loss=0.5)
-    world.move(Event.FINISHED)
+    world.move(StatusEvent.FINISHED)
     kept = world.service.get("default", "job-1")["status_details"]
     assert "percentage_done" not in kept
     assert (kept["step"], kept["train_loss"]) == (50, 0.5)
@@ -319,13 +319,13 @@ def test_a_size_from_before_a_job_came_to_rest_is_not_shown_as_its_size(world: W
     world.bring_to(S.ACTIVE)
     with world.store.write() as writer:
         writer.set_storage_bytes(job, 10)
-    world.move(Event.PAUSE_REQUESTED)
+    world.move(StatusEvent.PAUSE_REQUESTED)
     assert world.service.get("default", "job-1")["storage_bytes"] == 10
-    world.move(Event.CHECKPOINT_VERIFIED)
+    world.move(StatusEvent.CHECKPOINT_VERIFIED)
     assert world.service.get("default", "job-1")["storage_bytes"] is None
     with world.store.write() as writer:
         writer.set_storage_bytes(job, 20)
-    world.move(Event.RESUME_REQUESTED)
+    world.move(StatusEvent.RESUME_REQUESTED)
     assert world.service.get("default", "job-1")["storage_bytes"] == 20
 
 
@@ -355,12 +355,12 @@ def test_a_step_is_moved_by_name_of_status_only_where_the_table_allows_it(world:
     body = HelixJobStepStatusUpdate(status=S.ACTIVE, status_details={"a": 1})
     assert update(ANNA, "default", "job-1", "training", body)["status"] == "active"
     assert update(ANNA, "default", "job-1", "training", body)["db_version"] == world.step().version
-    with pytest.raises(ConflictError, match="is active and cannot become queued"):
+    with pytest.raises(StateConflictError, match="is active and cannot become queued"):
         update(ANNA, "default", "job-1", "training", HelixJobStepStatusUpdate(status=S.QUEUED))
     other = HelixJobStepStatusUpdate(status=S.COMPLETED, expected_step_id="another")
-    with pytest.raises(ConflictError, match="is another one by now"):
+    with pytest.raises(StateConflictError, match="is another one by now"):
         update(ANNA, "default", "job-1", "training", other)
-    with pytest.raises(ConflictError, match="which is active, by now"):
+    with pytest.raises(StateConflictError, match="which is active, by now"):
         world.service.merge_status_details("default", "job-1", {}, expected_step_status="paused")
 
 
@@ -398,6 +398,6 @@ def test_results_steps_and_transitions_are_listed(world: World) -> None:
 )
 def test_what_is_not_there_is_named(world: World, ask: Any, sentence: str) -> None:
     world.create()
-    with pytest.raises(NotFoundError) as missing:
+    with pytest.raises(UnknownNameError) as missing:
         ask(world.service)
     assert sentence in str(missing.value)

@@ -6,8 +6,8 @@ import tarfile
 
 import pytest
 
-from nemo_helix_server.errors import InvalidError, NotFoundError
-from nemo_helix_server.storage.artifacts import ArtifactReader, Place, parse
+from nemo_helix_server.errors import InvalidError, UnknownNameError
+from nemo_helix_server.storage.artifacts import ArtifactLocation, ArtifactReader, parse
 
 
 @pytest.fixture
@@ -28,11 +28,11 @@ def find(reader, url):
 @pytest.mark.parametrize(
     ("url", "place"),
     [
-        ("model/final.bin", Place(None, ("model", "final.bin"))),
-        ("./model//x/", Place(None, ("model", "x"))),
-        ("fileset://default/mine", Place("mine", ())),
-        ("fileset://default/mine/a/b", Place("mine", ("a", "b"))),
-        ("fileset://default/job-fileset-tune/a", Place("job-fileset-tune", ("a",))),
+        ("model/final.bin", ArtifactLocation(None, ("model", "final.bin"))),
+        ("./model//x/", ArtifactLocation(None, ("model", "x"))),
+        ("fileset://default/mine", ArtifactLocation("mine", ())),
+        ("fileset://default/mine/a/b", ArtifactLocation("mine", ("a", "b"))),
+        ("fileset://default/job-fileset-tune/a", ArtifactLocation("job-fileset-tune", ("a",))),
     ],
 )
 def test_what_is_the_job_s_can_be_named(url, place):
@@ -92,7 +92,7 @@ def test_a_link_leads_nowhere(reader, storage, target):
     (other / "secret").write_text("s")
     (storage / "link").symlink_to(target)
     for url in ("link", "link/secret"):
-        with pytest.raises(NotFoundError):
+        with pytest.raises(UnknownNameError):
             find(reader, url)
 
 
@@ -100,5 +100,5 @@ def test_a_pipe_and_what_is_not_there_are_not_found(reader, storage):
     os.mkfifo(storage / "pipe")
     (storage / "file").write_text("")
     for url in ("pipe", "none", "file/below", "fileset://default/none"):
-        with pytest.raises(NotFoundError):
+        with pytest.raises(UnknownNameError):
             find(reader, url)

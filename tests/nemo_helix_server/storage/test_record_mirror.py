@@ -7,8 +7,8 @@ import pytest
 from tests.helix_workplace import Workplace, shell
 
 from nemo_helix_server.clock import SECOND
-from nemo_helix_server.executors.fake import FakeExecutor
-from nemo_helix_server.storage.record_mirror import Mirror
+from nemo_helix_server.executors.fake import FakeStepExecutor
+from nemo_helix_server.storage.record_mirror import RecordMirror
 from nemo_runs.errors import DiskFullError
 
 pytestmark = pytest.mark.services
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.services
 
 @pytest.fixture
 def place(tmp_path):
-    place = Workplace(tmp_path / "data", executor=FakeExecutor())
+    place = Workplace(tmp_path / "data", executor=FakeStepExecutor())
     yield place
     place.close()
 
@@ -33,11 +33,11 @@ def passes(place, count=3):
 
 def test_every_transition_is_written_once_however_often_it_is_repeated(place):
     job = place.job(shell("true"))
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     passes(place)
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     (place.folder / "mirror.json").unlink()
-    mirror = Mirror(place.store, place.storage)
+    mirror = RecordMirror(place.store, place.storage)
     mirror.run()
     mirror.run()
     found = lines(place, job)
@@ -48,12 +48,12 @@ def test_every_transition_is_written_once_however_often_it_is_repeated(place):
 @pytest.mark.parametrize("torn", [b'{"seq": 12, "wor', b"\xff\xfe", b"garbage"])
 def test_a_line_that_a_crash_tore_is_set_aside(place, torn):
     job = place.job(shell("true"))
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     path = place.storage.paths("default", job).transitions
     with path.open("ab") as file:
         file.write(torn)
     passes(place)
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     assert [f"{row['origin']}>{row['to']}" for row in lines(place, job) if row["step_id"]] == place.history(
         job
     )
@@ -62,9 +62,9 @@ def test_a_line_that_a_crash_tore_is_set_aside(place, torn):
 @pytest.mark.parametrize("cursor", ["", "{", "[]", '{"seq": "x"}'])
 def test_a_damaged_cursor_begins_again(place, cursor):
     job = place.job(shell("true"))
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     (place.folder / "mirror.json").write_text(cursor)
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     assert [f"{row['origin']}>{row['to']}" for row in lines(place, job) if row["step_id"]] == place.history(
         job
     )
@@ -73,7 +73,7 @@ def test_a_damaged_cursor_begins_again(place, cursor):
 def test_the_records_say_what_the_store_says(place):
     job = place.job(shell("true"))
     passes(place)
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     folder = place.storage.paths("default", job).folder
     step = place.step_of(job)
     assert json.loads((folder / "job.json").read_text())["name"] == place.get(job).name
@@ -89,7 +89,7 @@ def test_the_records_say_what_the_store_says(place):
 def test_after_a_boot_what_had_not_reached_the_disk_is_written_again(place, rebooted):
     job = place.job(shell("true"))
     passes(place)
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     path = place.storage.paths("default", job).transitions
     kept = path.read_bytes().splitlines(keepends=True)[:1]
     path.write_bytes(b"".join(kept))
@@ -97,26 +97,26 @@ def test_after_a_boot_what_had_not_reached_the_disk_is_written_again(place, rebo
     where = json.loads(cursor.read_text())
     if rebooted:
         cursor.write_text(json.dumps({**where, "boot": "another"}))
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     written = [f"{row['origin']}>{row['to']}" for row in lines(place, job) if row["step_id"]]
     assert written == (place.history(job) if rebooted else place.history(job)[:1])
 
 
 def test_after_a_boot_what_is_old_is_left_alone(place):
     job = place.job(shell("true"))
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     path = place.storage.paths("default", job).transitions
     path.unlink()
     cursor = place.folder / "mirror.json"
     where = json.loads(cursor.read_text())
     cursor.write_text(json.dumps({**where, "boot": "another", "at": where["at"] + 2 * 3600 * SECOND}))
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     assert not path.exists()
 
 
 def test_records_of_a_new_database_are_written_though_an_older_one_was_further(place):
     (place.folder / "mirror.json").write_text('{"seq": 1000000}')
-    mirror = Mirror(place.store, place.storage)
+    mirror = RecordMirror(place.store, place.storage)
     mirror.run()
     job = place.job(shell("true"))
     mirror.run()
@@ -129,9 +129,9 @@ def test_what_is_in_the_way_of_a_record_is_put_aside(place, name):
     folder = place.storage.paths("default", job).folder
     folder.mkdir(parents=True)
     os.mkfifo(folder / name)
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     passes(place)
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     for found in (job, other):
         written = [f"{row['origin']}>{row['to']}" for row in lines(place, found) if row["step_id"]]
         assert written == place.history(found)
@@ -142,13 +142,13 @@ def test_a_job_whose_directory_is_none_holds_up_no_other(place):
     folder = place.storage.paths("default", job).folder
     folder.parent.mkdir(parents=True)
     folder.write_text("a file")
-    Mirror(place.store, place.storage).run()
+    RecordMirror(place.store, place.storage).run()
     assert lines(place, other)
 
 
 def test_a_line_that_did_not_fit_is_written_when_there_is_room(place, monkeypatch):
     job = place.job(shell("true"))
-    mirror = Mirror(place.store, place.storage)
+    mirror = RecordMirror(place.store, place.storage)
     write = os.write
     monkeypatch.setattr(os, "write", lambda descriptor, data: write(descriptor, data[:20]))
     with pytest.raises(DiskFullError):

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tests.helix_workplace import Workplace
 
-from nemo_helix_server.errors import ConflictError
+from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.storage import secret_store
 
@@ -21,7 +21,7 @@ def place(tmp_path):
 
 @pytest.fixture
 def keeper(place):
-    return secret_store.SecretKeeper(place.store, place.folder, place.clock)
+    return secret_store.SecretStore(place.store, place.folder, place.clock)
 
 
 def value(place):
@@ -32,7 +32,7 @@ def test_of_many_who_make_one_at_once_one_has_made_it(place, keeper):
     def make(number):
         try:
             keeper.create(ANN, "default", "hub", f"value-{number}", f"value-{number}")
-        except ConflictError:
+        except StateConflictError:
             return None
         return f"value-{number}"
 

@@ -9,7 +9,7 @@ from tests.nemo_helix_server.worlds import World
 
 from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.store import schema
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 
 @pytest.fixture(scope="session")
@@ -28,16 +28,16 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     """The same world on each database."""
     clock = MovableClock()
     if request.param == "sqlite":
-        store = Store(f"sqlite:///{tmp_path / 'jobs.db'}", clock)
+        store = JobStore(f"sqlite:///{tmp_path / 'jobs.db'}", clock)
     else:
-        store = Store(request.getfixturevalue("postgres_url"), clock)
+        store = JobStore(request.getfixturevalue("postgres_url"), clock)
         _empty(store)
     store.migrate()
     yield World(store, clock)
     store.close()
 
 
-def _empty(store: Store) -> None:
+def _empty(store: JobStore) -> None:
     """Emptying 13 tables takes 20 ms, making them anew 300."""
     store.migrate()
     names = ", ".join(f'"{table}"' for table in schema.metadata.tables if table != "workspaces")

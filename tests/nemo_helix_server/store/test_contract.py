@@ -10,17 +10,17 @@ import pytest
 from tests.nemo_helix_server.worlds import CONTROLLER, DOWNLOAD, TRAINING, UPLOAD, World
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
-from nemo_helix_server.errors import ConflictError
+from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs.filtering import parse
-from nemo_helix_server.jobs.model import Checkpoint, MetricPoint, Secret, Token, Workspace
+from nemo_helix_server.jobs.model import CheckpointRow, MetricPoint, SecretRow, Token, WorkspaceRow
 from nemo_helix_server.jobs.orders import NewAttempt
-from nemo_helix_server.jobs.states import Event, Reason
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.store.queries import JobQuery, StepQuery, TransitionQuery
 
 pytestmark = pytest.mark.services
 
 
-def checkpoint(job_id: str, step: int, **more: Any) -> Checkpoint:
+def checkpoint(job_id: str, step: int, **more: Any) -> CheckpointRow:
     values: dict[str, Any] = {
         "id": f"ckpt-{step}",
         "job_id": job_id,
@@ -42,7 +42,7 @@ def checkpoint(job_id: str, step: int, **more: Any) -> Checkpoint:
         "pinned_at": None,
         "pinned_path": None,
     }
-    return Checkpoint(**{**values, **more})
+    return CheckpointRow(**{**values, **more})
 
 
 def points(*steps: int, name: str = "loss") -> list[MetricPoint]:
@@ -53,24 +53,27 @@ class TestMoving:
     def test_a_step_that_completes_makes_its_successor_and_the_job_stays_active(self, world: World) -> None:
         world.create(steps=(DOWNLOAD, TRAINING))
         world.bring_to(S.ACTIVE)
-        moved = world.move(Event.FINISHED)
+        moved = world.move(StatusEvent.FINISHED)
         assert (moved.step.status, moved.next_step and moved.next_step.name) == (S.COMPLETED, "training")
         assert (moved.attempt.status, world.job().status) == (S.ACTIVE, S.ACTIVE)
-        assert world.move(Event.DEFERRED).job.status is S.QUEUED
-        assert world.move(Event.ACCEPTED).job.status is S.ACTIVE
-        world.move(Event.STARTED)
-        assert world.move(Event.FINISHED).job.status is S.COMPLETED
+        assert world.move(StatusEvent.DEFERRED).job.status is S.QUEUED
+        assert world.move(StatusEvent.ACCEPTED).job.status is S.ACTIVE
+        world.move(StatusEvent.STARTED)
+        assert world.move(StatusEvent.FINISHED).job.status is S.COMPLETED
 
     def test_a_write_that_expects_something_else_changes_nothing(self, world: World) -> None:
         world.create()
         step = world.step()
         with world.store.write() as writer:
-            assert writer.move(step.id, Event.STARTED, expected=S.PENDING, **CONTROLLER) is None
-            assert writer.move(step.id, Event.STARTED, expected={S.PENDING, S.QUEUED}, **CONTROLLER) is None
-            assert writer.move(step.id, Event.STARTED, version=step.version + 1, **CONTROLLER) is None
-            assert writer.move(step.id, Event.FINISHED, **CONTROLLER) is None
-            assert writer.move(step.id, Event.DELETE_REQUESTED, **CONTROLLER) is None
-            assert writer.move("nobody", Event.STARTED, **CONTROLLER) is None
+            assert writer.move(step.id, StatusEvent.STARTED, expected=S.PENDING, **CONTROLLER) is None
+            assert (
+                writer.move(step.id, StatusEvent.STARTED, expected={S.PENDING, S.QUEUED}, **CONTROLLER)
+                is None
+            )
+            assert writer.move(step.id, StatusEvent.STARTED, version=step.version + 1, **CONTROLLER) is None
+            assert writer.move(step.id, StatusEvent.FINISHED, **CONTROLLER) is None
+            assert writer.move(step.id, StatusEvent.DELETE_REQUESTED, **CONTROLLER) is None
+            assert writer.move("nobody", StatusEvent.STARTED, **CONTROLLER) is None
         assert world.step() == step
         with world.store.read() as reader:
             assert reader.since(TransitionQuery())[-1].to is S.CREATED
@@ -78,7 +81,7 @@ class TestMoving:
     def test_every_transition_says_who_when_and_why(self, world: World) -> None:
         world.create()
         world.clock.advance(5)
-        world.move(Event.DEFERRED, who="controller", why="both devices are taken by other/job")
+        world.move(StatusEvent.DEFERRED, who="controller", why="both devices are taken by other/job")
         with world.store.read() as reader:
             step, job = reader.since(TransitionQuery())[-2:]
         assert (step.step, step.origin, step.to, step.reason) == (
@@ -97,14 +100,14 @@ class TestMoving:
 
     def test_the_task_is_there_before_its_process_and_follows_the_step(self, world: World) -> None:
         world.create()
-        world.move(Event.ACCEPTED, task="task-1")
+        world.move(StatusEvent.ACCEPTED, task="task-1")
         statuses = [task_status(world)]
-        for event in (Event.STARTED, Event.PAUSE_REQUESTED, Event.CHECKPOINT_VERIFIED):
+        for event in (StatusEvent.STARTED, StatusEvent.PAUSE_REQUESTED, StatusEvent.CHECKPOINT_VERIFIED):
             world.move(event)
             statuses.append(task_status(world))
         assert statuses == [S.PENDING, S.ACTIVE, S.PAUSING, S.PAUSED]
-        world.move(Event.RESUME_REQUESTED)
-        world.move(Event.ACCEPTED, task="task-2")
+        world.move(StatusEvent.RESUME_REQUESTED)
+        world.move(StatusEvent.ACCEPTED, task="task-2")
         step = world.step()
         with world.store.read() as reader:
             tasks = reader.tasks(step.id)
@@ -116,12 +119,12 @@ class TestMoving:
         old = world.step()
         rerun(world)
         with world.store.write() as writer:
-            assert writer.move(old.id, Event.ACCEPTED, task="task-9", **CONTROLLER) is None
-        world.move(Event.CANCEL_REQUESTED)
+            assert writer.move(old.id, StatusEvent.ACCEPTED, task="task-9", **CONTROLLER) is None
+        world.move(StatusEvent.CANCEL_REQUESTED)
         with world.store.write() as writer:
             job = world_job(writer)
-            assert writer.move_job(job.id, Event.DELETE_REQUESTED, **CONTROLLER) is not None
-            assert writer.move_job(job.id, Event.DELETE_REQUESTED, **CONTROLLER) is None
+            assert writer.move_job(job.id, StatusEvent.DELETE_REQUESTED, **CONTROLLER) is not None
+            assert writer.move_job(job.id, StatusEvent.DELETE_REQUESTED, **CONTROLLER) is None
             assert writer.remove_job(job.id)
             assert not writer.remove_job(job.id)
             assert writer.job_by_id(job.id) is None
@@ -130,7 +133,9 @@ class TestMoving:
     def test_an_error_is_the_steps_and_the_attempts(self, world: World) -> None:
         world.create()
         world.bring_to(S.ACTIVE)
-        moved = world.move(Event.FAILED, error={"message": "no memory"}, reason=Reason.OUT_OF_MEMORY)
+        moved = world.move(
+            StatusEvent.FAILED, error={"message": "no memory"}, reason=StatusReason.OUT_OF_MEMORY
+        )
         assert moved.step.error_details == moved.job.error_details == {"message": "no memory"}
         assert (moved.job.reason, world.job().reason) == ("out_of_memory", "out_of_memory")
         assert world.job() == moved.job
@@ -138,7 +143,7 @@ class TestMoving:
     def test_what_is_returned_is_what_was_written(self, world: World) -> None:
         world.create(steps=(DOWNLOAD, TRAINING))
         world.bring_to(S.ACTIVE)
-        moved = world.move(Event.FINISHED, details={"image_digest": "sha256:1"})
+        moved = world.move(StatusEvent.FINISHED, details={"image_digest": "sha256:1"})
         with world.store.read() as reader:
             assert moved.job == reader.job("default", "job-1")
             assert moved.attempt == reader.attempt(moved.attempt.id)
@@ -149,9 +154,9 @@ class TestMoving:
     def test_a_unit_that_fails_leaves_nothing(self, world: World) -> None:
         world.create()
         before = world.step(), world_last(world)
-        with pytest.raises(ConflictError), world.store.write() as writer:  # noqa: PT012 - the unit is the subject
-            writer.move(world_job_step(writer), Event.CANCEL_REQUESTED, **CONTROLLER)
-            raise ConflictError("changed its mind")
+        with pytest.raises(StateConflictError), world.store.write() as writer:  # noqa: PT012 - the unit is the subject
+            writer.move(world_job_step(writer), StatusEvent.CANCEL_REQUESTED, **CONTROLLER)
+            raise StateConflictError("changed its mind")
         assert (world.step(), world_last(world)) == before
 
     def test_units_are_not_nested(self, world: World) -> None:
@@ -226,10 +231,10 @@ class TestAttempts:
         world.create(steps=(DOWNLOAD, TRAINING, UPLOAD))
         world.bring_to(S.COMPLETED)
         world.bring_to(S.ACTIVE)
-        world.move(Event.FAILED, details={"image_digest": "sha256:old"})
+        world.move(StatusEvent.FAILED, details={"image_digest": "sha256:old"})
         rerun(world)
         assert "rerun_warning" not in world.step().status_details
-        world.move(Event.OUTPUTS_VERIFIED)
+        world.move(StatusEvent.OUTPUTS_VERIFIED)
         training = world.step()
         assert training.status_details == {
             "image_digest_at_save": "sha256:old",
@@ -254,13 +259,15 @@ class TestStorageWindows:
             assert writer.reclaim_storage(job_id) is None
             assert [one.id for one in writer.settled({S.PAUSED})] == [job_id]
             assert writer.settled({S.ERROR}) == []
-            writer.move(world_job_step(writer), Event.WINDOW_EXPIRED, who="retention", why="7 days are over")
+            writer.move(
+                world_job_step(writer), StatusEvent.WINDOW_EXPIRED, who="retention", why="7 days are over"
+            )
             reclaimed = writer.reclaim_storage(job_id)
             assert writer.reclaim_storage(job_id) is None
             assert {one.id: one.present for one in writer.checkpoints(job_id)} == {"ckpt-6": False}
         assert reclaimed is not None
         assert reclaimed.storage_reclaimed_at == world.clock.now()
-        assert world.move(Event.STOPPED).job.reason == "pause_window_ended"
+        assert world.move(StatusEvent.STOPPED).job.reason == "pause_window_ended"
         assert "storage_reclaimed_at" in world.job().status_details
 
     def test_sizes_are_added_up(self, world: World) -> None:
@@ -319,7 +326,7 @@ class TestRecords:
             id="t1", name="ci", digest="d1", role="read", workspace=None, created_at=1, created_by="anna",
             expires_at=None, revoked_at=None, last_used_at=None,
         )  # fmt: skip
-        secret = Secret(
+        secret = SecretRow(
             workspace="default", name="key", description=None, created_by="anna", created_at=1, updated_at=1
         )
         with world.store.write() as writer:
@@ -343,12 +350,12 @@ class TestRecords:
                 True,
                 False,
             )
-            other = Workspace(name="research", description="ours", created_at=1)
+            other = WorkspaceRow(name="research", description="ours", created_at=1)
             assert (writer.put_workspace(other), writer.put_workspace(other)) == (True, False)
             assert [one.name for one in writer.workspaces()] == ["default", "research"]
             assert (writer.remove_workspace("research"), writer.remove_workspace("research")) == (True, False)
         world.create()
-        with pytest.raises(ConflictError, match="has 1 job;"), world.store.write() as writer:
+        with pytest.raises(StateConflictError, match="has 1 job;"), world.store.write() as writer:
             writer.remove_workspace("default")
 
     def test_results_are_named_once(self, world: World) -> None:
@@ -359,7 +366,10 @@ class TestRecords:
                 "model"
             ]
             assert writer.results(job_id, attempt_id="other") == []
-        with pytest.raises(ConflictError, match="has a result named model"), world.store.write() as writer:
+        with (
+            pytest.raises(StateConflictError, match="has a result named model"),
+            world.store.write() as writer,
+        ):
             writer.put_result(job_id, "model", "fileset://b", "fileset")
 
 
@@ -369,7 +379,7 @@ class TestLists:
             world.clock.advance(1)
             world.create(f"job-{number}", spec={"number": number}, source="a" if number % 2 else "b")
         world.clock.advance(1)
-        world.move(Event.CANCEL_REQUESTED, "job-3")
+        world.move(StatusEvent.CANCEL_REQUESTED, "job-3")
         with world.store.read() as reader:
 
             def names(**query: Any) -> list[str]:
@@ -495,16 +505,16 @@ class TestThreads:
     def test_of_many_who_move_a_step_one_succeeds(self, world: World) -> None:
         world.create()
         step = world.step()
-        won: list[Event] = []
+        won: list[StatusEvent] = []
         barrier = threading.Barrier(6)
 
-        def move(event: Event) -> None:
+        def move(event: StatusEvent) -> None:
             barrier.wait()
             with world.store.write() as writer:
                 if writer.move(step.id, event, version=step.version, who="x", why="race"):
                     won.append(event)
 
-        events = [Event.PAUSE_REQUESTED, Event.CANCEL_REQUESTED, Event.DEFERRED] * 2
+        events = [StatusEvent.PAUSE_REQUESTED, StatusEvent.CANCEL_REQUESTED, StatusEvent.DEFERRED] * 2
         threads = [threading.Thread(target=move, args=(event,)) for event in events]
         for thread in threads:
             thread.start()

@@ -8,14 +8,14 @@ import pytest
 from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.errors import StoreError, UnavailableError
 from nemo_helix_server.settings import Settings
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 pytestmark = pytest.mark.services
 
 
 def store_in(folder):
     folder.mkdir(exist_ok=True)
-    return Store(Settings(data_dir=folder, database_url=None).store_url(), MovableClock())
+    return JobStore(Settings(data_dir=folder, database_url=None).store_url(), MovableClock())
 
 
 @pytest.fixture

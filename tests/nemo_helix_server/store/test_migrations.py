@@ -18,7 +18,7 @@ from tests.nemo_helix_server.worlds import World
 from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.errors import StoreError
 from nemo_helix_server.store import migrations, schema
-from nemo_helix_server.store.store import Store
+from nemo_helix_server.store.store import JobStore
 
 pytestmark = pytest.mark.services
 
@@ -30,7 +30,7 @@ def test_migrated_and_fresh_are_the_same(world: World) -> None:
 
 
 def test_sqlite_has_the_very_same_tables(tmp_path: Path) -> None:
-    migrated = Store(f"sqlite:///{tmp_path / 'migrated.db'}", MovableClock())
+    migrated = JobStore(f"sqlite:///{tmp_path / 'migrated.db'}", MovableClock())
     migrated.migrate()
     fresh = create_engine(f"sqlite:///{tmp_path / 'fresh.db'}")
     schema.metadata.create_all(fresh)
@@ -55,7 +55,7 @@ def test_the_newest_revision_is_the_one_that_is_checked_for() -> None:
 
 
 def test_a_database_of_a_newer_release_is_refused(tmp_path: Path) -> None:
-    store = Store(f"sqlite:///{tmp_path / 'jobs.db'}", MovableClock())
+    store = JobStore(f"sqlite:///{tmp_path / 'jobs.db'}", MovableClock())
     store.migrate()
     with store.engine.begin() as connection:
         connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
@@ -66,7 +66,7 @@ def test_a_database_of_a_newer_release_is_refused(tmp_path: Path) -> None:
 
 def test_an_up_to_date_database_needs_no_alembic(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'jobs.db'}"
-    store = Store(url, MovableClock())
+    store = JobStore(url, MovableClock())
     store.migrate()
     store.close()
     program = (
@@ -85,4 +85,4 @@ def test_an_up_to_date_database_needs_no_alembic(tmp_path: Path) -> None:
 def test_an_address_that_is_none_is_said_so() -> None:
     for url in ("nonsense", "mysql://x/y"):
         with pytest.raises(StoreError, match=r"sqlite"):
-            Store(url, MovableClock())
+            JobStore(url, MovableClock())

@@ -6,8 +6,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from nemo_helix_server.settings import Settings
-from nemo_helix_server.trackers.descriptions import Door
-from nemo_helix_server.trackers.endpoints import Doors, check_address
+from nemo_helix_server.trackers.descriptions import TrackerEndpoint
+from nemo_helix_server.trackers.endpoints import TrackerEndpoints, check_address
 from nemo_helix_server.trackers.errors import OffError
 
 OURS = {
@@ -17,8 +17,8 @@ OURS = {
     "PATH": "/bin",
     "AWS_SECRET_ACCESS_KEY": "another",
 }
-WANDB = Door(tracker="wandb", address=None, workspace="default", secret=None)
-MLFLOW = Door(tracker="mlflow", address=None, workspace="default", secret=None)
+WANDB = TrackerEndpoint(tracker="wandb", address=None, workspace="default", secret=None)
+MLFLOW = TrackerEndpoint(tracker="mlflow", address=None, workspace="default", secret=None)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def doors(tmp_path):
     folder = tmp_path / "secrets" / "default"
     folder.mkdir(parents=True)
     (folder / "key").write_text("their-key\n")
-    return Doors(Settings(data_dir=tmp_path), {**OURS, "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    return TrackerEndpoints(Settings(data_dir=tmp_path), {**OURS, "XDG_CACHE_HOME": str(tmp_path / "cache")})
 
 
 def test_the_services_own_key_goes_to_its_own_address_only(doors):
@@ -63,7 +63,7 @@ def test_a_job_names_a_server_and_no_file(doors, address):
 
 
 def test_without_an_address_or_a_key_it_says_what_to_set(tmp_path):
-    doors = Doors(Settings(data_dir=tmp_path), {"XDG_CACHE_HOME": str(tmp_path)})
+    doors = TrackerEndpoints(Settings(data_dir=tmp_path), {"XDG_CACHE_HOME": str(tmp_path)})
     with pytest.raises(OffError, match="MLFLOW_TRACKING_URI"):
         doors.environment(MLFLOW)
     with pytest.raises(OffError, match="WANDB_API_KEY"):
@@ -71,7 +71,9 @@ def test_without_an_address_or_a_key_it_says_what_to_set(tmp_path):
 
 
 def test_offline_needs_no_key_and_disabled_is_off(tmp_path):
-    doors = Doors(Settings(data_dir=tmp_path), {"WANDB_MODE": "offline", "XDG_CACHE_HOME": str(tmp_path)})
+    doors = TrackerEndpoints(
+        Settings(data_dir=tmp_path), {"WANDB_MODE": "offline", "XDG_CACHE_HOME": str(tmp_path)}
+    )
     assert doors.environment(WANDB)["WANDB_MODE"] == "offline"
     off = Settings.model_validate({"data_dir": tmp_path, "trackers": {"wandb_mode": "disabled"}})
     with pytest.raises(OffError, match="switched off"):
@@ -102,7 +104,7 @@ def test_where_tokens_keep_people_apart_no_address_leads_to_this_machine(doors, 
     assert check_address(address, "x", [urlsplit(address).hostname]) == address
     given = Settings(data_dir=doors.settings.data_dir, trackers={"allowed_hosts": ()})
     with pytest.raises(OffError):
-        Doors(given, OURS).environment(replace(MLFLOW, address=address))
+        TrackerEndpoints(given, OURS).environment(replace(MLFLOW, address=address))
 
 
 @pytest.mark.parametrize("address", ["http://10.1.2.3:5000", "https://192.168.0.9", "http://no-such.invalid"])
@@ -121,6 +123,6 @@ def test_an_address_that_readers_disagree_about_is_refused(address):
 
 def test_a_publisher_follows_nobody_to_this_machine(doors):
     given = Settings(data_dir=doors.settings.data_dir, trackers={"allowed_hosts": ("good.example",)})
-    environment = Doors(given, OURS).environment(replace(MLFLOW, address="http://10.1.2.3"))
+    environment = TrackerEndpoints(given, OURS).environment(replace(MLFLOW, address="http://10.1.2.3"))
     assert environment["NEMO_TRACKER_HOSTS"] == "good.example"
     assert "NEMO_TRACKER_HOSTS" not in doors.environment(MLFLOW)

@@ -3,11 +3,11 @@
 import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.trackers.planning import Facts, Plan, State, plan
+from nemo_helix_server.trackers.planning import Plan, TrackerFacts, TrackerState, plan
 
 
 def planned(status, **facts):
-    return plan(Facts(status=status, **facts))
+    return plan(TrackerFacts(status=status, **facts))
 
 
 @pytest.mark.parametrize(
@@ -23,23 +23,23 @@ def planned(status, **facts):
     ],
 )
 def test_while_it_runs_only_what_a_checkpoint_covers(facts, to):
-    assert planned(Status.ACTIVE, **facts) == Plan(to, State.RUNNING, rest=False)
+    assert planned(Status.ACTIVE, **facts) == Plan(to, TrackerState.RUNNING, rest=False)
 
 
 def test_at_a_pause_up_to_its_checkpoint():
-    facts = {"newest": 17, "covered": 17, "published": 10, "said": State.RUNNING}
-    assert planned(Status.PAUSED, **facts) == Plan(17, State.PAUSED, rest=True)
+    facts = {"newest": 17, "covered": 17, "published": 10, "said": TrackerState.RUNNING}
+    assert planned(Status.PAUSED, **facts) == Plan(17, TrackerState.PAUSED, rest=True)
 
 
 def test_a_failed_job_may_be_run_again_from_its_checkpoint_until_its_storage_is_gone():
-    facts = {"newest": 17, "covered": 10, "published": 10, "said": State.RUNNING}
-    assert planned(Status.ERROR, **facts) == Plan(10, State.FAILED, rest=True)
-    gone = {**facts, "covered": 0, "final": True, "said": State.FAILED}
+    facts = {"newest": 17, "covered": 10, "published": 10, "said": TrackerState.RUNNING}
+    assert planned(Status.ERROR, **facts) == Plan(10, TrackerState.FAILED, rest=True)
+    gone = {**facts, "covered": 0, "final": True, "said": TrackerState.FAILED}
     assert planned(Status.ERROR, **gone) == Plan(17, None, rest=True)
 
 
 @pytest.mark.parametrize(
-    ("status", "state"), [(Status.COMPLETED, State.FINISHED), (Status.CANCELLED, State.KILLED)]
+    ("status", "state"), [(Status.COMPLETED, TrackerState.FINISHED), (Status.CANCELLED, TrackerState.KILLED)]
 )
 def test_what_is_over_is_told_to_its_end(status, state):
     assert planned(status, newest=17, covered=10, published=10) == Plan(17, state, rest=True)
@@ -47,7 +47,7 @@ def test_what_is_over_is_told_to_its_end(status, state):
 
 @pytest.mark.parametrize("status", [Status.QUEUED, Status.RESUMING, Status.PENDING, Status.CREATED])
 def test_of_a_job_that_waits_the_state_stays(status):
-    facts = {"newest": 17, "covered": 17, "published": 17, "said": State.PAUSED}
+    facts = {"newest": 17, "covered": 17, "published": 17, "said": TrackerState.PAUSED}
     assert planned(status, **facts) == Plan(17, None, rest=False)
 
 
@@ -60,5 +60,5 @@ def test_a_job_that_never_trained_has_no_run(status):
 @pytest.mark.parametrize("status", list(Status))
 def test_nothing_is_told_twice(status):
     first = planned(status, newest=9, covered=9)
-    again = plan(Facts(status=status, newest=9, covered=9, published=first.to, said=first.state))
+    again = plan(TrackerFacts(status=status, newest=9, covered=9, published=first.to, said=first.state))
     assert (again.to, again.state) == (first.to, None)

@@ -7,8 +7,8 @@ from tests.engines import engine_environ
 from tests.nemo_helix_server.commands.programs import JOBS, Program, cancel_everything, training, until
 from tests.nemo_helix_server.trackers.tracked import Mlflow, tags, wandb_offline
 
-from nemo_helix_server.trackers.errors import RefusedError
-from nemo_helix_server.trackers.publisher import Publisher
+from nemo_helix_server.trackers.errors import TrackerRefusedError
+from nemo_helix_server.trackers.publisher import PublisherProcess
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 STEPS = 60
@@ -158,7 +158,7 @@ def test_a_publisher_that_is_killed_has_lost_what_it_had_not_written_and_is_sent
     tmp_path, trackers_python
 ):
     environment = {**engine_environ(), "WANDB_MODE": "offline", "HOME": str(tmp_path)}
-    publisher = Publisher(trackers_python, environment, tmp_path / "log", patience=120)
+    publisher = PublisherProcess(trackers_python, environment, tmp_path / "log", patience=120)
     opening = {"op": "open", "tracker": "wandb", "job": "job-1", "folder": str(tmp_path), "entity": None}
     opening |= {"project": "p", "name": "n", "notes": None, "labels": [], "tags": {}}
     said = publisher.ask(**opening, run_id=None)
@@ -170,7 +170,7 @@ def test_a_publisher_that_is_killed_has_lost_what_it_had_not_written_and_is_sent
     assert 0 <= said["last"] <= 10
     publisher.ask(op="log", job="job-1", rows=rows, at=2)
     publisher.ask(op="tell", job="job-1", state="finished")
-    with pytest.raises(RefusedError):
+    with pytest.raises(TrackerRefusedError):
         publisher.ask(op="log", job="job-1", rows=rows, at=2)
     publisher.close()
     assert wandb_offline(trackers_python, tmp_path, "job-1")["steps"] == list(range(1, 21))

@@ -13,15 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.nemo_helix_server.worlds import ANNA, TRAINING, S, sqlite_world
 
-from nemo_helix_server.jobs.model import Checkpoint, MetricPoint
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.model import CheckpointRow, MetricPoint
+from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.trackers.endpoints import Doors
-from nemo_helix_server.trackers.errors import RefusedError, UnreachableError
+from nemo_helix_server.trackers.endpoints import TrackerEndpoints
+from nemo_helix_server.trackers.errors import TrackerRefusedError, UnreachableError
 from nemo_helix_server.trackers.publishing import Publishing
-from nemo_helix_server.trackers.sync import Teller
-from nemo_helix_server.trackers.worker import Lane
+from nemo_helix_server.trackers.sync import TrackerSync
+from nemo_helix_server.trackers.worker import TrackerWorker
 
 pytestmark = pytest.mark.services
 
@@ -40,7 +40,7 @@ class Tracker:
     def ask(self, **request):
         fault, self.fault = self.fault, None
         if fault == "refused":
-            raise RefusedError("no")
+            raise TrackerRefusedError("no")
         answer = self._do(request) if fault != "unreachable" else {}
         if fault == "lost tail" and request["op"] == "log":
             # the process is killed before its file was written
@@ -99,8 +99,8 @@ class Training:
             unit.put_checkpoint(checkpoint(self.id, self.step))
 
     def start(self):
-        self.world.move(Event.ACCEPTED)
-        self.world.move(Event.STARTED)
+        self.world.move(StatusEvent.ACCEPTED)
+        self.world.move(StatusEvent.STARTED)
         with self.world.store.write() as unit:
             self.step = max((found.step for found in unit.checkpoints(self.id)), default=0)
             unit.truncate_points(self.id, "training", self.step)
@@ -113,14 +113,14 @@ class Training:
             case ("save", S.ACTIVE) if self.step:
                 self.save()
             case ("pause", S.ACTIVE) if self.step:
-                self.world.move(Event.PAUSE_REQUESTED)
+                self.world.move(StatusEvent.PAUSE_REQUESTED)
                 self.save()
-                self.world.move(Event.CHECKPOINT_VERIFIED)
+                self.world.move(StatusEvent.CHECKPOINT_VERIFIED)
             case ("resume", S.PAUSED):
-                self.world.move(Event.RESUME_REQUESTED)
+                self.world.move(StatusEvent.RESUME_REQUESTED)
                 self.start()
             case ("fail", S.ACTIVE):
-                self.world.move(Event.FAILED)
+                self.world.move(StatusEvent.FAILED)
             case ("rerun", S.ERROR):
                 self.world.service.rerun(ANNA, "default", "job-1")
                 self.start()
@@ -128,14 +128,14 @@ class Training:
     def finish(self):
         for what in ("resume", "rerun", "train"):
             self.do(what)
-        self.world.move(Event.FINISHED)
+        self.world.move(StatusEvent.FINISHED)
 
 
 def checkpoint(job_id, step):
-    values = dict.fromkeys(Checkpoint.__dataclass_fields__)
+    values = dict.fromkeys(CheckpointRow.__dataclass_fields__)
     values |= {"id": f"ckpt-{step}", "job_id": job_id, "workspace": "default", "job": "job-1", "step": step}
     values |= {"step_name": "training", "size": 1, "reason": "periodic", "created_at": 1, "present": True}
-    return Checkpoint(**{**values, "metrics": {}})
+    return CheckpointRow(**{**values, "metrics": {}})
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def world(tmp_path):
 
 
 def lane_of(world, tracker, folder):
-    return Lane("mlflow", Teller(world.store, JobStorage(folder)), lambda: tracker)
+    return TrackerWorker("mlflow", TrackerSync(world.store, JobStorage(folder)), lambda: tracker)
 
 
 def run_of(world, job_id):
@@ -164,7 +164,7 @@ def test_a_job_is_told_about_step_by_step(world, tmp_path):
     job.train(4)
     lane.tell((job.id, "mlflow"))
     assert tracker.runs == {job.id: [1, 2, 3, 4, 5, 6, 7]}
-    world.move(Event.FINISHED)
+    world.move(StatusEvent.FINISHED)
     lane.tell((job.id, "mlflow"))
     assert tracker.runs[job.id] == list(range(1, 12))
     assert tracker.states == ["running", "finished"]
@@ -183,7 +183,7 @@ def test_a_failed_job_gets_its_last_steps_when_its_storage_is_gone(world, tmp_pa
     job.train(5)
     job.save()
     job.train(2)
-    world.move(Event.FAILED)
+    world.move(StatusEvent.FAILED)
     lane.tell((job.id, "mlflow"))
     assert tracker.runs[job.id] == [1, 2, 3, 4, 5]
     with world.store.read() as unit:
@@ -200,9 +200,9 @@ def test_a_failed_job_gets_its_last_steps_when_its_storage_is_gone(world, tmp_pa
 
 def test_rows_are_sent_again_with_the_moment_they_had(world, tmp_path):
     tracker, job = Tracker(), Training(world)
-    teller = Teller(world.store, JobStorage(tmp_path))
+    teller = TrackerSync(world.store, JobStorage(tmp_path))
     job.train(5)
-    world.move(Event.FINISHED)
+    world.move(StatusEvent.FINISHED)
     asked = []
 
     class Recording:
@@ -227,7 +227,7 @@ def test_a_tracker_that_says_no_is_a_warning_that_goes_when_it_says_yes(world, t
     tracker, job = Tracker(), Training(world)
     lane = lane_of(world, tracker, tmp_path)
     job.train(5)
-    world.move(Event.FINISHED)
+    world.move(StatusEvent.FINISHED)
     tracker.fault = "refused"
     lane.tell((job.id, "mlflow"))
     assert world.job().status is S.COMPLETED
@@ -241,7 +241,7 @@ def test_after_a_rerun_a_tracker_that_is_still_down_is_said_again_and_the_warnin
     tracker, job = Tracker(), Training(world)
     lane = lane_of(world, tracker, tmp_path)
     job.train(5)
-    world.move(Event.FAILED)
+    world.move(StatusEvent.FAILED)
     tracker.fault = "refused"
     lane.tell((job.id, "mlflow"))
     assert world.job().status_details["mlflow_warning"] == "no"
@@ -260,10 +260,10 @@ def test_after_a_rerun_a_tracker_that_is_still_down_is_said_again_and_the_warnin
 def test_without_the_libraries_there_is_a_warning_with_the_command_that_installs_them(world, tmp_path):
     job = Training(world)
     job.train(5)
-    world.move(Event.FINISHED)
+    world.move(StatusEvent.FINISHED)
     given = Settings(data_dir=tmp_path)
-    doors = Doors(given, {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")})
-    publishing = Publishing(Teller(world.store, JobStorage(tmp_path)), doors, 60.0)
+    doors = TrackerEndpoints(given, {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")})
+    publishing = Publishing(TrackerSync(world.store, JobStorage(tmp_path)), doors, 60.0)
     subject = publishing.teller.look(job.id, "mlflow")
     publishing._lane(subject.description.door).tell((job.id, "mlflow"))
     assert "nemo engines install trackers" in world.job().status_details["mlflow_warning"]
@@ -291,12 +291,12 @@ def test_a_tracker_that_hangs_holds_up_neither_the_others_nor_the_end(world, tmp
     monkeypatch.setattr(Publishing, "_publisher", lambda _, door: behind[door.address])
     job = Training(world)
     job.train(5)
-    world.move(Event.FINISHED)
+    world.move(StatusEvent.FINISHED)
     other = Training(world, "job-2", {"integrations": {"mlflow": {"name": "x"}}})
     other.train(5)
-    world.move(Event.FINISHED, "job-2")
-    doors = Doors(Settings(data_dir=tmp_path), {})
-    publishing = Publishing(Teller(world.store, JobStorage(tmp_path)), doors, 0.05)
+    world.move(StatusEvent.FINISHED, "job-2")
+    doors = TrackerEndpoints(Settings(data_dir=tmp_path), {})
+    publishing = Publishing(TrackerSync(world.store, JobStorage(tmp_path)), doors, 0.05)
     publishing.start()
     assert hangs.asked.wait(30)
     deadline = time.monotonic() + 30

@@ -13,7 +13,15 @@ from hypothesis import strategies as st
 
 from nemo_runs.leases import devices, machine_leases
 from nemo_runs.leases.lease_queue import decide
-from nemo_runs.leases.machine_leases import Granted, Holder, LeaseError, Pool, Request, Waiting, ticket
+from nemo_runs.leases.machine_leases import (
+    Granted,
+    LeaseError,
+    LeaseHolder,
+    LeaseRequest,
+    LeaseWaiting,
+    Pool,
+    ticket,
+)
 from nemo_runs.processes import process_table, trees
 
 SOURCES = Path(__file__).parents[3] / "src"
@@ -21,7 +29,7 @@ PATIENCE = 60.0
 
 
 def ask(name, number=0, **fields):
-    return Request(name=name, **{"label": "lab", "ticket": ticket(1.0, number), **fields})
+    return LeaseRequest(name=name, **{"label": "lab", "ticket": ticket(1.0, number), **fields})
 
 
 @pytest.fixture
@@ -58,13 +66,13 @@ def test_devices_and_slots_are_leased_and_the_waiting_are_told_who_holds_them(tm
     pool = Pool(tmp_path, ("0", "1"), 4)
     assert pool.acquire(ask("a", 1, devices=1)) == Granted(("0",), 1)
     assert pool.acquire(ask("b", 2, devices=1, label="x")) == Granted(("1",), 1)
-    assert pool.acquire(ask("c", 3, devices=2)) == Waiting(
+    assert pool.acquire(ask("c", 3, devices=2)) == LeaseWaiting(
         "waiting for 2 GPU devices: 0 is held by lab/a, 1 is held by x/b", 1
     )
-    assert pool.acquire(ask("d", 4, slots=3)) == Waiting(
+    assert pool.acquire(ask("d", 4, slots=3)) == LeaseWaiting(
         "waiting for 3 CPU slots: 2 of 4 are held by lab/a, x/b", 2
     )
-    assert pool.acquire(ask("e", 5)) == Waiting("waiting for its turn, behind lab/c, lab/d", 3)
+    assert pool.acquire(ask("e", 5)) == LeaseWaiting("waiting for its turn, behind lab/c, lab/d", 3)
     assert [(holder.name, holder.devices, holder.slots) for holder in pool.holders()] == [
         ("a", ("0",), 1),
         ("b", ("1",), 1),
@@ -91,8 +99,8 @@ def test_turns_are_in_the_order_of_tickets_not_of_asking(tmp_path):
         2,
     ]
     pool.release("running")
-    assert isinstance(pool.acquire(ask("c", 3)), Waiting)
-    assert isinstance(pool.acquire(ask("b", 2)), Waiting)
+    assert isinstance(pool.acquire(ask("c", 3)), LeaseWaiting)
+    assert isinstance(pool.acquire(ask("b", 2)), LeaseWaiting)
     assert isinstance(pool.acquire(ask("a", 1)), Granted)
 
 
@@ -109,8 +117,10 @@ def test_one_that_gives_up_waiting_holds_nobody_back(tmp_path):
 def test_a_large_request_is_not_starved_by_small_ones(tmp_path):
     pool = Pool(tmp_path, ("0", "1"), 8)
     pool.acquire(ask("small", 1, devices=1))
-    assert isinstance(pool.acquire(ask("large", 2, devices=2)), Waiting)
-    assert pool.acquire(ask("later", 3, devices=1)) == Waiting("waiting for its turn, behind lab/large", 2)
+    assert isinstance(pool.acquire(ask("large", 2, devices=2)), LeaseWaiting)
+    assert pool.acquire(ask("later", 3, devices=1)) == LeaseWaiting(
+        "waiting for its turn, behind lab/large", 2
+    )
     # it needs no device, and the large one cannot use the slot yet
     assert pool.acquire(ask("cpu", 4)) == Granted((), 1)
 
@@ -120,7 +130,7 @@ def test_a_label_may_hold_so_many_and_then_lets_others_pass(tmp_path):
     assert [type(pool.acquire(ask(name, number, cap=2))) for number, name in enumerate("abc")] == [
         Granted,
         Granted,
-        Waiting,
+        LeaseWaiting,
     ]
     assert pool.acquire(ask("c", 2, cap=2)).reason == "lab may run 2 at once, and these run: a, b"
     assert isinstance(pool.acquire(ask("d", 3, label="other", slots=2)), Granted)
@@ -164,7 +174,7 @@ def test_a_stopped_holder_is_not_dead(tmp_path, sleeper):
     pool.acquire(ask("a"))
     pool.hand_over("a", trees.identify(sleeper.pid))
     sleeper.send_signal(signal.SIGSTOP)
-    assert isinstance(pool.acquire(ask("b")), Waiting)
+    assert isinstance(pool.acquire(ask("b")), LeaseWaiting)
     sleeper.send_signal(signal.SIGCONT)
 
 
@@ -207,7 +217,7 @@ def test_leases_of_the_machines_last_boot_are_void_and_a_changed_host_name_is_no
     pool.acquire(ask("a"))
     living = trees.identify(sleeper.pid)
     pool.hand_over("a", replace(living, host="renamed-since"))
-    assert isinstance(pool.acquire(ask("b")), Waiting)
+    assert isinstance(pool.acquire(ask("b")), LeaseWaiting)
     pool.hand_over("a", replace(living, boot_id="before"))
     assert isinstance(pool.acquire(ask("b")), Granted)
 
@@ -228,7 +238,7 @@ def test_while_anything_with_its_marker_runs_a_lease_is_held(tmp_path, sleeper):
         pool.hand_over("a", trees.identify(sleeper.pid), marker=("BATON_TEST_MARKER", str(tmp_path)))
         sleeper.kill()
         sleeper.wait()
-        assert isinstance(pool.acquire(ask("b")), Waiting)
+        assert isinstance(pool.acquire(ask("b")), LeaseWaiting)
     finally:
         left.kill()
         left.wait()
@@ -321,7 +331,7 @@ def test_killed_at_random_moments_nothing_is_lost_or_damaged(tmp_path):
 
 
 holders = st.builds(
-    Holder,
+    LeaseHolder,
     name=st.sampled_from("uvwxyz"),
     label=st.sampled_from("lm"),
     devices=st.just(()),
@@ -330,7 +340,7 @@ holders = st.builds(
     identity=st.just(trees.identify()),
 )
 requests = st.builds(
-    Request,
+    LeaseRequest,
     name=st.sampled_from("abcdef"),
     label=st.sampled_from("lm"),
     devices=st.integers(0, 3),

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from nemo_runs.processes import process_table
-from nemo_runs.processes.process_table import Entry, above, below
+from nemo_runs.processes.process_table import ProcessEntry, above, below
 
 
-def entry(pid: int, parent: int) -> Entry:
-    return Entry(pid, parent, session=0, start_time=0, ended=False, stopped=False)
+def entry(pid: int, parent: int) -> ProcessEntry:
+    return ProcessEntry(pid, parent, session=0, start_time=0, ended=False, stopped=False)
 
 
 TREE = {pid: entry(pid, parent) for pid, parent in [(1, 0), (5, 1), (6, 5), (7, 6), (8, 5), (9, 1)]}

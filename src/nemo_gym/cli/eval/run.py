@@ -19,8 +19,8 @@ from nemo_runs.errors import RunsError
 
 if TYPE_CHECKING:
     from nemo_gym.composition import Override
-    from nemo_gym.rollouts.collect.console import Talk
-    from nemo_gym.rollouts.collect.ends import End
+    from nemo_gym.rollouts.collect.console import Console
+    from nemo_gym.rollouts.collect.ends import RunEnd
     from nemo_gym.rollouts.collect.run import RunResult
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
@@ -98,9 +98,9 @@ def run(
     drain = Drain()
     drain.install()
     try:
-        from nemo_gym.rollouts.collect.console import Talk
+        from nemo_gym.rollouts.collect.console import Console
 
-        talk = Talk()
+        talk = Console()
         _import_beside("aiohttp")
         result = _execute(_load(config_paths, benchmark, search_dirs, overrides, flags), drain, talk)
     except StoppedEarly as signal:
@@ -132,16 +132,16 @@ def _import_beside(name: str) -> None:
     threading.Thread(target=load, name=f"import {name}").start()
 
 
-def _leave_last_word(last: RunResult | End | Exception) -> None:
+def _leave_last_word(last: RunResult | RunEnd | Exception) -> None:
     """Tell the chain that this run is part of, if it is, how it ended."""
     from nemo_gym.rollouts.collect import ends, exit_report
-    from nemo_gym.rollouts.collect.console import Talk
-    from nemo_gym.rollouts.output.disk_wait import Room
+    from nemo_gym.rollouts.collect.console import Console
+    from nemo_gym.rollouts.output.disk_wait import DiskWait
     from nemo_runs.errors import DiskFullError
 
     if isinstance(last, Exception):
         word = exit_report.of_error(last)
-    elif isinstance(last, ends.End):
+    elif isinstance(last, ends.RunEnd):
         word = exit_report.of_end(last, None)
     else:
         found = last.collected
@@ -152,8 +152,8 @@ def _leave_last_word(last: RunResult | End | Exception) -> None:
         if isinstance(last, Exception):
             exit_report.write(word, os.environ)
         else:
-            say = Talk().say
-            Room(environ=os.environ, say=say).wait(lambda: exit_report.write(word, os.environ))
+            say = Console().say
+            DiskWait(environ=os.environ, say=say).wait(lambda: exit_report.write(word, os.environ))
     except (DiskFullError, OSError):
         if not isinstance(last, Exception):
             raise
@@ -207,11 +207,11 @@ def _key_reference(value: str | None) -> str | None:
     return f"host:{_KEY_VARIABLE}"
 
 
-def _execute(config: RunConfig, drain: Drain, talk: Talk) -> RunResult:
+def _execute(config: RunConfig, drain: Drain, talk: Console) -> RunResult:
     from nemo_gym.clock import SystemClock
-    from nemo_gym.rollouts.collect.run import Run
+    from nemo_gym.rollouts.collect.run import CollectorRun
 
-    return Run(config, drain=drain, talk=talk, clock=SystemClock()).execute()
+    return CollectorRun(config, drain=drain, talk=talk, clock=SystemClock()).execute()
 
 
 def _print(result: RunResult, as_json: bool) -> None:

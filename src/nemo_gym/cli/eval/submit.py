@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nemo_gym.orchestration.config.resolve import ResolvedConfig
     from nemo_gym.orchestration.config.schema import SubmitConfig
     from nemo_gym.orchestration.jobs import SubmissionRecord
-    from nemo_gym.orchestration.submit.flow import Desk, Order
+    from nemo_gym.orchestration.submit.flow import SubmitContext, SubmitRequest
     from nemo_gym.provenance import Provenance
     from nemo_slurm.hosts import Host
 
@@ -55,9 +55,9 @@ def _run(path: Path, overrides: tuple[str, ...], flags: _Flags) -> int:
     if flags.resolve_only:
         click.echo(resolved.to_json() if flags.as_json else resolved.to_yaml().rstrip("\n"))
         return EXIT_DONE
-    from nemo_gym.orchestration.submit.flow import Order
+    from nemo_gym.orchestration.submit.flow import SubmitRequest
 
-    order = Order(resolved=resolved, labels=flags.labels, again=flags.again)
+    order = SubmitRequest(resolved=resolved, labels=flags.labels, again=flags.again)
     if flags.dry_run:
         return _dry_run(order, _desk(resolved))
     return _submit(order, _desk(resolved), as_json=flags.as_json, follow=flags.follow)
@@ -91,10 +91,10 @@ def _say(sentence: str) -> None:
     click.echo(f"gym: {sentence}", err=True)
 
 
-def _desk(resolved: ResolvedConfig) -> Desk:
+def _desk(resolved: ResolvedConfig) -> SubmitContext:
     from nemo_gym.orchestration.executors.registry import executor_for, refuse_unusable
     from nemo_gym.orchestration.submit.destination import destination_of
-    from nemo_gym.orchestration.submit.flow import Desk
+    from nemo_gym.orchestration.submit.flow import SubmitContext
 
     compute = resolved.config.machine
     hostname = getattr(compute, "hostname", None)
@@ -111,7 +111,7 @@ def _desk(resolved: ResolvedConfig) -> Desk:
 
         refuse_cheaply(config, host or _host(None))
 
-    return Desk(
+    return SubmitContext(
         executor=executor_for(compute.type, host),
         stage=destination.stage,
         provenance=origin,
@@ -130,7 +130,7 @@ def _host(hostname: str | None) -> Host:
     return host_of(hostname)
 
 
-def _dry_run(order: Order, desk: Desk) -> int:
+def _dry_run(order: SubmitRequest, desk: SubmitContext) -> int:
     from nemo_gym.orchestration.plan.job_script import render_job
     from nemo_gym.orchestration.plan.telemetry import collector_text
     from nemo_gym.orchestration.submit.flow import plan
@@ -147,7 +147,7 @@ def _dry_run(order: Order, desk: Desk) -> int:
     return EXIT_DONE
 
 
-def _submit(order: Order, desk: Desk, *, as_json: bool, follow: bool) -> int:
+def _submit(order: SubmitRequest, desk: SubmitContext, *, as_json: bool, follow: bool) -> int:
     from nemo_gym.orchestration.submit import flow
 
     record = flow.submit(order, desk)
@@ -181,7 +181,7 @@ def _print_record(record: SubmissionRecord) -> None:
     click.echo(f"Results, when done: gym job {verb} {record.gym_job_id}")
 
 
-def _follow(record: SubmissionRecord, desk: Desk, *, quiet: bool) -> int:
+def _follow(record: SubmissionRecord, desk: SubmitContext, *, quiet: bool) -> int:
     """Show progress on stderr until all jobs have ended, then the scores.
 
     1 when a job did not succeed, or ended with 0 and left rollouts that the config does not do without.
@@ -207,10 +207,10 @@ def _is_whole(record: SubmissionRecord) -> bool:
     """Whether nothing is missing of jobs that have ended with 0; what is missing is said."""
     from nemo_gym.chain.endings import BenchmarkState
     from nemo_gym.orchestration.status.gather import gather
-    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.status.machines import SubmissionMachines
     from nemo_gym.orchestration.status.report import of_submissions
 
-    with Sites() as sites:
+    with SubmissionMachines() as sites:
         (submission,) = of_submissions(gather([record], sites).values())
     failed = [status for status in submission.benchmarks if status.state is BenchmarkState.FAILED]
     for status in failed:

@@ -40,7 +40,7 @@ def adopt(run_dir: Path, hostname: str | None, as_json: bool) -> int:
             done = adoption.adopt(run_dir, now=now, say=say)
         else:
             (found,) = adopted(host, [far_path(run_dir)], now=now, say=say)
-            if isinstance(found, adopt_remote.Refused):
+            if isinstance(found, adopt_remote.NotAdopted):
                 raise GymError(found.reason)
             done = found
     if as_json:

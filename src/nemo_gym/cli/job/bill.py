@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nemo_gym.orchestration.records.index import Say
-    from nemo_gym.orchestration.records.locations import Place
-    from nemo_gym.orchestration.records.remote_copy import Nearby
+    from nemo_gym.orchestration.records.locations import SubmissionLocation
+    from nemo_gym.orchestration.records.remote_copy import RemoteCopy
     from nemo_slurm.errors import SlurmError
 
 
@@ -43,7 +43,7 @@ def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
 
     found, passed_over = [], 0
     why = "small files and the times of rows are fetched"
-    with remote_copy.Nearby(remote_copy.for_bill, say=say, why=why) as near:
+    with remote_copy.RemoteCopy(remote_copy.for_bill, say=say, why=why) as near:
         for place in _places(name, labels, near, say):
             if isinstance(place, Exception):
                 say(f"passed over: {place}")
@@ -60,8 +60,8 @@ def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
 
 
 def _places(
-    name: str | None, labels: dict[str, str], near: Nearby, say: Say
-) -> Iterator[Place | GymError | SlurmError]:
+    name: str | None, labels: dict[str, str], near: RemoteCopy, say: Say
+) -> Iterator[SubmissionLocation | GymError | SlurmError]:
     """Where the files are; for labels, an error in place of each submission whose files cannot be had."""
     from nemo_gym.orchestration.records import index
     from nemo_slurm.errors import SlurmError

@@ -13,7 +13,7 @@ from nemo_gym.errors import UsageError
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.jobs import SubmissionRecord
-    from nemo_gym.orchestration.submit.cancel import Report
+    from nemo_gym.orchestration.submit.cancel import CancelReport
 
 
 @click.command(short_help="End a benchmark, or all of a submission, for good.")
@@ -50,7 +50,7 @@ def cancel(
     if benchmark is not None and everything:
         raise UsageError("give one benchmark, or --all.")
     from nemo_gym.cli.submissions import one, only_benchmark
-    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.status.machines import SubmissionMachines
     from nemo_gym.orchestration.submit import cancel as cancelling
     from nemo_gym.orchestration.submit.submitting_host import username
 
@@ -59,10 +59,10 @@ def cancel(
         benchmark = only_benchmark(record, benchmark, otherwise="or give --all")
     elif not yes:
         _confirm(record)
-    wish = cancelling.Wish(
+    wish = cancelling.CancelRequest(
         record=record, benchmark=benchmark, by=username(), why=" ".join(reason.split()), within=within
     )
-    with Sites() as sites:
+    with SubmissionMachines() as sites:
         report = cancelling.cancel(wish, sites)
     _show(report, as_json=as_json)
     return report.exit_status
@@ -75,7 +75,7 @@ def _confirm(record: SubmissionRecord) -> None:
     click.confirm(f"End all of {record.gym_job_id} ({names})?", abort=True, err=True)
 
 
-def _show(report: Report, *, as_json: bool) -> None:
+def _show(report: CancelReport, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
     for outcome in () if as_json else report.outcomes:

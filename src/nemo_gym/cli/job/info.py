@@ -24,10 +24,10 @@ def info(name: str, benchmark: str | None, with_config: bool, as_json: bool) -> 
     from nemo_gym.job_paths import RunPaths
     from nemo_gym.orchestration.status import info as telling
     from nemo_gym.orchestration.status.gather import Scope, gather
-    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.status.machines import SubmissionMachines
 
     record = one(name, benchmark)
-    with Sites() as sites:
+    with SubmissionMachines() as sites:
         files = sites.of(record).files
         scope = Scope(every_job=True, benchmark=benchmark)
         found = [telling.describe(known, files) for known in gather([record], sites, scope=scope).values()]

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nemo_gym.chain.evidence import Evidence
     from nemo_gym.orchestration.jobs import SubmissionRecord
     from nemo_gym.orchestration.records.run_files import RunFiles
-    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.status.machines import SubmissionMachines
 
 _HERE, _ELSEWHERE = 0.5, 5.0
 """Seconds between two looks at a log on this machine, and on another one."""
@@ -41,10 +41,10 @@ def logs(
     if follow and as_json:
         raise UsageError("--json prints one document, so it cannot follow; leave out -f or --json.")
     from nemo_gym.orchestration.status import logs as reading
-    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.status.machines import SubmissionMachines
 
     record, benchmark, source = _named(name, benchmark, source)
-    with Sites() as sites:
+    with SubmissionMachines() as sites:
         known, _ = _look(record, benchmark, sites)
         files = sites.of(record).files
         if follow:
@@ -75,7 +75,7 @@ def _named(name: str, benchmark: str | None, source: str | None) -> tuple[Submis
     return record, only_benchmark(record, benchmark), source
 
 
-def _look(record: SubmissionRecord, benchmark: str, sites: Sites) -> tuple[Evidence, bool]:
+def _look(record: SubmissionRecord, benchmark: str, sites: SubmissionMachines) -> tuple[Evidence, bool]:
     """What is known, and whether more is to come."""
     from nemo_gym.orchestration.status.gather import Scope, gather
     from nemo_gym.orchestration.status.report import assess
@@ -97,7 +97,7 @@ def _chosen(known: Evidence, files: RunFiles) -> str:
 
 
 def _follow(
-    record: SubmissionRecord, benchmark: str, source: str | None, tail: int | None, sites: Sites
+    record: SubmissionRecord, benchmark: str, source: str | None, tail: int | None, sites: SubmissionMachines
 ) -> int:
     from nemo_gym.orchestration.records.run_files import LocalRunFiles
     from nemo_gym.orchestration.status import logs as reading
@@ -108,7 +108,7 @@ def _follow(
         source = source or _chosen(known, files)
         reading.refuse_unknown(known, source, files)
     source = source or reading.DEFAULT
-    follower = reading.Follower(source, files)
+    follower = reading.LogFollower(source, files)
     if tail is not None:
         found = reading.pieces(known, source, files)
         _write(reading.tail(found, files, tail))

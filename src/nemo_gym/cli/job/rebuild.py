@@ -15,8 +15,8 @@ from nemo_gym.cli.options import json_option
 from nemo_gym.errors import EXIT_ERROR, GymError, UsageError
 
 if TYPE_CHECKING:
-    from nemo_gym.orchestration.records.adopt import Adopted
-    from nemo_gym.orchestration.records.adopt_remote import Refused
+    from nemo_gym.orchestration.records.adopt import AdoptedRun
+    from nemo_gym.orchestration.records.adopt_remote import NotAdopted
     from nemo_gym.orchestration.records.index import Say
     from nemo_slurm.hosts import Host
 
@@ -49,9 +49,9 @@ def rebuild(output_path: Path | None, from_scheduler: bool, hostname: str | None
     done, refused, gone = [], [], []
     with contextlib.closing(host_of(hostname)) as host:
         for each in _found(host, output_path, say):
-            if isinstance(each, adopt_remote.Refused) and each.gone:
+            if isinstance(each, adopt_remote.NotAdopted) and each.gone:
                 gone.append(each.run_dir)
-            elif isinstance(each, adopt_remote.Refused):
+            elif isinstance(each, adopt_remote.NotAdopted):
                 say(f"passed over: {each.reason}")
                 refused.append({"run_dir": each.run_dir, "reason": each.reason})
             else:
@@ -73,7 +73,7 @@ def rebuild(output_path: Path | None, from_scheduler: bool, hostname: str | None
     return EXIT_ERROR if refused else 0
 
 
-def _found(host: Host, output_path: Path | None, say: Say) -> Iterator[Adopted | Refused]:
+def _found(host: Host, output_path: Path | None, say: Say) -> Iterator[AdoptedRun | NotAdopted]:
     from nemo_gym.orchestration.records import adopt, adopt_remote
 
     now = datetime.now(UTC)
@@ -88,7 +88,9 @@ def _found(host: Host, output_path: Path | None, say: Say) -> Iterator[Adopted |
         yield from adopt_remote.of_parent(host, far_path(output_path), now=now, say=say)
 
 
-def adopted(host: Host, run_dirs: Sequence[str], *, now: datetime, say: Say) -> Iterator[Adopted | Refused]:
+def adopted(
+    host: Host, run_dirs: Sequence[str], *, now: datetime, say: Say
+) -> Iterator[AdoptedRun | NotAdopted]:
     """Adopt run directories of this machine or of another."""
     from nemo_gym.orchestration.records import adopt, adopt_remote
 
@@ -97,12 +99,12 @@ def adopted(host: Host, run_dirs: Sequence[str], *, now: datetime, say: Say) -> 
         return
     for run_dir in run_dirs:
         if not Path(run_dir).is_dir():
-            yield adopt_remote.Refused(run_dir, f"there is no folder {run_dir}.", gone=True)
+            yield adopt_remote.NotAdopted(run_dir, f"there is no folder {run_dir}.", gone=True)
             continue
         try:
             yield adopt.adopt(Path(run_dir), now=now, say=say)
         except (GymError, OSError) as error:
-            yield adopt_remote.Refused(run_dir, str(error))
+            yield adopt_remote.NotAdopted(run_dir, str(error))
 
 
 def far_path(path: Path) -> str:

@@ -41,12 +41,12 @@ def resubmit(
     is used up and not raised. Both budgets count everything since the first job, and can only be raised.
     """
     from nemo_gym.cli.submissions import one, only_benchmark
-    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.status.machines import SubmissionMachines
     from nemo_gym.orchestration.submit import resubmit as resubmitting
     from nemo_gym.orchestration.submit.submitting_host import username
 
     record = one(name, benchmark)
-    wish = resubmitting.Wish(
+    wish = resubmitting.ResubmitRequest(
         record=record,
         benchmark=only_benchmark(record, benchmark),
         by=username(),
@@ -55,7 +55,7 @@ def resubmit(
         max_retries=max_retries,
         max_walltime=max_walltime,
     )
-    with Sites() as sites:
+    with SubmissionMachines() as sites:
         done = resubmitting.resubmit(wish, sites)
     if as_json:
         click.echo(json.dumps(done.to_json(), indent=2))

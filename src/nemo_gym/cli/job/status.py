@@ -41,12 +41,12 @@ def status(
     from nemo_gym.clock import SystemClock, utc_text
     from nemo_gym.orchestration.status.gather import gather
     from nemo_gym.orchestration.status.last_status import LastStatus
-    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.status.machines import SubmissionMachines
     from nemo_gym.orchestration.status.report import narrowed, of_submissions, to_json
     from nemo_gym.orchestration.status.report_text import status_text
 
     records = several(ids, labels, limit=limit)
-    with Sites() as sites:
+    with SubmissionMachines() as sites:
         found = of_submissions(gather(records, sites).values())
     found = LastStatus().completed(found, now=SystemClock().now())
     shown = narrowed(found) if live else found

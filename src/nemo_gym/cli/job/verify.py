@@ -33,7 +33,7 @@ def verify(name: str, benchmark: str | None, as_json: bool) -> int:
         click.echo(f"gym: {text}", err=True)
 
     bring = remote_copy.for_certificate(benchmark)
-    with remote_copy.Nearby(bring, say=say, why="results and records are fetched") as near:
+    with remote_copy.RemoteCopy(bring, say=say, why="results and records are fetched") as near:
         found = verify_submission(near.find(name), benchmark)
     click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else _text(found))
     return EXIT_DONE if found.valid else EXIT_ERROR

@@ -34,12 +34,12 @@ def watch(ids: tuple[str, ...], labels: dict[str, str], exit_status: bool, as_js
     from nemo_gym.orchestration.status import poll as watching
     from nemo_gym.orchestration.status.gather import gather
     from nemo_gym.orchestration.status.last_status import LastStatus
-    from nemo_gym.orchestration.status.machines import Sites
+    from nemo_gym.orchestration.status.machines import SubmissionMachines
     from nemo_gym.orchestration.status.report import of_submissions, to_json
 
     records = several(ids or (() if labels else ("latest",)), labels)
     display = _Quiet() if as_json else _Redrawn() if sys.stdout.isatty() else _Lines()
-    with Sites() as sites:
+    with SubmissionMachines() as sites:
         memory = LastStatus()
 
         def look() -> Sequence[SubmissionStatus]:

@@ -16,13 +16,13 @@ from nemo_gym.orchestration.config.values import Count, Duration, Env, Mounts, N
 from nemo_runs.secret_refs import VARIABLE
 
 
-class Section(BaseModel):
+class ConfigSection(BaseModel):
     """A mapping of the config: unknown keys are refused, values are taken as they are."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, defer_build=True)
 
 
-class HealthCheck(Section):
+class HealthCheck(ConfigSection):
     """When a service counts as ready; its own process must listen and name the right model all the same."""
 
     path: str | None = Field(default=None, pattern=r"^/")
@@ -32,7 +32,7 @@ class HealthCheck(Section):
     timeout_seconds: Count = 600
 
 
-class Service(Section):
+class BaseService(ConfigSection):
     """What every type of service takes."""
 
     type: str
@@ -49,7 +49,7 @@ class Service(Section):
     """Shell statements run in the same shell before the service."""
 
 
-class VllmService(Service):
+class VllmService(BaseService):
     """One ``vllm serve`` on one machine."""
 
     type: Literal["vllm"]
@@ -68,7 +68,7 @@ class VllmService(Service):
         return self.tensor_parallel_size * self.pipeline_parallel_size * self.number_of_instances
 
 
-class CommandService(Service):
+class CommandService(BaseService):
     """Any command that serves an OpenAI-compatible API."""
 
     type: Literal["command"]
@@ -94,7 +94,7 @@ ServiceConfig = Annotated[
 ]
 
 
-class Compute(Section):
+class Compute(ConfigSection):
     """What every type of compute takes."""
 
     type: str
@@ -116,7 +116,7 @@ SbatchOptions = dict[str, str | int | bool | None]
 """Long option of ``sbatch`` without dashes -> value; ``true`` for one without a value."""
 
 
-class NodePool(Section):
+class NodePool(ConfigSection):
     """Some nodes of the allocation; all pools of an entry form one allocation, in their order."""
 
     partition: Text
@@ -175,7 +175,7 @@ ComputeConfig = Annotated[
 ]
 
 
-class GymInstall(Section):
+class GymInstall(ConfigSection):
     """A Gym that the job installs where there is none."""
 
     ref: Text
@@ -184,7 +184,7 @@ class GymInstall(Section):
     """What `git clone` takes: a URL, or an absolute path on the machine of the job."""
 
 
-class Resumable(Section):
+class Resumable(ConfigSection):
     """How often and how long a self-chaining benchmark goes on."""
 
     max_retries: int = Field(default=3, ge=0)
@@ -195,7 +195,7 @@ class Resumable(Section):
     """Links in a row without a new rollout before the chain stops; ``None``: never."""
 
 
-class BenchmarkJob(Section):
+class BenchmarkJob(ConfigSection):
     """One benchmark, one job."""
 
     prepare: dict[str, Any] = {}
@@ -213,7 +213,7 @@ class BenchmarkJob(Section):
         return Resumable() if self.resumable else None
 
 
-class DriverConfig(Section):
+class DriverConfig(ConfigSection):
     """What runs against the services."""
 
     gym: str | None = None
@@ -228,14 +228,14 @@ class DriverConfig(Section):
     mounts: Mounts = []
 
 
-class JobConfig(Section):
+class JobConfig(ConfigSection):
     """Where a submission goes."""
 
     output_path: Text
     """Base folder; each submit makes one run directory in it."""
 
 
-class OtelConfig(Section):
+class OtelConfig(ConfigSection):
     """A telemetry collector beside the services."""
 
     enabled: bool = True
@@ -251,7 +251,7 @@ class OtelConfig(Section):
     health_check_timeout_seconds: Count = 300
 
 
-class SubmitConfig(Section):
+class SubmitConfig(ConfigSection):
     """Everything that ``gym eval submit`` reads."""
 
     services: dict[Name, ServiceConfig] = {}

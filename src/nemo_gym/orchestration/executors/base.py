@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from nemo_gym.chain.observation import Observation
+from nemo_gym.chain.observation import JobObservation
 from nemo_gym.orchestration.plan.values import Submission
 
 
@@ -24,7 +24,7 @@ class JobRef:
 
 
 @dataclass(frozen=True, slots=True)
-class Unheard:
+class UnrecordedJob:
     """The first job of a submission, or of a resubmission, whose id nobody came to note down."""
 
     job_dir: Path
@@ -41,7 +41,7 @@ class Queued:
     error: str | None = None
 
 
-class Executor(Protocol):
+class JobExecutor(Protocol):
     """Queues jobs, looks at them and cancels them. Every implementation passes ``tests/contracts``."""
 
     name: ClassVar[str]
@@ -59,11 +59,11 @@ class Executor(Protocol):
         """
         ...
 
-    def observe(self, jobs: Sequence[JobRef]) -> dict[str, Observation]:
+    def observe(self, jobs: Sequence[JobRef]) -> dict[str, JobObservation]:
         """Look at many jobs at once; answers for every one, by its id. A final state never changes again."""
         ...
 
-    def look_for(self, jobs: Sequence[Unheard]) -> dict[Unheard, str]:
+    def look_for(self, jobs: Sequence[UnrecordedJob]) -> dict[UnrecordedJob, str]:
         """The ids of those that wait or run, whoever queued them was killed before it had noted them down.
 
         Raises an error where nobody can tell.

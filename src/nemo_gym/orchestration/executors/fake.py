@@ -7,22 +7,22 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
-from nemo_gym.chain.observation import JobState, Observation
-from nemo_gym.orchestration.executors.base import JobRef, Queued, Unheard
+from nemo_gym.chain.observation import JobObservation, JobState
+from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob
 from nemo_gym.orchestration.plan.values import Submission
 
-_UNKNOWN = Observation(JobState.UNKNOWN, "no job of this id was queued here")
+_UNKNOWN = JobObservation(JobState.UNKNOWN, "no job of this id was queued here")
 
 
 @dataclass
-class FakeCluster:
+class FakeQueue:
     """Where the jobs of fake executors are; several executors may look at one, as several programs would."""
 
     now: Callable[[], float] = lambda: 0.0
     refused: Collection[str] = ()
     """Benchmarks that cannot be queued."""
-    jobs: dict[str, Observation] = field(default_factory=dict)
-    unheard: dict[Unheard, str] = field(default_factory=dict)
+    jobs: dict[str, JobObservation] = field(default_factory=dict)
+    unheard: dict[UnrecordedJob, str] = field(default_factory=dict)
     """Jobs of which nobody has noted down the id."""
     numbers: itertools.count[int] = field(default_factory=lambda: itertools.count(1))
 
@@ -30,7 +30,7 @@ class FakeCluster:
         """Let a queued job run."""
         seen = self.jobs[job_id]
         if seen.state is JobState.QUEUED:
-            self.jobs[job_id] = Observation(JobState.RUNNING, "", started_at=self.now())
+            self.jobs[job_id] = JobObservation(JobState.RUNNING, "", started_at=self.now())
 
     def end(self, job_id: str, exit_status: int, reason: str = "") -> None:
         """Let a job end by itself."""
@@ -50,15 +50,15 @@ class FakeCluster:
         )
 
 
-class FakeExecutor:
-    """Queues into a `FakeCluster`."""
+class FakeJobExecutor:
+    """Queues into a `FakeQueue`."""
 
     name: ClassVar[str] = "fake"
     supports_resumable: ClassVar[bool] = False
     supports_containers: ClassVar[bool] = False
 
-    def __init__(self, cluster: FakeCluster | None = None) -> None:
-        self.cluster = cluster or FakeCluster()
+    def __init__(self, cluster: FakeQueue | None = None) -> None:
+        self.cluster = cluster or FakeQueue()
         self.submissions: list[Submission] = []
 
     def submit(self, submission: Submission) -> list[Queued]:
@@ -70,14 +70,14 @@ class FakeExecutor:
         if benchmark in self.cluster.refused:
             return Queued(benchmark, None, "the fake cluster refuses this benchmark")
         job_id = f"fake-{next(self.cluster.numbers)}"
-        self.cluster.jobs[job_id] = Observation(JobState.QUEUED, "")
+        self.cluster.jobs[job_id] = JobObservation(JobState.QUEUED, "")
         return Queued(benchmark, job_id)
 
-    def observe(self, jobs: Sequence[JobRef]) -> dict[str, Observation]:
+    def observe(self, jobs: Sequence[JobRef]) -> dict[str, JobObservation]:
         """What the cluster holds."""
         return {job.job_id: self.cluster.jobs.get(job.job_id, _UNKNOWN) for job in jobs}
 
-    def look_for(self, jobs: Sequence[Unheard]) -> dict[Unheard, str]:
+    def look_for(self, jobs: Sequence[UnrecordedJob]) -> dict[UnrecordedJob, str]:
         """What the cluster holds, whoever queued it."""
         return {job: self.cluster.unheard[job] for job in jobs if job in self.cluster.unheard}
 

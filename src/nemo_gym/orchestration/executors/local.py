@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from nemo_gym.chain.observation import Observation
+from nemo_gym.chain.observation import JobObservation
 from nemo_gym.errors import GymError
-from nemo_gym.orchestration.executors.base import JobRef, Queued, Unheard
+from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob
 from nemo_gym.orchestration.plan.values import Submission
 
 _GRACE = 30.0
@@ -37,13 +37,13 @@ class LocalExecutor:
             for plan in submission.jobs
         ]
 
-    def observe(self, jobs: Sequence[JobRef]) -> dict[str, Observation]:
+    def observe(self, jobs: Sequence[JobRef]) -> dict[str, JobObservation]:
         """Read each job's folder, and ask the kernel whether its supervisor lives."""
         from nemo_gym.orchestration.executors import local_jobs
 
         return {job.job_id: local_jobs.observe(job) for job in jobs}
 
-    def look_for(self, jobs: Sequence[Unheard]) -> dict[Unheard, str]:
+    def look_for(self, jobs: Sequence[UnrecordedJob]) -> dict[UnrecordedJob, str]:
         """None: a job is in its folder before whoever submitted it knows its id."""
         del jobs
         return {}

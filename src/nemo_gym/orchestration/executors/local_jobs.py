@@ -13,7 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import nemo_gym
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.executors.base import JobRef, Queued
@@ -134,7 +134,7 @@ def _says_ready(reader: int) -> bool:
     return bool(readable) and os.read(reader, 64).startswith(b"ready")
 
 
-def observe(job: JobRef) -> Observation:
+def observe(job: JobRef) -> JobObservation:
     """Read a job's folder, and ask the kernel whether its supervisor lives."""
     link = JobPaths(job.job_dir).link(job.job_id)
     try:
@@ -143,7 +143,7 @@ def observe(job: JobRef) -> Observation:
         # read after the process was looked at: an end that is written is written before its writer is gone
         ended = supervise.read_exit(link.exit)
     except (OSError, RunsError) as error:
-        return Observation(JobState.UNKNOWN, f"its folder cannot be read: {error}")
+        return JobObservation(JobState.UNKNOWN, f"its folder cannot be read: {error}")
     if ended is not None:
         return _ended(ended, link)
     started = _started(link)
@@ -151,34 +151,34 @@ def observe(job: JobRef) -> Observation:
         state = JobState.QUEUED if started is None else JobState.RUNNING
         before = waits_for(link)
         waiting = f"waiting for the end of {before}" if before else _waits_for_what(link)
-        return Observation(state, waiting if started is None else "", started_at=started)
+        return JobObservation(state, waiting if started is None else "", started_at=started)
     if alive is Liveness.DEAD:
         return _unkept(job, started)
     if supervisor is None:
-        return Observation(JobState.UNKNOWN, f"there is no trace of {job.job_id} in {job.job_dir}")
+        return JobObservation(JobState.UNKNOWN, f"there is no trace of {job.job_id} in {job.job_dir}")
     reason = f"its supervisor runs on {supervisor.host}, or in a container, and cannot be seen from here"
-    return Observation(JobState.UNKNOWN, reason, started_at=started)
+    return JobObservation(JobState.UNKNOWN, reason, started_at=started)
 
 
-def _unkept(job: JobRef, started: float | None) -> Observation:
+def _unkept(job: JobRef, started: float | None) -> JobObservation:
     """A job whose supervisor is dead: as long as anything of it runs, it runs."""
     left = trees.marked(MARKER, _run_of(job))
     if left:
         found = f"its supervisor was killed, and {len(left)} of its processes still run"
-        return Observation(JobState.RUNNING, found, started_at=started)
+        return JobObservation(JobState.RUNNING, found, started_at=started)
     what = "before the job had started" if started is None else "and the job ended itself"
     reason = f"its supervisor was killed, or the machine was restarted, {what}"
-    return Observation(JobState.FAILED, reason, started_at=started, word="NODE_FAIL")
+    return JobObservation(JobState.FAILED, reason, started_at=started, word="NODE_FAIL")
 
 
-def _ended(ended: supervise.Exit, link: LinkPaths) -> Observation:
+def _ended(ended: supervise.Exit, link: LinkPaths) -> JobObservation:
     state = _STATES[ended.state]
     reason = ended.reason
     if ended.state == "FAILED":
         reason = _last_word(link) or reason
     elif ended.state == "COMPLETED":
         reason = ""
-    return Observation(state, reason, ended.exit_status, _started(link), ended.ended_at, word=ended.state)
+    return JobObservation(state, reason, ended.exit_status, _started(link), ended.ended_at, word=ended.state)
 
 
 def _last_word(link: LinkPaths) -> str:

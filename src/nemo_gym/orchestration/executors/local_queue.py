@@ -23,7 +23,7 @@ _RUNNING = "running-"
 _LABEL = "gym"
 
 
-class Turn:
+class QueueTurn:
     """One job's place: it waits by a ticket, `take` turns that into a slot, `leave` gives either up."""
 
     def __init__(self, folder: Path, number: int, slots: int) -> None:
@@ -86,7 +86,7 @@ class MachineShare:
         self._pool = machine_leases.Pool(
             machine_leases.default_folder(environ), devices, machine_leases.found_slots(environ)
         )
-        self._request = machine_leases.Request(
+        self._request = machine_leases.LeaseRequest(
             name=name,
             label=_LABEL,
             devices=min(gpus, len(devices)),
@@ -108,7 +108,7 @@ class MachineShare:
             sys.stderr.write(f"supervisor: nothing can be leased here, so the job runs without: {error}\n")
             self._needless = True
             return True
-        if isinstance(answer, machine_leases.Waiting):
+        if isinstance(answer, machine_leases.LeaseWaiting):
             self.reason = answer.reason
             return False
         self._granted, self.reason = answer, ""

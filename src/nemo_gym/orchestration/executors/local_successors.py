@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from nemo_gym import events
 from nemo_gym.errors import GymError
-from nemo_gym.events import Event
+from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_numbers import claim_number
@@ -79,4 +79,4 @@ def _write(paths: JobPaths, link: LinkPaths, job_id: str, following: str) -> Non
     replace_file(link.queued, f"{following}\n".encode())
     link.queue_error.unlink(missing_ok=True)
     story = Journal(paths.events)
-    events.record(story, Event.SUCCESSOR_QUEUED, job_id=job_id, restart=0, successor=following)
+    events.record(story, ChainEvent.SUCCESSOR_QUEUED, job_id=job_id, restart=0, successor=following)

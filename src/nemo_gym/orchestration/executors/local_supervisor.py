@@ -69,7 +69,7 @@ class Assignment:
 
 def main() -> int:
     """Keep one job to its end."""
-    from nemo_gym.orchestration.executors.local_queue import Turn
+    from nemo_gym.orchestration.executors.local_queue import QueueTurn
 
     cancelled: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -82,7 +82,7 @@ def main() -> int:
     paths = JobPaths(Path(assignment.job_dir))
     link = make_link(paths, assignment.job_id, reserve_room)
     share = _share(assignment)
-    turn = Turn(paths.job_dir.parent / ".slots", assignment.number, assignment.max_parallel)
+    turn = QueueTurn(paths.job_dir.parent / ".slots", assignment.number, assignment.max_parallel)
     events.record(Journal(paths.events), "queued", job_id=assignment.job_id, restart=0)
     os.write(1, b"ready\n")
     os.dup2(2, 1)
@@ -200,7 +200,7 @@ def _run(
         exit_file=link.exit,
         identity_file=link.supervisor,
         drain_file=link.drain,
-        limits=supervise.Limits(walltime, drain_lead(walltime), assignment.grace),
+        limits=supervise.TimeLimits(walltime, drain_lead(walltime), assignment.grace),
         marker=(MARKER, assignment.run_of(job_id)),
         # a cancellation in the moment before the signals were the supervision's own
         on_start=lambda: os.kill(os.getpid(), signal.SIGTERM) if cancelled else None,

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from nemo_gym.errors import ConfigError
 
 if TYPE_CHECKING:
-    from nemo_gym.orchestration.executors.base import Executor
+    from nemo_gym.orchestration.executors.base import JobExecutor
     from nemo_slurm.hosts import Host
 
 TYPES = ("local", "slurm")
 """What ``compute.<name>.type`` may be."""
 
 
-def executor_for(type_name: str, host: Host | None = None) -> Executor:
+def executor_for(type_name: str, host: Host | None = None) -> JobExecutor:
     """The executor of a compute type, on a host (this machine unless given).
 
     Raises `ConfigError` for a type that there is not.

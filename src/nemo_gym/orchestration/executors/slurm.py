@@ -9,20 +9,20 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.clock import utc_text
 from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef, Queued, Unheard
+from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob
 from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.plan.values import JobPlan, Submission
 from nemo_slurm import commands, scripts
-from nemo_slurm.cluster import Cluster, Seen, Submitted
-from nemo_slurm.errors import NotAcceptedError, NotReachableError, RefusedError, SlurmError
+from nemo_slurm.cluster import Cluster, JobLook, Submitted
+from nemo_slurm.errors import NotAcceptedError, NotReachableError, SchedulerRefusedError, SlurmError
 from nemo_slurm.identity import carries
 from nemo_slurm.observing import has_ended
-from nemo_slurm.records import Job
-from nemo_slurm.states import Meaning, State, foreign
+from nemo_slurm.records import SlurmJob
+from nemo_slurm.states import Meaning, SlurmState, foreign
 
 
 class SlurmExecutor:
@@ -64,7 +64,7 @@ class SlurmExecutor:
         self._tell(submission.jobs, answers)
         return answers
 
-    def observe(self, jobs: Sequence[JobRef]) -> dict[str, Observation]:
+    def observe(self, jobs: Sequence[JobRef]) -> dict[str, JobObservation]:
         """One round trip to the controller, and one to accounting for those that it has forgotten.
 
         A record that is not the job's own, its number aside, says nothing.
@@ -73,17 +73,19 @@ class SlurmExecutor:
         try:
             look = self._cluster.observe(list(named.values())) if named else None
         except SlurmError as error:
-            return {job.job_id: Observation(JobState.UNKNOWN, str(error), silent=True) for job in jobs}
+            return {job.job_id: JobObservation(JobState.UNKNOWN, str(error), silent=True) for job in jobs}
         found = {}
         for job in jobs:
             number = named.get(job)
             if number is None or look is None:
-                found[job.job_id] = Observation(JobState.UNKNOWN, f"{job.job_id} is no number of a Slurm job")
+                found[job.job_id] = JobObservation(
+                    JobState.UNKNOWN, f"{job.job_id} is no number of a Slurm job"
+                )
             else:
                 found[job.job_id] = observation(look[number], silent=look.controller, unknown=look.accounting)
         return found
 
-    def look_for(self, jobs: Sequence[Unheard]) -> dict[Unheard, str]:
+    def look_for(self, jobs: Sequence[UnrecordedJob]) -> dict[UnrecordedJob, str]:
         """One look at the queue, for all of them by their tokens."""
         rows = [row for row in self._cluster.queue_of("") if not has_ended(row.state)] if jobs else []
         found = {}
@@ -146,7 +148,7 @@ class SlurmExecutor:
             return submit(again=False)
         except (NotReachableError, NotAcceptedError):
             return submit(again=True)
-        except RefusedError as error:
+        except SchedulerRefusedError as error:
             # newer versions refuse to wait for a job that they have forgotten; older ones take it for ended
             if before is None or not commands.is_about_dependency(error.text) or not self._is_over(before):
                 raise
@@ -154,7 +156,7 @@ class SlurmExecutor:
 
     def _is_over(self, job_id: str) -> bool:
         """Whether the controller answers, and does not hold the job as one that waits or runs."""
-        job = Job(job_id, self._names.get(job_id))
+        job = SlurmJob(job_id, self._names.get(job_id))
         look = self._cluster.observe([job])
         state = look[job].state
         return look.controller is None and (state is None or has_ended(state))
@@ -199,8 +201,8 @@ class SlurmExecutor:
         except SlurmError:
             return
 
-    def _job(self, job: JobRef) -> Job | None:
-        return Job(job.job_id, self._names.get(job.job_id)) if job.job_id.isdecimal() else None
+    def _job(self, job: JobRef) -> SlurmJob | None:
+        return SlurmJob(job.job_id, self._names.get(job.job_id)) if job.job_id.isdecimal() else None
 
 
 def token(plan: JobPlan, link: int) -> str:
@@ -213,7 +215,7 @@ def _token(gym_job_id: str, benchmark: str, resubmission: int, link: int) -> str
     return f"{gym_job_id}/{benchmark}/{again}{link}"
 
 
-def observation(seen: Seen, *, silent: str | None = None, unknown: str | None = None) -> Observation:
+def observation(seen: JobLook, *, silent: str | None = None, unknown: str | None = None) -> JobObservation:
     """What one look says of a job, in the words that all executors use; pure.
 
     ``silent`` and ``unknown`` are why the controller and accounting did not answer, for a job that nobody
@@ -222,10 +224,10 @@ def observation(seen: Seen, *, silent: str | None = None, unknown: str | None = 
     state = seen.state
     if state is None:
         reason = silent or unknown or "neither the controller nor accounting knows this job (yet)"
-        return Observation(JobState.UNKNOWN, reason, silent=silent is not None)
+        return JobObservation(JobState.UNKNOWN, reason, silent=silent is not None)
     if seen.settled:
         ended, status = _ended(seen, state)
-        return Observation(
+        return JobObservation(
             ended,
             _reason(seen, state, status),
             status,
@@ -236,18 +238,18 @@ def observation(seen: Seen, *, silent: str | None = None, unknown: str | None = 
             stranger=foreign(seen.author, seen.owner),
         )
     if has_ended(state):
-        return Observation(
+        return JobObservation(
             JobState.QUEUED, f"{state.name}: {state.reason}; it may be put back into the queue"
         )
     if state.name in ("PENDING", "REQUEUED", "REQUEUE_HOLD", "REQUEUE_FED", "SPECIAL_EXIT", "RESV_DEL_HOLD"):
-        return Observation(JobState.QUEUED, seen.reason)
+        return JobObservation(JobState.QUEUED, seen.reason)
     if not state.known:
-        return Observation(JobState.UNKNOWN, f"{state.name}: {state.reason}")
+        return JobObservation(JobState.UNKNOWN, f"{state.name}: {state.reason}")
     reason = "" if state.name == "RUNNING" else f"{state.name}: {state.reason}"
-    return Observation(JobState.RUNNING, reason, started_at=seen.started_at)
+    return JobObservation(JobState.RUNNING, reason, started_at=seen.started_at)
 
 
-def _ended(seen: Seen, state: State) -> tuple[JobState, int | None]:
+def _ended(seen: JobLook, state: SlurmState) -> tuple[JobState, int | None]:
     """The final state, and the exit status as a shell says it, where the job had one of its own."""
     if state.meaning is Meaning.COMPLETE:
         return JobState.SUCCEEDED, seen.exit_status
@@ -257,7 +259,7 @@ def _ended(seen: Seen, state: State) -> tuple[JobState, int | None]:
     return JobState.FAILED, status or None
 
 
-def _reason(seen: Seen, state: State, status: int | None) -> str:
+def _reason(seen: JobLook, state: SlurmState, status: int | None) -> str:
     if state.meaning is Meaning.COMPLETE:
         return ""
     if state.meaning is Meaning.CANCELLED and seen.author is not None:

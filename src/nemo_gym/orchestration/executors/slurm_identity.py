@@ -20,7 +20,7 @@ from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_slurm.errors import SlurmError
 from nemo_slurm.hosts import Host
-from nemo_slurm.records import Job
+from nemo_slurm.records import SlurmJob
 
 _NAME = re.compile(rb"^#SBATCH --job-name=(\S+)$", re.MULTILINE)
 _STAMP = re.compile(r"gym-job-(\d{8}T\d{6}Z)-")
@@ -47,17 +47,17 @@ class Identities:
     _scripts: dict[Path, _Script] = field(default_factory=dict)
     _begun: dict[JobRef, float] = field(default_factory=dict)
 
-    def of(self, jobs: Sequence[JobRef], clusters: Mapping[str, str]) -> dict[JobRef, Job]:
+    def of(self, jobs: Sequence[JobRef], clusters: Mapping[str, str]) -> dict[JobRef, SlurmJob]:
         """The jobs whose ids are numbers of Slurm; ``clusters``: id -> name, where it is known."""
         numbers = [job for job in jobs if job.job_id.isdecimal()]
         self._read(numbers)
         return {job: self._job(job, clusters.get(job.job_id)) for job in numbers}
 
-    def _job(self, job: JobRef, cluster: str | None) -> Job:
+    def _job(self, job: JobRef, cluster: str | None) -> SlurmJob:
         script = self._scripts.get(job.job_dir, _Script())
         stamp = _stamp(job.job_dir.parent.name)
         bounds = [moment for moment in (stamp, script.written_at) if moment is not None]
-        return Job(
+        return SlurmJob(
             id=job.job_id,
             cluster=cluster,
             submitted_at=min(bounds, default=None),

@@ -22,12 +22,12 @@ from nemo_gym.orchestration.config.schema import (
 from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun, lead_of
 from nemo_gym.orchestration.plan.telemetry import collector_config
 from nemo_gym.orchestration.plan.values import (
-    Container,
     InstallPlan,
     JobPlan,
     OtelPlan,
     ServicePlan,
     SlurmPlan,
+    StepImage,
     Submission,
 )
 from nemo_runs.durations import parse_duration
@@ -37,7 +37,7 @@ _MODEL_PATHS = {"vllm": "/health", "command": "/v1/models"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Surroundings:
+class PlanContext:
     """What a plan takes from the machine and the user."""
 
     gym: Path | None
@@ -50,7 +50,7 @@ class Surroundings:
 
 
 def plan_submission(
-    config: SubmitConfig, runs: Mapping[str, BenchmarkRun], gym_job_id: str, around: Surroundings
+    config: SubmitConfig, runs: Mapping[str, BenchmarkRun], gym_job_id: str, around: PlanContext
 ) -> Submission:
     """Plan every job. Raises `SecretReferenceError` when a ``host:`` variable is not set."""
     run_dir = Path(config.job.output_path) / gym_job_id
@@ -107,7 +107,7 @@ def _job(
     run: BenchmarkRun,
     services: list[ServicePlan],
     run_dir: Path,
-    around: Surroundings,
+    around: PlanContext,
 ) -> JobPlan:
     paths = RunPaths(run_dir).job(benchmark)
     walltime = config.machine.walltime
@@ -137,8 +137,8 @@ def _job(
     )
 
 
-def _container(image: str | None, mounts: list[str]) -> Container | None:
-    return None if image is None else Container(image, tuple(mounts))
+def _container(image: str | None, mounts: list[str]) -> StepImage | None:
+    return None if image is None else StepImage(image, tuple(mounts))
 
 
 def _slurm(config: SubmitConfig, benchmark: str, job_dir: Path) -> SlurmPlan | None:

@@ -27,7 +27,7 @@ from nemo_gym.orchestration.plan.sealed_files import (
     shell_parts,
     with_own_digest,
 )
-from nemo_gym.orchestration.plan.values import Container, JobPlan, OtelPlan, ServicePlan
+from nemo_gym.orchestration.plan.values import JobPlan, OtelPlan, ServicePlan, StepImage
 from nemo_runs.secret_refs import VARIABLE, Reference, parse_reference
 
 _LONGEST_LAST_SCRAPE = 20
@@ -171,7 +171,7 @@ def _slurm_lines(plan: JobPlan) -> Iterator[str]:
     yield from _container_lines("GYM_OTEL", plan.otel.container if plan.otel else None)
 
 
-def _container_lines(prefix: str, container: Container | None) -> Iterator[str]:
+def _container_lines(prefix: str, container: StepImage | None) -> Iterator[str]:
     yield _assign(f"{prefix}_IMAGE", container.image if container else "")
     yield _array(f"{prefix}_MOUNTS", [_both_sides(mount) for mount in container.mounts] if container else [])
 

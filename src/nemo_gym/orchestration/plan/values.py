@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class StepImage:
     """An image in which a step runs."""
 
     image: str
@@ -78,7 +78,7 @@ class ServicePlan:
     env: dict[str, Reference] = field(default_factory=dict)
     pre_command: str = ""
     """Shell statements that run in the same shell before the service."""
-    container: Container | None = None
+    container: StepImage | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +90,7 @@ class OtelPlan:
     service_name: str
     token_env: str
     """Variable that holds the ingest token; its value is inherited through the environment, never written."""
-    container: Container | None = None
+    container: StepImage | None = None
     config: dict[str, Any]
     """The collector's own configuration, holding ``${env:<token_env>}`` in place of the token."""
     health_check_timeout_seconds: int
@@ -143,7 +143,7 @@ class JobPlan:
     """Configuration files that were found for this benchmark; copied into the job's folder."""
     inputs: dict[Path, Path] = field(default_factory=dict)
     """Files of this machine that the job needs -> where in its folder they belong; for another machine."""
-    container: Container | None = None
+    container: StepImage | None = None
     """In which driver and preparation run."""
     slurm: SlurmPlan | None = None
     """The cluster's part; ``None`` for a job of this machine."""

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 from nemo_gym import job_paths
 from nemo_gym.errors import DataError, GymError
-from nemo_gym.events import Event
+from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records import index
@@ -34,7 +34,7 @@ What = Literal["known", "indexed", "moved", "made"]
 
 
 @dataclass(frozen=True, slots=True)
-class Adopted:
+class AdoptedRun:
     """What became of one run directory."""
 
     run_dir: Path
@@ -60,7 +60,7 @@ def run_dirs(output_path: Path) -> Iterator[Path]:
             yield folder
 
 
-def adopt(run_dir: Path, *, now: datetime, say: Say) -> Adopted:
+def adopt(run_dir: Path, *, now: datetime, say: Say) -> AdoptedRun:
     """Put one run directory into the local index; make its record again when it has none.
 
     Raises `DataError` for a record that is damaged or of a newer Gym, and for a folder of which no record can
@@ -95,11 +95,11 @@ def read(path: Path) -> SubmissionRecord:
         raise DataError(f"{error} Move it away to have it made again.") from None
 
 
-def add(record: SubmissionRecord, what: What) -> Adopted:
+def add(record: SubmissionRecord, what: What) -> AdoptedRun:
     """Put a record into the local index; raises `GymError` when it is of a copy of what is known."""
     run_dir = Path(record.run_dir)
     entry = job_paths.index_entry(record.gym_job_id)
-    done = Adopted(run_dir, record.gym_job_id, what)
+    done = AdoptedRun(run_dir, record.gym_job_id, what)
     if entry.exists():
         try:
             known: SubmissionRecord | None = index.read_record(entry)
@@ -109,14 +109,14 @@ def add(record: SubmissionRecord, what: What) -> Adopted:
             known = None
         same = known is not None and Path(known.run_dir) == run_dir
         if known is not None and same and (known.hostname == record.hostname or run_dir.is_dir()):
-            return Adopted(run_dir, record.gym_job_id, "known")
+            return AdoptedRun(run_dir, record.gym_job_id, "known")
         if known is not None and (known.hostname is not None or Path(known.run_dir).is_dir()):
             where = f" on {known.hostname}" if known.hostname is not None else ", which still exists"
             raise GymError(
                 f"{run_dir}: {record.gym_job_id} is known in {known.run_dir}{where}; a copy is not adopted, "
                 "but its folder can be given in place of an id."
             )
-        done = Adopted(run_dir, record.gym_job_id, "moved" if known is not None else what)
+        done = AdoptedRun(run_dir, record.gym_job_id, "moved" if known is not None else what)
     entry.parent.mkdir(parents=True, exist_ok=True)
     replace_file(entry, record.dumps(), mode=SHARED)
     return done
@@ -209,7 +209,7 @@ def _entry(benchmark: str, paths: JobPaths) -> BenchmarkEntry:
 
 def _first_job(paths: JobPaths) -> str | None:
     """The first job that was ever queued: its event, else the chain's first line, else the oldest link."""
-    wanted = (Event.SUBMITTED.value, Event.QUEUED.value, Event.JOB_STARTED.value)
+    wanted = (ChainEvent.SUBMITTED.value, ChainEvent.QUEUED.value, ChainEvent.JOB_STARTED.value)
     for event in read_journal(paths.events):
         if event.get("event") in wanted and isinstance(event.get("job_id"), str):
             return str(event["job_id"])

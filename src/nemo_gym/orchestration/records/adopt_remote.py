@@ -22,7 +22,7 @@ from nemo_gym.errors import DataError, GymError
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import adopt
-from nemo_gym.orchestration.records.adopt import Adopted
+from nemo_gym.orchestration.records.adopt import AdoptedRun
 from nemo_gym.orchestration.records.index import SHARED, Say
 from nemo_slurm import tracing
 from nemo_slurm.calls import HostCalls
@@ -67,7 +67,7 @@ exit 0
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class NotAdopted:
     """A run directory that was not adopted, with the reason."""
 
     run_dir: str
@@ -86,21 +86,21 @@ class _Brought:
     unreadable: bool = False
 
 
-def of_parent(host: Host, output_path: str, *, now: datetime, say: Say) -> Iterator[Adopted | Refused]:
+def of_parent(host: Host, output_path: str, *, now: datetime, say: Say) -> Iterator[AdoptedRun | NotAdopted]:
     """Adopt all run directories in a folder of another machine. Raises `GymError` when there is none such."""
     yield from _adopted(host, f"parent={shlex.quote(output_path)}\n{_OF_PARENT}", (), now, say)
 
 
 def of_folders(
     host: Host, run_dirs: Sequence[str], *, now: datetime, say: Say
-) -> Iterator[Adopted | Refused]:
+) -> Iterator[AdoptedRun | NotAdopted]:
     """Adopt run directories of another machine; those that are not there are refused."""
     if run_dirs:
         folders = " ".join(shlex.quote(name) for name in run_dirs)
         yield from _adopted(host, f"folders=({folders})\n", run_dirs, now, say)
 
 
-def forgotten(host: Host, *, say: Say) -> tuple[list[str], list[Refused]]:
+def forgotten(host: Host, *, say: Say) -> tuple[list[str], list[NotAdopted]]:
     """Run directories of this user's jobs that the scheduler knows, and jobs that name none.
 
     Raises `SlurmError` when the scheduler is silent; also when half of it is and the other half knows
@@ -110,7 +110,7 @@ def forgotten(host: Host, *, say: Say) -> tuple[list[str], list[Refused]]:
     found = tracing.trace(HostCalls(host), user)
     silent = [text for text in (found.controller, found.accounting) if text]
     run_dirs: dict[str, str] = {}
-    lost: dict[str, Refused] = {}
+    lost: dict[str, NotAdopted] = {}
     for job in found.jobs:
         named = _TOKEN.search(job.token)
         if named is None:
@@ -122,7 +122,7 @@ def forgotten(host: Host, *, say: Say) -> tuple[list[str], list[Refused]]:
             run_dirs.setdefault(gym_job_id, folder)
         else:
             reason = f"job {job.id} of {gym_job_id} was submitted in {job.folder}, which is no folder of it"
-            lost[gym_job_id] = Refused(job.folder, reason)
+            lost[gym_job_id] = NotAdopted(job.folder, reason)
     if silent and not run_dirs and not lost:
         raise GymError(f"a part of the scheduler on {host.label} is silent, so nobody knows: {silent[0]}")
     if silent:
@@ -133,7 +133,7 @@ def forgotten(host: Host, *, say: Say) -> tuple[list[str], list[Refused]]:
 
 def _adopted(
     host: Host, choice: str, wanted: Sequence[str], now: datetime, say: Say
-) -> Iterator[Adopted | Refused]:
+) -> Iterator[AdoptedRun | NotAdopted]:
     done = host.run(choice + _TELL, timeout=_SLOW)
     if done.status == _NO_FOLDER:
         raise GymError(
@@ -154,7 +154,7 @@ def _adopted(
                 found[name].unreadable = True
         for name in wanted:
             if name not in found:
-                yield Refused(name, f"there is no folder {name} on {host.label}.", gone=True)
+                yield NotAdopted(name, f"there is no folder {name} on {host.label}.", gone=True)
         for brought in found.values():
             yield _one(host, brought, now, say)
 
@@ -183,15 +183,15 @@ def _unpacked(archive: bytes, base: Path) -> dict[str, _Brought]:
     return found
 
 
-def _one(host: Host, brought: _Brought, now: datetime, say: Say) -> Adopted | Refused:
+def _one(host: Host, brought: _Brought, now: datetime, say: Say) -> AdoptedRun | NotAdopted:
     try:
         return _adopt(host, brought, now, say)
     except (GymError, SlurmError) as error:
         here, there = str(brought.folder), f"{host.label}:{brought.there}"
-        return Refused(brought.there, str(error).replace(here, there))
+        return NotAdopted(brought.there, str(error).replace(here, there))
 
 
-def _adopt(host: Host, brought: _Brought, now: datetime, say: Say) -> Adopted:
+def _adopt(host: Host, brought: _Brought, now: datetime, say: Say) -> AdoptedRun:
     paths = RunPaths(brought.folder)
     if brought.unreadable:
         raise DataError(f"{paths.record} may not be read.")

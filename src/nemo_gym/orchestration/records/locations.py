@@ -14,7 +14,7 @@ from nemo_gym.orchestration.records.index import Say
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SubmissionLocation:
     """A submission and the folder in which its files are here."""
 
     record: SubmissionRecord
@@ -32,7 +32,9 @@ class Place:
         return self.paths.job(benchmark)
 
 
-def find_place(name: str, *, say: Say, place: Callable[[SubmissionRecord], Place] | None = None) -> Place:
+def find_place(
+    name: str, *, say: Say, place: Callable[[SubmissionRecord], SubmissionLocation] | None = None
+) -> SubmissionLocation:
     """Where the submission of an id, a prefix, ``latest`` or a folder is here.
 
     A folder is believed before its record: a copied or moved run directory still names where it was made. An
@@ -42,7 +44,7 @@ def find_place(name: str, *, say: Say, place: Callable[[SubmissionRecord], Place
     """
     record = index.find(name, say=say)
     folder = _folder(name, record)
-    return (place or place_of)(record) if folder is None else Place(record, folder)
+    return (place or place_of)(record) if folder is None else SubmissionLocation(record, folder)
 
 
 def readable(name: str, *, say: Say) -> SubmissionRecord:
@@ -60,11 +62,11 @@ def _folder(name: str, record: SubmissionRecord) -> Path | None:
     return folder.absolute() if RunPaths(folder).record.is_file() else None
 
 
-def place_of(record: SubmissionRecord) -> Place:
+def place_of(record: SubmissionRecord) -> SubmissionLocation:
     """Where a submission's run directory is here; raises `GymError` when it is not."""
     run_dir = Path(record.run_dir)
     if run_dir.is_dir():
-        return Place(record, run_dir)
+        return SubmissionLocation(record, run_dir)
     if record.hostname is not None:
         raise GymError(f"{run_dir} is on {record.hostname}, not on this machine.")
     raise GymError(f"there is no folder {run_dir} any more; if it was moved, `gym job adopt` its new place.")

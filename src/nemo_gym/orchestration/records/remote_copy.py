@@ -19,7 +19,7 @@ from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import fetch, locations
 from nemo_gym.orchestration.records.index import Say
-from nemo_gym.orchestration.records.locations import Place
+from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_runs.counts import counted
 from nemo_slurm.hosts import Host
 from nemo_slurm.ssh import host_of
@@ -45,7 +45,7 @@ stat -c %.9Y -- "$rows"
 """Of each whole row its times; the row where they are not near its end, or ``{}``; then the file's time."""
 
 
-class Bring(Protocol):
+class FilesWanted(Protocol):
     """Copies what one command needs of a run directory into a folder."""
 
     def __call__(self, record: SubmissionRecord, host: Host, folder: Path, *, say: Say) -> None:
@@ -53,14 +53,14 @@ class Bring(Protocol):
         ...
 
 
-class Nearby:
+class RemoteCopy:
     """Where submissions are. Those of other machines are brought here first; what was brought goes again.
 
     Each machine is opened once.
     """
 
     def __init__(
-        self, bring: Bring, *, say: Say, hosts: Callable[[str | None], Host] = host_of, why: str
+        self, bring: FilesWanted, *, say: Say, hosts: Callable[[str | None], Host] = host_of, why: str
     ) -> None:
         self._bring, self._say, self._hosts, self._why = bring, say, hosts, why
         self._open: dict[str | None, Host] = {}
@@ -72,17 +72,17 @@ class Nearby:
     def __exit__(self, *_error: object) -> None:
         self._closing.close()
 
-    def find(self, name: str) -> Place:
+    def find(self, name: str) -> SubmissionLocation:
         """As `places.find_place`, for another machine's too."""
         return locations.find_place(name, say=self._say, place=self.of)
 
-    def of(self, record: SubmissionRecord) -> Place:
+    def of(self, record: SubmissionRecord) -> SubmissionLocation:
         """As `places.place_of`, for another machine's too. Raises `SlurmError` when it does not answer."""
         if record.hostname is None or Path(record.run_dir).is_dir():
             return locations.place_of(record)
         return self.brought(record)
 
-    def brought(self, record: SubmissionRecord) -> Place:
+    def brought(self, record: SubmissionRecord) -> SubmissionLocation:
         """Copy what is needed into a folder that lasts as long as this."""
         if record.hostname not in self._open:
             host = self._hosts(record.hostname)
@@ -94,10 +94,10 @@ class Nearby:
         source = f"{host.label}:{record.run_dir}"
         self._say(f"{source} is read over there: {self._why} into a temporary folder, removed at the end.")
         self._bring(record, host, folder, say=self._say)
-        return Place(record, folder, source)
+        return SubmissionLocation(record, folder, source)
 
 
-def for_certificate(benchmark: str | None) -> Bring:
+def for_certificate(benchmark: str | None) -> FilesWanted:
     """All results and records, of one benchmark where it is named."""
 
     def bring(record: SubmissionRecord, host: Host, folder: Path, *, say: Say) -> None:

@@ -38,7 +38,7 @@ _TAKEN_FROM: Final = ("idle", "drained_tail", "repeated", "load", "install", "us
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Link:
+class BilledLink:
     """What is known about one run of one job."""
 
     name: str
@@ -164,7 +164,7 @@ class Bill:
 
 
 def bill_links(
-    links: Sequence[Link], submitted: int | None, kept: Sequence[Flights], lost: Sequence[Flights]
+    links: Sequence[BilledLink], submitted: int | None, kept: Sequence[Flights], lost: Sequence[Flights]
 ) -> list[LinkBill]:
     """Bill the links of one benchmark, which are in order of their start."""
     bills, free_since = [], submitted
@@ -188,7 +188,7 @@ def bill_links(
     return bills
 
 
-def segments(link: Link, kept: Flights, lost: Flights) -> list[Segment]:
+def segments(link: BilledLink, kept: Flights, lost: Flights) -> list[Segment]:
     """Cut a link into stretches with one owner each, without gap or overlap from its start to its end."""
     found: list[Segment] = []
     at = link.start
@@ -219,7 +219,7 @@ def segments(link: Link, kept: Flights, lost: Flights) -> list[Segment]:
     return found
 
 
-def _collecting(link: Link, kept: Flights, lost: Flights, driver_end: int) -> Iterable[tuple[str, int]]:
+def _collecting(link: BilledLink, kept: Flights, lost: Flights, driver_end: int) -> Iterable[tuple[str, int]]:
     """Owners with the moments until which they own, from the driver's start to its end."""
     ticks = max(0, -(-(min(link.end, max(kept.last, lost.last)) - link.start) // TICK))
     good, bad = kept.counts(ticks), lost.counts(ticks)

@@ -15,11 +15,11 @@ from typing import Any
 import orjson
 
 from nemo_gym.errors import GymError
-from nemo_gym.events import Event
+from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths, LinkPaths
-from nemo_gym.orchestration.records.locations import Place
+from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill
-from nemo_gym.orchestration.results.bill import Bill, Flights, Link
+from nemo_gym.orchestration.results.bill import Bill, BilledLink, Flights
 from nemo_gym.orchestration.status.link_files import LARGEST, whole
 from nemo_gym.rollouts.output.rows import read_blocks
 from nemo_runs.counts import counted
@@ -39,7 +39,7 @@ _LATE = 60_000
 class _Seen:
     """Links with what was in flight in each."""
 
-    links: list[Link]
+    links: list[BilledLink]
     kept: list[Flights] = field(default_factory=list)
     lost: list[Flights] = field(default_factory=list)
     untimed: int = 0
@@ -62,7 +62,7 @@ class _Seen:
         flights[at].add(begin, end)
 
 
-def bill_of(place: Place, benchmark: str) -> Bill:
+def bill_of(place: SubmissionLocation, benchmark: str) -> Bill:
     """The bill of one benchmark. Raises `OSError` when its files cannot be read."""
     paths = place.job(benchmark)
     events = read_journal(paths.events)
@@ -102,7 +102,7 @@ def _notes(seen: _Seen) -> Iterator[str]:
             yield f"{link.name} has not ended as far as its folder tells: billed up to its last sign of life"
 
 
-def _links(paths: JobPaths, events: list[dict[str, Any]]) -> list[Link]:
+def _links(paths: JobPaths, events: list[dict[str, Any]]) -> list[BilledLink]:
     told: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for event in events:
         told[f"{event.get('job_id')}.{event.get('restart', 0)}"].append(event)
@@ -113,37 +113,39 @@ def _links(paths: JobPaths, events: list[dict[str, Any]]) -> list[Link]:
     return sorted((link for link in found if link is not None), key=lambda link: (link.start, link.name))
 
 
-def _link(name: str, paths: LinkPaths, events: list[dict[str, Any]], charged: int | None) -> Link | None:
+def _link(
+    name: str, paths: LinkPaths, events: list[dict[str, Any]], charged: int | None
+) -> BilledLink | None:
     """One link; `None` for one that never started."""
     exit_ = None
     with contextlib.suppress(RunsError):
         exit_ = read_exit(paths.exit)
-    moments = {event: [_ms(e) for e in events if e.get("event") == event.value] for event in Event}
-    script = [at for at in moments[Event.JOB_STARTED] if at]
+    moments = {event: [_ms(e) for e in events if e.get("event") == event.value] for event in ChainEvent}
+    script = [at for at in moments[ChainEvent.JOB_STARTED] if at]
     start = round(1000 * exit_.started_at) if exit_ else script[0] if script else _started(paths.started)
     if start is None:
         return None
-    ended = [at for at in moments[Event.JOB_ENDED] if at]
-    signs = [at for event in events if (at := _ms(event)) and event.get("event") != Event.QUEUED.value]
+    ended = [at for at in moments[ChainEvent.JOB_ENDED] if at]
+    signs = [at for event in events if (at := _ms(event)) and event.get("event") != ChainEvent.QUEUED.value]
     if exit_:
         end: int | None = round(1000 * exit_.ended_at)
     elif charged is not None:
         end = max(start + charged, *ended[-1:], start)
     else:
         end = ended[-1] if ended else None
-    statuses = [e.get("status") for e in events if e.get("event") == Event.DRIVER_ENDED.value]
+    statuses = [e.get("status") for e in events if e.get("event") == ChainEvent.DRIVER_ENDED.value]
     status = statuses[-1] if statuses and isinstance(statuses[-1], int) else None
-    return Link(
+    return BilledLink(
         name=name,
         start=start,
         end=min(max(start, end if end is not None else max(signs, default=start)), 1000 * LARGEST),
         ended=end is not None,
         charged=charged,
-        loading=min(filter(None, moments[Event.SERVICE_STARTED]), default=None),
-        driver=min(filter(None, moments[Event.DRIVER_STARTED]), default=None),
-        driver_ended=max(filter(None, moments[Event.DRIVER_ENDED]), default=None),
+        loading=min(filter(None, moments[ChainEvent.SERVICE_STARTED]), default=None),
+        driver=min(filter(None, moments[ChainEvent.DRIVER_STARTED]), default=None),
+        driver_ended=max(filter(None, moments[ChainEvent.DRIVER_ENDED]), default=None),
         driver_status=status,
-        stop_asked=min(filter(None, moments[Event.STOP_ASKED]), default=None),
+        stop_asked=min(filter(None, moments[ChainEvent.STOP_ASKED]), default=None),
     )
 
 
@@ -175,7 +177,7 @@ def _text(path: Path) -> str:
 
 def _submitted(events: list[dict[str, Any]]) -> int | None:
     """When the first job was queued."""
-    wanted = (Event.SUBMITTED.value, Event.QUEUED.value)
+    wanted = (ChainEvent.SUBMITTED.value, ChainEvent.QUEUED.value)
     return next((at for event in events if event.get("event") in wanted and (at := _ms(event))), None)
 
 

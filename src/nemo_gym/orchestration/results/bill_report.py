@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nemo_gym.orchestration.records.locations import Place
+from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill, bill_inputs
 from nemo_gym.orchestration.results.bill import OWNERS, Bill, LinkBill, Saving
 from nemo_gym.text_table import table
@@ -24,7 +24,7 @@ _NAMES = {
 _HOUR = 3_600_000
 
 
-def bills_of(place: Place) -> list[Bill]:
+def bills_of(place: SubmissionLocation) -> list[Bill]:
     """One bill a benchmark of a submission, those that never started left out."""
     found = [bill_inputs.bill_of(place, entry.benchmark) for entry in place.record.benchmarks]
     return [each for each in found if each.links]

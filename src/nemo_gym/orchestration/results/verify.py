@@ -10,7 +10,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry
 from nemo_gym.orchestration.records import locations
-from nemo_gym.orchestration.records.locations import Place
+from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.rollouts.run_config import identity
 from nemo_gym.rollouts.scores.certificate import Certificate, certify
 
@@ -72,7 +72,7 @@ class Verification:
         }
 
 
-def verify(place: Place, benchmark: str | None) -> Verification:
+def verify(place: SubmissionLocation, benchmark: str | None) -> Verification:
     """Certify all benchmarks of a submission, or one; nothing is written.
 
     Raises `GymError` for a benchmark that there is not.
@@ -108,7 +108,7 @@ def _told_of(found: Verification, source: str) -> Verification:
     return replace(found, run_dir=source, benchmarks=benchmarks, problems=told(found.problems))
 
 
-def _check_config(place: Place) -> tuple[str | None, list[str]]:
+def _check_config(place: SubmissionLocation) -> tuple[str | None, list[str]]:
     """The digest of the resolved config, and what is wrong with it."""
     from nemo_gym.composition import load_yaml
     from nemo_gym.orchestration.config.resolve import digest_of

@@ -6,10 +6,10 @@ the scheduler cancelled is no end of a finished run.
 
 from __future__ import annotations
 
-from nemo_gym.chain.endings import NOTHING_FOLLOWS, BenchmarkState, Cause, Verdict, ended
+from nemo_gym.chain.endings import NOTHING_FOLLOWS, BenchmarkState, EndCause, Ending, ended
 from nemo_gym.chain.evidence import Evidence, Link
-from nemo_gym.chain.observation import JobState, Observation
-from nemo_gym.orchestration.status.waiting_job import Waiting, foremost
+from nemo_gym.chain.observation import JobObservation, JobState
+from nemo_gym.orchestration.status.waiting_job import WaitingJob, foremost
 from nemo_runs.durations import format_duration
 from nemo_slurm.refusals import Whose, read_refusal
 
@@ -19,14 +19,14 @@ SETTLES = 180.0
 """Seconds that a job may need until the scheduler shows it."""
 
 
-def standing(known: Evidence) -> tuple[Verdict, str | None]:
+def standing(known: Evidence) -> tuple[Ending, str | None]:
     """State and reason, and the job that they are about."""
     last = known.last
     if last is not None and _runs(known, last.job_id):
-        return Verdict(BenchmarkState.RUNNING, _asked_to_end(known) or _waits(known, last)), last.job_id
+        return Ending(BenchmarkState.RUNNING, _asked_to_end(known) or _waits(known, last)), last.job_id
     running = [job for job in known.waiting if _state(known, job) is JobState.RUNNING]
     if running:
-        return Verdict(BenchmarkState.RUNNING, "its job begins"), running[0]
+        return Ending(BenchmarkState.RUNNING, "its job begins"), running[0]
     waiting = foremost(known)
     if last is None:
         return (
@@ -40,11 +40,11 @@ def standing(known: Evidence) -> tuple[Verdict, str | None]:
     return _without_successor(known, finished), last.job_id
 
 
-def _not_queued(known: Evidence) -> Verdict:
+def _not_queued(known: Evidence) -> Ending:
     error = next((again.error for again in reversed(known.resubmissions) if again.error), known.submit_error)
     reason = f"could not be queued: {error or 'the executor gave no reason'}"
     yours = read_refusal(error or "").whose is Whose.CONFIG
-    return Verdict(BenchmarkState.FAILED, reason, Cause.CONFIGURATION if yours else Cause.INFRASTRUCTURE)
+    return Ending(BenchmarkState.FAILED, reason, EndCause.CONFIGURATION if yours else EndCause.INFRASTRUCTURE)
 
 
 def _runs(known: Evidence, job_id: str) -> bool:
@@ -97,14 +97,14 @@ def _waits(known: Evidence, last: Link) -> str:
     return f"its disk is full, or a quota is used up; it waits for room, for {waited} so far"
 
 
-def _queued(known: Evidence, waiting: Waiting, finished: Verdict | None) -> Verdict:
+def _queued(known: Evidence, waiting: WaitingJob, finished: Ending | None) -> Ending:
     """That a job waits, and what for."""
     reason = waiting.reason.text
     if finished is not None and known.last is not None and known.last.job_id != waiting.job_id:
         before = finished.reason.removesuffix(NOTHING_FOLLOWS) or "the job before has ended"
         after = f"next after job {known.last.job_id} ({before})"
         reason = f"{after}: {reason}" if reason else after
-    return Verdict(BenchmarkState.QUEUED, reason)
+    return Ending(BenchmarkState.QUEUED, reason)
 
 
 def _queued_again(known: Evidence) -> bool:
@@ -112,7 +112,7 @@ def _queued_again(known: Evidence) -> bool:
     return any(_state(known, again.job_id) is JobState.QUEUED for again in known.resubmissions)
 
 
-def _without_successor(known: Evidence, finished: Verdict) -> Verdict:
+def _without_successor(known: Evidence, finished: Ending) -> Ending:
     """A chain whose last run is over and of which nothing is seen in the queue."""
     last = known.last
     successor = last.queued if last is not None else ""
@@ -122,13 +122,13 @@ def _without_successor(known: Evidence, finished: Verdict) -> Verdict:
     unseen = successor and state in (None, JobState.UNKNOWN)
     if unseen and finished.state is BenchmarkState.FAILED and not known.cancelled:
         if known.silent or _is_recent(known, ended_at(known), SETTLES):
-            return Verdict(BenchmarkState.QUEUED, f"its successor {successor} is not seen yet")
+            return Ending(BenchmarkState.QUEUED, f"its successor {successor} is not seen yet")
         reason = f"{finished.reason}; its successor {successor} was never seen again"
-        return Verdict(finished.state, reason, finished.cause, finished.look_at)
+        return Ending(finished.state, reason, finished.cause, finished.look_at)
     return finished
 
 
-def _lost_successor(known: Evidence, finished: Verdict, successor: str) -> Verdict:
+def _lost_successor(known: Evidence, finished: Ending, successor: str) -> Ending:
     """A chain whose last run left work, and whose successor ended before it had begun.
 
     It is cancelled only where its owner ended it: an administrator, a deadline and Slurm itself are not them.
@@ -137,14 +137,14 @@ def _lost_successor(known: Evidence, finished: Verdict, successor: str) -> Verdi
     before = finished.reason.removesuffix(NOTHING_FOLLOWS)
     if seen.state is not JobState.CANCELLED:
         reason = f"{before}; its successor {successor} ended before it started ({seen.reason or seen.word})"
-        return Verdict(BenchmarkState.FAILED, reason, finished.cause, finished.look_at)
+        return Ending(BenchmarkState.FAILED, reason, finished.cause, finished.look_at)
     by = f" by {seen.stranger}" if seen.stranger else ""
     reason = f"{before}; its successor {successor} was cancelled{by} before it started"
     if seen.stranger:  # the chain had gone on if nobody had ended it: whatever ended the last run
-        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, finished.look_at)
-    if finished.cause is not Cause.INFRASTRUCTURE:
-        return Verdict(BenchmarkState.FAILED, reason, finished.cause, finished.look_at)
-    return Verdict(BenchmarkState.CANCELLED, reason, Cause.PERSON)
+        return Ending(BenchmarkState.FAILED, reason, EndCause.INFRASTRUCTURE, finished.look_at)
+    if finished.cause is not EndCause.INFRASTRUCTURE:
+        return Ending(BenchmarkState.FAILED, reason, finished.cause, finished.look_at)
+    return Ending(BenchmarkState.CANCELLED, reason, EndCause.PERSON)
 
 
 def ended_at(known: Evidence) -> float:
@@ -158,31 +158,31 @@ def ended_at(known: Evidence) -> float:
     return max((float(time) for time in times if isinstance(time, int | float)), default=0.0)
 
 
-def _before_any_start(known: Evidence) -> tuple[Verdict, str | None]:
+def _before_any_start(known: Evidence) -> tuple[Ending, str | None]:
     if not known.job_ids:
         return _not_queued(known), None
     job_id = known.waiting[-1] if known.waiting else known.job_ids[-1]
     seen = known.seen.get(job_id)
     if known.silent and (seen is None or not seen.observation.state.final):
-        return Verdict(BenchmarkState.QUEUED, "no sign of a start yet"), job_id
+        return Ending(BenchmarkState.QUEUED, "no sign of a start yet"), job_id
     if seen is None or seen.observation.state is JobState.UNKNOWN:
         reason = seen.observation.reason if seen is not None else f"nobody knows job {job_id}"
-        return Verdict(BenchmarkState.UNKNOWN, reason), job_id
+        return Ending(BenchmarkState.UNKNOWN, reason), job_id
     return _ended_unstarted(known, job_id, seen.observation), job_id
 
 
-def _ended_unstarted(known: Evidence, job_id: str, observation: Observation) -> Verdict:
+def _ended_unstarted(known: Evidence, job_id: str, observation: JobObservation) -> Ending:
     """The end of the only job that is known of, which left no trace of a start that can be read."""
     if known.unread:
         said = observation.word or observation.state.value
         before = f"job {job_id} had ended ({said}) when it was seen last"
-        return Verdict(BenchmarkState.UNKNOWN, f"{before}, and what came after it cannot be read")
+        return Ending(BenchmarkState.UNKNOWN, f"{before}, and what came after it cannot be read")
     if observation.state is JobState.SUCCEEDED:
         reason = f"job {job_id} has ended with exit status 0, but nothing proves that any rollout is recorded"
-        return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "job")
+        return Ending(BenchmarkState.FAILED, reason, EndCause.INFRASTRUCTURE, "job")
     if observation.state is JobState.CANCELLED:
         by = known.cancelled or observation.reason
-        cause = Cause.INFRASTRUCTURE if observation.stranger and not known.cancelled else Cause.PERSON
-        return Verdict(BenchmarkState.CANCELLED, f"cancelled before it had started: {by}", cause)
+        cause = EndCause.INFRASTRUCTURE if observation.stranger and not known.cancelled else EndCause.PERSON
+        return Ending(BenchmarkState.CANCELLED, f"cancelled before it had started: {by}", cause)
     reason = f"it ended before its script had begun: {observation.reason}"
-    return Verdict(BenchmarkState.FAILED, reason, Cause.INFRASTRUCTURE, "job")
+    return Ending(BenchmarkState.FAILED, reason, EndCause.INFRASTRUCTURE, "job")

@@ -9,14 +9,14 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import Executor, JobRef
+from nemo_gym.orchestration.executors.base import JobExecutor, JobRef
 
-_UNSEEN = Observation(JobState.UNKNOWN, "nothing was said of it")
+_UNSEEN = JobObservation(JobState.UNKNOWN, "nothing was said of it")
 
 
-def observe(executor: Executor, jobs: Sequence[JobRef]) -> dict[str, Observation]:
+def observe(executor: JobExecutor, jobs: Sequence[JobRef]) -> dict[str, JobObservation]:
     """Look at chains, each named by the job that was submitted; answers by that job's id.
 
     A chain is as its last started job is; when that has ended, as the successor is that waits or runs.
@@ -29,7 +29,7 @@ def observe(executor: Executor, jobs: Sequence[JobRef]) -> dict[str, Observation
     }
 
 
-def _of_chain(seen: list[Observation]) -> Observation:
+def _of_chain(seen: list[JobObservation]) -> JobObservation:
     last, *successor = seen
     if last.state.final and successor and not successor[0].state.final:
         return successor[0]

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from nemo_gym.chain.evidence import Evidence, Seen
+from nemo_gym.chain.evidence import Evidence, TimedObservation
 from nemo_gym.clock import Clock, SystemClock
 from nemo_gym.errors import GymError
-from nemo_gym.orchestration.executors.base import JobRef, Unheard
+from nemo_gym.orchestration.executors.base import JobRef, UnrecordedJob
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import submission_file
 from nemo_gym.orchestration.records.run_files import Look
 from nemo_gym.orchestration.status.link_files import parse
-from nemo_gym.orchestration.status.machines import Site
+from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
@@ -30,9 +30,11 @@ _TROUBLE = (GymError, RunsError, SlurmError, OSError)
 
 
 class Groups(Protocol):
-    """Groups submissions by machine, as `nemo_gym.orchestration.status.machines.Sites` does."""
+    """Groups submissions by machine, as `nemo_gym.orchestration.status.machines.SubmissionMachines` does."""
 
-    def groups(self, records: Iterable[SubmissionRecord]) -> Iterable[tuple[Site, list[SubmissionRecord]]]:
+    def groups(
+        self, records: Iterable[SubmissionRecord]
+    ) -> Iterable[tuple[SubmissionMachine, list[SubmissionRecord]]]:
         """The submissions by the machine that they ran on."""
         ...
 
@@ -67,7 +69,7 @@ def gather(
 
 
 def _of_site(
-    site: Site, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
+    site: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
 ) -> dict[Key, Evidence]:
     facts = _with_unheard(site, _facts(site, records, scope, clock))
     asked, remembered = _questions(site, facts, scope, clock.now())
@@ -86,7 +88,7 @@ def _of_site(
                     silent = answer.reason if answer is not None else f"nothing was said of {job.job_id}"
                     seen |= {job: old} if (old := site.memory.of_job(job)) is not None else {}
                 else:
-                    seen[job] = Seen(answer, asked_at)
+                    seen[job] = TimedObservation(answer, asked_at)
                     site.memory.remember(job, answer, asked_at)
             site.memory.save()
     return {
@@ -104,7 +106,7 @@ def _of_site(
     }
 
 
-def _with_unheard(site: Site, facts: dict[Key, Evidence]) -> dict[Key, Evidence]:
+def _with_unheard(site: SubmissionMachine, facts: dict[Key, Evidence]) -> dict[Key, Evidence]:
     """The same with jobs of which nobody has noted down the id: whoever queued them was killed, or not heard.
 
     They carry a token, by which one look at the queue finds all of them. Where nobody answers, they wait to
@@ -129,16 +131,16 @@ def _with_unheard(site: Site, facts: dict[Key, Evidence]) -> dict[Key, Evidence]
     return facts
 
 
-def _unheard(known: Evidence) -> list[Unheard]:
+def _unheard(known: Evidence) -> list[UnrecordedJob]:
     """Jobs that may be in the queue although no file names them."""
     if known.unread:
         return []
-    first = [] if known.job_ids else [Unheard(known.job_dir)]
-    return [*first, *(Unheard(known.job_dir, again.number) for again in known.pending)]
+    first = [] if known.job_ids else [UnrecordedJob(known.job_dir)]
+    return [*first, *(UnrecordedJob(known.job_dir, again.number) for again in known.pending)]
 
 
 def _facts(
-    site: Site, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
+    site: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
 ) -> dict[Key, Evidence]:
     """What the files say."""
     entries = [
@@ -179,11 +181,11 @@ def _facts(
 
 
 def _questions(
-    site: Site, facts: Mapping[Key, Evidence], scope: Scope, now: float
-) -> tuple[list[JobRef], dict[JobRef, Seen]]:
+    site: SubmissionMachine, facts: Mapping[Key, Evidence], scope: Scope, now: float
+) -> tuple[list[JobRef], dict[JobRef, TimedObservation]]:
     """The jobs to ask about, and the ends that are remembered of others."""
     asked: list[JobRef] = []
-    remembered: dict[JobRef, Seen] = {}
+    remembered: dict[JobRef, TimedObservation] = {}
     for known in facts.values():
         last = known.last
         depends = (*(() if last is None else (last.job_id,)), *known.waiting)
@@ -197,7 +199,7 @@ def _questions(
     return list(dict.fromkeys(asked)), remembered
 
 
-def _is_settled(known: Evidence, job_id: str, old: Seen, now: float) -> bool:
+def _is_settled(known: Evidence, job_id: str, old: TimedObservation, now: float) -> bool:
     """Whether a remembered end is the end: nothing tells of a later life, and the job cannot come back."""
     if not old.observation.state.final or known.outlives(job_id, old):
         return False

@@ -16,7 +16,7 @@ from nemo_runs.durations import format_duration
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Barren:
+class IdleLinks:
     """Jobs in a row, back from the last one that has ended, without a new row."""
 
     links: int
@@ -57,7 +57,7 @@ class Barren:
         return f" ({', '.join(parts)}){advice}" if parts else advice
 
 
-def barren(known: Evidence, *, running: bool) -> Barren | None:
+def barren(known: Evidence, *, running: bool) -> IdleLinks | None:
     """The jobs in a row that recorded nothing new, `None` when the last one did or none has ended.
 
     ``running``: whether the run that started last is at work; it is not counted, but what it has recorded is.
@@ -100,12 +100,12 @@ def _recorded(link: Link, rows_after: int | None) -> bool:
     return rows_after is not None and rows_after > (link.rows or 0)
 
 
-def _described(known: Evidence, found: list[Link]) -> Barren:
+def _described(known: Evidence, found: list[Link]) -> IdleLinks:
     last = found[0]
     seen = known.seen.get(last.job_id)
     word = word_of(last, seen.observation if seen is not None else None)
     asked = last.end.asked if last.end is not None else ""
-    return Barren(
+    return IdleLinks(
         links=len(found),
         walltime=last.walltime,
         start_up=last.ready if last.ready is not None else _lived(known, last),

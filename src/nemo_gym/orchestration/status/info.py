@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nemo_gym.chain.evidence import Decision, Evidence, Link
+from nemo_gym.chain.evidence import Evidence, Link, RecordedDecision
 from nemo_gym.clock import utc_second
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records.run_files import RunFiles
@@ -21,7 +21,7 @@ _COLUMNS = ("RUN", "STARTED", "ENDED", "SCHEDULER", "SUCCESSOR")
 
 
 @dataclass(frozen=True, slots=True)
-class Description:
+class BenchmarkInfo:
     """One benchmark."""
 
     known: Evidence
@@ -30,16 +30,16 @@ class Description:
     """Source -> paths, in the order of the jobs."""
 
 
-def describe(known: Evidence, files: RunFiles) -> Description:
+def describe(known: Evidence, files: RunFiles) -> BenchmarkInfo:
     """Everything there is to say about one benchmark."""
     paths = {
         source: [str(piece.path) for piece in logs.pieces(known, source, files)]
         for source in logs.sources(known, files)
     }
-    return Description(known, assess(known), paths)
+    return BenchmarkInfo(known, assess(known), paths)
 
 
-def to_json(record: SubmissionRecord, found: Sequence[Description]) -> dict[str, Any]:
+def to_json(record: SubmissionRecord, found: Sequence[BenchmarkInfo]) -> dict[str, Any]:
     """One document."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -48,7 +48,7 @@ def to_json(record: SubmissionRecord, found: Sequence[Description]) -> dict[str,
     }
 
 
-def _one_json(description: Description) -> dict[str, Any]:
+def _one_json(description: BenchmarkInfo) -> dict[str, Any]:
     known = description.known
     return {
         "status": description.status.to_json(),
@@ -64,7 +64,7 @@ def _one_json(description: Description) -> dict[str, Any]:
     }
 
 
-def text(record: SubmissionRecord, found: Sequence[Description]) -> str:
+def text(record: SubmissionRecord, found: Sequence[BenchmarkInfo]) -> str:
     """The same for a person."""
     gym = f"gym {record.gym_version} ({record.gym_commit or 'commit not known'})"
     when = f"submitted {record.submitted_at} by {record.submitted_by} with {gym}"
@@ -75,7 +75,7 @@ def text(record: SubmissionRecord, found: Sequence[Description]) -> str:
     return "\n\n".join(["\n".join(head), *("\n".join(_lines(description)) for description in found)])
 
 
-def _lines(description: Description) -> Iterable[str]:
+def _lines(description: BenchmarkInfo) -> Iterable[str]:
     known, status = description.known, description.status
     reason = f": {' '.join(status.reason.split())}" if status.reason else ""
     yield f"{known.benchmark}: {status.state}{reason}"
@@ -131,7 +131,7 @@ def _log_lines(logs: Mapping[str, Sequence[str]]) -> Iterable[str]:
         yield from (f"  {source} log: {path}{earlier}" for path in paths[-1:])
 
 
-def _decided(known: Evidence, link: Link, decision: Decision) -> str:
+def _decided(known: Evidence, link: Link, decision: RecordedDecision) -> str:
     """What a job decided at its start; the first of a resubmission follows no job either."""
     again = next((again for again in known.resubmissions if again.job_id == link.job_id), None)
     action = decision.action.replace("_", " ")

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym import job_paths
-from nemo_gym.chain.evidence import Seen
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.evidence import TimedObservation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_runs.durable.files import replace_file
 from nemo_runs.errors import RunsError
@@ -40,18 +40,18 @@ class LastSeen:
         name = hashlib.sha256(f"{executor}\n{machine}".encode()).hexdigest()[:16]
         return cls(job_paths.job_index() / f".seen-{name}.json")
 
-    def of_job(self, job: JobRef) -> Seen | None:
+    def of_job(self, job: JobRef) -> TimedObservation | None:
         """What was seen of a job last."""
         return self._seen.get(_key(job))
 
-    def remember(self, job: JobRef, observation: Observation, at: float) -> None:
+    def remember(self, job: JobRef, observation: JobObservation, at: float) -> None:
         """Keep what was seen just now; that nobody could tell is not worth keeping.
 
         An end that may be another job's takes the place of nothing, and nothing takes its place.
         """
         if observation.state is JobState.UNKNOWN or (observation.state.final and not observation.proven):
             return
-        self._seen[_key(job)] = Seen(observation, at, fresh=False)
+        self._seen[_key(job)] = TimedObservation(observation, at, fresh=False)
         self._changed = True
 
     def save(self) -> None:
@@ -69,18 +69,18 @@ def _key(job: JobRef) -> str:
     return f"{job.job_id} {job.job_dir}"
 
 
-def _load(path: Path) -> dict[str, Seen]:
+def _load(path: Path) -> dict[str, TimedObservation]:
     try:
         found = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
         return {}
     items: Mapping[str, Any] = found if isinstance(found, dict) else {}
-    seen: dict[str, Seen] = {}
+    seen: dict[str, TimedObservation] = {}
     for key, value in items.items():
         with contextlib.suppress(KeyError, TypeError, ValueError, OverflowError):
             values = dict(value)
             at, values["state"] = float(values.pop("at")), JobState(values["state"])
-            observation = Observation(**{"proven": False, **values})
+            observation = JobObservation(**{"proven": False, **values})
             if observation.proven or not observation.state.final:
-                seen[key] = Seen(observation, at, fresh=False)
+                seen[key] = TimedObservation(observation, at, fresh=False)
     return seen

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nemo_gym import job_paths
-from nemo_gym.chain.endings import BenchmarkState, Cause
+from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.orchestration.status.report import BenchmarkStatus, SubmissionStatus
 from nemo_runs.durable.files import replace_file
 from nemo_runs.errors import RunsError
@@ -82,7 +82,7 @@ def _read(values: dict[str, Any]) -> tuple[float, BenchmarkStatus]:
     at, cause = float(values.pop("at")), values["cause"]
     known = {
         "state": BenchmarkState(values["state"]),
-        "cause": None if cause is None else Cause(cause),
+        "cause": None if cause is None else EndCause(cause),
         "notes": (),
     }
     return at, BenchmarkStatus(**{**values, **known})

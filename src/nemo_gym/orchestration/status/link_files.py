@@ -8,7 +8,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nemo_gym.chain.evidence import Collected, Decision, End, Link, Progress, Resubmission
+from nemo_gym.chain.evidence import (
+    CollectorProgress,
+    CollectorReport,
+    EndMarker,
+    Link,
+    RecordedDecision,
+    Resubmission,
+)
 
 _LINK = re.compile(r"(?P<job_id>[^/]+)\.(?P<restart>[0-9]{1,9})")
 _WHOLE = re.compile(r"[0-9]{1,15}")
@@ -116,27 +123,29 @@ def job_of(text: str) -> str:
     return text.strip().partition(";")[0]
 
 
-def _end(text: str | None) -> End | None:
+def _end(text: str | None) -> EndMarker | None:
     words, _, reason = (text or "").partition("\n")
     parts = [*words.split(), "", "", ""]
     if not parts[0]:
         return None
     status = whole(parts[1])
     status = 1 if status is None else status
-    return End(outcome=parts[0], status=status, asked=parts[2], reason=" ".join(reason.split()))
+    return EndMarker(outcome=parts[0], status=status, asked=parts[2], reason=" ".join(reason.split()))
 
 
-def _decision(text: str | None) -> Decision | None:
+def _decision(text: str | None) -> RecordedDecision | None:
     lines = [*(text or "").splitlines(), "", "", ""]
     action, _, chain = lines[0].strip().partition(" ")
     if not action:
         return None
-    return Decision(action=action, chain=chain.strip(), reason=lines[1].strip(), evidence=lines[2].strip())
+    return RecordedDecision(
+        action=action, chain=chain.strip(), reason=lines[1].strip(), evidence=lines[2].strip()
+    )
 
 
-def _collected(found: Mapping[str, Any]) -> Collected | None:
+def _collected(found: Mapping[str, Any]) -> CollectorReport | None:
     try:
-        return Collected(
+        return CollectorReport(
             state=str(found["state"]),
             status=int(found["status"]),
             expected=int(found["expected"]),
@@ -148,13 +157,13 @@ def _collected(found: Mapping[str, Any]) -> Collected | None:
         return None
 
 
-def _progress(found: Mapping[str, Any]) -> Progress | None:
+def _progress(found: Mapping[str, Any]) -> CollectorProgress | None:
     expected, done = found.get("expected"), found.get("done")
     if not isinstance(expected, int) or not isinstance(done, int) or not 0 <= max(expected, done) <= LARGEST:
         return None
     whole = found.get("new") == done
     mean = found.get("mean_reward_all", found.get("mean_reward") if whole else None)
-    return Progress(
+    return CollectorProgress(
         state=str(found.get("state", "")),
         expected=expected,
         done=done,

@@ -25,7 +25,7 @@ _TAIL = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class LogPiece:
     """The log of one job."""
 
     job_id: str
@@ -50,17 +50,17 @@ def sources(known: Evidence, files: RunFiles) -> dict[str, set[str]]:
     return dict(sorted(found.items()))
 
 
-def pieces(known: Evidence, source: str, files: RunFiles) -> list[Piece]:
+def pieces(known: Evidence, source: str, files: RunFiles) -> list[LogPiece]:
     """The logs of one source, one a job, in the order in which the jobs started."""
     jobs = sources(known, files).get(source, set())
     paths = JobPaths(known.job_dir)
     order = dict.fromkeys([*(link.job_id for link in known.links), *known.job_ids])
-    found: list[Piece] = []
+    found: list[LogPiece] = []
     for number, job_id in enumerate((job for job in order if job in jobs), start=1):
         started = next((link.started for link in known.links if link.job_id == job_id), None)
         begun = f", started {utc_second(started)}" if started is not None else ""
         path = paths.output(job_id) if source == SCRIPT else paths.log(source, job_id)
-        found.append(Piece(job_id, path, f"{source} of job {job_id} (log {number}{begun})"))
+        found.append(LogPiece(job_id, path, f"{source} of job {job_id} (log {number}{begun})"))
     return found
 
 
@@ -80,12 +80,12 @@ def to_show(known: Evidence, files: RunFiles) -> str:
     return SCRIPT if DEFAULT not in there and SCRIPT in there else DEFAULT
 
 
-def seam(piece: Piece) -> bytes:
+def seam(piece: LogPiece) -> bytes:
     """The line that stands between the logs of two jobs."""
     return f"==> {piece.title} <==\n".encode()
 
 
-def whole(found: Sequence[Piece], files: RunFiles) -> Iterator[bytes]:
+def whole(found: Sequence[LogPiece], files: RunFiles) -> Iterator[bytes]:
     """All of the logs, with a line before each when there are several."""
     for piece in found:
         if len(found) > 1:
@@ -93,7 +93,7 @@ def whole(found: Sequence[Piece], files: RunFiles) -> Iterator[bytes]:
         yield from _content(files, piece.path, 0)
 
 
-def tail(found: Sequence[Piece], files: RunFiles, lines: int) -> bytes:
+def tail(found: Sequence[LogPiece], files: RunFiles, lines: int) -> bytes:
     """The last lines over all of the logs, with the line between two of them where it falls among these."""
     left, parts = lines, []
     for number, piece in reversed(list(enumerate(found))):
@@ -121,23 +121,23 @@ def _content(files: RunFiles, path: Path, offset: int) -> Iterator[bytes]:
 
 
 @dataclass
-class Follower:
+class LogFollower:
     """Reads what is new, from one job's log to the next."""
 
     source: str
     files: RunFiles
-    _piece: Piece | None = None
+    _piece: LogPiece | None = None
     _offset: int = 0
     _seen: list[str] = field(default_factory=list)
 
-    def start_at_end(self, found: Sequence[Piece]) -> None:
+    def start_at_end(self, found: Sequence[LogPiece]) -> None:
         """Take everything that is there for shown."""
         if found:
             self._piece = found[-1]
             self._seen = [piece.job_id for piece in found]
             self._offset = self.files.sizes(found[-1].path.parent).get(found[-1].path.name, 0)
 
-    def new(self, found: Sequence[Piece]) -> Iterator[bytes]:
+    def new(self, found: Sequence[LogPiece]) -> Iterator[bytes]:
         """What was written since the last call."""
         yield from self._rest()
         for piece in found:
@@ -157,7 +157,7 @@ class Follower:
 
 
 def follow(
-    follower: Follower,
+    follower: LogFollower,
     look: Callable[[], tuple[Evidence, bool]],
     write: Callable[[bytes], None],
     *,

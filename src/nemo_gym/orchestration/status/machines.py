@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Self, cast
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.orchestration.executors.base import Executor
+from nemo_gym.orchestration.executors.base import JobExecutor
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records.run_files import LocalRunFiles, RunFiles
 from nemo_gym.orchestration.status.last_observation import LastSeen
@@ -16,10 +16,10 @@ from nemo_slurm.errors import SlurmError
 
 
 @dataclass(frozen=True)
-class Site:
+class SubmissionMachine:
     """One machine with one kind of executor."""
 
-    executor: Executor
+    executor: JobExecutor
     files: RunFiles = field(default_factory=LocalRunFiles)
     memory: LastSeen = field(default_factory=LastSeen)
 
@@ -40,28 +40,30 @@ class _Absent:
         raise self._error
 
 
-def _absent(record: SubmissionRecord, error: Exception) -> Site:
+def _absent(record: SubmissionRecord, error: Exception) -> SubmissionMachine:
     absent = _Absent(record.hostname or "this machine", error)
-    return Site(cast("Executor", absent), cast("RunFiles", absent))
+    return SubmissionMachine(cast("Executor", absent), cast("RunFiles", absent))
 
 
-class Sites:
+class SubmissionMachines:
     """Opens each machine once, when it is first needed."""
 
     def __init__(self) -> None:
-        self._open: dict[tuple[str, str | None], Site] = {}
+        self._open: dict[tuple[str, str | None], SubmissionMachine] = {}
         self._closing = contextlib.ExitStack()
 
-    def of(self, record: SubmissionRecord) -> Site:
+    def of(self, record: SubmissionRecord) -> SubmissionMachine:
         """Where the jobs of a submission are. Raises `ConfigError` for an executor that there is not."""
         key = (record.executor, record.hostname)
         if key not in self._open:
             self._open[key] = self._opened(record)
         return self._open[key]
 
-    def groups(self, records: Iterable[SubmissionRecord]) -> Iterator[tuple[Site, list[SubmissionRecord]]]:
+    def groups(
+        self, records: Iterable[SubmissionRecord]
+    ) -> Iterator[tuple[SubmissionMachine, list[SubmissionRecord]]]:
         """The submissions by the machine that they ran on."""
-        grouped: dict[int, tuple[Site, list[SubmissionRecord]]] = {}
+        grouped: dict[int, tuple[SubmissionMachine, list[SubmissionRecord]]] = {}
         for record in records:
             site = self._of_or_absent(record)
             grouped.setdefault(id(site), (site, []))[1].append(record)
@@ -73,7 +75,7 @@ class Sites:
     def __exit__(self, *_error: object) -> None:
         self._closing.close()
 
-    def _of_or_absent(self, record: SubmissionRecord) -> Site:
+    def _of_or_absent(self, record: SubmissionRecord) -> SubmissionMachine:
         """One record that names no machine must not keep the others from being shown."""
         key = (record.executor, record.hostname)
         try:
@@ -82,7 +84,7 @@ class Sites:
             self._open[key] = site = _absent(record, error)
             return site
 
-    def _opened(self, record: SubmissionRecord) -> Site:
+    def _opened(self, record: SubmissionRecord) -> SubmissionMachine:
         from nemo_gym.orchestration.executors.registry import executor_for
         from nemo_gym.orchestration.records.run_files import run_files
         from nemo_slurm.ssh import host_of
@@ -90,4 +92,4 @@ class Sites:
         host = host_of(record.hostname)
         self._closing.callback(host.close)
         memory = LastSeen.of(record.executor, record.hostname or "")
-        return Site(executor_for(record.executor, host), run_files(host), memory)
+        return SubmissionMachine(executor_for(record.executor, host), run_files(host), memory)

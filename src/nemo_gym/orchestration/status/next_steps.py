@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nemo_gym.chain.endings import BenchmarkState, Cause, Verdict
+from nemo_gym.chain.endings import BenchmarkState, EndCause, Ending
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.orchestration.status.benchmark_state import ended_at
 from nemo_gym.orchestration.status.idle_links import barren
@@ -18,7 +18,7 @@ STUCK = 900.0
 """Seconds after a job's end at which its successor should no longer wait for it."""
 
 
-def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
+def notes(known: Evidence, verdict: Ending) -> Iterable[str]:
     """Sentences that belong below the state."""
     yield from known.problems
     last, it = known.last, f"{known.gym_job_id} {known.benchmark}"
@@ -32,7 +32,7 @@ def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
         )
     if helps := _what_helps(known, verdict):
         yield f"what helps: {helps}"
-    if verdict.cause is Cause.CONFIGURATION:
+    if verdict.cause is EndCause.CONFIGURATION:
         yield "queued again as it is, it is refused again: change the config and submit it"
     if verdict.state is BenchmarkState.QUEUED and last is not None and last.ended:
         waited = known.now - ended_at(known)
@@ -51,7 +51,7 @@ def notes(known: Evidence, verdict: Verdict) -> Iterable[str]:
         yield f"still in the queue: {', '.join(leftover)}; gym job cancel {it}"
 
 
-def _what_helps(known: Evidence, verdict: Verdict) -> str:
+def _what_helps(known: Evidence, verdict: Ending) -> str:
     """What has to be so before it goes on; empty where that is not known, or nothing is wrong."""
     last = known.last
     if not known.job_ids:
@@ -74,17 +74,17 @@ _OF_ENDS = {
 """By the scheduler's word for how the last job ended."""
 
 
-def next_command(known: Evidence, verdict: Verdict) -> str:
+def next_command(known: Evidence, verdict: Ending) -> str:
     """The next useful command."""
     it = f"{known.gym_job_id} {known.benchmark}"
     waiting = foremost(known) if verdict.state is BenchmarkState.QUEUED else None
     if waiting is not None and (helps := waiting_command(known, waiting)):
         return helps
-    if verdict.state is BenchmarkState.FAILED and verdict.cause is Cause.YOUR_CODE:
+    if verdict.state is BenchmarkState.FAILED and verdict.cause is EndCause.YOUR_CODE:
         return f"gym job logs {it} {verdict.look_at or 'driver'} --tail 50"
-    if verdict.cause is Cause.CONFIGURATION:
+    if verdict.cause is EndCause.CONFIGURATION:
         return f"gym job info {it} --config"
-    if verdict.state is BenchmarkState.STOPPED and verdict.cause is Cause.PERSON:
+    if verdict.state is BenchmarkState.STOPPED and verdict.cause is EndCause.PERSON:
         return f"gym job resubmit {it}"
     read = "fetch" if known.elsewhere else "results"
     return {

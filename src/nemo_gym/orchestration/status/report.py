@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nemo_gym.chain.endings import BenchmarkState, Cause
-from nemo_gym.chain.evidence import Evidence, Seen
+from nemo_gym.chain.endings import BenchmarkState, EndCause
+from nemo_gym.chain.evidence import Evidence, TimedObservation
 from nemo_gym.orchestration.status import benchmark_state, next_steps
 from nemo_gym.orchestration.status.idle_links import barren
 
@@ -34,7 +34,7 @@ class BenchmarkStatus:
     benchmark: str
     state: BenchmarkState
     reason: str
-    cause: Cause | None
+    cause: EndCause | None
     job_id: str | None
     """The job that the state is about."""
     links: int
@@ -157,6 +157,6 @@ def _age(known: Evidence, job_id: str | None) -> float | None:
     return max(0.0, known.asked_at - _newest(known, seen)) if _newest(known, seen) else None
 
 
-def _newest(known: Evidence, seen: Seen | None) -> float:
+def _newest(known: Evidence, seen: TimedObservation | None) -> float:
     """When anybody last said something."""
     return max(seen.at if seen is not None else 0.0, benchmark_state.ended_at(known))

@@ -12,33 +12,33 @@ from dataclasses import dataclass
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.chain.observation import JobState
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
-from nemo_slurm.reasons import Reason, Turn, read_reason
+from nemo_slurm.reasons import WaitReason, WhoActs, read_reason
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingJob:
     """A job that waits, and why."""
 
     job_id: str
-    reason: Reason
+    reason: WaitReason
 
 
-def foremost(known: Evidence) -> Waiting | None:
+def foremost(known: Evidence) -> WaitingJob | None:
     """The waiting job that says most about when the benchmark goes on; of equal ones the newest."""
     jobs = [
-        Waiting(job_id, read_reason(seen.observation.reason))
+        WaitingJob(job_id, read_reason(seen.observation.reason))
         for job_id in known.job_ids
         if (seen := known.seen.get(job_id)) is not None and seen.observation.state is JobState.QUEUED
     ]
     return max(reversed(jobs), key=lambda job: job.reason.weight, default=None)
 
 
-def notes(waiting: Waiting) -> Iterable[str]:
+def notes(waiting: WaitingJob) -> Iterable[str]:
     """Whose turn it is, where the job does not start by itself."""
     reason = waiting.reason
-    if reason.turn is Turn.OPERATOR:
+    if reason.turn is WhoActs.OPERATOR:
         yield f"the site's turn: job {waiting.job_id} does not start by itself; ask its administrators"
-    elif reason.turn is Turn.YOU:
+    elif reason.turn is WhoActs.YOU:
         yield f"your turn: job {waiting.job_id} does not start by itself"
     if reason.help == "change":
         yield (
@@ -47,7 +47,7 @@ def notes(waiting: Waiting) -> Iterable[str]:
         )
 
 
-def next_command(known: Evidence, waiting: Waiting) -> str:
+def next_command(known: Evidence, waiting: WaitingJob) -> str:
     """The command that helps; empty where nothing but time does."""
     it = f"{known.gym_job_id} {known.benchmark}"
     if waiting.reason.help == "change":

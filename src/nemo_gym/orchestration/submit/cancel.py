@@ -19,12 +19,12 @@ from nemo_gym.chain.evidence import Evidence, Resubmission
 from nemo_gym.chain.observation import JobState
 from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError, NotOursError, StillAliveError
-from nemo_gym.events import Event
+from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.status.gather import Groups, Key, Scope, gather
-from nemo_gym.orchestration.status.machines import Site
+from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.status.report import assess
 from nemo_runs.durable import disk
 from nemo_runs.errors import DiskFullError, RunsError
@@ -40,7 +40,7 @@ _ASK_AGAIN = 15.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class CancelRequest:
     """Who wants what ended, and why."""
 
     record: SubmissionRecord
@@ -53,7 +53,7 @@ class Wish:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class CancelOutcome:
     """What became of one benchmark."""
 
     gym_job_id: str
@@ -72,10 +72,10 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class CancelReport:
     """What became of all of them."""
 
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[CancelOutcome, ...]
     troubles: tuple[str, ...] = ()
     """What the executor said when it could not do as it was asked."""
 
@@ -97,12 +97,12 @@ class Report:
 
 
 def cancel(
-    wish: Wish,
+    wish: CancelRequest,
     sites: Groups,
     *,
     clock: Clock | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> Report:
+) -> CancelReport:
     """End benchmarks and return when every job of them is final, or when ``wish.within`` has passed.
 
     Benchmarks of which nothing is alive are left as they are. When a tombstone cannot be written, nothing is
@@ -124,13 +124,13 @@ def cancel(
         pause = min(pause * 1.5, _LONGEST_PAUSE)
         known = sweep.look()
         sweep.renew([known[key] for key in targets])
-    return Report(tuple(sweep.outcome(evidence) for evidence in known.values()), tuple(sweep.troubles))
+    return CancelReport(tuple(sweep.outcome(evidence) for evidence in known.values()), tuple(sweep.troubles))
 
 
 class _Sweep:
     """One cancellation on one machine."""
 
-    def __init__(self, wish: Wish, sites: Groups, clock: Clock) -> None:
+    def __init__(self, wish: CancelRequest, sites: Groups, clock: Clock) -> None:
         self._wish, self._sites, self._clock = wish, sites, clock
         self._site = _site(sites, wish.record)
         self._asked: dict[JobRef, float] = {}
@@ -157,7 +157,7 @@ class _Sweep:
             if isinstance(error, NotReachableError):
                 raise
             raise StillAliveError(_nothing_done(error, targets, standing)) from error
-        event = {"at": at, "event": Event.CANCEL_ASKED.value, "by": wish.by, "why": wish.why}
+        event = {"at": at, "event": ChainEvent.CANCEL_ASKED.value, "by": wish.by, "why": wish.why}
         for known in targets:
             path = JobPaths(known.job_dir).events
             with self._told(f"{path} does not say that it was cancelled"):
@@ -221,7 +221,7 @@ class _Sweep:
             return not isinstance(error.__cause__ or error, NotReachableError)
         return True
 
-    def outcome(self, known: Evidence) -> Outcome:
+    def outcome(self, known: Evidence) -> CancelOutcome:
         """What became of one benchmark."""
         status = assess(known)
         asked = [
@@ -229,7 +229,7 @@ class _Sweep:
             for job in self._asked
             if job.job_dir == known.job_dir and job.job_id not in self._left_alone
         ]
-        return Outcome(
+        return CancelOutcome(
             gym_job_id=known.gym_job_id,
             benchmark=known.benchmark,
             state=status.state,
@@ -269,7 +269,7 @@ def _reason(error: Exception) -> str:
     return str(error).rstrip(".")
 
 
-def _site(sites: Groups, record: SubmissionRecord) -> Site:
+def _site(sites: Groups, record: SubmissionRecord) -> SubmissionMachine:
     return next(site for site, _ in sites.groups([record]))
 
 

@@ -23,7 +23,7 @@ _LITTLE_SPACE = 1 << 20
 """KiB."""
 
 
-class Verdict(StrEnum):
+class FindingLevel(StrEnum):
     """How much a finding matters."""
 
     OK = "ok"
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 class Finding:
     """One line of the check."""
 
-    verdict: Verdict
+    verdict: FindingLevel
     about: str
     """A word or two."""
     text: str
@@ -51,22 +51,22 @@ class Finding:
 
 def ok(about: str, text: str) -> Finding:
     """A finding that is as it should be."""
-    return Finding(Verdict.OK, about, text)
+    return Finding(FindingLevel.OK, about, text)
 
 
 def unknown(about: str, text: str) -> Finding:
     """Something that cannot be seen from here."""
-    return Finding(Verdict.UNKNOWN, about, text)
+    return Finding(FindingLevel.UNKNOWN, about, text)
 
 
 def warning(about: str, text: str) -> Finding:
     """Something that is allowed but most likely not meant."""
-    return Finding(Verdict.WARNING, about, text)
+    return Finding(FindingLevel.WARNING, about, text)
 
 
 def problem(about: str, text: str) -> Finding:
     """Something that would make the submission fail."""
-    return Finding(Verdict.PROBLEM, about, text)
+    return Finding(FindingLevel.PROBLEM, about, text)
 
 
 def judge(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> list[Finding]:
@@ -85,7 +85,7 @@ def judge(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> l
 def refuse(findings: Iterable[Finding]) -> None:
     """Raise `ConfigError` for the first problem."""
     for finding in findings:
-        if finding.verdict is Verdict.PROBLEM:
+        if finding.verdict is FindingLevel.PROBLEM:
             raise ConfigError(finding.text)
 
 
@@ -298,6 +298,6 @@ def to_json(findings: list[Finding], config: Path) -> dict[str, Any]:
     return {
         "schema_version": 1,
         "config": str(config),
-        "ok": all(finding.verdict is not Verdict.PROBLEM for finding in findings),
+        "ok": all(finding.verdict is not FindingLevel.PROBLEM for finding in findings),
         "findings": [finding.to_json() for finding in findings],
     }

@@ -11,14 +11,14 @@ from pathlib import Path
 from nemo_gym import job_paths
 from nemo_gym.chain.observation import JobState
 from nemo_gym.errors import BusyError
-from nemo_gym.orchestration.executors.base import Executor, JobRef
+from nemo_gym.orchestration.executors.base import JobExecutor, JobRef
 from nemo_gym.orchestration.records import index
 from nemo_gym.orchestration.status import chain_head
 
 _LIVE = (JobState.QUEUED, JobState.RUNNING)
 
 
-def refuse_twin(digest: str, executor: Executor) -> None:
+def refuse_twin(digest: str, executor: JobExecutor) -> None:
     """Raise `BusyError` when a run with the same config is queued or running."""
     twins = [
         record

@@ -21,7 +21,7 @@ from nemo_gym import job_paths
 from nemo_gym.errors import BusyError
 from nemo_gym.orchestration.config import gym_install, rules
 from nemo_gym.orchestration.plan.benchmark_runs import load_runs
-from nemo_gym.orchestration.plan.build import Surroundings, plan_submission, served_name
+from nemo_gym.orchestration.plan.build import PlanContext, plan_submission, served_name
 from nemo_gym.orchestration.submit import submitting_host
 from nemo_gym.orchestration.submit.destination import Destination, ThisMachine
 from nemo_runs.secret_refs import redact
@@ -29,7 +29,7 @@ from nemo_runs.secret_refs import redact
 if TYPE_CHECKING:
     from nemo_gym.orchestration.config.resolve import ResolvedConfig
     from nemo_gym.orchestration.config.schema import SubmitConfig
-    from nemo_gym.orchestration.executors.base import Executor, Queued
+    from nemo_gym.orchestration.executors.base import JobExecutor, Queued
     from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
     from nemo_gym.orchestration.plan.values import Submission
     from nemo_gym.orchestration.records.index import Say
@@ -40,7 +40,7 @@ _ATTEMPTS = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class SubmitRequest:
     """What is to be submitted."""
 
     resolved: ResolvedConfig
@@ -50,10 +50,10 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Desk:
+class SubmitContext:
     """Everything around a submission that acts, so that tests can hand in their own."""
 
-    executor: Executor
+    executor: JobExecutor
     stage: Callable[[Submission], None]
     """Writes the run directory; raises `FileExistsError` when the name is taken."""
     provenance: Callable[[], Provenance]
@@ -70,7 +70,7 @@ class Desk:
     token: Callable[[], str] = lambda: os.urandom(3).hex()
 
 
-def plan(order: Order, desk: Desk) -> Submission:
+def plan(order: SubmitRequest, desk: SubmitContext) -> Submission:
     """Check everything and plan the submission under a fresh id; nothing is written."""
     config = order.resolved.config
     rules.refuse_unsupported(config, desk.executor)
@@ -84,13 +84,13 @@ def plan(order: Order, desk: Desk) -> Submission:
     for warning in gym_install.warnings(config, gym):
         desk.say(f"warning: {warning}")
     keeps = desk.destination.keeps(config, gym)
-    around = Surroundings(gym=gym, user=submitting_host.username(), environ=desk.environ, keeps=keeps)
+    around = PlanContext(gym=gym, user=submitting_host.username(), environ=desk.environ, keeps=keeps)
     gym_job_id = fresh_id(desk)
     there = desk.destination.localized(runs, Path(config.job.output_path) / gym_job_id)
     return plan_submission(config, there, gym_job_id, around)
 
 
-def submit(order: Order, desk: Desk) -> SubmissionRecord:
+def submit(order: SubmitRequest, desk: SubmitContext) -> SubmissionRecord:
     """Submit and record. An entry of the record without ``job_id`` says why it could not be queued.
 
     Raises `BusyError` for a twin of a live run, and `SubmitError` when jobs were queued that could not be
@@ -115,7 +115,7 @@ def submit(order: Order, desk: Desk) -> SubmissionRecord:
     return record
 
 
-def fresh_id(desk: Desk) -> str:
+def fresh_id(desk: SubmitContext) -> str:
     """An id that the local index does not hold: UTC time and six random hex digits."""
     for _ in range(_ATTEMPTS):
         gym_job_id = f"gym-job-{desk.now().astimezone(UTC):%Y%m%dT%H%M%SZ}-{desk.token()}"
@@ -124,7 +124,7 @@ def fresh_id(desk: Desk) -> str:
     raise BusyError("no free id for this submission was found; try again in a second.")
 
 
-def _staged(submission: Submission, order: Order, desk: Desk) -> Submission:
+def _staged(submission: Submission, order: SubmitRequest, desk: SubmitContext) -> Submission:
     """Write the run directory; when somebody has that name already, plan again under another."""
     for _ in range(_ATTEMPTS):
         try:
@@ -136,7 +136,9 @@ def _staged(submission: Submission, order: Order, desk: Desk) -> Submission:
     raise BusyError(f"no free run directory in {submission.run_dir.parent} was found; try again in a second.")
 
 
-def _record(order: Order, desk: Desk, submission: Submission, queued: Sequence[Queued]) -> SubmissionRecord:
+def _record(
+    order: SubmitRequest, desk: SubmitContext, submission: Submission, queued: Sequence[Queued]
+) -> SubmissionRecord:
     from nemo_gym.orchestration.jobs import SubmissionRecord
 
     origin = desk.provenance()
@@ -159,7 +161,9 @@ def _record(order: Order, desk: Desk, submission: Submission, queued: Sequence[Q
     )
 
 
-def _entries(desk: Desk, submission: Submission, queued: Sequence[Queued]) -> tuple[BenchmarkEntry, ...]:
+def _entries(
+    desk: SubmitContext, submission: Submission, queued: Sequence[Queued]
+) -> tuple[BenchmarkEntry, ...]:
     answers = {answer.benchmark: answer for answer in queued}
     hidden = _hidden(submission, desk.environ)
     return tuple(

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.clock import Clock, SystemClock
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import Executor, JobRef
+from nemo_gym.orchestration.executors.base import JobExecutor, JobRef
 from nemo_gym.orchestration.status import chain_head
 from nemo_runs.durations import format_duration
 from nemo_slurm.reasons import read_reason
@@ -28,13 +28,13 @@ _LINE_EVERY = 10.0
 
 
 def follow(
-    executor: Executor,
+    executor: JobExecutor,
     jobs: Mapping[str, JobRef],
     *,
     stream: TextIO,
     clock: Clock | None = None,
     sleep: Callable[[float], None] = time.sleep,
-) -> dict[str, Observation]:
+) -> dict[str, JobObservation]:
     """Show the jobs, by benchmark, on ``stream`` until all have ended; returns how each ended.
 
     `KeyboardInterrupt` ends the following alone; the jobs go on, and the stream says so.
@@ -63,7 +63,7 @@ def follow(
         raise
 
 
-def line(benchmark: str, seen: Observation, report: Mapping[str, Any], now: float) -> str:
+def line(benchmark: str, seen: JobObservation, report: Mapping[str, Any], now: float) -> str:
     """One job in one line: name, state, progress or reason."""
     parts = [benchmark, "ended with 0" if _lacks_rows(seen, report) else seen.state.lower()]
     if seen.state is JobState.RUNNING and seen.started_at is not None:
@@ -75,7 +75,7 @@ def line(benchmark: str, seen: Observation, report: Mapping[str, Any], now: floa
     return "  ".join(parts)
 
 
-def _lacks_rows(seen: Observation, report: Mapping[str, Any]) -> bool:
+def _lacks_rows(seen: JobObservation, report: Mapping[str, Any]) -> bool:
     """Whether a job ended with 0 and rows are missing: that is no success by itself."""
     done, expected = report.get("done"), report.get("expected")
     if not isinstance(done, int) or not isinstance(expected, int):
@@ -115,7 +115,7 @@ class _Lines:
         self._stream = stream
         self._shown: dict[str, tuple[JobState, str, float]] = {}
 
-    def show(self, lines: Mapping[str, str], state: Mapping[str, Observation], now: float) -> None:
+    def show(self, lines: Mapping[str, str], state: Mapping[str, JobObservation], now: float) -> None:
         for benchmark, text in lines.items():
             current = state[benchmark].state
             before = self._shown.get(benchmark)
@@ -132,7 +132,7 @@ class _Redrawn:
         self._stream = stream
         self._drawn = 0
 
-    def show(self, lines: Mapping[str, str], _state: Mapping[str, Observation], _now: float) -> None:
+    def show(self, lines: Mapping[str, str], _state: Mapping[str, JobObservation], _now: float) -> None:
         size = _terminal_size(self._stream)
         shown = list(lines.values())[: max(1, size.lines - 1)]
         up = f"\x1b[{self._drawn}A" if self._drawn else ""

@@ -17,7 +17,7 @@ from nemo_gym.orchestration.submit import check, cluster_facts
 from nemo_gym.orchestration.submit.check import Finding
 from nemo_gym.orchestration.submit.destination import Destination
 from nemo_slurm.cluster import Cluster
-from nemo_slurm.errors import NotReachableError, RefusedError, SlurmError
+from nemo_slurm.errors import NotReachableError, SchedulerRefusedError, SlurmError
 from nemo_slurm.hosts import Host
 
 
@@ -63,7 +63,7 @@ def _accepted(config: SubmitConfig, compute: SlurmCompute, host: Host) -> Iterat
     try:
         host.write(path, text.encode(), mode=0o600)
         yield check.ok("sbatch --test-only", Cluster(host).test(path).removeprefix("sbatch: "))
-    except RefusedError as error:
+    except SchedulerRefusedError as error:
         hint = f"change compute.{config.cluster}"
         yield check.problem("sbatch --test-only", f"{' '.join(error.text.split())}; {hint}.")
     except SlurmError as error:
@@ -106,7 +106,7 @@ def _machine(
 
     mounted = check.found("mounts", mounts)
     owners = [config.driver, *config.services.values()]
-    if mounted.verdict is not check.Verdict.OK or any(owner.mounts for owner in owners):
+    if mounted.verdict is not check.FindingLevel.OK or any(owner.mounts for owner in owners):
         yield mounted
     yield check.found("program", program)
     yield check.found("data", data)

@@ -18,7 +18,7 @@ from nemo_gym.chain.endings import BenchmarkState
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
-from nemo_gym.events import Event
+from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths, ResubmissionPaths, RunPaths
 from nemo_gym.orchestration.executors.base import Queued
 from nemo_gym.orchestration.jobs import SubmissionRecord
@@ -33,13 +33,13 @@ from nemo_runs.processes.trees import Liveness
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.config.schema import SubmitConfig
-    from nemo_gym.orchestration.status.machines import Site
+    from nemo_gym.orchestration.status.machines import SubmissionMachine
 
 SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wish:
+class ResubmitRequest:
     """What is to be queued again."""
 
     record: SubmissionRecord
@@ -89,7 +89,7 @@ class _Budget:
     """Seconds."""
 
 
-def resubmit(wish: Wish, sites: Groups, *, clock: Clock | None = None) -> Resubmitted:
+def resubmit(wish: ResubmitRequest, sites: Groups, *, clock: Clock | None = None) -> Resubmitted:
     """Queue a benchmark again.
 
     Raises `RefusedError` while anything of it is alive or may be, when it has succeeded, and when its
@@ -159,7 +159,7 @@ def _under_way(known: Evidence, number: int) -> str:
     )
 
 
-def _refuse_elsewhere(site: Site, known: Evidence) -> None:
+def _refuse_elsewhere(site: SubmissionMachine, known: Evidence) -> None:
     """A job script acts in the folder for which it was written, wherever it lies now."""
     script = JobPaths(known.job_dir).script
     try:
@@ -174,7 +174,7 @@ def _refuse_elsewhere(site: Site, known: Evidence) -> None:
         )
 
 
-def _config(site: Site, record: SubmissionRecord) -> SubmitConfig:
+def _config(site: SubmissionMachine, record: SubmissionRecord) -> SubmitConfig:
     """The config as it was submitted."""
     from nemo_gym.orchestration.config.resolve import resolve
 
@@ -199,7 +199,7 @@ def _check_token(config: SubmitConfig, environ: Mapping[str, str]) -> None:
         )
 
 
-def _budget(config: SubmitConfig, wish: Wish, known: Evidence) -> _Budget | None:
+def _budget(config: SubmitConfig, wish: ResubmitRequest, known: Evidence) -> _Budget | None:
     """The budget as it stands, `None` for a benchmark that is not resumable."""
     entry = config.driver.benchmarks.get(wish.benchmark)
     chain = entry.chain if entry is not None else None
@@ -212,7 +212,7 @@ def _budget(config: SubmitConfig, wish: Wish, known: Evidence) -> _Budget | None
     return _Budget(max([chain.max_retries, *raised]), None if seconds is None else max([seconds, *longer]))
 
 
-def _checked_budget(wish: Wish, known: Evidence, budget: _Budget | None) -> int | None:
+def _checked_budget(wish: ResubmitRequest, known: Evidence, budget: _Budget | None) -> int | None:
     """The raised walltime in seconds, once everything that is asked is right."""
     if budget is None:
         if wish.raises:
@@ -239,7 +239,9 @@ def _checked_budget(wish: Wish, known: Evidence, budget: _Budget | None) -> int 
     return walltime
 
 
-def _note(site: Site, wish: Wish, paths: ResubmissionPaths, walltime: int | None, at: str) -> None:
+def _note(
+    site: SubmissionMachine, wish: ResubmitRequest, paths: ResubmissionPaths, walltime: int | None, at: str
+) -> None:
     reason = wish.reason.strip() or "no reason was given"
     site.files.write(paths.owner, json.dumps(trees.identify().to_json()).encode() + b"\n")
     if wish.max_retries is not None:
@@ -250,7 +252,12 @@ def _note(site: Site, wish: Wish, paths: ResubmissionPaths, walltime: int | None
 
 
 def _recorded(
-    site: Site, wish: Wish, known: Evidence, paths: ResubmissionPaths, answer: Queued, at: str
+    site: SubmissionMachine,
+    wish: ResubmitRequest,
+    known: Evidence,
+    paths: ResubmissionPaths,
+    answer: Queued,
+    at: str,
 ) -> Resubmitted:
     journal = JobPaths(known.job_dir).events
     if answer.job_id is None:
@@ -260,7 +267,7 @@ def _recorded(
     site.files.write(paths.queued, f"{answer.job_id}\n".encode())
     event = {
         "at": at,
-        "event": Event.RESUBMITTED.value,
+        "event": ChainEvent.RESUBMITTED.value,
         "job_id": answer.job_id,
         "by": wish.by,
         "reason": wish.reason.strip() or None,

@@ -17,8 +17,8 @@ from typing import Any, Protocol
 
 from nemo_gym.rollouts.collect.drain import POLL_SECONDS, SERVER_STOPS, Drain, StopReason
 from nemo_gym.rollouts.collect.progress import Snapshot
-from nemo_gym.rollouts.output.disk_wait import Room
-from nemo_gym.rollouts.output.failures import Failure, checked_reward, describe, no_json
+from nemo_gym.rollouts.output.disk_wait import DiskWait
+from nemo_gym.rollouts.output.failures import RolloutFailure, checked_reward, describe, no_json
 from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD, Answer
 from nemo_gym.rollouts.policy.errors import REJECTED
 from nemo_gym.rollouts.policy.refusals import Refusals
@@ -35,7 +35,7 @@ _Work = Task | tuple[Task, Answer, Episode]
 
 
 class RolloutStore(Protocol):
-    """What the collector needs of `nemo_gym.rollouts.output.store.Store`."""
+    """What the collector needs of `nemo_gym.rollouts.output.store.OutputStore`."""
 
     def pending(self) -> Iterator[Task]:
         """What is to be asked: it has no answer and has not used up its attempts. In order."""
@@ -93,7 +93,7 @@ class Bounds:
 
 
 @dataclass(slots=True)
-class Tally:
+class RunTally:
     """What this run did so far."""
 
     new: int = 0
@@ -125,8 +125,8 @@ class Collector:
         drain: Drain,
         bounds: Bounds,
         own_service: bool = False,
-        room: Room | None = None,
-        on_tick: Callable[[Tally], None] = lambda _tally: None,
+        room: DiskWait | None = None,
+        on_tick: Callable[[RunTally], None] = lambda _tally: None,
         say: Callable[[str], None] = lambda _message: None,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -141,7 +141,7 @@ class Collector:
         self._own_service = own_service
         self._on_tick = on_tick
         self._say = say
-        self._room = room or Room(environ={}, say=say, monotonic=monotonic)
+        self._room = room or DiskWait(environ={}, say=say, monotonic=monotonic)
         self._monotonic = monotonic
         self._now = now
         self._breaker = max(bounds.concurrency, BREAKER_AT_LEAST)
@@ -153,9 +153,9 @@ class Collector:
         self._hurried = False
         self._told_ends: set[str] = set()
         self._said: set[bool] = set()
-        self.tally = Tally()
+        self.tally = RunTally()
 
-    async def collect(self) -> Tally:
+    async def collect(self) -> RunTally:
         """Main pass, then retry passes. Raises what the store raises; rollouts in flight are then dropped."""
         self._started = self._store_ticked = self._monotonic()
         again = await self._pass(chain(self._answered(), self._store.pending()))
@@ -270,7 +270,7 @@ class Collector:
                 f"benchmark.graded_ends=[{end}] has them graded."
             )
 
-    async def _failed(self, task: Task, failure: Failure, latency_ms: float) -> None:
+    async def _failed(self, task: Task, failure: RolloutFailure, latency_ms: float) -> None:
         stopped = self._drain.reason not in {None, *SERVER_STOPS}
         ours = stopped or (self._own_service and failure.unreachable)
         ended_at = self._now()
@@ -303,7 +303,7 @@ class Collector:
                 "ones are started."
             )
 
-    def _watch_refusals(self, task: Task, failure: Failure) -> None:
+    def _watch_refusals(self, task: Task, failure: RolloutFailure) -> None:
         """Stop when several rows get the same client error before a single request was answered."""
         if failure.refusal is None or self.tally.answered:
             return
@@ -315,7 +315,7 @@ class Collector:
             self._drain.ask(StopReason.REFUSED, "the same client error")
             self._say(verdict)
 
-    def _say_first(self, failure: Failure) -> None:
+    def _say_first(self, failure: RolloutFailure) -> None:
         """Tell the first failure of each stage; the others are counted."""
         if failure.grading in self._said:
             return

@@ -7,10 +7,10 @@ import os
 import sys
 from typing import IO
 
-from nemo_gym.rollouts.collect.progress import Bar, Display, Lines
+from nemo_gym.rollouts.collect.progress import Bar, Display, ProgressLines
 
 
-class Talk:
+class Console:
     """Plain lines, or lines above a bar once there is one."""
 
     def __init__(self, stream: IO[str] | None = None) -> None:
@@ -31,7 +31,7 @@ class Talk:
 
             self._display = Bar(Console(file=self._stream), expected)
         else:
-            self._display = Lines(self._write)
+            self._display = ProgressLines(self._write)
         return self._display
 
     def end_progress(self) -> None:

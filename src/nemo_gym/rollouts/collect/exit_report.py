@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nemo_gym.errors import ConfigError, DataError, ResumeRefusedError, UsageError
 from nemo_gym.job_paths import LinkPaths
-from nemo_gym.rollouts.collect.ends import Counts, End
+from nemo_gym.rollouts.collect.ends import Counts, RunEnd
 from nemo_runs.durable.files import replace_file
 
 LINK_VARIABLE = "NEMO_GYM_LINK"
@@ -21,11 +21,11 @@ _HOPELESS = (ConfigError, DataError, ResumeRefusedError, UsageError)
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class ExitReport:
     """The last word of a collector. All counts are 0 when it ended before it could count."""
 
     state: str
-    """As in `nemo_gym.rollouts.collect.ends.End`."""
+    """As in `nemo_gym.rollouts.collect.ends.RunEnd`."""
     status: int
     """Its exit status; 0 when every expected rollout is recorded, or what is recorded is accepted."""
     expected: int
@@ -44,18 +44,18 @@ class Collected:
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
 
-def of_end(end: End, counts: Counts | None, *, rejected: str | None = None) -> Collected:
+def of_end(end: RunEnd, counts: Counts | None, *, rejected: str | None = None) -> ExitReport:
     """How a run ended; ``rejected`` is what the endpoint said when it refused the credentials."""
     hopeless = rejected if end.status else None
     if counts is None:
-        return Collected(end.state, end.status, 0, 0, 0, hopeless)
-    return Collected(end.state, end.status, counts.expected, counts.recorded, counts.new, hopeless)
+        return ExitReport(end.state, end.status, 0, 0, 0, hopeless)
+    return ExitReport(end.state, end.status, counts.expected, counts.recorded, counts.new, hopeless)
 
 
-def of_error(error: Exception) -> Collected:
+def of_error(error: Exception) -> ExitReport:
     """A run that ended with an error before it had counted anything."""
     status = getattr(error, "exit_status", 1)
-    return Collected("failed", status, 0, 0, 0, str(error) if is_hopeless(error) else None)
+    return ExitReport("failed", status, 0, 0, 0, str(error) if is_hopeless(error) else None)
 
 
 def is_hopeless(error: Exception) -> bool:
@@ -68,7 +68,7 @@ def is_hopeless(error: Exception) -> bool:
     return isinstance(error, _HOPELESS) and not isinstance(error.__cause__, OSError)
 
 
-def write(collected: Collected, environ: Mapping[str, str]) -> None:
+def write(collected: ExitReport, environ: Mapping[str, str]) -> None:
     """Leave the last word in the folder of the link, if this run is part of one."""
     folder = environ.get(LINK_VARIABLE)
     if folder:

@@ -13,7 +13,7 @@ from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.data.dataset import DatasetFacts, Planned, check_rows, materialize, read_rows
 from nemo_gym.rollouts.data.prepare import data_path, ensure_data
-from nemo_gym.rollouts.output.manifest import Manifest, load_manifest
+from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.policy.client import Endpoint
 from nemo_gym.rollouts.run_config.schema import RunConfig, require_policy
 from nemo_gym.rollouts.scores.whole_answers import load_grader
@@ -141,7 +141,7 @@ def _dataset(
     return check_rows(config, facts.path, verifier, planned=planned)
 
 
-def _has_inputs(paths: RolloutPaths, known: Manifest) -> bool:
+def _has_inputs(paths: RolloutPaths, known: OutputManifest) -> bool:
     try:
         return paths.materialized_inputs.stat().st_size == known.materialized.get("size")
     except FileNotFoundError:

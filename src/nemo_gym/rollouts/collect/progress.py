@@ -3,10 +3,10 @@
 Nothing here runs once a rollout: the collector's tick calls `ProgressReport.tick` about twice a second.
 
 ``progress.json`` holds ``schema_version``, ``state`` (``running``, ``draining``, or how the run ended: see
-`nemo_gym.rollouts.collect.ends.End.state`), ``expected``, ``done`` (results, those of earlier runs included),
-``new``, ``failed`` (failed attempts of this run), ``mean_reward`` (of this run's results), ``rollouts_per_s``
-(over the last half minute), ``eta_s``, ``updated_at`` (UTC seconds), ``pid`` and ``mean_reward_all`` (of all
-results, those of earlier runs included).
+`nemo_gym.rollouts.collect.ends.RunEnd.state`), ``expected``, ``done`` (results, those of earlier runs
+included), ``new``, ``failed`` (failed attempts of this run), ``mean_reward`` (of this run's results),
+``rollouts_per_s`` (over the last half minute), ``eta_s``, ``updated_at`` (UTC seconds), ``pid`` and
+``mean_reward_all`` (of all results, those of earlier runs included).
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class ProgressReport:
             self._display.say(f"{self._path} cannot be written ({error.strerror}).")
 
 
-class Lines:
+class ProgressLines:
     """Sparse plain lines: at most one each `LINE_EVERY` seconds, and then only after another percent."""
 
     def __init__(self, write: Callable[[str], None]) -> None:

@@ -14,15 +14,15 @@ import aiohttp
 
 from nemo_gym.clock import Clock
 from nemo_gym.rollouts.collect import event_loop, preflight
-from nemo_gym.rollouts.collect.collector import Bounds, Collector, Tally
-from nemo_gym.rollouts.collect.console import Talk
+from nemo_gym.rollouts.collect.collector import Bounds, Collector, RunTally
+from nemo_gym.rollouts.collect.console import Console
 from nemo_gym.rollouts.collect.drain import SERVER_STOPS, Drain
-from nemo_gym.rollouts.collect.ends import Counts, End, decide_end, stopped_before_start
+from nemo_gym.rollouts.collect.ends import Counts, RunEnd, decide_end, stopped_before_start
 from nemo_gym.rollouts.collect.preflight import Prepared
 from nemo_gym.rollouts.collect.progress import ProgressReport, Snapshot
-from nemo_gym.rollouts.output.disk_wait import Room
+from nemo_gym.rollouts.output.disk_wait import DiskWait
 from nemo_gym.rollouts.output.index_reader import nothing_to_ask
-from nemo_gym.rollouts.output.store import Store
+from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.policy.backoff import RequestLimits
 from nemo_gym.rollouts.policy.client import HttpPolicy, open_session
 from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity, check_endpoint
@@ -41,11 +41,11 @@ _LINK_VARIABLES = {"job_id": "NEMO_GYM_JOB_ID", "restart": "NEMO_GYM_RESTART", "
 
 
 @dataclass(frozen=True, slots=True)
-class Collected:
+class RunOutcome:
     """What a run did, before it is added up."""
 
     counts: Counts
-    tally: Tally
+    tally: RunTally
     resumed: int
     seconds: float
     """From the first request."""
@@ -63,10 +63,10 @@ class Collected:
 class RunResult:
     """How a run ended; ``summary`` is missing where nothing was added up."""
 
-    end: End
+    end: RunEnd
     summary: Summary | None
     output: str
-    collected: Collected | None = None
+    collected: RunOutcome | None = None
     """What was collected; ``None`` when the run was stopped before its first request."""
 
     def to_json(self) -> dict[str, Any]:
@@ -75,7 +75,7 @@ class RunResult:
         return {**(self.summary.to_json() if self.summary else {}), "end": end, "output": self.output}
 
 
-class Run:
+class CollectorRun:
     """One run of one benchmark; `execute` is called once."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Run:
         config: RunConfig,
         *,
         drain: Drain,
-        talk: Talk,
+        talk: Console,
         clock: Clock,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
@@ -93,7 +93,7 @@ class Run:
         self._clock = clock
         self._environ = environ
         self._retries = Retries(talk.say)
-        self._room = Room(
+        self._room = DiskWait(
             environ=environ,
             say=talk.say,
             monotonic=clock.monotonic,
@@ -119,7 +119,7 @@ class Run:
         """Whether adding up takes no time worth speaking of, so that it is done after a stop as well."""
         return not self._drain.at_once and counts.recorded <= QUICK_ROLLOUTS
 
-    def _on_a_loop(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> Collected | None:
+    def _on_a_loop(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> RunOutcome | None:
         """Collect, with signals going to the loop before it runs and until it has ended."""
         with event_loop.runner() as runner:
             self._drain.attach(runner.get_loop())
@@ -128,7 +128,7 @@ class Run:
             finally:
                 self._drain.detach()
 
-    async def _collect(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> Collected | None:
+    async def _collect(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> RunOutcome | None:
         if self._drain.poll():
             return None
         limits = RequestLimits(self._config.request_timeout_seconds, self._config.max_request_attempts)
@@ -172,12 +172,12 @@ class Run:
                 return None
             raise
 
-    def _open(self, prepared: Prepared, model: ModelIdentity | None, link: Mapping[str, Any]) -> Store:
+    def _open(self, prepared: Prepared, model: ModelIdentity | None, link: Mapping[str, Any]) -> OutputStore:
         config, facts = self._config, prepared.dataset
         found = {key: self._environ[name] for key, name in _LINK_VARIABLES.items() if self._environ.get(name)}
         asked = identity_of(config, dataset_sha256=facts.sha256, model=model.to_json() if model else None)
         store = self._room.wait(
-            lambda: Store.open(
+            lambda: OutputStore.open(
                 prepared.paths,
                 identity=asked,
                 rows=prepared.rows,
@@ -195,7 +195,7 @@ class Run:
             self._talk.say(sentence)
         return store
 
-    async def _collect_into(self, store: Store, prepared: Prepared, policy: HttpPolicy) -> Collected:
+    async def _collect_into(self, store: OutputStore, prepared: Prepared, policy: HttpPolicy) -> RunOutcome:
         config, resumed, started = self._config, store.recorded, self._clock.monotonic()
         before = store.reward_before
         if not store.opened.fresh:
@@ -244,9 +244,9 @@ class Run:
             self._talk.end_progress()
             if retries := self._retries.sentence():
                 self._talk.say(retries)
-        return Collected(counts, collector.tally, resumed, self._clock.monotonic() - started)
+        return RunOutcome(counts, collector.tally, resumed, self._clock.monotonic() - started)
 
-    def _end(self, counts: Counts) -> End:
+    def _end(self, counts: Counts) -> RunEnd:
         return decide_end(
             counts,
             self._drain.reason,
@@ -255,7 +255,7 @@ class Run:
             require_complete=self._config.require_complete,
         )
 
-    def _add_up(self, prepared: Prepared, collected: Collected) -> Summary:
+    def _add_up(self, prepared: Prepared, collected: RunOutcome) -> Summary:
         from nemo_gym.rollouts.scores.aggregate import aggregate  # not before the first request
 
         config = self._config
@@ -273,7 +273,7 @@ class Run:
         )
 
 
-def _counts(store: Store) -> Counts:
+def _counts(store: OutputStore) -> Counts:
     return Counts(
         store.expected,
         store.recorded,

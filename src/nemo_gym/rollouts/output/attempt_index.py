@@ -12,7 +12,7 @@ _OPPOSITE: Final = bytes((1, 0)) + bytes(254)
 
 
 @dataclass(slots=True)
-class Census:
+class AttemptIndex:
     """What is known about each planned rollout, at ``task_index * num_repeats + rollout_index``."""
 
     num_tasks: int

@@ -32,7 +32,7 @@ _WORD: Final = 63
 """Bytes of the job's file without its newline."""
 
 
-class Room:
+class DiskWait:
     """One wait at a time, whoever meets the full disk; begins with the first failure, ends with a success."""
 
     def __init__(

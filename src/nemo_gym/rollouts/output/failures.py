@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from nemo_gym.rollouts.policy.errors import PolicyError
-from nemo_gym.rollouts.policy.refusals import Refusal, refusal_of
+from nemo_gym.rollouts.policy.refusals import ServerRefusal, refusal_of
 from nemo_gym.types import RolloutFailedError
 
 Stage = Literal["agent", "verifier"]
@@ -18,7 +18,7 @@ _CLASS_OF_STAGE = {"agent": "agent_run_error", "verifier": "verifier_error"}
 
 
 @dataclass(frozen=True, slots=True)
-class Failure:
+class RolloutFailure:
     """One failed attempt at one rollout."""
 
     failure_class: str
@@ -32,13 +32,13 @@ class Failure:
     """Whether others would have failed there too."""
     unreachable: bool = False
     """Whether no connection could be made at all."""
-    refusal: Refusal | None = None
+    refusal: ServerRefusal | None = None
     """The client error, where the server refused the request as such."""
     grading: bool = False
     """Whether there is an answer, and only its grading failed."""
 
 
-def describe(error: Exception, stage: Stage, plugin: object) -> Failure:
+def describe(error: Exception, stage: Stage, plugin: object) -> RolloutFailure:
     """Sort an exception of an agent or a verifier into its class.
 
     One that it did not mean to raise is told with file and line in its own code.
@@ -46,10 +46,10 @@ def describe(error: Exception, stage: Stage, plugin: object) -> Failure:
     return replace(_describe(error, stage, plugin), grading=stage == "verifier")
 
 
-def no_json(what: str, error: TypeError) -> Failure:
+def no_json(what: str, error: TypeError) -> RolloutFailure:
     """An answer or a grade that no row can hold."""
     message = f"{what} is no JSON: {error}"
-    return Failure("persistence_failed", type(error).__name__, message, grading=what == "the grade")
+    return RolloutFailure("persistence_failed", type(error).__name__, message, grading=what == "the grade")
 
 
 def place(error: BaseException, plugin: object) -> str:
@@ -73,9 +73,9 @@ def _has_source(kind: type) -> bool:
         return False
 
 
-def _describe(error: Exception, stage: Stage, plugin: object) -> Failure:
+def _describe(error: Exception, stage: Stage, plugin: object) -> RolloutFailure:
     if isinstance(error, PolicyError):
-        return Failure(
+        return RolloutFailure(
             error.failure_class if stage == "agent" else "judge_failed",
             error.kind,
             str(error)[:MESSAGE_LIMIT],
@@ -88,12 +88,12 @@ def _describe(error: Exception, stage: Stage, plugin: object) -> Failure:
     message = str(error)[:MESSAGE_LIMIT]
     if isinstance(error, RolloutFailedError):
         terminal = error.terminal or error.failure_class == "skipped"
-        return Failure(error.failure_class, type(error).__name__, message, terminal=terminal)
+        return RolloutFailure(error.failure_class, type(error).__name__, message, terminal=terminal)
     where = place(error, plugin)
     message = message or f"a bare {type(error).__name__}"
     if where:
         message = f"{message} ({where})"
-    return Failure(_CLASS_OF_STAGE[stage], type(error).__name__, message)
+    return RolloutFailure(_CLASS_OF_STAGE[stage], type(error).__name__, message)
 
 
 def checked_reward(value: object) -> float:

@@ -15,7 +15,7 @@ from typing import Final
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import batches
-from nemo_gym.rollouts.output.attempt_index import Census
+from nemo_gym.rollouts.output.attempt_index import AttemptIndex
 from nemo_gym.rollouts.output.batches import read_batches
 from nemo_gym.rollouts.output.framing import whole_rows
 from nemo_gym.rollouts.output.rows import CHECKSUM, decode_row, read_blocks, reward_of
@@ -26,7 +26,7 @@ BEAT_EVERY: Final = 1 << 16
 
 
 @dataclass(slots=True)
-class Tally:
+class FileTally:
     """What was found in one file; line numbers count from 1."""
 
     lines: int = 0
@@ -83,9 +83,9 @@ Take = Callable[[bytes], tuple[Sequence[bytes], bytes]]
 class Taker(ABC):
     """Takes the lines of one file into a census, in order; each kind of file says which rows count."""
 
-    def __init__(self, census: Census) -> None:
+    def __init__(self, census: AttemptIndex) -> None:
         self.census = census
-        self.tally = Tally()
+        self.tally = FileTally()
 
     def take(self, line: bytes) -> tuple[Sequence[bytes], bytes]:
         """Take one line: the rows in it that count, and what of it does not (``b""``: nothing)."""
@@ -197,7 +197,7 @@ def nothing_to_ask(paths: RolloutPaths, num_tasks: int, num_repeats: int, max_at
     files = ((paths.output, Results), (paths.failures, Failures), (paths.answers, Answers))
     if sum(_mentions(path) for path, _ in files) < num_tasks * num_repeats:
         return False
-    census = Census(num_tasks, num_repeats)
+    census = AttemptIndex(num_tasks, num_repeats)
     for path, kind in files:
         taker = kind(census)
         survey(path, taker, lambda: None, tail=True)

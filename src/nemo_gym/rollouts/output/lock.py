@@ -63,7 +63,7 @@ class Claimant:
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class OutputClaim:
     """What one claim file says."""
 
     claimant: Claimant
@@ -85,7 +85,7 @@ class Claim:
         return json.dumps(values).encode() + b"\n"
 
     @classmethod
-    def decode(cls, data: bytes) -> Claim | None:
+    def decode(cls, data: bytes) -> OutputClaim | None:
         """Read a claim; ``None`` for one that is damaged or still being written."""
         try:
             found = json.loads(data)
@@ -108,7 +108,7 @@ class Ownership:
 
     path: Path
     number: int
-    claim: Claim
+    claim: OutputClaim
 
     @property
     def proven(self) -> bool:
@@ -139,7 +139,7 @@ class Ownership:
         with contextlib.suppress(OSError, RunsError):
             self.release()
 
-    def _write(self, claim: Claim) -> None:
+    def _write(self, claim: OutputClaim) -> None:
         files.replace_file(self.path, claim.encode())
         self.claim = claim
 
@@ -157,7 +157,7 @@ def acquire(folder: Path, claimant: Claimant, *, output: Path) -> Ownership:
     while True:
         number = _highest(folder)
         fenced = _succeeds(folder, number, claimant, output) if number else True
-        claim = Claim(claimant, "held", fenced)
+        claim = OutputClaim(claimant, "held", fenced)
         path = _claim_path(folder, number + 1)
         try:
             files.create_file(path, claim.encode())
@@ -214,10 +214,10 @@ def _job(owner: Claimant) -> str:
     return f" (job {owner.job_id})" if owner.job_id else ""
 
 
-def _read(path: Path, folder: Path) -> tuple[Claim | None, float]:
+def _read(path: Path, folder: Path) -> tuple[OutputClaim | None, float]:
     """A claim and the age of its heartbeat in seconds, both times taken from the file server's clock."""
     with path.open("rb") as file:  # opening makes a network file system look at the server again
-        claim = Claim.decode(file.read())
+        claim = OutputClaim.decode(file.read())
         beaten = os.fstat(file.fileno()).st_mtime
     return claim, _server_time(folder) - beaten
 

@@ -16,7 +16,7 @@ SCHEMA_VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class OutputManifest:
     """What the rows of one output belong to. Written as a whole, replaced by rename."""
 
     run_id: str
@@ -76,7 +76,7 @@ class Manifest:
         files.replace_file(path, text.encode("utf-8", "replace") + b"\n")
 
 
-def load_manifest(path: Path) -> Manifest | None:
+def load_manifest(path: Path) -> OutputManifest | None:
     """Read a manifest, ``None`` where there is none; keys of later versions are ignored.
 
     Raises `DataError` for one that is damaged or written by a `gym` with another schema.
@@ -97,11 +97,11 @@ def load_manifest(path: Path) -> Manifest | None:
     return _read(path, found)
 
 
-def _read(path: Path, found: Mapping[str, Any]) -> Manifest:
-    known = {item.name for item in fields(Manifest)}
+def _read(path: Path, found: Mapping[str, Any]) -> OutputManifest:
+    known = {item.name for item in fields(OutputManifest)}
     try:
         values = {**found, **{key: found["identity"][key] for key in ("generation", "scoring")}}
-        manifest = Manifest(**{key: value for key, value in values.items() if key in known})
+        manifest = OutputManifest(**{key: value for key, value in values.items() if key in known})
         sound = isinstance(manifest.generation, dict) and isinstance(manifest.scoring, dict)
         sound = sound and manifest.expected >= 0 and isinstance(manifest.materialized, dict)
         sound = sound and isinstance(manifest.links, list) and isinstance(manifest.unsafe_resumes, list)

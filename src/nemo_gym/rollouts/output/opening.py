@@ -20,15 +20,15 @@ from nemo_gym.clock import Clock, utc_text
 from nemo_gym.errors import DataError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, index_reader, inputs, lock
-from nemo_gym.rollouts.output.attempt_index import Census
-from nemo_gym.rollouts.output.manifest import Manifest, load_manifest
+from nemo_gym.rollouts.output.attempt_index import AttemptIndex
+from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.run_config import identity
 from nemo_runs.counts import counted
 from nemo_runs.durable import files
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class RequestedOutput:
     """What the caller wants to collect."""
 
     identity: identity.Identity
@@ -46,25 +46,25 @@ class Asked:
 
 
 @dataclass(slots=True)
-class Opening:
+class OutputOpening:
     """The steps of one opening; `run` takes them in order."""
 
     paths: RolloutPaths
-    asked: Asked
+    asked: RequestedOutput
     claim: lock.Ownership
     clock: Clock
-    census: Census = field(init=False)
+    census: AttemptIndex = field(init=False)
     said: list[str] = field(default_factory=list)
     """Sentences for stderr about what was repaired."""
-    known: Manifest | None = None
-    manifest: Manifest = field(init=False)
+    known: OutputManifest | None = None
+    manifest: OutputManifest = field(init=False)
     _changes: list[str] = field(default_factory=list)
     _beaten_at: float = 0.0
 
     def run(self) -> None:
         """Make the output ready to be added to, or raise and leave what was recorded as it was."""
         self._refuse_if_lost()
-        self.census = Census(self.asked.num_tasks, self.asked.num_repeats)
+        self.census = AttemptIndex(self.asked.num_tasks, self.asked.num_repeats)
         if self.claim.proven:
             self._repair_tails()
         recorded = any(map(_has_lines, (self.paths.output, self.paths.failures, self.paths.answers)))
@@ -107,7 +107,7 @@ class Opening:
             "what is missing is collected again."
         )
 
-    def _load_known(self, recorded: bool) -> Manifest | None:
+    def _load_known(self, recorded: bool) -> OutputManifest | None:
         try:
             return load_manifest(self.paths.manifest)
         except DataError:
@@ -155,7 +155,7 @@ class Opening:
                 f"to a new file; the old one is kept as {adopted.superseded.name}."
             )
 
-    def _refuse_if_nothing_counts(self, path: Path, tally: index_reader.Tally) -> None:
+    def _refuse_if_nothing_counts(self, path: Path, tally: index_reader.FileTally) -> None:
         """A file of results of which nothing could be reused is more likely the wrong one than worthless."""
         if path != self.paths.output or tally.kept:
             return
@@ -207,7 +207,7 @@ class Opening:
         self.manifest = self._next_manifest(described, kept=known if recorded or same else None)
         self.manifest.save(self.paths.manifest)
 
-    def _next_manifest(self, described: dict[str, Any], kept: Manifest | None) -> Manifest:
+    def _next_manifest(self, described: dict[str, Any], kept: OutputManifest | None) -> OutputManifest:
         now = utc_text(self.clock.now())
         version = str(self.asked.link.get("gym_version") or nemo_gym.__version__)
         commit = self.asked.link.get("gym_commit")
@@ -215,7 +215,7 @@ class Opening:
         entry = {"at": now, "claim": self.claim.number, "host": process.host, "pid": process.pid}
         entry |= {"recorded": self.census.recorded, **self.asked.link}
         wanted = self.asked.identity
-        base = kept or Manifest(
+        base = kept or OutputManifest(
             run_id=uuid.uuid4().hex,
             created_at=now,
             gym_version=version,
@@ -243,7 +243,7 @@ class Opening:
         )
 
 
-def _changes(known: Manifest | None, asked: Asked) -> tuple[list[str], str]:
+def _changes(known: OutputManifest | None, asked: RequestedOutput) -> tuple[list[str], str]:
     """What differs between the recorded rows and what is asked, and what a person can do about it."""
     unsafe = "add +allow_unsafe_resume=true to use the recorded rollouts all the same."
     if known is None:

@@ -1,10 +1,10 @@
 """The durable files of one output: planned rollouts come out; answers, results, failures go in, a row each.
 
-An answer without a grade leaves its file once its result is on the disk. What `Store.answer`, `Store.record`
-and `Store.fail` returned from survives the end of this process in any way, and the end of the machine once
-`Store.tick` has returned after it. There is one writer at a time: an output is claimed when it is opened, and
-a process that was taken over from learns it at its next `Store.tick`, while its late rows land in a file that
-nobody reads (see `nemo_gym.rollouts.output.lock`).
+An answer without a grade leaves its file once its result is on the disk. What `OutputStore.answer`,
+`OutputStore.record` and `OutputStore.fail` returned from survives the end of this process in any way, and the
+end of the machine once `OutputStore.tick` has returned after it. There is one writer at a time: an output is
+claimed when it is opened, and a process that was taken over from learns it at its next `OutputStore.tick`,
+while its late rows land in a file that nobody reads (see `nemo_gym.rollouts.output.lock`).
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from nemo_gym.clock import Clock
 from nemo_gym.errors import ConfigError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, inputs, lock
-from nemo_gym.rollouts.output.attempt_index import TERMINAL, Census
+from nemo_gym.rollouts.output.attempt_index import TERMINAL, AttemptIndex
 from nemo_gym.rollouts.output.lock import SupersededError
-from nemo_gym.rollouts.output.manifest import Manifest
-from nemo_gym.rollouts.output.opening import Asked, Opening
+from nemo_gym.rollouts.output.manifest import OutputManifest
+from nemo_gym.rollouts.output.opening import OutputOpening, RequestedOutput
 from nemo_gym.rollouts.output.rows import decode_row, encode_row
 from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.types import Row, Task
@@ -43,7 +43,7 @@ _WORTH_EMPTYING: Final = 1 << 22
 class Opened:
     """What an output held when it was opened."""
 
-    manifest: Manifest
+    manifest: OutputManifest
     pending: int
     """Rollouts that are to be run."""
     recorded: int
@@ -61,10 +61,12 @@ class Opened:
     """1 where a result is recorded, one byte a rollout, kept up to date."""
 
 
-class Store:
+class OutputStore:
     """All files of one output, claimed by this process. Made by `open`, let go by `close`; for one thread."""
 
-    def __init__(self, paths: RolloutPaths, opening: Opening, *, max_attempts: int, clock: Clock) -> None:
+    def __init__(
+        self, paths: RolloutPaths, opening: OutputOpening, *, max_attempts: int, clock: Clock
+    ) -> None:
         self.paths = paths
         self.manifest = opening.manifest
         self.new = 0
@@ -75,7 +77,7 @@ class Store:
         """Rollouts without a result that may not be tried again."""
         self.reward_before = opening.census.reward_sum
         """Sum of the rewards that earlier runs recorded."""
-        self._census: Census = opening.census
+        self._census: AttemptIndex = opening.census
         self._claim = opening.claim
         self._max_attempts = max_attempts
         self._clock = clock
@@ -134,8 +136,8 @@ class Store:
         with contextlib.ExitStack() as undo:
             undo.callback(claim.try_to_release)
             lock.sweep(paths.output.parent, claim.path)
-            asked = Asked(identity, rows, num_tasks, num_repeats, resume, allow_unsafe, link)
-            opening = Opening(paths, asked, claim, clock)
+            asked = RequestedOutput(identity, rows, num_tasks, num_repeats, resume, allow_unsafe, link)
+            opening = OutputOpening(paths, asked, claim, clock)
             opening.run()
             store = cls(paths, opening, max_attempts=max_attempts, clock=clock)
             undo.callback(store.close)

@@ -50,7 +50,7 @@ _NEWER_LIMIT = "max_completion_tokens"
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ServerRefusal:
     """A client error in what it shares with others of its kind."""
 
     words: str
@@ -73,9 +73,9 @@ class Refusals:
     """Why the run stops, once it does."""
     lasting: bool = False
     """Whether it would stop for the same reason again."""
-    _last: Refusal | None = None
+    _last: ServerRefusal | None = None
 
-    def note(self, task_index: int, refusal: Refusal) -> str | None:
+    def note(self, task_index: int, refusal: ServerRefusal) -> str | None:
         """Note one; the verdict when so many different rows were refused alike that all will be."""
         self._last = refusal
         if len(self.rows) > MOST_WORDINGS and refusal.words not in self.rows:
@@ -103,13 +103,13 @@ class Refusals:
         return self.verdict
 
 
-def refusal_of(error: PolicyError) -> Refusal | None:
+def refusal_of(error: PolicyError) -> ServerRefusal | None:
     """The client error in a failed request, ``None`` for errors of any other kind."""
     if error.http_status not in _OF_THE_REQUEST or error.kind != "agent_run_error":
         return None
     said = error.said.message if error.said else error.body or ""
     words = f"{error.http_status} {_IDS.sub('#', said[:500])}"
-    return Refusal(
+    return ServerRefusal(
         words,
         str(error),
         remedy(error),

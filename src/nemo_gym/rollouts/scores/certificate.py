@@ -19,7 +19,7 @@ from typing import Any, Final
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.framing import is_whole, whole_rows
-from nemo_gym.rollouts.output.manifest import Manifest, load_manifest
+from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.output.result_rows import END_FIELD, NOT_GRADED_FIELD
 from nemo_gym.rollouts.output.rows import CHECKSUM
 from nemo_runs.counts import counted
@@ -114,7 +114,7 @@ def certify(paths: RolloutPaths) -> Certificate:
     )
 
 
-def _manifest(path: Path, problems: list[str]) -> tuple[Manifest | None, dict[str, str]]:
+def _manifest(path: Path, problems: list[str]) -> tuple[OutputManifest | None, dict[str, str]]:
     """The manifest, checked against its own digests."""
     try:
         manifest = load_manifest(path)
@@ -143,7 +143,7 @@ def _manifest(path: Path, problems: list[str]) -> tuple[Manifest | None, dict[st
     return manifest, digests
 
 
-def _check_inputs(path: Path, manifest: Manifest, problems: list[str]) -> str:
+def _check_inputs(path: Path, manifest: OutputManifest, problems: list[str]) -> str:
     """Compare the materialized inputs with what the manifest says; their digest, empty without a file."""
     lines = _Lines()
     found = _read(path, lines.take)
@@ -162,7 +162,7 @@ def _check_inputs(path: Path, manifest: Manifest, problems: list[str]) -> str:
     return found.sha256
 
 
-def _notes(manifest: Manifest, count: _Count) -> list[str]:
+def _notes(manifest: OutputManifest, count: _Count) -> list[str]:
     notes = []
     for resume in manifest.unsafe_resumes:
         changed = "; ".join(str(line) for line in resume.get("differences", [])) or "unknown"

@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from nemo_gym.errors import DataError, GymError
 from nemo_gym.job_paths import JobPaths, RolloutPaths, RunPaths
-from nemo_gym.rollouts.output.manifest import Manifest, load_manifest
+from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.run_config.identity import differences
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores.statistics import LEVEL, mean, sample_std, t_quantile, wilson
@@ -191,14 +191,14 @@ def pair(means: list[tuple[float, float]]) -> Paired:
     )
 
 
-def _manifest(paths: RolloutPaths) -> Manifest:
+def _manifest(paths: RolloutPaths) -> OutputManifest:
     found = load_manifest(paths.manifest)
     if found is None:
         raise DataError(f"{paths.manifest}: not there, so it is unknown which tasks the rows belong to.")
     return found
 
 
-def _refuse_unlike(a: RolloutPaths, b: RolloutPaths, left: Manifest, right: Manifest) -> None:
+def _refuse_unlike(a: RolloutPaths, b: RolloutPaths, left: OutputManifest, right: OutputManifest) -> None:
     tasks = [*differences(_tasks(left.generation), _tasks(right.generation))]
     changes = [*tasks, *differences(left.scoring, right.scoring)]
     if left.num_tasks != right.num_tasks and not changes:
@@ -232,7 +232,7 @@ def _tasks(generation: Mapping[str, Any]) -> dict[str, Any]:
     return picked
 
 
-def _task_means(paths: RolloutPaths, known: Manifest) -> Iterator[float]:
+def _task_means(paths: RolloutPaths, known: OutputManifest) -> Iterator[float]:
     """The mean reward of each task over its measured rollouts; NaN where there are none."""
     columns = cols.read_columns(paths, num_tasks=known.num_tasks, num_repeats=known.num_repeats)
     flags = columns.flagged(cols.MEASURED)

@@ -127,7 +127,7 @@ def reverify(
     return Reverified(target.output, superseded, grades, summary)
 
 
-def _scoring(known: manifest.Manifest, config: RunConfig) -> dict[str, Any]:
+def _scoring(known: manifest.OutputManifest, config: RunConfig) -> dict[str, Any]:
     """The new scoring identity; refuses a benchmark that is not the one the answers came from."""
     asked = identity_of(config, dataset_sha256=str(known.generation.get("dataset_sha256")), model=None)
     changes = differences(
@@ -145,7 +145,7 @@ def _replace_rows(
     paths: RolloutPaths,
     target: RolloutPaths,
     graded: AsyncIterator[tuple[Stored, Row]],
-    pending: manifest.Manifest | None,
+    pending: manifest.OutputManifest | None,
 ) -> tuple[Grades, Path | None]:
     """Write graded rows and put them in place; ``pending`` is the manifest while old ones are replaced.
 
@@ -261,7 +261,7 @@ def _link(clock: Clock, grades: Grades, old: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _run(known: manifest.Manifest, config: RunConfig) -> dict[str, Any]:
+def _run(known: manifest.OutputManifest, config: RunConfig) -> dict[str, Any]:
     return {
         "benchmark": config.benchmark.name,
         "model": (known.model or {}).get("name") or known.generation.get("policy_model_name"),

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, Paging, record_of
-from nemo_helix_plugin.cli.global_options import Flags, command_options
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import columns_option
@@ -23,7 +23,7 @@ auth = LazyGroup("auth", help="Tokens of the service, and which one the commands
 @auth.command(short_help="Use a token from now on.")
 @click.option("--token", metavar="SOURCE", help=inputs.SOURCE_HELP)
 @command_options
-def login(flags: Flags, token: str | None) -> None:
+def login(flags: GlobalFlags, token: str | None) -> None:
     """Keep a token for a context, so that its commands are somebody's.
 
     `nemo auth token create` makes tokens; there is no login through a browser.
@@ -42,8 +42,8 @@ def token_group(ctx: click.Context) -> None:
     """Make, list and revoke tokens; without a command, print the token that is used here, as for curl."""
     if ctx.invoked_subcommand is not None:
         return
-    flags = ctx.find_object(Flags) or Flags()
-    found = Call(flags).context.access_token()
+    flags = ctx.find_object(GlobalFlags) or GlobalFlags()
+    found = CommandContext(flags).context.access_token()
     if not found:
         raise NemoError("no token is set for this context; `nemo auth login --token host:VARIABLE` sets one")
     click.echo(found)
@@ -63,14 +63,14 @@ def token_group(ctx: click.Context) -> None:
 )
 @command_options
 def create(
-    flags: Flags, name: str | None, role: str, only: str | None, expires_in_seconds: int | None
+    flags: GlobalFlags, name: str | None, role: str, only: str | None, expires_in_seconds: int | None
 ) -> None:
     """Make a token and print it; it is shown this once, and the service keeps only its digest."""
     from nemo_helix_plugin.access.types import CreateTokenRequest
 
     given = {"name": name, "role": role, "workspace": only, "expires_in_seconds": expires_in_seconds}
     body = inputs.validated(CreateTokenRequest, {k: v for k, v in given.items() if v is not None})
-    call = Call(flags)
+    call = CommandContext(flags)
     operation = Operation("tokens.create", {"body": body})
     if call.prints_code(operation):
         return
@@ -89,9 +89,9 @@ def create(
 @token_group.command("list", short_help="All tokens, without the tokens themselves.")
 @columns_option
 @command_options
-def list_tokens(flags: Flags, columns: str | None) -> None:
+def list_tokens(flags: GlobalFlags, columns: str | None) -> None:
     """List the tokens of the service: whose, what for, until when."""
-    Call(flags).show_list(
+    CommandContext(flags).show_list(
         Operation("tokens.list", {}, "list"),
         ["id", "name", "role", "workspace", "created_at", "expires_at", "last_used_at", "revoked_at"],
         Paging(all_pages=True, columns=columns),
@@ -103,9 +103,9 @@ def list_tokens(flags: Flags, columns: str | None) -> None:
 @click.argument("token_id", metavar="ID")
 @inputs.yes_option
 @command_options
-def revoke(flags: Flags, token_id: str, yes: bool) -> None:
+def revoke(flags: GlobalFlags, token_id: str, yes: bool) -> None:
     """Make a token useless from now on."""
-    call = Call(flags)
+    call = CommandContext(flags)
     operation = Operation("tokens.revoke", {"id": token_id}, "nothing")
     if call.prints_code(operation):
         return

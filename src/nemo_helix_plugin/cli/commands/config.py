@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call
-from nemo_helix_plugin.cli.global_options import FORMATS, TIMESTAMPS, Flags, command_options
+from nemo_helix_plugin.cli.command_context import CommandContext
+from nemo_helix_plugin.cli.global_options import FORMATS, TIMESTAMPS, GlobalFlags, command_options
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.errors import NemoError
@@ -20,7 +20,7 @@ config = LazyGroup("config", help="Contexts: which service, as whom, in which wo
 @config.command(short_help="What the contexts file says.")
 @click.option("--all-contexts", is_flag=True, help="Not the current context alone.")
 @command_options
-def view(flags: Flags, all_contexts: bool) -> None:
+def view(flags: GlobalFlags, all_contexts: bool) -> None:
     """Print the contexts file without its secrets: as YAML, or as JSON with --json."""
     from nemo_helix_plugin.config import contexts, file
 
@@ -61,7 +61,7 @@ def set_context(context: str | None, activate: bool, access_token: str | None, *
     """
     from nemo_helix_plugin.config import contexts
 
-    outer = click.get_current_context().find_object(Flags) or Flags()
+    outer = click.get_current_context().find_object(GlobalFlags) or GlobalFlags()
     name = context or outer.context
     authority = given.get("certificate_authority")
     if authority is not None:
@@ -88,9 +88,9 @@ def use_context(name: str) -> None:
 
 @config.command("current-context", short_help="Which context is used.")
 @command_options
-def current_context(flags: Flags) -> None:
+def current_context(flags: GlobalFlags) -> None:
     """Print the name of the context that commands use now, environment included."""
-    found = Call(flags).context.context
+    found = CommandContext(flags).context.context
     if found is None:
         raise NemoError("no context is set; `nemo config set --base-url URL` makes one")
     click.echo(documents.json_text({"current_context": found}) if flags.output_format == "json" else found)

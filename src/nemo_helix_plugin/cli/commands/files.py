@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from nemo_helix_plugin.cli import inputs, uploading
-from nemo_helix_plugin.cli.command_context import Call, Paging
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
@@ -23,12 +23,12 @@ files = LazyGroup("files", help="Filesets: folders of files by name.")
 @click.option("--description", metavar="TEXT", help="What it holds.")
 @workspace_option
 @command_options
-def create(flags: Flags, name: str, description: str | None) -> None:
+def create(flags: GlobalFlags, name: str, description: str | None) -> None:
     """Make the empty fileset NAME."""
     from nemo_helix_plugin.files.types import CreateFilesetRequest
 
     given = {"name": name, **({"description": description} if description else {})}
-    call = Call(flags)
+    call = CommandContext(flags)
     body = inputs.validated(CreateFilesetRequest, given)
     call.show_entity(Operation("files.create_fileset", {"body": body, "workspace": call.workspace}))
 
@@ -37,9 +37,9 @@ def create(flags: Flags, name: str, description: str | None) -> None:
 @columns_option
 @workspace_option
 @command_options
-def list_filesets(flags: Flags, columns: str | None) -> None:
+def list_filesets(flags: GlobalFlags, columns: str | None) -> None:
     """List the filesets of a workspace."""
-    call = Call(flags)
+    call = CommandContext(flags)
     call.show_list(
         Operation("files.list_filesets", {"workspace": call.workspace}, "list"),
         ["name", "description", "created_by", "created_at"],
@@ -52,9 +52,9 @@ def list_filesets(flags: Flags, columns: str | None) -> None:
 @name_argument
 @workspace_option
 @command_options
-def get(flags: Flags, name: str) -> None:
+def get(flags: GlobalFlags, name: str) -> None:
     """Print the fileset NAME."""
-    call = Call(flags)
+    call = CommandContext(flags)
     call.show_entity(Operation("files.get_fileset", {"name": name, "workspace": call.workspace}))
 
 
@@ -63,9 +63,9 @@ def get(flags: Flags, name: str) -> None:
 @columns_option
 @workspace_option
 @command_options
-def list_files(flags: Flags, name: str, columns: str | None) -> None:
+def list_files(flags: GlobalFlags, name: str, columns: str | None) -> None:
     """List the files of the fileset NAME."""
-    call = Call(flags)
+    call = CommandContext(flags)
     call.show_list(
         Operation("files.list_files", {"fileset": name, "workspace": call.workspace}, "list"),
         ["path", "size"],
@@ -81,13 +81,13 @@ def list_files(flags: Flags, name: str, columns: str | None) -> None:
 @click.option("--description", metavar="TEXT", help="What it holds.")
 @workspace_option
 @command_options
-def upload(flags: Flags, name: str, source: str, exist_ok: bool, description: str | None) -> None:
+def upload(flags: GlobalFlags, name: str, source: str, exist_ok: bool, description: str | None) -> None:
     """Make the fileset NAME of SOURCE, a file or folder here.
 
     What was interrupted goes on with --exist-ok: files that are there are not sent again. Names that begin
     with a dot are left out.
     """
-    call = Call(flags)
+    call = CommandContext(flags)
     path = uploading.local(source, "SOURCE")
     uploading.make_fileset(call, name, description, exist_ok=exist_ok)
     sent, kept = uploading.send(call, name, path)
@@ -103,9 +103,9 @@ def upload(flags: Flags, name: str, source: str, exist_ok: bool, description: st
 @click.option("--file", "only", metavar="PATH", help="This file of the fileset only.")
 @workspace_option
 @command_options
-def download(flags: Flags, name: str, target: str | None, only: str | None) -> None:
+def download(flags: GlobalFlags, name: str, target: str | None, only: str | None) -> None:
     """Get the files of the fileset NAME, each whole or not at all."""
-    call = Call(flags)
+    call = CommandContext(flags)
     folder = Path(target or name)
     found = uploading.fetch(call, name, folder, only)
     call.print_done(f"{folder}: {counted(len(found), 'file')}", {"folder": str(folder), "files": found})
@@ -116,7 +116,7 @@ def download(flags: Flags, name: str, target: str | None, only: str | None) -> N
 @inputs.yes_option
 @workspace_option
 @command_options
-def delete(flags: Flags, name: str, yes: bool) -> None:
+def delete(flags: GlobalFlags, name: str, yes: bool) -> None:
     """Remove the fileset NAME with its files."""
     remove(flags, "files.delete_fileset", "fileset", name, yes=yes, besides=" with its files")
 
@@ -127,9 +127,9 @@ def delete(flags: Flags, name: str, yes: bool) -> None:
 @inputs.yes_option
 @workspace_option
 @command_options
-def delete_file(flags: Flags, name: str, path: str, yes: bool) -> None:
+def delete_file(flags: GlobalFlags, name: str, path: str, yes: bool) -> None:
     """Remove the file PATH of the fileset NAME."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"fileset": name, "path": path, "workspace": call.workspace}
     operation = Operation("files.delete_file", asked, "nothing")
     if call.prints_code(operation):

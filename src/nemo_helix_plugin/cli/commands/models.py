@@ -7,8 +7,8 @@ from pathlib import Path
 import click
 
 from nemo_helix_plugin.cli import inputs, uploading
-from nemo_helix_plugin.cli.command_context import Call, Paging, record_of
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
@@ -22,9 +22,9 @@ models = LazyGroup("models", help="Models by name: whole ones, and adapters that
 @paging_options
 @workspace_option
 @command_options
-def list_models(flags: Flags, page: int | None, page_size: int | None, paging: Paging) -> None:
+def list_models(flags: GlobalFlags, page: int | None, page_size: int | None, paging: Paging) -> None:
     """List the models of a workspace."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"workspace": call.workspace, "page": page, "page_size": page_size}
     call.show_list(
         Operation("models.list", asked, "list" if paging.all_pages else "page"),
@@ -38,9 +38,9 @@ def list_models(flags: Flags, page: int | None, page_size: int | None, paging: P
 @name_argument
 @workspace_option
 @command_options
-def get(flags: Flags, name: str) -> None:
+def get(flags: GlobalFlags, name: str) -> None:
     """Print the model NAME."""
-    call = Call(flags)
+    call = CommandContext(flags)
     call.show_entity(Operation("models.get", {"name": name, "workspace": call.workspace}))
 
 
@@ -50,9 +50,9 @@ def get(flags: Flags, name: str) -> None:
 @click.option("--exist-ok", is_flag=True, help="Go on with an upload that was interrupted.")
 @workspace_option
 @command_options
-def upload(flags: Flags, name: str, source: str, exist_ok: bool) -> None:
+def upload(flags: GlobalFlags, name: str, source: str, exist_ok: bool) -> None:
     """Send the folder SOURCE into a fileset NAME, and register it as the model NAME."""
-    call = Call(flags)
+    call = CommandContext(flags)
     path = uploading.local(source, "SOURCE")
     uploading.make_fileset(call, name, None, exist_ok=exist_ok)
     sent, kept = uploading.send(call, name, path)
@@ -72,7 +72,7 @@ def upload(flags: Flags, name: str, source: str, exist_ok: bool) -> None:
 @workspace_option
 @command_options
 def register(
-    flags: Flags, name: str, fileset: str, kind: str, base_model: str | None, description: str | None
+    flags: GlobalFlags, name: str, fileset: str, kind: str, base_model: str | None, description: str | None
 ) -> None:
     """Register the model NAME."""
     from nemo_helix_plugin.models.types import CreateModelRequest
@@ -80,7 +80,7 @@ def register(
     given = {"name": name, "fileset": fileset, "kind": kind}
     given |= {"base_model": base_model} if base_model else {}
     given |= {"description": description} if description else {}
-    call = Call(flags)
+    call = CommandContext(flags)
     body = inputs.validated(CreateModelRequest, given)
     call.show_entity(Operation("models.create", {"body": body, "workspace": call.workspace}))
 
@@ -90,9 +90,9 @@ def register(
 @click.option("-o", "--output-dir", "target", metavar="DIR", help="Where to put them; NAME here.")
 @workspace_option
 @command_options
-def download(flags: Flags, name: str, target: str | None) -> None:
+def download(flags: GlobalFlags, name: str, target: str | None) -> None:
     """Get the files of the model NAME."""
-    call = Call(flags)
+    call = CommandContext(flags)
     model = record_of(call.ask(Operation("models.get", {"name": name, "workspace": call.workspace})))
     folder = Path(target or name)
     found = uploading.fetch(call, model["fileset"], folder, None)
@@ -104,6 +104,6 @@ def download(flags: Flags, name: str, target: str | None) -> None:
 @inputs.yes_option
 @workspace_option
 @command_options
-def delete(flags: Flags, name: str, yes: bool) -> None:
+def delete(flags: GlobalFlags, name: str, yes: bool) -> None:
     """Forget the model NAME; its fileset stays."""
     remove(flags, "models.delete", "model", name, yes=yes)

@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, Paging
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Expression, Operation
 from nemo_helix_plugin.cli.removal import remove
@@ -27,7 +27,7 @@ def _value_option(function: Function) -> Function:
 @click.option("--description", metavar="TEXT", help="What it is for.")
 @workspace_option
 @command_options
-def create(flags: Flags, name: str, value: str, description: str | None) -> None:
+def create(flags: GlobalFlags, name: str, value: str, description: str | None) -> None:
     """Store a value under NAME; a step gets it where its environment says `from_secret`."""
     given = {"name": name, **({"description": description} if description else {})}
     _store(flags, "secrets.create", "CreateSecretRequest", given, value, {})
@@ -38,7 +38,7 @@ def create(flags: Flags, name: str, value: str, description: str | None) -> None
 @_value_option
 @workspace_option
 @command_options
-def update(flags: Flags, name: str, value: str) -> None:
+def update(flags: GlobalFlags, name: str, value: str) -> None:
     """Give NAME another value; steps that start from now on get it."""
     _store(flags, "secrets.update", "UpdateSecretRequest", {}, value, {"name": name})
 
@@ -47,9 +47,9 @@ def update(flags: Flags, name: str, value: str) -> None:
 @columns_option
 @workspace_option
 @command_options
-def list_secrets(flags: Flags, columns: str | None) -> None:
+def list_secrets(flags: GlobalFlags, columns: str | None) -> None:
     """List the secrets of a workspace; never their values."""
-    call = Call(flags)
+    call = CommandContext(flags)
     call.show_list(
         Operation("secrets.list", {"workspace": call.workspace}, "list"),
         ["name", "description", "created_at", "updated_at"],
@@ -63,18 +63,18 @@ def list_secrets(flags: Flags, columns: str | None) -> None:
 @inputs.yes_option
 @workspace_option
 @command_options
-def delete(flags: Flags, name: str, yes: bool) -> None:
+def delete(flags: GlobalFlags, name: str, yes: bool) -> None:
     """Remove a secret; steps that name it cannot start any more."""
     remove(flags, "secrets.delete", "secret", name, yes=yes)
 
 
 def _store(
-    flags: Flags, method: str, model: str, given: dict[str, Any], source: str, path: dict[str, str]
+    flags: GlobalFlags, method: str, model: str, given: dict[str, Any], source: str, path: dict[str, str]
 ) -> None:
     """Send a value to the service; with ``-f code`` it is read by the printed program, not shown in it."""
     from nemo_helix_plugin.access import types
 
-    call = Call(flags)
+    call = CommandContext(flags)
     asked: dict[str, Any] = {**path, "workspace": call.workspace}
     if call.output_format == "code":
         shown = "".join(f"{name}={text!r}, " for name, text in given.items())

@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, Paging
-from nemo_helix_plugin.cli.global_options import Flags, command_options
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import columns_option
@@ -17,9 +17,9 @@ workspaces = LazyGroup("workspaces", help="The namespaces that jobs and secrets 
 @workspaces.command("list", short_help="All workspaces.")
 @columns_option
 @command_options
-def list_workspaces(flags: Flags, columns: str | None) -> None:
+def list_workspaces(flags: GlobalFlags, columns: str | None) -> None:
     """List the workspaces that you may see."""
-    Call(flags).show_list(
+    CommandContext(flags).show_list(
         Operation("workspaces.list", {}, "list"),
         ["name", "description", "jobs", "storage_bytes", "created_at"],
         Paging(all_pages=True, columns=columns),
@@ -31,10 +31,10 @@ def list_workspaces(flags: Flags, columns: str | None) -> None:
 @click.argument("name")
 @click.option("--description", metavar="TEXT", help="What it is for.")
 @command_options
-def create(flags: Flags, name: str, description: str | None) -> None:
+def create(flags: GlobalFlags, name: str, description: str | None) -> None:
     """Create the workspace NAME."""
     from nemo_helix_plugin.access.types import CreateWorkspaceRequest
 
     given = {"name": name, **({"description": description} if description else {})}
     body = inputs.validated(CreateWorkspaceRequest, given)
-    Call(flags).show_entity(Operation("workspaces.create", {"body": body}))
+    CommandContext(flags).show_entity(Operation("workspaces.create", {"body": body}))

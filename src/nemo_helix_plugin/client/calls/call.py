@@ -14,7 +14,7 @@ from nemo_helix_plugin.jobs.models import Page
 from nemo_helix_plugin.jobs.schemas import HelixJobLogPage
 
 if TYPE_CHECKING:
-    from nemo_helix_plugin.client.session import AsyncSession, Session
+    from nemo_helix_plugin.client.session import AsyncSession, ClientSession
 
 Model = TypeVar("Model", bound=BaseModel)
 Sync = TypeVar("Sync")
@@ -26,7 +26,7 @@ class Call(Generic[Sync, Async]):
     """A request, and how its answer is made into what the caller gets."""
 
     request: Request
-    sync: Callable[[Session, Request], Sync]
+    sync: Callable[[ClientSession, Request], Sync]
     asynchronous: Callable[[AsyncSession, Request], Awaitable[Async]]
 
 
@@ -35,7 +35,7 @@ def single(
 ) -> Call[responses.NemoResponse[Model], responses.NemoResponse[Model]]:
     """A call that is answered with one object."""
 
-    def sync(session: Session, request: Request) -> responses.NemoResponse[Model]:
+    def sync(session: ClientSession, request: Request) -> responses.NemoResponse[Model]:
         return responses.NemoResponse.of(session.send(request), model, session.options.where)
 
     async def asynchronous(session: AsyncSession, request: Request) -> responses.NemoResponse[Model]:
@@ -47,7 +47,7 @@ def single(
 def nothing(request: Request) -> Call[responses.NemoResponse[None], responses.NemoResponse[None]]:
     """A call whose answer has no body."""
 
-    def sync(session: Session, request: Request) -> responses.NemoResponse[None]:
+    def sync(session: ClientSession, request: Request) -> responses.NemoResponse[None]:
         return responses.NemoResponse(session.send(request), None)
 
     async def asynchronous(session: AsyncSession, request: Request) -> responses.NemoResponse[None]:
@@ -67,7 +67,7 @@ def paged(
     """A call that is answered with one page of a list."""
     page = _page_of(model)
 
-    def sync(session: Session, request: Request) -> responses.PagedResponse[Model]:
+    def sync(session: ClientSession, request: Request) -> responses.PagedResponse[Model]:
         def load(number: int) -> responses.NemoResponse[Page[Model]]:
             numbered = request if number == first else request.with_query(page=number)
             return responses.NemoResponse.of(session.send(numbered), page, session.options.where)
@@ -90,7 +90,7 @@ def logs(request: Request) -> Call[responses.LogResponse, responses.AsyncLogResp
     """A call that is answered with a part of a log and a cursor to the next one."""
     whole = not (request.query.get("page_cursor") or request.query.get("tail"))
 
-    def sync(session: Session, request: Request) -> responses.LogResponse:
+    def sync(session: ClientSession, request: Request) -> responses.LogResponse:
         def load(cursor: str | None) -> responses.NemoResponse[HelixJobLogPage]:
             answer = session.send(request if cursor is None else request.with_query(page_cursor=cursor))
             return responses.NemoResponse.of(answer, HelixJobLogPage, session.options.where)
@@ -110,7 +110,7 @@ def logs(request: Request) -> Call[responses.LogResponse, responses.AsyncLogResp
 def binary(request: Request) -> Call[streams.BinaryResponse, streams.AsyncBinaryResponse]:
     """A call that is answered with bytes; nothing is asked for before they are read."""
 
-    def sync(session: Session, request: Request) -> streams.BinaryResponse:
+    def sync(session: ClientSession, request: Request) -> streams.BinaryResponse:
         return streams.BinaryResponse(lambda: session.stream(request))
 
     async def asynchronous(session: AsyncSession, request: Request) -> streams.AsyncBinaryResponse:
@@ -122,7 +122,7 @@ def binary(request: Request) -> Call[streams.BinaryResponse, streams.AsyncBinary
 def events(request: Request) -> Call[streams.EventStream, streams.AsyncEventStream]:
     """A call that is answered with server-sent events; it is made when they are read."""
 
-    def sync(session: Session, request: Request) -> streams.EventStream:
+    def sync(session: ClientSession, request: Request) -> streams.EventStream:
         return streams.EventStream(lambda: session.stream(request))
 
     async def asynchronous(session: AsyncSession, request: Request) -> streams.AsyncEventStream:

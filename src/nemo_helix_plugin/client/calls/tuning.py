@@ -10,7 +10,7 @@ from nemo_helix_plugin.client import responses
 from nemo_helix_plugin.client.calls.call import Call, nothing, paged, single
 from nemo_helix_plugin.client.calls.jobs import JobCall, JobListCall, NothingCall
 from nemo_helix_plugin.client.request import Request, checked, parameters
-from nemo_helix_plugin.client.session import AsyncSession, Session
+from nemo_helix_plugin.client.session import AsyncSession, ClientSession
 from nemo_helix_plugin.customization import requests
 from nemo_helix_plugin.jobs import types
 
@@ -190,7 +190,7 @@ def _on_job(method: str, suffix: str, backend: str, name: str, workspace: str | 
 def _handle(request: Request) -> HandleCall:
     whole = single(request, types.HelixJobResponse)
 
-    def sync(session: Session, request: Request) -> CustomizationJob:
+    def sync(session: ClientSession, request: Request) -> CustomizationJob:
         found = whole.sync(session, request)
         return CustomizationJob(found.http_response, found.data())
 

@@ -19,13 +19,13 @@ from nemo_helix_plugin.jobs.names import ALL
 from nemo_helix_server.api.access import READS, PathName, Service
 from nemo_helix_server.api.feed import job_data
 from nemo_helix_server.api.guard import make_router
-from nemo_helix_server.api.parts import Parts
+from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.api.routes.jobs import JOBS
-from nemo_helix_server.api.streams import Event
-from nemo_helix_server.errors import BadRequestError, NotFoundError
+from nemo_helix_server.api.streams import StreamEvent
+from nemo_helix_server.errors import MalformedRequestError, UnknownNameError
 from nemo_helix_server.logs import pages
-from nemo_helix_server.logs.pages import Follower
+from nemo_helix_server.logs.pages import JobLogFollower
 
 router = make_router(tags=["events"])
 
@@ -48,7 +48,7 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 }
 
 
-class EventStream(EventSourceResponse):
+class EventResponse(EventSourceResponse):
     """An answer that ends quietly when its client does not take it."""
 
     def __init__(self, frames: AsyncIterator[ServerSentEvent]) -> None:
@@ -79,7 +79,7 @@ async def watch_job(
         int | None, Query(ge=0, le=10_000, description="Follow the log from so many lines before its end.")
     ] = None,
     last_event_id: LastEventId = None,
-) -> EventStream:
+) -> EventResponse:
     """What happens to a job: first the job as it is, then each change, and log lines if asked for."""
     after, cursor = _position(last_event_id)
     if after is None:
@@ -91,7 +91,7 @@ async def watch_job(
         if follower.cursor is not None:
             await run_in_threadpool(follower.check)
         log = _LogFrames(follower, found["name"], after)
-    return EventStream(_job_frames(service, found, after, log))
+    return EventResponse(_job_frames(service, found, after, log))
 
 
 @router.get(
@@ -102,14 +102,14 @@ async def watch_job(
 )
 async def watch_workspace(
     workspace: PathName, service: Service, last_event_id: LastEventId = None
-) -> EventStream:
+) -> EventResponse:
     """What happens to the jobs of a workspace, from now on or from an event on; `-` is all of them."""
     after, _ = _position(last_event_id)
 
-    def wanted(event: Event) -> bool:
+    def wanted(event: StreamEvent) -> bool:
         return workspace in {ALL, event.workspace}
 
-    return EventStream(_frames(service, wanted, after))
+    return EventResponse(_frames(service, wanted, after))
 
 
 def _position(last_event_id: str | None) -> tuple[int | None, str | None]:
@@ -118,18 +118,18 @@ def _position(last_event_id: str | None) -> tuple[int | None, str | None]:
         return None, None
     number, _, cursor = last_event_id.partition("~")
     if not (number.isascii() and number.isdigit() and len(number) < 19):
-        raise BadRequestError("the header Last-Event-ID is not the id of an event of this service")
+        raise MalformedRequestError("the header Last-Event-ID is not the id of an event of this service")
     return int(number), cursor or None
 
 
-async def _frames(service: Parts, wanted: Any, after: int | None) -> AsyncIterator[ServerSentEvent]:
+async def _frames(service: ServiceParts, wanted: Any, after: int | None) -> AsyncIterator[ServerSentEvent]:
     async for event in service.broadcaster.watch(wanted, after):
         for frame in _of_event(event) if event else ():
             yield frame
 
 
 async def _job_frames(
-    service: Parts, document: dict[str, Any], after: int | None, log: _LogFrames | None
+    service: ServiceParts, document: dict[str, Any], after: int | None, log: _LogFrames | None
 ) -> AsyncIterator[ServerSentEvent]:
     job_id = document["id"]
     yield ServerSentEvent(job_data(document), event=events.KIND_JOB)
@@ -145,7 +145,7 @@ async def _job_frames(
             yield frame
 
 
-def _of_event(event: Event, cursor: str | None = None) -> list[ServerSentEvent]:
+def _of_event(event: StreamEvent, cursor: str | None = None) -> list[ServerSentEvent]:
     identity = f"{event.seq}~{cursor}" if cursor else str(event.seq)
     frames = [ServerSentEvent(event.transition, event=events.KIND_TRANSITION, id=identity)]
     if event.job is not None:
@@ -156,7 +156,7 @@ def _of_event(event: Event, cursor: str | None = None) -> list[ServerSentEvent]:
 class _LogFrames:
     """Lines of a job's log that a watcher has not seen yet, as events."""
 
-    def __init__(self, follower: Follower, job: str, after: int) -> None:
+    def __init__(self, follower: JobLogFollower, job: str, after: int) -> None:
         self._follower, self._job, self._seq = follower, job, after
 
     @property
@@ -171,7 +171,7 @@ class _LogFrames:
         while again or self._follower.grew():
             try:
                 lines = await asyncio.to_thread(self._follower.new, again=again)
-            except NotFoundError:
+            except UnknownNameError:
                 return  # the job has been removed
             for line in lines:
                 data = orjson.dumps(pages.shown(line, self._job)).decode()

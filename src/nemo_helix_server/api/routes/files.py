@@ -17,7 +17,7 @@ from nemo_helix_plugin.jobs.models import Page
 from nemo_helix_server.api.access import OPERATES, READS, Operator, PathName, Service
 from nemo_helix_server.api.guard import make_router, takes_a_file
 from nemo_helix_server.api.problems import answers
-from nemo_helix_server.errors import BadRequestError, ConflictError, InvalidError, unwritable
+from nemo_helix_server.errors import InvalidError, MalformedRequestError, StateConflictError, unwritable
 from nemo_helix_server.files.filesets import chunks
 from nemo_helix_server.files.locations import Upload
 
@@ -85,7 +85,7 @@ async def upload_file(
 ) -> Document:
     """Write a file; one that is there is replaced when the new one is whole."""
     if if_none_match == "*" and await asyncio.to_thread(_is_there, service, workspace, name, path):
-        raise ConflictError(f"the fileset '{name}' has a file '{path}' already")
+        raise StateConflictError(f"the fileset '{name}' has a file '{path}' already")
     upload = None
     try:
         upload = await asyncio.to_thread(service.filesets.upload, workspace, name, path)
@@ -96,7 +96,7 @@ async def upload_file(
         if upload is not None:
             await asyncio.to_thread(upload.abort)
         if isinstance(error, IsADirectoryError | NotADirectoryError | FileExistsError):
-            raise ConflictError(
+            raise StateConflictError(
                 f"the path '{path}' and another file of '{name}' are in each other's way"
             ) from None
         if isinstance(error, OSError):
@@ -118,10 +118,10 @@ async def _receive(request: Request, upload: Upload) -> tuple[int, str]:
             size += len(chunk)
             await asyncio.to_thread(upload.write, chunk)
     except ClientDisconnect:
-        raise BadRequestError("the client went away before its file was whole") from None
+        raise MalformedRequestError("the client went away before its file was whole") from None
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) != size:
-        raise BadRequestError(f"{declared} bytes were announced and {size} came")
+        raise MalformedRequestError(f"{declared} bytes were announced and {size} came")
     return size, digest.hexdigest()
 
 

@@ -21,7 +21,7 @@ from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.metrics_response import charted
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.api.routes.jobs import JOBS, FreeBody
-from nemo_helix_server.errors import BadRequestError
+from nemo_helix_server.errors import MalformedRequestError
 
 router = make_router(JOBS, ["attempts, steps and tasks"])
 Document = dict[str, Any]
@@ -267,5 +267,5 @@ def _only(values: frozenset[str] | None, default: Any) -> Any:
     if values is None:
         return default
     if len(values) != 1:
-        raise BadRequestError("a step is filtered by one job and one source at a time")
+        raise MalformedRequestError("a step is filtered by one job and one source at a time")
     return next(iter(values))

@@ -8,7 +8,7 @@ from typing import Any
 from nemo_helix_plugin.customization.types import AutomodelJobInput
 from nemo_helix_plugin.customization.types.automodel import AutomodelLora
 from nemo_helix_server.customizer.backends import shared
-from nemo_helix_server.customizer.facts import Facts
+from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.honour import Rule
 from nemo_helix_server.customizer.honoured import automodel as table
 
@@ -17,7 +17,7 @@ _OPTIMIZERS = {"auto": "adamw_torch", "AdamW": "adamw_torch", "FusedAdam": "adam
 _DECAYS = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_warmup"}
 
 
-def rules(given: AutomodelJobInput, facts: Facts) -> Iterator[Rule]:
+def rules(given: AutomodelJobInput, facts: CompileFacts) -> Iterator[Rule]:
     """What holds for this input here."""
     yield from shared.in_force(table.RULES, facts)
     if given.training.finetuning_type == "all_weights":
@@ -47,7 +47,7 @@ def rules(given: AutomodelJobInput, facts: Facts) -> Iterator[Rule]:
     yield from shared.devices("parallelism.num_gpus_per_node", facts)
 
 
-def resolve(spec: dict[str, Any], facts: Facts) -> None:
+def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
     """Fill in what is left open."""
     training = spec["training"]
     training["precision"] = training["precision"] or ("bf16" if facts.machine.device == "cuda" else "fp32")
@@ -59,7 +59,7 @@ def resolve(spec: dict[str, Any], facts: Facts) -> None:
     spec["checkpoints"] = shared.checkpoints(facts)
 
 
-def engine_spec(spec: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
     """What the engine is told."""
     training, schedule, batch = spec["training"], spec["schedule"], spec["batch"]
     adapters = training["finetuning_type"] != "all_weights"

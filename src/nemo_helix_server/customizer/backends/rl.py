@@ -8,7 +8,7 @@ from typing import Any
 from nemo_helix_plugin.customization.types import GrpoTraining, RlJobInput
 from nemo_helix_plugin.customization.types.rl import RlLora
 from nemo_helix_server.customizer.backends import shared
-from nemo_helix_server.customizer.facts import Facts
+from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.honour import Rule
 from nemo_helix_server.customizer.honoured import rl as table
 from nemo_helix_server.errors import InvalidError
@@ -32,7 +32,7 @@ HARMLESS = frozenset(
 _LORA = ("rank", "alpha", "dropout", "target_modules", "exclude_modules")
 
 
-def rules(given: RlJobInput, facts: Facts) -> Iterator[Rule]:
+def rules(given: RlJobInput, facts: CompileFacts) -> Iterator[Rule]:
     """What holds for this input here."""
     training = given.training
     yield from shared.in_force(table.RULES_DPO if training.type == "dpo" else table.RULES_GRPO, facts)
@@ -71,7 +71,7 @@ def _check_groups(training: GrpoTraining) -> None:
         )
 
 
-def resolve(spec: dict[str, Any], facts: Facts) -> None:
+def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
     """Fill in what is left open."""
     training = spec["training"]
     if training["finetuning_type"] == "lora" and training["lora"] is None:
@@ -89,7 +89,7 @@ def resolve(spec: dict[str, Any], facts: Facts) -> None:
     spec["checkpoints"] = shared.checkpoints(facts, keep=training["keep_top_k"])
 
 
-def engine_spec(spec: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
     """What the engine is told."""
     training = spec["training"]
     adapters = training["finetuning_type"] == "lora"
@@ -140,7 +140,7 @@ def _rate(training: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _best(method: str, facts: Facts) -> dict[str, Any]:
+def _best(method: str, facts: CompileFacts) -> dict[str, Any]:
     """Which weights are published: the best by what is validated, or the last."""
     if not facts.validates:
         return {}
@@ -158,7 +158,7 @@ def _dpo(training: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _grpo(training: Mapping[str, Any], count: int, facts: Facts) -> dict[str, Any]:
+def _grpo(training: Mapping[str, Any], count: int, facts: CompileFacts) -> dict[str, Any]:
     answers = training["num_prompts_per_step"] * training["num_generations_per_prompt"]
     return {
         "rewards": dict(facts.rewards or {}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from nemo_helix_server.customizer.facts import Facts
+from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.honour import Rule
 
 MODEL, DATASET, VALIDATION, ENVIRONMENT, OUTPUT = (
@@ -23,7 +23,7 @@ EVERY_SECONDS = 900
 _NO_VALIDATION = "there are no rows to validate with"
 
 
-def in_force(rules: Iterable[Rule], facts: Facts) -> Iterator[Rule]:
+def in_force(rules: Iterable[Rule], facts: CompileFacts) -> Iterator[Rule]:
     """The rules of a table that hold on this machine for this caller."""
     for rule in rules:
         wanted = {"any": True, "cpu": facts.machine.device == "cpu", "untrusted": not facts.trusted}
@@ -46,7 +46,7 @@ def eval_steps(value: float | None) -> int | None:
     return int(value) if value is not None and value > 1 else None
 
 
-def devices(path: str, facts: Facts) -> Iterator[Rule]:
+def devices(path: str, facts: CompileFacts) -> Iterator[Rule]:
     """As many GPUs as the machine has; without any, the number is that of processes on its processors."""
     if facts.machine.device == "cuda":
         count = max(1, facts.machine.gpus)
@@ -59,7 +59,7 @@ def without_lora(path: str) -> Rule:
     return Rule(path, (None,), "all weights are trained, not adapters")
 
 
-def checkpoints(facts: Facts, steps: int | None = None, keep: int = 2) -> dict[str, Any]:
+def checkpoints(facts: CompileFacts, steps: int | None = None, keep: int = 2) -> dict[str, Any]:
     """When checkpoints are saved besides those of pauses and of the end, and how many are kept."""
     given: Mapping[str, Any] = facts.options.get("checkpoints") or {}
     return {
@@ -69,7 +69,7 @@ def checkpoints(facts: Facts, steps: int | None = None, keep: int = 2) -> dict[s
     }
 
 
-def engine_base(spec: Mapping[str, Any], facts: Facts, method: str) -> dict[str, Any]:
+def engine_base(spec: Mapping[str, Any], facts: CompileFacts, method: str) -> dict[str, Any]:
     """What every engine spec has."""
     return {
         "schema": 1,
@@ -83,7 +83,7 @@ def engine_base(spec: Mapping[str, Any], facts: Facts, method: str) -> dict[str,
     }
 
 
-def validation_place(spec: Mapping[str, Any], facts: Facts) -> str | None:
+def validation_place(spec: Mapping[str, Any], facts: CompileFacts) -> str | None:
     """Where the rows to validate with will be."""
     if facts.validation is not None or split_share(spec):
         return VALIDATION

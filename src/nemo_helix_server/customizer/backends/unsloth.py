@@ -8,7 +8,7 @@ from typing import Any
 from nemo_helix_plugin.customization.types import UnslothJobInput
 from nemo_helix_plugin.customization.types.unsloth import UnslothLora, UnslothOutput
 from nemo_helix_server.customizer.backends import shared
-from nemo_helix_server.customizer.facts import Facts
+from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.honour import Rule
 from nemo_helix_server.customizer.honoured import unsloth as table
 
@@ -28,7 +28,7 @@ _LORA = (
 )
 
 
-def rules(given: UnslothJobInput, facts: Facts) -> Iterator[Rule]:
+def rules(given: UnslothJobInput, facts: CompileFacts) -> Iterator[Rule]:
     """What holds for this input here."""
     yield from shared.in_force(table.RULES, facts)
     if given.training.finetuning_type == "all_weights":
@@ -54,7 +54,7 @@ def rules(given: UnslothJobInput, facts: Facts) -> Iterator[Rule]:
         yield Rule("schedule.eval_steps", (None,), "there are no rows to validate with")
 
 
-def resolve(spec: dict[str, Any], facts: Facts) -> None:
+def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
     """Fill in what is left open."""
     hardware, training = spec["hardware"], spec["training"]
     usual = "bf16" if facts.machine.device == "cuda" else "fp32"
@@ -68,7 +68,7 @@ def resolve(spec: dict[str, Any], facts: Facts) -> None:
     spec["checkpoints"] = shared.checkpoints(facts, spec["schedule"]["save_steps"])
 
 
-def engine_spec(spec: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
     """What the engine is told."""
     training, schedule, batch = spec["training"], spec["schedule"], spec["batch"]
     model, data, optimizer = spec["model"], spec["dataset"], spec["optimizer"]

@@ -8,13 +8,13 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-from nemo_helix_server.customizer.steps.reporting import Report, StepError
+from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport
 
 PATIENCE = 600.0
 """Seconds in which the service may come back."""
 
 
-class RefusedError(StepError):
+class ServiceRefusedError(StepError):
     """The service has answered that it will not; ``code`` is its HTTP status."""
 
     def __init__(self, code: int, detail: str) -> None:
@@ -22,15 +22,17 @@ class RefusedError(StepError):
         self.code = code
 
 
-def ask(report: Report, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Send a body, or get what is there; `RefusedError` for a refusal, `StepError` when nobody answers."""
+def ask(report: TransferReport, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Send a body, or get what is there; `ServiceRefusedError` for a refusal, `StepError` when nobody
+    answers.
+    """
     until = time.monotonic() + PATIENCE
     while True:
         try:
             return _asked(f"{report.context.jobs_url}{path}", body, report.context.access_token)
         except (urllib.error.URLError, TimeoutError, ConnectionError) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code < 500:
-                raise RefusedError(error.code, _detail(error)) from error
+                raise ServiceRefusedError(error.code, _detail(error)) from error
             if time.monotonic() > until:
                 raise StepError(
                     f"the service at {report.context.jobs_url} cannot be reached: {error}"

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.customizer.steps import ending, fetching, splitting
-from nemo_helix_server.customizer.steps.reporting import Report, main
+from nemo_helix_server.customizer.steps.reporting import TransferReport, main
 
 
-def download(config: dict[str, Any], report: Report) -> None:
+def download(config: dict[str, Any], report: TransferReport) -> None:
     """Bring each item; what was brought is recorded, and copies are this step's outputs."""
     storage, items = report.context.storage, config["items"]
     report.say(

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.customizer.steps.asking import RefusedError, ask
-from nemo_helix_server.customizer.steps.reporting import Report, StepError
+from nemo_helix_server.customizer.steps.asking import ServiceRefusedError, ask
+from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport
 from nemo_helix_server.files.locations import open_place
 
 _NOT_FOUND = 404
 
 
-def try_end(end: Mapping[str, Any], report: Report, model: Path) -> None:
+def try_end(end: Mapping[str, Any], report: TransferReport, model: Path) -> None:
     """Whether the trained model can be registered under its name, and its files will have room.
 
     ``end`` has ``workspace``, ``name`` and ``job`` of the model, the ``root`` of the filesets, and ``whole``:
@@ -25,11 +25,11 @@ def try_end(end: Mapping[str, Any], report: Report, model: Path) -> None:
     _try_room(end, report, model)
 
 
-def _try_name(end: Mapping[str, Any], report: Report) -> None:
+def _try_name(end: Mapping[str, Any], report: TransferReport) -> None:
     workspace, name = end["workspace"], end["name"]
     try:
         there = ask(report, f"/apis/models/v2/workspaces/{workspace}/models/{name}")
-    except RefusedError as error:
+    except ServiceRefusedError as error:
         if error.code == _NOT_FOUND:
             return
         raise StepError(
@@ -41,7 +41,7 @@ def _try_name(end: Mapping[str, Any], report: Report) -> None:
         )
 
 
-def _try_room(end: Mapping[str, Any], report: Report, model: Path) -> None:
+def _try_room(end: Mapping[str, Any], report: TransferReport, model: Path) -> None:
     """Files on the disk of the job's storage become links there; elsewhere they need room of their own."""
     place = open_place(end["root"]).local("")
     if place is None or not end["whole"] or not place.exists():

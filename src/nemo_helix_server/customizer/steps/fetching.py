@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.customizer.steps.reporting import Report, StepError
-from nemo_helix_server.files.locations import Place, copied, open_place
+from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport
+from nemo_helix_server.files.locations import FileTree, copied, open_place
 
 _HUB_PROGRAM = """
 import json, os, sys
@@ -44,7 +44,7 @@ except Exception as error:
 HUB_TIMEOUT = 24 * 3600
 
 
-def fetch(item: Mapping[str, Any], folder: Path, report: Report, hub_python: str) -> bool:
+def fetch(item: Mapping[str, Any], folder: Path, report: TransferReport, hub_python: str) -> bool:
     """Put what an item names into a folder; whether its bytes are now in the job's own storage."""
     staging = folder.with_name(f".{folder.name}.new")
     _remove(staging)
@@ -90,7 +90,7 @@ def link(source: Path, target: Path) -> None:
         raise StepError(f"there is neither a file nor a folder at {source} any more")
 
 
-def _from_fileset(item: Mapping[str, Any], target: Path, report: Report) -> None:
+def _from_fileset(item: Mapping[str, Any], target: Path, report: TransferReport) -> None:
     """Hard links where the files are on the same disk: they stay as they are when the fileset changes."""
     root, _, name = str(item["place"]).rstrip("/").rpartition("/")
     place = open_place(root)
@@ -107,7 +107,7 @@ def _from_fileset(item: Mapping[str, Any], target: Path, report: Report) -> None
         report.add("downloaded_bytes", entry.size)
 
 
-def _take(place: Place, source: str, target: Path) -> None:
+def _take(place: FileTree, source: str, target: Path) -> None:
     local = place.local(source)
     if local is not None and not local.is_symlink():
         try:

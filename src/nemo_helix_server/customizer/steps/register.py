@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nemo_helix_server.customizer.steps.asking import RefusedError, ask
-from nemo_helix_server.customizer.steps.reporting import Report, StepError, main
+from nemo_helix_server.customizer.steps.asking import ServiceRefusedError, ask
+from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport, main
 
 
-def register(config: dict[str, Any], report: Report) -> None:
+def register(config: dict[str, Any], report: TransferReport) -> None:
     """Make the model known; the same once more is fine."""
     report.say(now=True, phase="registering", model=config["model"]["name"])
     workspace = config["workspace"]
     body = {name: value for name, value in config["model"].items() if value is not None}
     try:
         ask(report, f"/apis/models/v2/workspaces/{workspace}/models", body)
-    except RefusedError as error:
+    except ServiceRefusedError as error:
         where = f"{workspace}/{body.get('fileset')}"
         raise StepError(
             f"the service refused the model: {error.detail.rstrip('.')}; its files are whole in the fileset "

@@ -33,7 +33,7 @@ class StepError(ServerError):
 
 
 @dataclass(slots=True)
-class Report:
+class TransferReport:
     """The progress of a step that moves files."""
 
     context: JobContext
@@ -69,10 +69,10 @@ class Report:
         write_outputs(trainer, Outputs(self.context.task, time.time(), seal(trainer, dict.fromkeys(files))))
 
 
-def main(work: Callable[[dict[str, Any], Report], None]) -> NoReturn:
+def main(work: Callable[[dict[str, Any], TransferReport], None]) -> NoReturn:
     """Run a step's program; what it cannot do is the last line of its log, and in its progress."""
     context = JobContext.from_environ(os.environ)
-    report = Report(context)
+    report = TransferReport(context)
     try:
         assert context.config_file is not None, "the step has no config"
         config = json.loads(context.config_file.read_text(encoding="utf-8"))
@@ -92,7 +92,7 @@ def main(work: Callable[[dict[str, Any], Report], None]) -> NoReturn:
     sys.exit(0)
 
 
-def _fail(report: Report, sentence: str) -> None:
+def _fail(report: TransferReport, sentence: str) -> None:
     sys.stderr.write(f"{sentence}\n")
     said = read_progress(report.context.paths.progress)
     try:

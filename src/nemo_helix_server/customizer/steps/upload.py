@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.clock import SystemClock
-from nemo_helix_server.customizer.steps.reporting import Report, StepError, main
+from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport, main
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.locations import copied, open_place
 
 _ADAPTER_CONFIG = "adapter_config.json"
 
 
-def upload(config: dict[str, Any], report: Report) -> None:
+def upload(config: dict[str, Any], report: TransferReport) -> None:
     """Put every file of the trained model into the fileset; doing it twice is as doing it once."""
     source = report.context.storage / config["source"]
     paths = sorted(path for path in source.rglob("*") if path.is_file() and not path.is_symlink())

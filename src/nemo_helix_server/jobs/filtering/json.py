@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nemo_helix_server.errors import BadRequestError
+from nemo_helix_server.errors import MalformedRequestError
 from nemo_helix_server.jobs.filtering.tree import EVERYTHING, Not, Operator, Tree, all_of, any_of, compare
 
 __all__ = ["OPERATORS", "compare", "known_operators", "load", "tree"]
@@ -21,11 +21,11 @@ def known_operators() -> str:
 
 
 def load(text: str) -> dict[str, Any]:
-    """A filter as it was written; raises `BadRequestError` when it is no JSON object."""
+    """A filter as it was written; raises `MalformedRequestError` when it is no JSON object."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise BadRequestError(f"the filter is no JSON: {error}") from error
+        raise MalformedRequestError(f"the filter is no JSON: {error}") from error
     assert isinstance(document, dict)
     return document
 
@@ -33,12 +33,12 @@ def load(text: str) -> dict[str, Any]:
 def tree(document: Any, depth: int = 0) -> Tree:
     """The tree of a JSON object."""
     if not isinstance(document, dict):
-        raise BadRequestError("a filter is a JSON object of fields and what they are compared with")
+        raise MalformedRequestError("a filter is a JSON object of fields and what they are compared with")
     if depth > _DEEPEST:
-        raise BadRequestError(f"the filter is nested deeper than {_DEEPEST}")
+        raise MalformedRequestError(f"the filter is nested deeper than {_DEEPEST}")
     logical = [key for key in document if key in _LOGICAL]
     if logical and len(document) > 1:
-        raise BadRequestError(f"{logical[0]} may not stand beside other keys; put them inside of it")
+        raise MalformedRequestError(f"{logical[0]} may not stand beside other keys; put them inside of it")
     if not document:
         return EVERYTHING
     return all_of([_entry(key, value, depth) for key, value in document.items()])
@@ -47,13 +47,15 @@ def tree(document: Any, depth: int = 0) -> Tree:
 def _entry(key: str, value: Any, depth: int) -> Tree:
     if key in {"$and", "$or"}:
         if not isinstance(value, list) or not value:
-            raise BadRequestError(f"{key} takes a list of filters")
+            raise MalformedRequestError(f"{key} takes a list of filters")
         parts = [tree(part, depth + 1) for part in value]
         return all_of(parts) if key == "$and" else any_of(parts)
     if key == "$not":
         return Not(tree(value, depth + 1))
     if key.startswith("$"):
-        raise BadRequestError(f"there is no operator '{key[:100]}' here; there are {', '.join(_LOGICAL)}")
+        raise MalformedRequestError(
+            f"there is no operator '{key[:100]}' here; there are {', '.join(_LOGICAL)}"
+        )
     return _field(key, value, depth)
 
 
@@ -63,7 +65,9 @@ def _field(name: str, value: Any, depth: int) -> Tree:
     if not isinstance(value, dict):
         return compare(name, Operator.EQUAL, value)
     if depth > _DEEPEST or not value:
-        raise BadRequestError(f"the comparison of '{name[:100]}' is empty, or nested deeper than {_DEEPEST}")
+        raise MalformedRequestError(
+            f"the comparison of '{name[:100]}' is empty, or nested deeper than {_DEEPEST}"
+        )
     if not any(key.startswith("$") for key in value):
         return all_of([_field(f"{name}.{key}", inner, depth + 1) for key, inner in value.items()])
     return all_of([_operation(name, key, inner, depth) for key, inner in value.items()])
@@ -73,5 +77,5 @@ def _operation(name: str, key: str, value: Any, depth: int) -> Tree:
     if key == "$not":
         return Not(_field(name, value, depth + 1))
     if key not in OPERATORS:
-        raise BadRequestError(f"there is no operator '{key[:100]}'; there are {known_operators()}")
+        raise MalformedRequestError(f"there is no operator '{key[:100]}'; there are {known_operators()}")
     return compare(name, Operator(key), value)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from nemo_helix_server.errors import BadRequestError
+from nemo_helix_server.errors import MalformedRequestError
 from nemo_helix_server.jobs.filtering import json
 from nemo_helix_server.jobs.filtering.text import tree as tree_of_text
 from nemo_helix_server.jobs.filtering.tree import (
@@ -60,14 +60,14 @@ class _Bracket:
 def parse(pairs: Iterable[tuple[str, str]]) -> Parsed:
     """The filter of a query string: its ``filter`` and ``filter[…]`` parameters, which all have to hold.
 
-    Raises `BadRequestError` with one sentence about the first thing that is wrong.
+    Raises `MalformedRequestError` with one sentence about the first thing that is wrong.
     """
     trees: list[Tree] = []
     echo: dict[str, Any] = {}
     whole: Any = None
     for key, value in pairs:
         if len(value) > _LONGEST:
-            raise BadRequestError(f"the filter is longer than {_LONGEST} characters")
+            raise MalformedRequestError(f"the filter is longer than {_LONGEST} characters")
         if key == "filter":
             tree, whole = _whole(value)
             trees.append(tree)
@@ -94,10 +94,10 @@ def _path(key: str) -> tuple[str, ...]:
     """The parts of ``filter[a][b]``."""
     inner = key.removeprefix("filter")
     if not (inner.startswith("[") and inner.endswith("]")):
-        raise BadRequestError(f"the parameter '{key[:100]}' is none of a filter; write filter[<field>]")
+        raise MalformedRequestError(f"the parameter '{key[:100]}' is none of a filter; write filter[<field>]")
     parts = tuple(inner[1:-1].split("]["))
     if any("[" in part or "]" in part or not part for part in parts):
-        raise BadRequestError(
+        raise MalformedRequestError(
             f"the brackets of '{key[:100]}' do not match; write filter[<field>][<operator>]"
         )
     return parts
@@ -115,7 +115,9 @@ def _bracketed(bracket: _Bracket) -> Tree:
         value = [part.strip() for part in bracket.value.split(",")] if several else bracket.value
         return json.compare(name, Operator(operator), value)
     if last.startswith("$"):
-        raise BadRequestError(f"there is no operator '{last[:100]}'; there are {json.known_operators()}")
+        raise MalformedRequestError(
+            f"there is no operator '{last[:100]}'; there are {json.known_operators()}"
+        )
     return json.compare(".".join(bracket.path), Operator.EQUAL, bracket.value)
 
 

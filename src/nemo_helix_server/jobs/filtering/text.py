@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from nemo_helix_server.errors import BadRequestError
+from nemo_helix_server.errors import MalformedRequestError
 from nemo_helix_server.jobs.filtering.tree import Not, Operator, Scalar, Tree, all_of, any_of, compare
 
 _SHORTEST_PART = 3
@@ -41,11 +41,11 @@ class _Token(NamedTuple):
 
 
 def tree(text: str) -> Tree:
-    """The tree of a filter written as text; raises `BadRequestError` saying where it cannot be read."""
+    """The tree of a filter written as text; raises `MalformedRequestError` saying where it cannot be read."""
     reading = _Reading(list(_tokens(text)))
     result = reading.alternatives(0)
     if reading.peek() is not None:
-        raise BadRequestError(f"the filter cannot be read from '{reading.take().text[:100]}' on")
+        raise MalformedRequestError(f"the filter cannot be read from '{reading.take().text[:100]}' on")
     return result
 
 
@@ -55,7 +55,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     while position < len(stripped):
         found = _TOKEN.match(stripped, position)
         if found is None:
-            raise BadRequestError(
+            raise MalformedRequestError(
                 f"the filter cannot be read from '{stripped[position : position + 100]}' on"
             )
         position = found.end()
@@ -83,7 +83,7 @@ class _Reading:
     def take(self) -> _Token:
         """The next token."""
         if self._next == len(self._tokens):
-            raise BadRequestError("the filter ends where a value or a field is missing")
+            raise MalformedRequestError("the filter ends where a value or a field is missing")
         self._next += 1
         return self._tokens[self._next - 1]
 
@@ -91,12 +91,12 @@ class _Reading:
         """Take a sign that has to come."""
         found = self.take()
         if found.quoted or found.text != sign:
-            raise BadRequestError(f"the filter has '{found.text[:100]}' where '{sign}' is missing")
+            raise MalformedRequestError(f"the filter has '{found.text[:100]}' where '{sign}' is missing")
 
     def alternatives(self, depth: int) -> Tree:
         """Terms joined by OR."""
         if depth > _DEEPEST:
-            raise BadRequestError(f"the filter is nested deeper than {_DEEPEST}")
+            raise MalformedRequestError(f"the filter is nested deeper than {_DEEPEST}")
         parts = [self.conjunction(depth)]
         while self.peek() == "OR":
             self.take()
@@ -116,9 +116,11 @@ class _Reading:
         """A comparison or a group, perhaps negated."""
         token = self.take()
         if token.quoted:
-            raise BadRequestError(f'the filter has the value "{token.text[:100]}" where a field is missing')
+            raise MalformedRequestError(
+                f'the filter has the value "{token.text[:100]}" where a field is missing'
+            )
         if depth > _DEEPEST:
-            raise BadRequestError(f"the filter is nested deeper than {_DEEPEST}")
+            raise MalformedRequestError(f"the filter is nested deeper than {_DEEPEST}")
         if token.text in {"NOT", "-"}:
             return Not(self.term(depth + 1))
         if token.text.startswith("-"):
@@ -139,12 +141,12 @@ class _Reading:
             return compare(field, Operator.IN, self.values())
         operator = None if sign.quoted else _OPERATORS.get(sign.text)
         if operator is None:
-            raise BadRequestError(
+            raise MalformedRequestError(
                 f"the filter has '{sign.text[:100]}' after '{field[:100]}'; write : ~ > >= < <= IN or NOT IN"
             )
         value = self.value()
         if operator is Operator.LIKE and len(str(value)) < _SHORTEST_PART:
-            raise BadRequestError(f"'{field[:100]}~' takes {_SHORTEST_PART} characters or more")
+            raise MalformedRequestError(f"'{field[:100]}~' takes {_SHORTEST_PART} characters or more")
         return compare(field, operator, value)
 
     def values(self) -> list[Scalar]:
@@ -163,7 +165,7 @@ class _Reading:
         if token.quoted:
             return token.text
         if token.text in _OPERATORS or token.text in {"(", ")", "[", "]", ","}:
-            raise BadRequestError(
+            raise MalformedRequestError(
                 f"the filter has '{token.text}' where a value is missing; quote it if it is one"
             )
         text = token.text

@@ -10,7 +10,7 @@ from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.clock import moment
-from nemo_helix_server.errors import BadRequestError
+from nemo_helix_server.errors import MalformedRequestError
 
 DOCUMENTS = ("spec", "custom_fields", "ownership")
 """Columns into which a field may lead: ``spec.schedule.epochs``."""
@@ -102,7 +102,7 @@ def any_of(trees: Sequence[Tree]) -> Tree:
 
 
 def compare(field: str, operator: Operator, value: Any) -> Compare:
-    """A comparison whose field and value are allowed; raises `BadRequestError` saying what would be."""
+    """A comparison whose field and value are allowed; raises `MalformedRequestError` saying what would be."""
     wanted = tuple(value) if isinstance(value, list | tuple) else value
     if operator in {Operator.IN, Operator.NOT_IN} and not isinstance(wanted, tuple):
         wanted = (wanted,)
@@ -125,11 +125,11 @@ def _check_path(field: str) -> None:
     parts = rest.split(".")
     if not dot or root not in DOCUMENTS:
         known = ", ".join(sorted({"status", *MOMENTS, *TEXTS}))
-        raise BadRequestError(
+        raise MalformedRequestError(
             f"jobs cannot be filtered by '{field[:100]}'; they can by {known} and spec.<path>"
         )
     if len(parts) > _DEEPEST or not all(_PART.fullmatch(part) for part in parts):
-        raise BadRequestError(
+        raise MalformedRequestError(
             f"the path '{field[:100]}' must be names of letters, digits, _ and -, joined by dots"
         )
 
@@ -137,14 +137,16 @@ def _check_path(field: str) -> None:
 def _check_scalars(field: str, operator: Operator, value: Any) -> None:
     several = isinstance(value, tuple)
     if several and operator not in {Operator.IN, Operator.NOT_IN, Operator.ELEMENT}:
-        raise BadRequestError(f"{operator} of '{field[:100]}' takes one value, not a list")
+        raise MalformedRequestError(f"{operator} of '{field[:100]}' takes one value, not a list")
     for one in value if several else (value,):
         if one is not None and not isinstance(one, str | int | float | bool):
-            raise BadRequestError(f"{operator} of '{field[:100]}' takes text, a number, true, false or null")
+            raise MalformedRequestError(
+                f"{operator} of '{field[:100]}' takes text, a number, true, false or null"
+            )
         if isinstance(one, str) and ("\0" in one or _broken(one)):
-            raise BadRequestError(f"the value of '{field[:100]}' is not valid text")
+            raise MalformedRequestError(f"the value of '{field[:100]}' is not valid text")
         if isinstance(one, int) and not -(2**63) <= one < 2**63:
-            raise BadRequestError(f"the number for '{field[:100]}' is too large")
+            raise MalformedRequestError(f"the number for '{field[:100]}' is too large")
 
 
 def _broken(text: str) -> bool:
@@ -160,23 +162,23 @@ def _truth(field: str, value: Any) -> bool:
         return True
     if value in {False, "false", "False", "0"}:
         return False
-    raise BadRequestError(f"$exists of '{field[:100]}' takes true or false")
+    raise MalformedRequestError(f"$exists of '{field[:100]}' takes true or false")
 
 
 def _check_status(operator: Operator, value: Any) -> None:
     if operator not in _SETS:
-        raise BadRequestError(f"a status can be compared by $eq, $in and $nin, not by {operator}")
+        raise MalformedRequestError(f"a status can be compared by $eq, $in and $nin, not by {operator}")
     known = {str(status) for status in HelixJobStatus}
     for one in value if isinstance(value, tuple) else (value,):
         if one not in known:
-            raise BadRequestError(
+            raise MalformedRequestError(
                 f"there is no status '{str(one)[:100]}'; there are {', '.join(sorted(known))}"
             )
 
 
 def _moment(field: str, operator: Operator, value: Any) -> int:
     if operator not in RANGES:
-        raise BadRequestError(f"{field} can be compared by $lt, $lte, $gt and $gte, not by {operator}")
+        raise MalformedRequestError(f"{field} can be compared by $lt, $lte, $gt and $gte, not by {operator}")
     try:
         return moment(value)
     except (TypeError, ValueError, OverflowError) as error:
@@ -184,7 +186,7 @@ def _moment(field: str, operator: Operator, value: Any) -> int:
         message = (
             f"{field} is compared with an ISO 8601 time such as 2026-01-01T00:00:00Z, not with '{found}'"
         )
-        raise BadRequestError(message) from error
+        raise MalformedRequestError(message) from error
 
 
 def _texts(value: Any) -> Any:

@@ -3,7 +3,7 @@
 import pytest
 
 from nemo_gym.cli.job.cancel import _show
-from nemo_gym.orchestration.submit.cancel import Outcome, Report
+from nemo_gym.orchestration.submit.cancel import CancelOutcome, CancelReport
 
 ONE = {"gym_job_id": "gym-job-1", "benchmark": "sums", "reason": ""}
 AGAIN = "the wish stays; give the command again to go on."
@@ -12,25 +12,31 @@ AGAIN = "the wish stays; give the command again to go on."
 @pytest.mark.parametrize(
     ("outcome", "out", "err"),
     [
-        (Outcome(**ONE, state="cancelled", asked=("2", "1")), "sums: cancelled; asked 2, 1 to end\n", ""),
-        (Outcome(**ONE, state="succeeded"), "sums: succeeded; nothing was alive\n", ""),
         (
-            Outcome(**ONE, state="running", alive=("1",)),
+            CancelOutcome(**ONE, state="cancelled", asked=("2", "1")),
+            "sums: cancelled; asked 2, 1 to end\n",
+            "",
+        ),
+        (CancelOutcome(**ONE, state="succeeded"), "sums: succeeded; nothing was alive\n", ""),
+        (
+            CancelOutcome(**ONE, state="running", alive=("1",)),
             "sums: running\n",
             f"gym: sums: still alive: 1; {AGAIN}\n",
         ),
         (
-            Outcome(**ONE, state="queued", alive=("1",), left_alone=("1",)),
+            CancelOutcome(**ONE, state="queued", alive=("1",), left_alone=("1",)),
             "sums: queued\n",
             "gym: sums: still alive: 1; the wish stays.\n",
         ),
         (
-            Outcome(**ONE, state="unknown", unsure=("1",)),
+            CancelOutcome(**ONE, state="unknown", unsure=("1",)),
             "sums: unknown\n",
             f"gym: sums: nobody can tell of: 1; {AGAIN}\n",
         ),
     ],
 )
-def test_nothing_is_said_to_be_dead_that_is_alive_or_may_be(outcome: Outcome, out: str, err: str, capsys):
-    _show(Report((outcome,)), as_json=False)
+def test_nothing_is_said_to_be_dead_that_is_alive_or_may_be(
+    outcome: CancelOutcome, out: str, err: str, capsys
+):
+    _show(CancelReport((outcome,)), as_json=False)
     assert tuple(capsys.readouterr()) == (out, err)

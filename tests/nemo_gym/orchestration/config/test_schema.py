@@ -10,7 +10,7 @@ from nemo_gym.composition import check_model
 from nemo_gym.errors import ConfigError, UnsupportedError
 from nemo_gym.orchestration.config import rules
 from nemo_gym.orchestration.config.schema import BenchmarkJob, Resumable, SubmitConfig
-from nemo_gym.orchestration.executors.fake import FakeExecutor
+from nemo_gym.orchestration.executors.fake import FakeJobExecutor
 
 
 def config(changes: dict[str, Any] | None = None) -> SubmitConfig:
@@ -256,7 +256,7 @@ def test_what_the_executor_cannot_do_is_refused_with_its_name_and_a_remedy(
     found = config(changes)
     rules.check(found)
     with pytest.raises(UnsupportedError) as caught:
-        rules.refuse_unsupported(found, FakeExecutor())
+        rules.refuse_unsupported(found, FakeJobExecutor())
     text = str(caught.value)
     assert text.startswith(path)
     assert "fake" in text
@@ -293,7 +293,7 @@ def test_a_gym_that_cannot_be_installed_is_refused_without_repeating_a_password(
 def test_a_gym_to_be_installed_has_a_repository_that_git_can_clone(repo):
     found = config({"driver/gym_install": {"repo": repo, "ref": "feature/x-1.0"}})
     rules.check(found)
-    rules.refuse_unsupported(found, FakeExecutor())
+    rules.refuse_unsupported(found, FakeJobExecutor())
 
 
 @pytest.mark.parametrize("key", ["repo", "ref"])
@@ -303,14 +303,14 @@ def test_a_gym_to_be_installed_needs_repository_and_ref(key):
 
 
 def test_only_executors_that_support_it_may_set_resumable():
-    class Chaining(FakeExecutor):
+    class Chaining(FakeJobExecutor):
         supports_resumable = True
 
     rules.refuse_unsupported(config({"driver/benchmarks/sums/resumable": True}), Chaining())
 
 
 def test_mounts_at_their_own_path_need_no_container():
-    rules.refuse_unsupported(config({"driver/mounts": ["/tmp", "/tmp:/tmp"]}), FakeExecutor())
+    rules.refuse_unsupported(config({"driver/mounts": ["/tmp", "/tmp:/tmp"]}), FakeJobExecutor())
 
 
 def test_validation_changes_neither_its_input_nor_the_config():

@@ -2,14 +2,14 @@ import os
 
 import pytest
 
-from nemo_gym.orchestration.executors.local_queue import MachineShare, Turn
+from nemo_gym.orchestration.executors.local_queue import MachineShare, QueueTurn
 from nemo_runs.leases import machine_leases
 
 pytestmark = pytest.mark.services
 
 
 def test_turns_are_in_the_order_of_numbers_not_of_asking(tmp_path):
-    third, first, second = (Turn(tmp_path, number, 1) for number in (30, 1, 2))
+    third, first, second = (QueueTurn(tmp_path, number, 1) for number in (30, 1, 2))
     assert [third.take(), second.take()] == [False, False]
     assert first.take()
     assert first.take()
@@ -22,7 +22,7 @@ def test_turns_are_in_the_order_of_numbers_not_of_asking(tmp_path):
 
 
 def test_as_many_run_at_once_as_there_are_slots(tmp_path):
-    turns = [Turn(tmp_path, number, 2) for number in range(4)]
+    turns = [QueueTurn(tmp_path, number, 2) for number in range(4)]
     assert [turn.take() for turn in turns] == [True, True, False, False]
     turns[1].leave()
     assert [turn.take() for turn in turns[2:]] == [True, False]
@@ -31,7 +31,7 @@ def test_as_many_run_at_once_as_there_are_slots(tmp_path):
 
 
 def test_one_that_gives_up_waiting_holds_nobody_back(tmp_path):
-    running, waiting, last = (Turn(tmp_path, number, 1) for number in range(3))
+    running, waiting, last = (QueueTurn(tmp_path, number, 1) for number in range(3))
     assert running.take()
     waiting.leave()
     running.leave()
@@ -42,13 +42,13 @@ def test_one_that_gives_up_waiting_holds_nobody_back(tmp_path):
 def test_what_a_killed_supervisor_left_behind_is_nobodys_turn(tmp_path):
     for name in ("waiting-000000000001", "running-0", "running0"):
         (tmp_path / name).touch()
-    turn = Turn(tmp_path, 2, 1)
+    turn = QueueTurn(tmp_path, 2, 1)
     assert turn.take()
     turn.leave()
 
 
 def test_a_turn_is_not_inherited_by_programs_that_are_started(tmp_path):
-    turn = Turn(tmp_path, 1, 1)
+    turn = QueueTurn(tmp_path, 1, 1)
     assert turn.take()
     held = [fd for fd in map(int, os.listdir("/proc/self/fd")) if _opens(fd, tmp_path)]
     assert held
@@ -84,7 +84,9 @@ def service_pool(environ):
 
 
 def step(name, **fields):
-    return machine_leases.Request(name=name, label="default", ticket=machine_leases.ticket(1.0), **fields)
+    return machine_leases.LeaseRequest(
+        name=name, label="default", ticket=machine_leases.ticket(1.0), **fields
+    )
 
 
 def test_jobs_here_and_steps_of_the_jobs_service_see_each_other(environ):
@@ -97,7 +99,7 @@ def test_jobs_here_and_steps_of_the_jobs_service_see_each_other(environ):
     assert second.reason == (
         "waiting for 1 GPU device: 4 is held by default/task-1, 5 is held by gym/job/b/local-1"
     )
-    assert isinstance(pool.acquire(step("task-2")), machine_leases.Waiting)
+    assert isinstance(pool.acquire(step("task-2")), machine_leases.LeaseWaiting)
     pool.release("task-2")
     first.leave()
     assert second.take()

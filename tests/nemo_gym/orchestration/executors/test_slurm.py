@@ -10,17 +10,17 @@ from tests.local_jobs import Workplace
 from nemo_gym.chain.observation import JobState
 from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
-from nemo_gym.orchestration.executors.base import JobRef, Unheard
+from nemo_gym.orchestration.executors.base import JobRef, UnrecordedJob
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor, observation
 from nemo_gym.orchestration.plan.values import OtelPlan, SlurmPlan
 from nemo_gym.orchestration.submit import staging
-from nemo_slurm.cluster import Seen, Source
+from nemo_slurm.cluster import JobLook, Witness
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import Completed
-from nemo_slurm.records import Job
+from nemo_slurm.records import SlurmJob
 from nemo_slurm.states import read_state, table
 from nemo_slurm.testing import FakeCluster
-from nemo_slurm.testing.model import Model
+from nemo_slurm.testing.model import ClusterModel
 
 SLURM = SlurmPlan(options=["--account=lab", "--job-name=gym-x"], runtime="none")
 
@@ -89,7 +89,12 @@ def test_a_job_whose_id_nobody_noted_down_is_found_by_its_whole_token_while_it_l
     world.fake.end(first.job_id, "FAILED")
     (second,) = world.executor.submit(world.place.submission(again))
     folder, beside = (plan.job_dir for plan in submission.jobs)
-    wanted = [Unheard(folder), Unheard(folder, 1), Unheard(folder, 11), Unheard(beside)]
+    wanted = [
+        UnrecordedJob(folder),
+        UnrecordedJob(folder, 1),
+        UnrecordedJob(folder, 11),
+        UnrecordedJob(beside),
+    ]
     assert world.executor.look_for(wanted) == {wanted[1]: second.job_id, wanted[3]: other.job_id}
     assert world.executor.look_for([]) == {}
     with world.fake.faults() as faults:
@@ -150,13 +155,13 @@ def test_a_job_of_the_longest_name_is_known_and_ends_when_it_is_told_to(world):
 
 @pytest.mark.parametrize("comment", ["charged to 42: {}", "{} (physics)"])
 def test_a_lost_job_is_found_where_the_site_adds_words_to_comments(world, comment, monkeypatch):
-    accept = Model.accept
+    accept = ClusterModel.accept
 
     def with_words(model, job):
         job.comment = comment.format(job.comment)
         return accept(model, job)
 
-    monkeypatch.setattr(Model, "accept", with_words)
+    monkeypatch.setattr(ClusterModel, "accept", with_words)
     with world.fake.faults() as faults:
         faults.lost_replies = 1
     submission, answers = world.submit("a", "ab")
@@ -218,8 +223,8 @@ def test_beyond_the_allowed_number_each_job_waits_for_one_before_it(world):
 def test_every_state_has_a_meaning_here_and_only_ends_are_final(name):
     state = read_state(name)
     ended = state.known and state.meaning.value != "lag"
-    seen = Seen(
-        Job("7"), Source.CONTROLLER, state, settled=ended, exit_status=3, started_at=1.0, ended_at=2.0
+    seen = JobLook(
+        SlurmJob("7"), Witness.CONTROLLER, state, settled=ended, exit_status=3, started_at=1.0, ended_at=2.0
     )
     found = observation(seen, silent=None)
     assert found.state.final == ended
@@ -232,12 +237,12 @@ def test_every_state_has_a_meaning_here_and_only_ends_are_final(name):
 
 
 def test_an_end_that_may_be_taken_back_is_not_final():
-    seen = Seen(Job("7"), Source.CONTROLLER, read_state("PREEMPTED"), settled=False)
+    seen = JobLook(SlurmJob("7"), Witness.CONTROLLER, read_state("PREEMPTED"), settled=False)
     assert observation(seen, silent=None).state is JobState.QUEUED
 
 
 def test_nothing_known_says_why_nobody_answered():
-    seen = Seen(Job("7"), Source.NOBODY, None, settled=False)
+    seen = JobLook(SlurmJob("7"), Witness.NOBODY, None, settled=False)
     assert observation(seen, silent="slurmdbd is down").reason == "slurmdbd is down"
     assert observation(seen, silent=None).state is JobState.UNKNOWN
 

@@ -21,7 +21,7 @@ from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.plan.values import SlurmPlan
 from nemo_gym.orchestration.status.gather import gather
 from nemo_gym.orchestration.status.last_observation import LastSeen
-from nemo_gym.orchestration.status.machines import Site
+from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.status.report import BenchmarkStatus, assess
 from nemo_gym.orchestration.submit import resubmit, staging
 from nemo_slurm.errors import NotReachableError
@@ -73,7 +73,7 @@ class Chain(World):
         )  # fmt: skip
 
     def groups(self, records):
-        return [(Site(self.executor, memory=LastSeen(self.memory)), list(records))]
+        return [(SubmissionMachine(self.executor, memory=LastSeen(self.memory)), list(records))]
 
     def status(self) -> BenchmarkStatus:
         """As another command sees it."""
@@ -81,7 +81,7 @@ class Chain(World):
         return assess(replace(known, now=self.fake.now()))
 
     def resubmit(self) -> None:
-        wish = resubmit.Wish(record=self.record, benchmark="gpqa", by="ada", environ={})
+        wish = resubmit.ResubmitRequest(record=self.record, benchmark="gpqa", by="ada", environ={})
         resubmit.resubmit(wish, self, clock=self.clock)
 
 

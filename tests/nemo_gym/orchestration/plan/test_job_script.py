@@ -12,12 +12,12 @@ from nemo_gym.orchestration.plan import job_script
 from nemo_gym.orchestration.plan.sealed_files import sealed_files
 from nemo_gym.orchestration.plan.telemetry import collector_config
 from nemo_gym.orchestration.plan.values import (
-    Container,
     InstallPlan,
     JobPlan,
     OtelPlan,
     ServicePlan,
     SlurmPlan,
+    StepImage,
 )
 from nemo_runs.secret_refs import Reference, SecretText
 from nemo_slurm import calls
@@ -106,9 +106,9 @@ def cluster(runtime, **changes):
     """A job of a cluster, everything in containers unless they are off."""
     contained = runtime != "none"
     job = full()
-    image = Container("registry.example/vllm:1", ("/models", "/data:/in:ro")) if contained else None
+    image = StepImage("registry.example/vllm:1", ("/models", "/data:/in:ro")) if contained else None
     services = [dataclasses.replace(service, container=image) for service in job.services]
-    driver = Container("/images/gym.sqsh", (str(job.job_dir),)) if contained else None
+    driver = StepImage("/images/gym.sqsh", (str(job.job_dir),)) if contained else None
     slurm = SlurmPlan(
         options=["--job-name=gym-arithmetic", "--account=physics", "--signal=B:USR1@120", "--no-requeue"],
         runtime=runtime,

@@ -12,7 +12,7 @@ from nemo_gym.composition import load_yaml
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.resolve import resolve, to_yaml
 from nemo_gym.orchestration.plan.benchmark_runs import load_runs
-from nemo_gym.orchestration.plan.build import Surroundings, plan_submission, served_name
+from nemo_gym.orchestration.plan.build import PlanContext, plan_submission, served_name
 from nemo_gym.orchestration.plan.values import InstallPlan, JobPlan, Submission
 from nemo_gym.rollouts.run_config.schema import load_run_config
 from nemo_runs.secret_refs import Reference, SecretReferenceError, SecretText
@@ -28,7 +28,7 @@ def plan(
     policy = config.driver.policy_model
     name = served_name(config.services[policy]) if policy else None
     runs = load_runs(resolved, cwd=folder, model_name=name)
-    around = Surroundings(gym=Path("/opt/gym"), user="ada", environ=environ or {})
+    around = PlanContext(gym=Path("/opt/gym"), user="ada", environ=environ or {})
     return plan_submission(config, runs, GYM_JOB_ID, around)
 
 
@@ -41,7 +41,7 @@ def test_a_gym_that_is_not_there_is_installed_beside_the_runs_by_each_job(tmp_pa
     install = {"repo": "/srv/gym", "ref": "v1"}
     resolved = resolve(write(tmp_path, {"driver/gym_install": install}), cwd=tmp_path)
     runs = load_runs(resolved, cwd=tmp_path, model_name="tiny")
-    around = Surroundings(gym=None, user="ada", environ={})
+    around = PlanContext(gym=None, user="ada", environ={})
     [job] = plan_submission(resolved.config, runs, GYM_JOB_ID, around).jobs
     assert job.install == InstallPlan(repo="/srv/gym", ref="v1", folder=tmp_path / "runs" / ".gym")
     there = dataclasses.replace(around, gym=Path("/opt/gym"))

@@ -12,7 +12,7 @@ from nemo_gym.errors import DataError, GymError
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records import adopt, index
-from nemo_gym.orchestration.records.adopt import Adopted, What
+from nemo_gym.orchestration.records.adopt import AdoptedRun, What
 
 ID = "gym-job-20261129T000001Z-00000a"
 CONFIG = """
@@ -59,7 +59,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 def take(run_dir: Path) -> What:
     done = adopt.adopt(run_dir, now=NOW, say=print)
-    assert done == Adopted(run_dir, run_dir.name, done.what)
+    assert done == AdoptedRun(run_dir, run_dir.name, done.what)
     return done.what
 
 

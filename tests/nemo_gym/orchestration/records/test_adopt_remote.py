@@ -13,7 +13,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records import adopt_remote, index
-from nemo_gym.orchestration.records.adopt_remote import Refused
+from nemo_gym.orchestration.records.adopt_remote import NotAdopted
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import Completed, LocalHost
 
@@ -81,7 +81,8 @@ def record(run_dir: Path) -> SubmissionRecord:
 def rebuilt(runs: Path, host: Far | None = None) -> list[tuple[str, str]]:
     found = adopt_remote.of_parent(host or Far(), str(runs), now=NOW, say=pytest.fail)
     return [
-        (Path(each.run_dir).name, each.reason if isinstance(each, Refused) else each.what) for each in found
+        (Path(each.run_dir).name, each.reason if isinstance(each, NotAdopted) else each.what)
+        for each in found
     ]
 
 
@@ -122,7 +123,7 @@ def test_a_copy_a_damaged_record_and_a_folder_that_is_not_there_are_refused(runs
     assert done[LOST] == f"far:{runs / LOST} is a fetched copy, not a run directory."
     assert indexed() == {}
     (gone,) = adopt_remote.of_folders(Far(), ["/nowhere/at all"], now=NOW, say=pytest.fail)
-    assert gone == Refused("/nowhere/at all", "there is no folder /nowhere/at all on far.", gone=True)
+    assert gone == NotAdopted("/nowhere/at all", "there is no folder /nowhere/at all on far.", gone=True)
     with pytest.raises(GymError, match="no such folder on far"):
         rebuilt(runs / "nowhere")
 

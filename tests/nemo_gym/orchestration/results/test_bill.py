@@ -6,7 +6,15 @@ from dataclasses import replace
 import pytest
 
 from nemo_gym.orchestration.results import bill
-from nemo_gym.orchestration.results.bill import OWNERS, Bill, Flights, Link, bill_links, savings, segments
+from nemo_gym.orchestration.results.bill import (
+    OWNERS,
+    Bill,
+    BilledLink,
+    Flights,
+    bill_links,
+    savings,
+    segments,
+)
 
 S = 1000
 
@@ -18,16 +26,16 @@ def flights(start: int, *spans: tuple[float, float]) -> Flights:
     return made
 
 
-def link(end: float, start: float = 0, **changes: float | bool | None) -> Link:
+def link(end: float, start: float = 0, **changes: float | bool | None) -> BilledLink:
     moments = {"loading", "driver", "driver_ended", "stop_asked", "charged"}
     values = {
         key: round(value * S) if key in moments and value is not None else value
         for key, value in changes.items()
     }
-    return Link(name="7.0", start=round(start * S), end=round(end * S), **values)  # type: ignore[arg-type]
+    return BilledLink(name="7.0", start=round(start * S), end=round(end * S), **values)  # type: ignore[arg-type]
 
 
-def seconds(one: Link, kept: Flights | None = None, lost: Flights | None = None) -> dict[str, float]:
+def seconds(one: BilledLink, kept: Flights | None = None, lost: Flights | None = None) -> dict[str, float]:
     """Owner -> seconds, those that own nothing left out."""
     (billed,) = bill_links([one], None, [kept or Flights(one.start)], [lost or Flights(one.start)])
     return {owner: ms / S for owner, ms in billed.owners.items() if ms}
@@ -95,7 +103,7 @@ def test_waiting_lies_between_links_and_is_not_allocated():
     assert [one.queue for one in bill_links(links, 50_000, none, none)] == [10_000, 30_000, 0]
 
 
-def random_link(rng: random.Random) -> tuple[Link, Flights, Flights]:
+def random_link(rng: random.Random) -> tuple[BilledLink, Flights, Flights]:
     """Moments in any order, also nonsensical ones; flights that begin early and end late."""
     start = rng.randrange(10**12, 2 * 10**12)
     end = start + rng.choice([0, 1, rng.randrange(200_000)])
@@ -103,7 +111,7 @@ def random_link(rng: random.Random) -> tuple[Link, Flights, Flights]:
     def moment() -> int | None:
         return rng.choice([None, rng.randrange(start - 5000, end + 5001)])
 
-    one = Link(
+    one = BilledLink(
         name="1.0",
         start=start,
         end=end,

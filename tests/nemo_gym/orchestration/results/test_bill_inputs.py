@@ -10,7 +10,7 @@ from tests import result_rows
 from nemo_gym.clock import utc_text
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
-from nemo_gym.orchestration.records.locations import Place
+from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill_inputs, bill_report
 from nemo_gym.orchestration.results.bill import Bill
 from nemo_gym.rollouts.output.rows import encode_row
@@ -66,7 +66,7 @@ class Chain:
         self.paths.rollouts.output.write_bytes(b"".join(line + b"\n" for line in self.rows))
 
     def bill(self) -> Bill:
-        return bill_inputs.bill_of(Place(self.record, self.paths.job_dir.parent), "sums")
+        return bill_inputs.bill_of(SubmissionLocation(self.record, self.paths.job_dir.parent), "sums")
 
 
 @pytest.fixture

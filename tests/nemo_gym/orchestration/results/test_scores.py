@@ -13,7 +13,7 @@ from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.results import scores
 from nemo_gym.orchestration.results.scores import BenchmarkResult
-from nemo_gym.rollouts.output.manifest import Manifest
+from nemo_gym.rollouts.output.manifest import OutputManifest
 from nemo_gym.rollouts.scores.statistics import Interval
 from nemo_gym.rollouts.scores.summary import Coverage, Summary
 
@@ -53,7 +53,7 @@ def interval(mean: float, low: float, high: float) -> Interval:
 def write(folder: Path, *, summary: Summary | None = None, progress: dict[str, Any] | None = None) -> None:
     paths = JobPaths(folder)
     paths.artifacts.mkdir(parents=True)
-    manifest = Manifest(
+    manifest = OutputManifest(
         run_id="r",
         created_at="2026-11-29T00:00:00Z",
         gym_version="0.1.0",

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.orchestration.executors.base import JobRef
-from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
+from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
 from nemo_gym.orchestration.status import chain_head
 
 
@@ -23,8 +23,8 @@ def link(job_dir, name, **values):
 
 def state(job_dir, **states):
     """The state of the chain that began with job 1 when its jobs are in these states."""
-    cluster = FakeCluster(jobs={name[1:]: Observation(JobState(text), "") for name, text in states.items()})
-    return chain_head.observe(FakeExecutor(cluster), [JobRef("1", job_dir)])["1"].state.value
+    cluster = FakeQueue(jobs={name[1:]: JobObservation(JobState(text), "") for name, text in states.items()})
+    return chain_head.observe(FakeJobExecutor(cluster), [JobRef("1", job_dir)])["1"].state.value
 
 
 def test_a_job_without_a_folder_here_stands_for_itself(job_dir):

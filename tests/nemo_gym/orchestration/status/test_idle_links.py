@@ -6,7 +6,7 @@ import pytest
 from tests.nemo_gym.orchestration.evidence_files import NOW, collected, known, link, progress, saw
 
 from nemo_gym.orchestration.jobs import SubmissionRecord
-from nemo_gym.orchestration.status.info import Description, text
+from nemo_gym.orchestration.status.info import BenchmarkInfo, text
 from nemo_gym.orchestration.status.report import BenchmarkStatus, assess, of_submissions
 from nemo_gym.orchestration.status.report_text import status_text
 
@@ -94,6 +94,6 @@ def test_info_says_how_many_there_were():
         gym_job_id=evidence.gym_job_id, gym_version="1", gym_commit=None, submitted_at="", run_dir="/runs/a",
         cluster="c", executor="slurm", submitted_by="ada", benchmarks=(),
     )  # fmt: skip
-    said = text(record, [Description(evidence, assess(evidence), {})])
+    said = text(record, [BenchmarkInfo(evidence, assess(evidence), {})])
     assert "jobs in a row without a new rollout: 2" in said
     assert "the walltime is shorter than the start-up (the walltime is 00:10:00" in said

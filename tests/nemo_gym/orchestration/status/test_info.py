@@ -5,14 +5,14 @@ from dataclasses import replace
 from tests.nemo_gym.orchestration.evidence_files import NOW, decision, known, link, progress
 
 from nemo_gym.chain.evidence import Resubmission
-from nemo_gym.orchestration.status.info import Description, _lines
+from nemo_gym.orchestration.status.info import BenchmarkInfo, _lines
 from nemo_gym.orchestration.status.report import assess
 
 FIRST = decision("go_on", "running", "the first job of its chain")
 
 
 def told(evidence):
-    return list(_lines(Description(evidence, assess(evidence), {})))
+    return list(_lines(BenchmarkInfo(evidence, assess(evidence), {})))
 
 
 def test_the_time_of_a_finished_job_is_counted_though_no_job_follows_that_counts_it():

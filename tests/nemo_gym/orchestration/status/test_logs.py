@@ -89,7 +89,7 @@ def test_following_shows_what_is_new_and_goes_on_into_the_next_job(evidence, tmp
     def look():
         return evidence, len(steps) < 2
 
-    follower = logs.Follower("driver", FILES)
+    follower = logs.LogFollower("driver", FILES)
     follower.start_at_end(logs.pieces(evidence, "driver", FILES))
     logs.follow(follower, look, written.append, every=0, sleep=sleep)
     assert b"".join(written) == b"\nfive\n\nfive\n==> driver of job 11 (log 3) <==\nsix\n"
@@ -97,5 +97,5 @@ def test_following_shows_what_is_new_and_goes_on_into_the_next_job(evidence, tmp
 
 def test_following_from_the_beginning_shows_everything_once(evidence):
     written = []
-    logs.follow(logs.Follower("driver", FILES), lambda: (evidence, False), written.append, every=0)
+    logs.follow(logs.LogFollower("driver", FILES), lambda: (evidence, False), written.append, every=0)
     assert b"".join(written).decode() == read(evidence)

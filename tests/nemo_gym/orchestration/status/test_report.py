@@ -14,7 +14,7 @@ from tests.nemo_gym.orchestration.evidence_files import (
     saw,
 )
 
-from nemo_gym.chain.endings import BenchmarkState, Cause
+from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.orchestration.status.report import SubmissionStatus, assess, narrowed, of_submissions, to_json
 from nemo_gym.orchestration.status.report_text import status_text
 
@@ -424,7 +424,7 @@ def test_a_cause_is_said_in_words_below_the_table():
     assert "gpqa: failed: NODE_FAIL: a node failed [infrastructure ended it]" in text
     assert "gpqa: failed: it broke [your code ended it]" in text
     assert f"  next: gym job resubmit {ID} gpqa" in text
-    assert Cause.INFRASTRUCTURE == "infrastructure"
+    assert EndCause.INFRASTRUCTURE == "infrastructure"
 
 
 # Of several jobs that wait, the one that matters

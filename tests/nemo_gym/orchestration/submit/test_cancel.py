@@ -6,24 +6,24 @@ from pathlib import Path
 import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, DataError, GymError, NotOursError, StillAliveError
-from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
+from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
-from nemo_gym.orchestration.status.machines import Site
-from nemo_gym.orchestration.submit.cancel import Report, Wish, cancel
+from nemo_gym.orchestration.status.machines import SubmissionMachine
+from nemo_gym.orchestration.submit.cancel import CancelReport, CancelRequest, cancel
 from nemo_runs.errors import DiskFullError
 from nemo_runs.processes import trees
 from nemo_slurm.errors import CommandFailedError, NotReachableError
 
 
-class Cluster(FakeExecutor):
+class Cluster(FakeJobExecutor):
     """Ends jobs a look after they were asked, and can do worse."""
 
     def __init__(self):
-        super().__init__(FakeCluster())
+        super().__init__(FakeQueue())
         self.calls: list[list[str]] = []
         self.dying: list[str] = []
         self.on_cancel = lambda job_id: None
@@ -31,7 +31,7 @@ class Cluster(FakeExecutor):
 
     def observe(self, jobs):
         if self.silent:
-            return {job.job_id: Observation(JobState.UNKNOWN, self.silent, silent=True) for job in jobs}
+            return {job.job_id: JobObservation(JobState.UNKNOWN, self.silent, silent=True) for job in jobs}
         seen = super().observe(jobs)
         for job_id in self.dying:
             self.cluster.cancel(job_id)
@@ -57,7 +57,7 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.executor, self.clock = folder, Cluster(), MovableClock()
-        self.site = Site(self.executor)
+        self.site = SubmissionMachine(self.executor)
         self.ids: dict[str, str] = {}
 
     def groups(self, records):
@@ -71,11 +71,11 @@ class Place:
             (job_dir / name).write_text(text)
         job_dir.mkdir(exist_ok=True)
         for job, state in states.items():
-            self.executor.cluster.jobs[job[1:]] = Observation(JobState(state), "")
+            self.executor.cluster.jobs[job[1:]] = JobObservation(JobState(state), "")
         self.ids.setdefault(benchmark, next(iter(states))[1:])
         return job_dir
 
-    def cancel(self, benchmark: str | None = None, within: float = 60.0) -> Report:
+    def cancel(self, benchmark: str | None = None, within: float = 60.0) -> CancelReport:
         entries = tuple(
             BenchmarkEntry(benchmark=name, job_dir=str(self.folder / name), job_id=job)
             for name, job in self.ids.items()
@@ -84,7 +84,7 @@ class Place:
             gym_job_id=ID, gym_version="", gym_commit=None, submitted_at="", run_dir=str(self.folder),
             cluster="c", executor="fake", submitted_by="ada", benchmarks=entries,
         )  # fmt: skip
-        wish = Wish(record=record, benchmark=benchmark, by="ada", why="wrong model", within=within)
+        wish = CancelRequest(record=record, benchmark=benchmark, by="ada", why="wrong model", within=within)
         return cancel(wish, self, clock=self.clock, sleep=self.clock.move)
 
 
@@ -118,7 +118,7 @@ def test_a_successor_that_a_dying_job_still_queues_is_found_and_ended(place):
     def queue_one_more(job_id):
         if job_id == "1":
             (job_dir / "links" / "1.0" / "queued").write_text("2\n")
-            place.executor.cluster.jobs["2"] = Observation(JobState.QUEUED, "")
+            place.executor.cluster.jobs["2"] = JobObservation(JobState.QUEUED, "")
 
     place.executor.on_cancel = queue_one_more
     report = place.cancel()
@@ -136,7 +136,7 @@ def test_a_successor_that_appears_after_everything_looked_final_is_found_too(pla
         looks.append(1)
         if seen["1"].state is JobState.CANCELLED and not (job_dir / "links" / "1.0" / "queued").exists():
             (job_dir / "links" / "1.0" / "queued").write_text("2\n")
-            executor.cluster.jobs["2"] = Observation(JobState.QUEUED, "")
+            executor.cluster.jobs["2"] = JobObservation(JobState.QUEUED, "")
         return seen
 
     executor.observe = observe
@@ -208,7 +208,7 @@ def test_nothing_is_cancelled_when_the_wish_cannot_be_written(place):
             raise NotReachableError("the host gave no answer")
 
     place.put("a", link("1.0"), j1="RUNNING")
-    place.site = Site(place.executor, files=Away())
+    place.site = SubmissionMachine(place.executor, files=Away())
     with pytest.raises(NotReachableError):
         place.cancel()
     assert place.executor.calls == []
@@ -241,7 +241,7 @@ class Full(LocalRunFiles):
 def test_on_a_full_disk_no_benchmark_is_cancelled_and_it_is_said_that_all_still_run(place):
     first = place.put("a", link("1.0"), j1="RUNNING")
     place.put("b", link("5.0"), j5="RUNNING")
-    place.site = Site(place.executor, files=Full("b/.gym_cancelled"))
+    place.site = SubmissionMachine(place.executor, files=Full("b/.gym_cancelled"))
     with pytest.raises(StillAliveError) as caught:
         place.cancel()
     said = str(caught.value)
@@ -251,14 +251,14 @@ def test_on_a_full_disk_no_benchmark_is_cancelled_and_it_is_said_that_all_still_
     assert place.executor.calls == []
     assert not (first / ".gym_cancelled").exists()
     assert not (first / ".gym_events.jsonl").exists()
-    place.site = Site(place.executor)
+    place.site = SubmissionMachine(place.executor)
     assert place.cancel().exit_status == EXIT_DONE
 
 
 def test_a_wish_that_can_neither_be_written_for_all_nor_taken_back_is_told(place):
     place.put("a", link("1.0"), j1="RUNNING")
     place.put("b", link("5.0"), j5="RUNNING")
-    place.site = Site(place.executor, files=Full("b/.gym_cancelled", kept=("a/.gym_cancelled",)))
+    place.site = SubmissionMachine(place.executor, files=Full("b/.gym_cancelled", kept=("a/.gym_cancelled",)))
     with pytest.raises(StillAliveError, match="but a will not go on after the job that runs now: a, b still"):
         place.cancel()
 
@@ -269,14 +269,14 @@ def test_a_wish_that_another_machine_cannot_write_is_told_alike(place):
             raise CommandFailedError(["cat"], 1, "cat: write error: No space left on device", where="far")
 
     place.put("a", link("1.0"), j1="RUNNING")
-    place.site = Site(place.executor, files=There())
+    place.site = SubmissionMachine(place.executor, files=There())
     with pytest.raises(StillAliveError, match="a still runs or waits; make room and give the command again"):
         place.cancel()
 
 
 def test_a_journal_that_finds_no_room_holds_no_cancellation_up(place):
     place.put("a", link("1.0"), j1="RUNNING")
-    place.site = Site(place.executor, files=Full(".gym_events.jsonl"))
+    place.site = SubmissionMachine(place.executor, files=Full(".gym_events.jsonl"))
     report = place.cancel()
     assert report.exit_status == EXIT_DONE
     assert "does not say that it was cancelled" in report.troubles[0]
@@ -292,7 +292,7 @@ def test_nobody_claims_that_nothing_is_alive_where_the_files_cannot_be_read(plac
             raise NotReachableError("the host gave no answer")
 
     place.put("a", link("1.0", queued="2"), link("2.0"), j1="FAILED", j2="RUNNING")
-    place.site = Site(place.executor, files=Away())
+    place.site = SubmissionMachine(place.executor, files=Away())
     with pytest.raises(NotReachableError):
         place.cancel()
 
@@ -311,7 +311,7 @@ def test_a_job_that_is_being_queued_again_in_that_moment_is_waited_for_and_ended
         if looks == 3:
             # as a resubmission does it, which does not know of the wish
             (job_dir / ".gym_cancelled").unlink()
-            place.executor.cluster.jobs["2"] = Observation(JobState.RUNNING, "")
+            place.executor.cluster.jobs["2"] = JobObservation(JobState.RUNNING, "")
             (job_dir / "resubmits" / "1" / "queued").write_text("2\n")
         return observe(jobs)
 

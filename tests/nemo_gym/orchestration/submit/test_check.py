@@ -9,7 +9,7 @@ from tests.nemo_gym.orchestration.submit_files import changed
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig
 from nemo_gym.orchestration.submit import check
-from nemo_gym.orchestration.submit.check import Finding, Verdict
+from nemo_gym.orchestration.submit.check import Finding, FindingLevel
 from nemo_gym.orchestration.submit.cluster_facts import ClusterFacts
 from nemo_slurm.records import Association, Partition
 
@@ -42,12 +42,12 @@ def judged(changes: dict[str, Any] | None = None, **facts: Any) -> list[Finding]
 
 
 def problems(found: list[Finding]) -> list[str]:
-    return [finding.text for finding in found if finding.verdict is Verdict.PROBLEM]
+    return [finding.text for finding in found if finding.verdict is FindingLevel.PROBLEM]
 
 
 def test_a_config_that_fits_is_said_to_fit():
     found = judged()
-    assert {finding.verdict for finding in found} == {Verdict.OK}
+    assert {finding.verdict for finding in found} == {FindingLevel.OK}
     assert [finding.about for finding in found] == ["partition", "account", "submit limit"]
 
 
@@ -106,10 +106,10 @@ IMAGE = {"driver/container": "registry.example#org/gym:1", "driver/gym": "/usr/b
 @pytest.mark.parametrize(
     ("runtime", "known", "verdict"),
     [
-        (None, False, Verdict.PROBLEM),
-        ("pyxis", False, Verdict.WARNING),
-        (None, None, Verdict.UNKNOWN),
-        (None, True, Verdict.OK),
+        (None, False, FindingLevel.PROBLEM),
+        ("pyxis", False, FindingLevel.WARNING),
+        (None, None, FindingLevel.UNKNOWN),
+        (None, True, FindingLevel.OK),
         ("apptainer", False, None),
     ],
 )
@@ -125,7 +125,7 @@ def test_a_container_where_srun_knows_none_is_told_before_a_job_fails_of_it(runt
 def test_what_cannot_be_seen_is_no_problem():
     found = judged(partitions=None, associations=None, queued=None, accounting="down")
     assert problems(found) == []
-    assert [finding.about for finding in found if finding.verdict is Verdict.UNKNOWN] == [
+    assert [finding.about for finding in found if finding.verdict is FindingLevel.UNKNOWN] == [
         "partition",
         "account",
     ]
@@ -138,20 +138,20 @@ def test_a_chain_without_accounting_and_readable_job_scripts_are_warned_of():
         "AccountingStoreFlags": "job_comment,job_script",
     }
     found = judged(changes, accounting="Slurm accounting storage is disabled", config=flags)
-    warned = [finding.text for finding in found if finding.verdict is Verdict.WARNING]
+    warned = [finding.text for finding in found if finding.verdict is FindingLevel.WARNING]
     assert len(warned) == 2
     assert "Slurm accounting storage is disabled" in warned[0]
     assert "`sacct -B`" in warned[1]
 
 
 def test_a_walltime_that_is_not_set_is_told_with_what_the_partition_gives():
-    (told,) = [f.text for f in judged({"compute/alps/walltime": ...}) if f.verdict is Verdict.WARNING]
+    (told,) = [f.text for f in judged({"compute/alps/walltime": ...}) if f.verdict is FindingLevel.WARNING]
     assert told == "compute.alps.walltime: it is not set; batch gives 01:00:00."
 
 
 def test_space_that_is_not_there_is_told():
-    assert check.judge_space("/a/b", "/a", writable=False, free=1).verdict is Verdict.PROBLEM
-    assert check.judge_space("/a/b", "/a", writable=True, free=1000).verdict is Verdict.WARNING
+    assert check.judge_space("/a/b", "/a", writable=False, free=1).verdict is FindingLevel.PROBLEM
+    assert check.judge_space("/a/b", "/a", writable=True, free=1000).verdict is FindingLevel.WARNING
     assert check.judge_space("/a/b", "/a", writable=True, free=9 << 20).text == "9.0 GiB are free at /a"
 
 
@@ -177,14 +177,14 @@ def odd(**values: Any) -> Partition:
 def test_what_is_odd_about_a_cluster_is_unknown_and_never_the_users_error(changes, facts):
     found = judged(changes, **facts)
     assert problems(found) == []
-    assert Verdict.UNKNOWN in {finding.verdict for finding in found}
+    assert FindingLevel.UNKNOWN in {finding.verdict for finding in found}
 
 
 def test_what_is_another_accounts_or_another_partitions_is_not_compared():
     rows = [Association("physics", "", None, 10), Association("physics", "debug", None, 1)]
     other = odd(name="debug", default=False, max_seconds=60, unread=("MaxTime=Partition_Limit",))
     found = judged({"compute/alps/account": "Physics"}, associations=rows, partitions=[other, BATCH])
-    assert {finding.verdict for finding in found} == {Verdict.OK}
+    assert {finding.verdict for finding in found} == {FindingLevel.OK}
 
 
 def test_a_time_limit_that_cannot_be_read_is_not_said_to_be_none():

@@ -16,16 +16,16 @@ import pytest
 import yaml
 from tests.nemo_gym.orchestration.submit_files import write
 
-from nemo_gym.chain.observation import Observation
+from nemo_gym.chain.observation import JobObservation
 from nemo_gym.errors import BusyError, ConfigError, GymError, SubmitError, UnsupportedError
 from nemo_gym.orchestration.config.resolve import resolve
 from nemo_gym.orchestration.executors.base import JobRef, Queued
-from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
+from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.plan.values import Submission
 from nemo_gym.orchestration.records import adopt, index
 from nemo_gym.orchestration.submit import submitting_host
-from nemo_gym.orchestration.submit.flow import Desk, Order, plan, submit
+from nemo_gym.orchestration.submit.flow import SubmitContext, SubmitRequest, plan, submit
 from nemo_gym.provenance import Provenance
 
 NOON = datetime(2026, 11, 29, 12, 0, 0, tzinfo=UTC)
@@ -49,9 +49,9 @@ def said() -> list[str]:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, said: list[str]) -> Desk:
-    return Desk(
-        executor=FakeExecutor(),
+def desk(tmp_path: Path, said: list[str]) -> SubmitContext:
+    return SubmitContext(
+        executor=FakeJobExecutor(),
         stage=stage,
         provenance=lambda: Provenance("0.1.0", "abc-dirty"),
         environ={"CANARY": CANARY},
@@ -61,15 +61,15 @@ def desk(tmp_path: Path, said: list[str]) -> Desk:
     )
 
 
-def order(folder: Path, changes: dict[str, Any] | None = None, **options: Any) -> Order:
-    return Order(resolved=resolve(write(folder, changes), cwd=folder), **options)
+def order(folder: Path, changes: dict[str, Any] | None = None, **options: Any) -> SubmitRequest:
+    return SubmitRequest(resolved=resolve(write(folder, changes), cwd=folder), **options)
 
 
 def everything(folder: Path) -> str:
     return "".join(path.read_text() for path in sorted(folder.rglob("*")) if path.is_file())
 
 
-def test_the_record_holds_every_field_as_documented(tmp_path: Path, desk: Desk):
+def test_the_record_holds_every_field_as_documented(tmp_path: Path, desk: SubmitContext):
     mine = order(tmp_path, TWO, labels={"team": "a"})
     record = submit(mine, desk)
     run_dir = tmp_path / "runs" / record.gym_job_id
@@ -101,7 +101,7 @@ def test_the_record_holds_every_field_as_documented(tmp_path: Path, desk: Desk):
     assert index.find("latest", say=print) == record
 
 
-def test_the_time_is_utc_whatever_the_clock_says(tmp_path: Path, desk: Desk):
+def test_the_time_is_utc_whatever_the_clock_says(tmp_path: Path, desk: SubmitContext):
     from datetime import timedelta, timezone
 
     local = NOON.astimezone(timezone(timedelta(hours=9)))
@@ -110,14 +110,16 @@ def test_the_time_is_utc_whatever_the_clock_says(tmp_path: Path, desk: Desk):
     assert record.gym_job_id[8:24] == "20261129T120000Z"
 
 
-def test_an_unknown_commit_is_null_and_said(tmp_path: Path, desk: Desk, said: list[str]):
+def test_an_unknown_commit_is_null_and_said(tmp_path: Path, desk: SubmitContext, said: list[str]):
     unknown = Provenance("0.1.0", None, "git is not there to be asked")
     assert submit(order(tmp_path), dataclasses.replace(desk, provenance=lambda: unknown)).gym_commit is None
     assert said == ["warning: the commit of this Gym is not known: git is not there to be asked."]
 
 
-def test_a_benchmark_that_cannot_be_queued_shifts_no_other_and_is_recorded(tmp_path: Path, desk: Desk):
-    refusing = FakeExecutor(FakeCluster(refused=["sums"]))
+def test_a_benchmark_that_cannot_be_queued_shifts_no_other_and_is_recorded(
+    tmp_path: Path, desk: SubmitContext
+):
+    refusing = FakeJobExecutor(FakeQueue(refused=["sums"]))
     record = submit(order(tmp_path, TWO), dataclasses.replace(desk, executor=refusing))
     sums, times = record.benchmarks
     assert (sums.job_id, sums.error) == (None, "the fake cluster refuses this benchmark")
@@ -126,21 +128,21 @@ def test_a_benchmark_that_cannot_be_queued_shifts_no_other_and_is_recorded(tmp_p
     assert (Path(record.run_dir) / "gym-job.json").is_file()
 
 
-class Silent(FakeExecutor):
+class Silent(FakeJobExecutor):
     """Answers out of order, and not for every benchmark."""
 
     def submit(self, submission: Submission) -> list[Queued]:
         return [Queued("times", "fake-7"), Queued("nobody", "fake-8")]
 
 
-class Leaking(FakeExecutor):
+class Leaking(FakeJobExecutor):
     """Repeats a secret in its error."""
 
     def submit(self, submission: Submission) -> list[Queued]:
         return [Queued("sums", None, f"cannot run HF_TOKEN={CANARY} sbatch")]
 
 
-def test_answers_are_matched_by_name_and_a_missing_one_is_a_failure(tmp_path: Path, desk: Desk):
+def test_answers_are_matched_by_name_and_a_missing_one_is_a_failure(tmp_path: Path, desk: SubmitContext):
     record = submit(order(tmp_path, TWO), dataclasses.replace(desk, executor=Silent()))
     assert [(entry.benchmark, entry.job_id) for entry in record.benchmarks] == [
         ("sums", None),
@@ -149,15 +151,15 @@ def test_answers_are_matched_by_name_and_a_missing_one_is_a_failure(tmp_path: Pa
     assert record.benchmarks[0].error == "the executor gave no answer for this benchmark"
 
 
-def test_job_id_is_null_exactly_when_there_is_an_error(tmp_path: Path, desk: Desk):
-    for executor in (FakeExecutor(FakeCluster(refused=["times"])), Silent(), Leaking(), FakeExecutor()):
+def test_job_id_is_null_exactly_when_there_is_an_error(tmp_path: Path, desk: SubmitContext):
+    for executor in (FakeJobExecutor(FakeQueue(refused=["times"])), Silent(), Leaking(), FakeJobExecutor()):
         mine = order(tmp_path, TWO, again=True)
         for entry in submit(mine, dataclasses.replace(desk, executor=executor)).benchmarks:
             assert (entry.job_id is None) == (entry.error is not None)
 
 
 def test_a_secret_is_in_no_file_that_submit_writes_and_in_no_message(
-    tmp_path: Path, desk: Desk, said: list[str]
+    tmp_path: Path, desk: SubmitContext, said: list[str]
 ):
     record = submit(order(tmp_path / "a", SECRET), dataclasses.replace(desk, executor=Leaking()))
     assert record.benchmarks[0].error == "cannot run HF_TOKEN=*** sbatch"
@@ -167,19 +169,21 @@ def test_a_secret_is_in_no_file_that_submit_writes_and_in_no_message(
     assert CANARY not in repr(record) + "".join(said)
 
 
-def test_a_secret_is_in_no_error_of_a_submission_that_could_not_be_recorded(tmp_path: Path, desk: Desk):
-    class Losing(FakeExecutor):
+def test_a_secret_is_in_no_error_of_a_submission_that_could_not_be_recorded(
+    tmp_path: Path, desk: SubmitContext
+):
+    class Losing(FakeJobExecutor):
         def submit(self, submission: Submission) -> list[Queued]:
             shutil.rmtree(submission.run_dir)
             return super().submit(submission)
 
     with pytest.raises(SubmitError) as caught:
-        submit(order(tmp_path, {**SECRET, **TWO}), dataclasses.replace(desk, executor=Losing(FakeCluster())))
+        submit(order(tmp_path, {**SECRET, **TWO}), dataclasses.replace(desk, executor=Losing(FakeQueue())))
     assert "sums=fake-1, times=fake-2" in str(caught.value)
     assert CANARY not in str(caught.value)
 
 
-def test_a_telemetry_token_is_in_no_file_and_in_no_error(tmp_path: Path, desk: Desk):
+def test_a_telemetry_token_is_in_no_file_and_in_no_error(tmp_path: Path, desk: SubmitContext):
     otel = {"otel": {"endpoint": "http://x", "service_name": "y", "token_env": "CANARY"}}
     record = submit(order(tmp_path, otel), dataclasses.replace(desk, executor=Leaking()))
     assert record.benchmarks[0].error == "cannot run HF_TOKEN=*** sbatch"
@@ -188,7 +192,7 @@ def test_a_telemetry_token_is_in_no_file_and_in_no_error(tmp_path: Path, desk: D
 
 @pytest.mark.parametrize("token", ["", None])
 def test_telemetry_without_a_token_is_refused_before_anything_is_written(
-    tmp_path: Path, desk: Desk, token: str | None
+    tmp_path: Path, desk: SubmitContext, token: str | None
 ):
     environ = {} if token is None else {"OTEL_TOKEN": token}
     otel = {"otel": {"endpoint": "http://x", "service_name": "y"}}
@@ -197,14 +201,16 @@ def test_telemetry_without_a_token_is_refused_before_anything_is_written(
     assert not (tmp_path / "runs").exists()
 
 
-def test_what_the_executor_cannot_do_is_refused_before_anything_is_written(tmp_path: Path, desk: Desk):
+def test_what_the_executor_cannot_do_is_refused_before_anything_is_written(
+    tmp_path: Path, desk: SubmitContext
+):
     with pytest.raises(UnsupportedError, match="only executors that support it"):
         submit(order(tmp_path, {"driver/benchmarks/sums/resumable": True}), desk)
     assert not (tmp_path / "runs").exists()
     assert not (tmp_path / "cache").exists()
 
 
-def test_planning_writes_nothing(tmp_path: Path, desk: Desk):
+def test_planning_writes_nothing(tmp_path: Path, desk: SubmitContext):
     before = sorted(tmp_path.rglob("*"))
     mine = order(tmp_path)
     after_files = sorted(tmp_path.rglob("*"))
@@ -213,22 +219,22 @@ def test_planning_writes_nothing(tmp_path: Path, desk: Desk):
     assert before == []
 
 
-def test_a_twin_of_a_live_run_is_refused_and_said_which(tmp_path: Path, desk: Desk):
+def test_a_twin_of_a_live_run_is_refused_and_said_which(tmp_path: Path, desk: SubmitContext):
     first = submit(order(tmp_path), desk)
     with pytest.raises(BusyError, match=rf"{first.gym_job_id} .* is queued \(job fake-1\); --again"):
         submit(order(tmp_path), desk)
     assert len(list((tmp_path / "runs").iterdir())) == 1
 
 
-def test_a_twin_is_submitted_when_asked_for_again(tmp_path: Path, desk: Desk):
+def test_a_twin_is_submitted_when_asked_for_again(tmp_path: Path, desk: SubmitContext):
     first = submit(order(tmp_path), desk)
     second = submit(order(tmp_path, again=True), desk)
     assert first.gym_job_id != second.gym_job_id
 
 
-def test_a_run_that_has_ended_and_another_config_are_no_twins(tmp_path: Path, desk: Desk):
+def test_a_run_that_has_ended_and_another_config_are_no_twins(tmp_path: Path, desk: SubmitContext):
     executor = desk.executor
-    assert isinstance(executor, FakeExecutor)
+    assert isinstance(executor, FakeJobExecutor)
     submit(order(tmp_path), desk)
     submit(order(tmp_path, {"driver/env": {"A": "b"}}), desk)
     executor.cluster.start("fake-1")
@@ -238,14 +244,14 @@ def test_a_run_that_has_ended_and_another_config_are_no_twins(tmp_path: Path, de
     submit(order(tmp_path), desk)
 
 
-def test_the_resolved_config_of_a_live_run_is_its_twin(tmp_path: Path, desk: Desk):
+def test_the_resolved_config_of_a_live_run_is_its_twin(tmp_path: Path, desk: SubmitContext):
     record = submit(order(tmp_path), desk)
     path = Path(record.run_dir) / "resolved-config.yaml"
     with pytest.raises(BusyError, match=record.gym_job_id):
-        submit(Order(resolved=resolve(path, cwd=Path("/"))), desk)
+        submit(SubmitRequest(resolved=resolve(path, cwd=Path("/"))), desk)
 
 
-def test_without_an_index_a_submission_still_works(tmp_path: Path, desk: Desk, said: list[str]):
+def test_without_an_index_a_submission_still_works(tmp_path: Path, desk: SubmitContext, said: list[str]):
     (tmp_path / "cache").write_text("no folder")
     record = submit(order(tmp_path), desk)
     assert (Path(record.run_dir) / "gym-job.json").is_file()
@@ -257,7 +263,7 @@ def draws(*values: str) -> Callable[[], str]:
     return lambda: left.pop(0)
 
 
-def test_an_id_that_is_taken_is_never_used_again(tmp_path: Path, desk: Desk):
+def test_an_id_that_is_taken_is_never_used_again(tmp_path: Path, desk: SubmitContext):
     first = submit(order(tmp_path), dataclasses.replace(desk, token=draws("aaaaaa")))
     kept = (Path(first.run_dir) / "gym-job.json").read_bytes()
     again = dataclasses.replace(desk, token=draws("aaaaaa", "bbbbbb"))
@@ -266,7 +272,7 @@ def test_an_id_that_is_taken_is_never_used_again(tmp_path: Path, desk: Desk):
     assert (Path(first.run_dir) / "gym-job.json").read_bytes() == kept
 
 
-def test_twenty_submits_in_one_second_are_twenty_runs(tmp_path: Path, desk: Desk):
+def test_twenty_submits_in_one_second_are_twenty_runs(tmp_path: Path, desk: SubmitContext):
     """All at once, by a clock that stands still, with so few ids that they meet."""
     few, mine = random.Random(7), order(tmp_path, again=True)
     crowded = dataclasses.replace(desk, token=lambda: f"{few.randrange(100):06x}")
@@ -279,7 +285,7 @@ def test_twenty_submits_in_one_second_are_twenty_runs(tmp_path: Path, desk: Desk
         assert kept["gym_job_id"] == record.gym_job_id
 
 
-def test_a_run_directory_that_appeared_meanwhile_is_left_alone(tmp_path: Path, desk: Desk):
+def test_a_run_directory_that_appeared_meanwhile_is_left_alone(tmp_path: Path, desk: SubmitContext):
     theirs = tmp_path / "runs" / "gym-job-20261129T120000Z-aaaaaa"
     theirs.mkdir(parents=True)
     (theirs / "file").write_text("theirs")
@@ -288,26 +294,28 @@ def test_a_run_directory_that_appeared_meanwhile_is_left_alone(tmp_path: Path, d
     assert [path.name for path in theirs.iterdir()] == ["file"]
 
 
-def test_warnings_are_said_once_even_when_the_id_was_taken(tmp_path: Path, desk: Desk, said: list[str]):
+def test_warnings_are_said_once_even_when_the_id_was_taken(
+    tmp_path: Path, desk: SubmitContext, said: list[str]
+):
     (tmp_path / "runs" / "gym-job-20261129T120000Z-aaaaaa").mkdir(parents=True)
     mine = order(tmp_path, {"driver/env": {"HF_TOKEN": "typed"}})
     submit(mine, dataclasses.replace(desk, token=draws("aaaaaa", "bbbbbb")))
     assert len([sentence for sentence in said if "HF_TOKEN" in sentence]) == 1
 
 
-def test_an_output_path_that_is_a_file_is_refused(tmp_path: Path, desk: Desk):
+def test_an_output_path_that_is_a_file_is_refused(tmp_path: Path, desk: SubmitContext):
     mine = order(tmp_path, {"job/output_path": "rows.jsonl"})
     with pytest.raises(ConfigError, match=r"job\.output_path: .* is no folder"):
         submit(mine, desk)
 
 
-def test_a_mount_that_is_not_there_is_named(tmp_path: Path, desk: Desk):
+def test_a_mount_that_is_not_there_is_named(tmp_path: Path, desk: SubmitContext):
     nowhere = tmp_path / "nowhere"
     with pytest.raises(ConfigError, match=rf"services\.policy\.mounts: there is no {nowhere}"):
         submit(order(tmp_path, {"services/policy/mounts": [str(nowhere)]}), desk)
 
 
-def test_the_gym_of_the_config_must_be_there_and_is_used(tmp_path: Path, desk: Desk):
+def test_the_gym_of_the_config_must_be_there_and_is_used(tmp_path: Path, desk: SubmitContext):
     with pytest.raises(ConfigError, match=r"driver\.gym: /nowhere/gym is no program"):
         submit(order(tmp_path, {"driver/gym": "/nowhere/gym"}), desk)
     program = tmp_path / "gym"
@@ -317,17 +325,17 @@ def test_the_gym_of_the_config_must_be_there_and_is_used(tmp_path: Path, desk: D
     assert plan(order(tmp_path), desk).jobs[0].gym.name == "gym"
 
 
-def test_a_staging_that_fails_queues_nothing(tmp_path: Path, desk: Desk):
+def test_a_staging_that_fails_queues_nothing(tmp_path: Path, desk: SubmitContext):
     def full(submission: Submission) -> None:
         raise GymError("no space left")
 
     with pytest.raises(GymError, match="no space left"):
         submit(order(tmp_path), dataclasses.replace(desk, stage=full))
-    assert isinstance(desk.executor, FakeExecutor)
+    assert isinstance(desk.executor, FakeJobExecutor)
     assert desk.executor.submissions == []
 
 
-class Interrupted(FakeExecutor):
+class Interrupted(FakeJobExecutor):
     """Ctrl-C comes while the jobs are being queued."""
 
     def submit(self, submission: Submission) -> list[Queued]:
@@ -335,7 +343,9 @@ class Interrupted(FakeExecutor):
         return super().submit(submission)
 
 
-def test_an_interruption_while_queueing_waits_until_the_record_is_written(tmp_path: Path, desk: Desk):
+def test_an_interruption_while_queueing_waits_until_the_record_is_written(
+    tmp_path: Path, desk: SubmitContext
+):
     with pytest.raises(KeyboardInterrupt):
         submit(order(tmp_path), dataclasses.replace(desk, executor=Interrupted()))
     record = index.find("latest", say=print)
@@ -344,29 +354,29 @@ def test_an_interruption_while_queueing_waits_until_the_record_is_written(tmp_pa
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-class Blind(FakeExecutor):
+class Blind(FakeJobExecutor):
     """Cannot see its jobs."""
 
-    def observe(self, jobs: list[JobRef]) -> dict[str, Observation]:  # type: ignore[override]
+    def observe(self, jobs: list[JobRef]) -> dict[str, JobObservation]:  # type: ignore[override]
         return {}
 
 
-def test_a_run_that_cannot_be_seen_does_not_block_a_new_one(tmp_path: Path, desk: Desk):
+def test_a_run_that_cannot_be_seen_does_not_block_a_new_one(tmp_path: Path, desk: SubmitContext):
     blind = dataclasses.replace(desk, executor=Blind())
     submit(order(tmp_path), blind)
     assert isinstance(submit(order(tmp_path), blind), SubmissionRecord)
 
 
-def test_what_recovery_needs_is_there_before_the_first_job_is_queued(tmp_path: Path, desk: Desk):
+def test_what_recovery_needs_is_there_before_the_first_job_is_queued(tmp_path: Path, desk: SubmitContext):
     seen: list[dict[str, object]] = []
 
-    class Dying(FakeExecutor):
+    class Dying(FakeJobExecutor):
         def submit(self, submission: Submission) -> list[Queued]:
             seen.append(json.loads((submission.run_dir / ".gym_submission.json").read_bytes()))
             raise KeyboardInterrupt  # as a kill -9 between sbatch and the record
 
     with pytest.raises(KeyboardInterrupt):
-        submit(order(tmp_path, TWO), dataclasses.replace(desk, executor=Dying(FakeCluster())))
+        submit(order(tmp_path, TWO), dataclasses.replace(desk, executor=Dying(FakeQueue())))
     (run_dir,) = (tmp_path / "runs").iterdir()
     assert not (run_dir / "gym-job.json").exists()
     assert yaml.safe_load(str(seen[0]["resolved_config"]))["job"]["output_path"] == str(tmp_path / "runs")

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.clock import MovableClock
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
-from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
+from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
 from nemo_gym.orchestration.submit.follow import follow, line, progress
 
 REPORT = {"expected": 40, "done": 10, "failed": 0, "mean_reward": 0.4, "rollouts_per_s": 5.0, "eta_s": 6.2}
@@ -26,10 +26,10 @@ class World:
 
     def __init__(self, folder, *steps):
         self.clock = MovableClock()
-        self.cluster = FakeCluster(now=self.clock.now)
+        self.cluster = FakeQueue(now=self.clock.now)
         self.jobs = {"a": JobRef("fake-1", folder / "a"), "long": JobRef("fake-2", folder / "long")}
         for job in self.jobs.values():
-            self.cluster.jobs[job.job_id] = Observation(JobState.QUEUED, "")
+            self.cluster.jobs[job.job_id] = JobObservation(JobState.QUEUED, "")
         self.steps = iter(steps)
 
     def sleep(self, seconds):
@@ -38,7 +38,7 @@ class World:
 
     def follow(self, stream):
         return follow(
-            FakeExecutor(self.cluster), self.jobs, stream=stream, clock=self.clock, sleep=self.sleep
+            FakeJobExecutor(self.cluster), self.jobs, stream=stream, clock=self.clock, sleep=self.sleep
         )
 
     def say(self, benchmark, **report):
@@ -118,5 +118,5 @@ def test_a_progress_file_that_cannot_be_read_is_no_progress(tmp_path, text):
 
 
 def test_a_reason_of_several_lines_stays_in_one():
-    seen = Observation(JobState.UNKNOWN, "its folder\ncannot be read")
+    seen = JobObservation(JobState.UNKNOWN, "its folder\ncannot be read")
     assert line("a", seen, {}, 0.0) == "a  unknown  (its folder cannot be read)"

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 
-from nemo_gym.chain.observation import JobState, Observation
+from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.clock import MovableClock
 from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
-from nemo_gym.orchestration.executors.base import Queued, Unheard
-from nemo_gym.orchestration.executors.fake import FakeCluster, FakeExecutor
+from nemo_gym.orchestration.executors.base import Queued, UnrecordedJob
+from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.plan.job_script import quote
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
-from nemo_gym.orchestration.status.machines import Site
-from nemo_gym.orchestration.submit.resubmit import Wish, resubmit
+from nemo_gym.orchestration.status.machines import SubmissionMachine
+from nemo_gym.orchestration.submit.resubmit import ResubmitRequest, resubmit
 from nemo_runs.errors import DiskFullError
 from nemo_runs.processes import trees
 
@@ -43,14 +43,14 @@ class Place:
     """One submission with ended jobs."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.executor = folder, FakeExecutor(FakeCluster())
+        self.folder, self.executor = folder, FakeJobExecutor(FakeQueue())
         (folder / "resolved-config.yaml").write_text(CONFIG)
-        self.executor.cluster.jobs["1"] = Observation(JobState.FAILED, "it broke", word="FAILED")
+        self.executor.cluster.jobs["1"] = JobObservation(JobState.FAILED, "it broke", word="FAILED")
         for name in ("gpqa", "free", "plain"):
             self.put(name, link("1.0", end="failed 1 none\nit broke"))
 
     def groups(self, records):
-        return [(Site(self.executor), list(records))]
+        return [(SubmissionMachine(self.executor), list(records))]
 
     def put(self, benchmark: str, files: dict[str, str]) -> None:
         for name, text in files.items():
@@ -71,7 +71,7 @@ class Place:
             cluster="here", executor="fake", submitted_by="ada", benchmarks=entries,
         )  # fmt: skip
         values = {"record": record, "benchmark": benchmark, "by": "ada", "environ": {}, **changes}
-        return resubmit(Wish(**values), self, clock=MovableClock())
+        return resubmit(ResubmitRequest(**values), self, clock=MovableClock())
 
 
 @pytest.fixture
@@ -94,13 +94,13 @@ def test_a_benchmark_is_queued_in_its_folder_with_the_settings_of_its_submission
 
 
 def test_it_is_refused_while_anything_is_alive(place):
-    place.executor.cluster.jobs["1"] = Observation(JobState.RUNNING, "")
+    place.executor.cluster.jobs["1"] = JobObservation(JobState.RUNNING, "")
     with pytest.raises(RefusedError, match=rf"alive \(job 1\).*gym job cancel {ID} gpqa"):
         place.again()
     place.put("gpqa", link("1.0", queued="2"))
     place.executor.cluster.jobs |= {
-        "1": Observation(JobState.FAILED, "", word="TIMEOUT"),
-        "2": Observation(JobState.QUEUED, ""),
+        "1": JobObservation(JobState.FAILED, "", word="TIMEOUT"),
+        "2": JobObservation(JobState.QUEUED, ""),
     }
     with pytest.raises(RefusedError, match=r"alive \(job 2\)"):
         place.again()
@@ -110,19 +110,19 @@ def test_it_is_refused_while_anything_is_alive(place):
 def test_a_job_that_a_killed_resubmit_had_queued_is_found_and_counts_as_alive(place):
     dead = json.dumps({**trees.identify().to_json(), "start_time": 1})
     place.put("gpqa", {"resubmits/1/owner": dead})
-    place.executor.cluster.jobs["7"] = Observation(JobState.QUEUED, "Priority")
-    place.executor.cluster.unheard[Unheard(place.folder / "gpqa", 1)] = "7"
+    place.executor.cluster.jobs["7"] = JobObservation(JobState.QUEUED, "Priority")
+    place.executor.cluster.unheard[UnrecordedJob(place.folder / "gpqa", 1)] = "7"
     with pytest.raises(RefusedError, match=rf"alive \(job 7\).*gym job cancel {ID} gpqa"):
         place.again()
     assert not (place.folder / "gpqa/resubmits/1/queue_error").exists()
     place.executor.cluster.cancel("7")
-    del place.executor.cluster.unheard[Unheard(place.folder / "gpqa", 1)]
+    del place.executor.cluster.unheard[UnrecordedJob(place.folder / "gpqa", 1)]
     assert place.again().number == 2
 
 
 def test_it_is_refused_while_nobody_can_tell(place):
     def silent(jobs):
-        return {job.job_id: Observation(JobState.UNKNOWN, "no answer", silent=True) for job in jobs}
+        return {job.job_id: JobObservation(JobState.UNKNOWN, "no answer", silent=True) for job in jobs}
 
     place.executor.observe = silent
     (place.folder / "gpqa/links/1.0/end").unlink()

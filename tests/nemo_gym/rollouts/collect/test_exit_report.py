@@ -6,7 +6,7 @@ import pytest
 
 from nemo_gym.errors import BusyError, ConfigError, DataError, ResumeRefusedError, UsageError
 from nemo_gym.rollouts.collect import exit_report
-from nemo_gym.rollouts.collect.ends import Counts, End
+from nemo_gym.rollouts.collect.ends import Counts, RunEnd
 from nemo_gym.rollouts.policy.endpoint import EndpointError, RejectedError
 from nemo_runs.errors import DiskFullError
 
@@ -38,15 +38,15 @@ def test_an_error_is_hopeless_when_the_same_would_meet_a_retry(error, hopeless):
 
 
 def test_an_end_is_told_with_its_counts_and_rejected_credentials_as_the_reason():
-    end = End(1, "failed", "not one new result")
+    end = RunEnd(1, "failed", "not one new result")
     said = exit_report.of_end(end, Counts(5, 3, 0, 1), rejected="answered 403")
-    assert said == exit_report.Collected("failed", 1, 5, 3, 0, "answered 403")
-    done = exit_report.of_end(End(0, "complete", ""), Counts(5, 5, 2, 0), rejected="answered 403")
+    assert said == exit_report.ExitReport("failed", 1, 5, 3, 0, "answered 403")
+    done = exit_report.of_end(RunEnd(0, "complete", ""), Counts(5, 5, 2, 0), rejected="answered 403")
     assert done.hopeless is None
 
 
 def test_the_last_word_is_one_line_in_the_links_folder_and_nowhere_without_a_link(tmp_path):
-    said = exit_report.Collected("failed", 1, 0, 0, 0, 'a "word"\nand ü')
+    said = exit_report.ExitReport("failed", 1, 0, 0, 0, 'a "word"\nand ü')
     exit_report.write(said, {})
     exit_report.write(said, {"NEMO_GYM_LINK": str(tmp_path)})
     text = (tmp_path / "collected").read_text()

@@ -5,7 +5,14 @@ import os
 import pytest
 from rich.console import Console
 
-from nemo_gym.rollouts.collect.progress import Bar, Lines, ProgressReport, Rate, Snapshot, progress_line
+from nemo_gym.rollouts.collect.progress import (
+    Bar,
+    ProgressLines,
+    ProgressReport,
+    Rate,
+    Snapshot,
+    progress_line,
+)
 
 
 def snapshot(done, expected=1000, new=None, **more):
@@ -80,7 +87,7 @@ def test_a_file_that_cannot_be_written_ends_nothing(tmp_path):
 
 def test_lines_come_at_most_every_five_seconds_and_after_a_percent():
     lines = []
-    show = Lines(lines.append).show
+    show = ProgressLines(lines.append).show
     for tenth in range(1000):  # 100 s at 100 results a second: a percent each 0.1 s
         show(snapshot(min(1000, tenth)), 10.0, 1.0, tenth / 10)
     assert len(lines) == 19
@@ -88,7 +95,7 @@ def test_lines_come_at_most_every_five_seconds_and_after_a_percent():
 
 def test_a_slow_run_says_something_once_a_minute():
     lines = []
-    show = Lines(lines.append).show
+    show = ProgressLines(lines.append).show
     for second in range(600):
         show(snapshot(second // 100, expected=1_000_000), 0.01, None, float(second))
     assert len(lines) == 9
@@ -96,7 +103,7 @@ def test_a_slow_run_says_something_once_a_minute():
 
 def test_a_run_of_any_length_prints_a_bounded_number_of_lines():
     lines = []
-    show = Lines(lines.append).show
+    show = ProgressLines(lines.append).show
     for second in range(0, 3000, 1):
         show(snapshot(second, expected=3000), 1.0, 1.0, float(second))
     assert len(lines) <= 100

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nemo_gym.rollouts.output import index_reader
-from nemo_gym.rollouts.output.attempt_index import Census
+from nemo_gym.rollouts.output.attempt_index import AttemptIndex
 from nemo_gym.rollouts.output.batches import identities, read_batches, rewards
 from nemo_gym.rollouts.output.rows import encode_row, reward_of
 
@@ -58,8 +58,8 @@ ODD = {
 LINES = st.sampled_from([*WELL, *ODD.values()])
 
 
-def read(kind: type[index_reader.Results], lines: list[bytes]) -> tuple[Census, index_reader.Tally]:
-    taker = kind(Census(TASKS, REPEATS))
+def read(kind: type[index_reader.Results], lines: list[bytes]) -> tuple[AttemptIndex, index_reader.FileTally]:
+    taker = kind(AttemptIndex(TASKS, REPEATS))
     taker.take_batch([line + b"\n" for line in lines])
     return taker.census, taker.tally
 

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.rollouts.output.disk_wait import Room, is_full, tell
+from nemo_gym.rollouts.output.disk_wait import DiskWait, is_full, tell
 from nemo_runs.durable import disk
 from nemo_runs.errors import DiskFullError
 
@@ -29,7 +29,7 @@ class Disk:
 
 def made(disk, environ=None, **changes):
     said = []
-    return Room(environ=environ or {}, say=said.append, monotonic=lambda: disk.now, **changes), said
+    return DiskWait(environ=environ or {}, say=said.append, monotonic=lambda: disk.now, **changes), said
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -51,7 +51,7 @@ def test_the_wait_has_a_bound_that_begins_with_the_first_failure(tmp_path):
         room.wait(full.write, sleep=full.sleep)
     assert full.now == 60
     full.full = 3
-    assert Room(environ={}, say=print, monotonic=lambda: full.now).wait(full.write, sleep=full.sleep)
+    assert DiskWait(environ={}, say=print, monotonic=lambda: full.now).wait(full.write, sleep=full.sleep)
 
 
 def test_a_stop_ends_the_wait(tmp_path):
@@ -96,4 +96,4 @@ def test_a_job_is_told_in_place_and_only_where_it_has_room(tmp_path):
 @pytest.mark.parametrize("text", ["soon", "-1", "inf", "nan"])
 def test_a_bound_that_is_no_number_is_refused_by_its_name(text):
     with pytest.raises(ConfigError, match=f"NEMO_GYM_FULL_DISK_SECONDS: '{text}' is not a number of seconds"):
-        Room(environ={"NEMO_GYM_FULL_DISK_SECONDS": text}, say=print)
+        DiskWait(environ={"NEMO_GYM_FULL_DISK_SECONDS": text}, say=print)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, index_reader, rows
-from nemo_gym.rollouts.output.attempt_index import Census
+from nemo_gym.rollouts.output.attempt_index import AttemptIndex
 from nemo_gym.rollouts.output.framing import read_rows, whole_rows
 from nemo_gym.rollouts.output.rows import encode_row
 from nemo_gym.rollouts.scores.columns import read_columns
@@ -130,7 +130,7 @@ def test_reading_rows_holds_none_and_parses_none(many: RolloutPaths, monkeypatch
 
     monkeypatch.setattr(rows, "orjson", Refusing)
     monkeypatch.setattr(index_reader, "whole_rows", lambda _line: pytest.fail("a row took the slow way"))
-    census = Census(20_001, 1)
+    census = AttemptIndex(20_001, 1)
     results = index_reader.Results(census)
     tracemalloc.start()
     try:

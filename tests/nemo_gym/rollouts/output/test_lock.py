@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.errors import BusyError
-from nemo_gym.rollouts.output.lock import Claim, Claimant, Ownership, acquire
+from nemo_gym.rollouts.output.lock import Claimant, OutputClaim, Ownership, acquire
 from nemo_runs.processes.trees import ProcessIdentity, identify
 
 OUTPUT = Path("/out/rollouts.jsonl")
@@ -220,5 +220,5 @@ def test_the_job_is_taken_from_the_link_and_else_from_the_environment() -> None:
 
 
 def test_a_claim_reads_back_as_it_was_written() -> None:
-    claim = Claim(claimant(chain="c", job_id="1", restart=2), "released", fenced=False)
-    assert Claim.decode(claim.encode()) == claim
+    claim = OutputClaim(claimant(chain="c", job_id="1", restart=2), "released", fenced=False)
+    assert OutputClaim.decode(claim.encode()) == claim

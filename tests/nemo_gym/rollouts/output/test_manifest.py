@@ -7,9 +7,9 @@ import json
 import pytest
 
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.output.manifest import Manifest, load_manifest
+from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 
-MANIFEST = Manifest(
+MANIFEST = OutputManifest(
     run_id="0" * 32,
     created_at="2027-01-15T08:00:00.000Z",
     gym_version="0.1.0",

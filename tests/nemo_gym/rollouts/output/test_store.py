@@ -15,13 +15,13 @@ from nemo_gym.clock import MovableClock
 from nemo_gym.errors import BusyError, ConfigError, DataError, GymError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.rows import check_line, decode_row, encode_row
-from nemo_gym.rollouts.output.store import Store, SupersededError
+from nemo_gym.rollouts.output.store import OutputStore, SupersededError
 from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.types import Task
 from nemo_runs.counts import counted
 
 IDENTITY = Identity({"temperature": 0.0, "num_repeats": 2}, {"verifier": "match"})
-Open = Callable[..., Store]
+Open = Callable[..., OutputStore]
 
 
 def materialized(tasks: int, repeats: int, text: str = "?") -> Iterator[bytes]:
@@ -42,11 +42,11 @@ def paths(tmp_path: Path) -> RolloutPaths:
 @pytest.fixture
 def open_store(paths: RolloutPaths) -> Iterator[Open]:
     """Opens the output of four tasks with two repeats; what is still open is closed at the end."""
-    opened: list[Store] = []
+    opened: list[OutputStore] = []
 
     def open_it(
         *, resume: bool = True, identity: Identity = IDENTITY, tasks: int = 4, **changes: Any
-    ) -> Store:
+    ) -> OutputStore:
         given: dict[str, Any] = {
             "rows": lambda: materialized(tasks, 2),
             "num_tasks": tasks,
@@ -56,7 +56,7 @@ def open_store(paths: RolloutPaths) -> Iterator[Open]:
             "link": {},
             "clock": MovableClock(),
         }
-        store = Store.open(paths, identity=identity, resume=resume, **{**given, **changes})
+        store = OutputStore.open(paths, identity=identity, resume=resume, **{**given, **changes})
         opened.append(store)
         return store
 
@@ -65,12 +65,12 @@ def open_store(paths: RolloutPaths) -> Iterator[Open]:
         store.close()
 
 
-def record(store: Store, *identities: tuple[int, int], reward: float = 1.0) -> None:
+def record(store: OutputStore, *identities: tuple[int, int], reward: float = 1.0) -> None:
     for task_index, rollout_index in identities:
         store.record(Task(task_index, rollout_index, {}), {"reward": reward})
 
 
-def fail(store: Store, task_index: int, rollout_index: int, **changes: Any) -> None:
+def fail(store: OutputStore, task_index: int, rollout_index: int, **changes: Any) -> None:
     given: dict[str, Any] = {"failure_class": "agent_request_failed", "failure_type": "transport_timeout"}
     store.fail(Task(task_index, rollout_index, {}), message="no answer", **{**given, **changes})
 
@@ -515,7 +515,7 @@ def test_an_opener_that_is_taken_over_while_it_opens_gives_way(open_store: Open,
     with open_store(resume=False) as store:
         record(store, (0, 0))
     paths.materialized_inputs.unlink()
-    successor: list[Store] = []
+    successor: list[OutputStore] = []
 
     def slow_rows() -> Iterator[bytes]:
         pretend_owner_elsewhere(paths)
@@ -645,12 +645,12 @@ def test_a_file_of_which_nothing_can_be_read_is_not_asked_again_without_a_word(
     assert open_store().recorded == 3
 
 
-def answer(store: Store, *identities: tuple[int, int]) -> None:
+def answer(store: OutputStore, *identities: tuple[int, int]) -> None:
     for task_index, rollout_index in identities:
         store.answer(Task(task_index, rollout_index, {}), {"response": {"n": task_index}})
 
 
-def answered(store: Store) -> list[tuple[int, int]]:
+def answered(store: OutputStore) -> list[tuple[int, int]]:
     return [(task, rollout) for task, rollout, _ in store.answered()]
 
 

@@ -3,11 +3,11 @@
 import pytest
 from tests.nemo_helix_server.api.service_bench import JOBS, job_body
 
-from nemo_helix_server.jobs.states import Event
+from nemo_helix_server.jobs.states import StatusEvent
 
 pytestmark = pytest.mark.services
 
-RUNNING = (Event.ACCEPTED, Event.STARTED)
+RUNNING = (StatusEvent.ACCEPTED, StatusEvent.STARTED)
 
 
 @pytest.fixture
@@ -189,9 +189,9 @@ def test_the_life_of_a_job_through_its_routes(client, bench):
     assert refused.status_code == 409
     assert refused.headers["x-should-retry"] == "false"
     assert "download" in refused.json()["detail"]
-    bench.happen("tune", *RUNNING, Event.FINISHED, *RUNNING)
+    bench.happen("tune", *RUNNING, StatusEvent.FINISHED, *RUNNING)
     assert client.post(f"{JOBS}/tune/pause").json()["status"] == "pausing"
-    bench.happen("tune", Event.CHECKPOINT_VERIFIED)
+    bench.happen("tune", StatusEvent.CHECKPOINT_VERIFIED)
     paused = client.get(f"{JOBS}/tune").json()
     assert paused["status"] == "paused"
     assert paused["storage_expires_at"] is not None
@@ -200,7 +200,7 @@ def test_the_life_of_a_job_through_its_routes(client, bench):
     assert changed["storage_expires_at"] > paused["storage_expires_at"]
     assert client.post(f"{JOBS}/tune/rerun").status_code == 409
     assert client.post(f"{JOBS}/tune/resume").json()["status"] == "resuming"
-    bench.happen("tune", *RUNNING, Event.FAILED)
+    bench.happen("tune", *RUNNING, StatusEvent.FAILED)
     assert client.post(f"{JOBS}/tune/resume").status_code == 409
     again = client.post(f"{JOBS}/tune/rerun")
     assert again.json()["status"] == "created"
@@ -219,7 +219,7 @@ def test_the_life_of_a_job_through_its_routes(client, bench):
 
 def test_what_a_workload_reads_and_writes(client, bench):
     made(client)
-    bench.happen("tune", *RUNNING, Event.FINISHED, *RUNNING)
+    bench.happen("tune", *RUNNING, StatusEvent.FINISHED, *RUNNING)
     client.post(f"{JOBS}/tune/pause")
     step = client.get(f"{JOBS}/tune/steps/training").json()
     assert step["status"] == "pausing"
@@ -270,7 +270,7 @@ def test_results_are_named_and_downloaded_and_lead_nowhere_else(client, bench):
 def test_everything_is_paused_that_can_be(client, bench):
     for name in ("one", "two"):
         made(client, name)
-        bench.happen(name, *RUNNING, Event.FINISHED, *RUNNING)
+        bench.happen(name, *RUNNING, StatusEvent.FINISHED, *RUNNING)
     made(client, "early")
     bench.happen("early", *RUNNING)
     answer = client.post("/apis/jobs/v2/workspaces/-/pause-all").json()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nemo_helix_server.errors import BadRequestError
+from nemo_helix_server.errors import MalformedRequestError
 from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.jobs.filtering.parse import EVERYTHING, AllOf, AnyOf, Compare, Not, Operator
 
@@ -106,7 +106,7 @@ def test_what_a_filter_means(pairs: list[tuple[str, str]], expected: Any) -> Non
     ],
 )
 def test_what_cannot_be_read_is_said(key: str, value: str, sentence: str) -> None:
-    with pytest.raises(BadRequestError) as refused:
+    with pytest.raises(MalformedRequestError) as refused:
         tree((key, value))
     assert sentence in refused.value.detail
 
@@ -127,5 +127,5 @@ def test_the_filter_is_given_back_as_it_came() -> None:
 def test_any_text_is_a_filter_or_a_bad_request(text: str, key: str) -> None:
     try:
         tree((key, text))
-    except BadRequestError as error:
+    except MalformedRequestError as error:
         assert error.detail  # noqa: PT017 - either way is right

@@ -5,11 +5,11 @@ from __future__ import annotations
 import click
 
 from nemo_helix_plugin import errors
-from nemo_helix_plugin.cli.command_context import Call, record_of
+from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.output.code import Operation
 
 
-def run(call: Call, backend: str, profile: str | None) -> int:
+def run(call: CommandContext, backend: str, profile: str | None) -> int:
     """Print the service's explanation; without a service what is known without one."""
     from nemo_helix_plugin.client.errors import NemoTransportError
 

@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from nemo_helix_plugin import errors
-from nemo_helix_plugin.cli.command_context import Call
+from nemo_helix_plugin.cli.command_context import CommandContext
 from nemo_helix_plugin.cli.commands.customization.submitting import given_uploads, send_all, upload_options
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
 from nemo_helix_plugin.cli.output import documents
 
@@ -26,7 +26,7 @@ _COMMANDS = {
 @upload_options
 @workspace_option
 @command_options
-def customization(flags: Flags, exist_ok: bool, **sources: Any) -> int | None:
+def customization(flags: GlobalFlags, exist_ok: bool, **sources: Any) -> int | None:
     """Submit fine-tuning jobs.
 
     Without a command, --upload-model, --upload-dataset and --upload-environment send files, make filesets and
@@ -41,5 +41,5 @@ def customization(flags: Flags, exist_ok: bool, **sources: Any) -> int | None:
     if not uploads:
         click.echo(ctx.get_help(), err=True)
         return errors.EXIT_USAGE
-    click.echo(documents.json_text(send_all(Call(flags), uploads, exist_ok=exist_ok)))
+    click.echo(documents.json_text(send_all(CommandContext(flags), uploads, exist_ok=exist_ok)))
     return errors.EXIT_DONE

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from nemo_helix_plugin import errors
-from nemo_helix_plugin.cli.command_context import Call, record_of
+from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_runs.counts import counted
 
@@ -17,7 +17,7 @@ _PATIENCE = 660.0
 _MOST_LINES = 20
 
 
-def run(call: Call, backend: str, spec: Mapping[str, Any], rows: int) -> int:
+def run(call: CommandContext, backend: str, spec: Mapping[str, Any], rows: int) -> int:
     """Ask the service, and print what it says: for people, or as JSON."""
     asked = {"spec": dict(spec), "rows": rows, "workspace": call.workspace}
     operation = Operation(f"customization.{backend}.preview", asked)

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from nemo_helix_plugin import errors
-from nemo_helix_plugin.cli.command_context import Call, record_of
+from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.commands.customization import specs
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.cli.output.code import Operation
@@ -84,7 +84,7 @@ def backend_group(backend: str, summary: str) -> click.Group:
     @_submit_options
     @workspace_option
     @command_options
-    def group(flags: Flags, **given: Any) -> int | None:
+    def group(flags: GlobalFlags, **given: Any) -> int | None:
         ctx = click.get_current_context()
         if ctx.invoked_subcommand is not None:
             ctx.obj = flags
@@ -92,7 +92,7 @@ def backend_group(backend: str, summary: str) -> click.Group:
         if given["job_json"] is None:
             click.echo(ctx.get_help(), err=True)
             raise click.UsageError("Give the job's spec: --job-json FILE.", ctx)
-        return submit(Call(flags), backend, **given)
+        return submit(CommandContext(flags), backend, **given)
 
     group.help = f"{summary}\n\n{_HELP}"
 
@@ -100,11 +100,11 @@ def backend_group(backend: str, summary: str) -> click.Group:
     @click.option("--profile", metavar="NAME", help="Say whether this execution profile is there.")
     @workspace_option
     @command_options
-    def explain(flags: Flags, profile: str | None) -> int:
+    def explain(flags: GlobalFlags, profile: str | None) -> int:
         """Print the JSON schemas of input, output and options, and the state of the engine."""
         from nemo_helix_plugin.cli.commands.customization.explaining import run
 
-        return run(Call(flags), backend, profile)
+        return run(CommandContext(flags), backend, profile)
 
     @group.command("preview", short_help="What a job would learn of its rows, without a job.")
     @click.option(
@@ -114,7 +114,7 @@ def backend_group(backend: str, summary: str) -> click.Group:
     @click.option("--job-json", metavar="FILE", required=True, help="The spec; `-` is standard input.")
     @workspace_option
     @command_options
-    def preview(flags: Flags, job_json: str, rows: int, exist_ok: bool, **sources: str | None) -> int:
+    def preview(flags: GlobalFlags, job_json: str, rows: int, exist_ok: bool, **sources: str | None) -> int:
         """Print the first rows of the training data as the job would see them, with what is learned marked.
 
         Marks are: learned; read, for what is only read; chosen and rejected, for the answers of a pair; and
@@ -123,7 +123,7 @@ def backend_group(backend: str, summary: str) -> click.Group:
         """
         from nemo_helix_plugin.cli.commands.customization.previewing import run
 
-        call, uploads = Call(flags), given_uploads(sources)
+        call, uploads = CommandContext(flags), given_uploads(sources)
         spec = checked_spec(backend, job_json, uploads)
         spec = specs.with_references(backend, spec, send_all(call, uploads, exist_ok=exist_ok))
         return run(call, backend, spec, rows)
@@ -140,7 +140,7 @@ def checked_spec(backend: str, job_json: str, uploads: Mapping[str, str]) -> dic
 
 
 def submit(
-    call: Call,
+    call: CommandContext,
     backend: str,
     *,
     job_json: str,
@@ -181,14 +181,16 @@ def given_uploads(sources: Mapping[str, str | None]) -> dict[str, str]:
     return {what: source for what, source in found.items() if source}
 
 
-def send_all(call: Call, uploads: Mapping[str, str], *, exist_ok: bool) -> dict[str, str]:
+def send_all(call: CommandContext, uploads: Mapping[str, str], *, exist_ok: bool) -> dict[str, str]:
     """Send everything; the references to it, by kind."""
     from nemo_helix_plugin.cli.uploading import upload
 
     return {what: upload(call, what, source, exist_ok=exist_ok) for what, source in uploads.items()}
 
 
-def _follow(call: Call, name: str, *, timeout: float | None, poll_interval: float, logs: bool) -> int:
+def _follow(
+    call: CommandContext, name: str, *, timeout: float | None, poll_interval: float, logs: bool
+) -> int:
     from nemo_helix_plugin.cli.commands.jobs.watch import Watch, run
 
     wanted = Watch(
@@ -198,7 +200,7 @@ def _follow(call: Call, name: str, *, timeout: float | None, poll_interval: floa
     return run(call, wanted)
 
 
-def _guide(call: Call, job: Mapping[str, Any]) -> None:
+def _guide(call: CommandContext, job: Mapping[str, Any]) -> None:
     name, place = job["name"], f"--workspace {call.workspace}"
     call.say(f"created job '{name}'; `nemo jobs watch {name} {place}` follows it,")
     call.say(f"`nemo jobs get-status {name} {place}` shows its steps, and")

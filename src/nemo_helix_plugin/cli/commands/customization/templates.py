@@ -5,9 +5,9 @@ from __future__ import annotations
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, Paging
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.commands.customization import specs
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
@@ -25,13 +25,13 @@ templates = LazyGroup("job-templates", help="Saved specs; they are validated whe
 @click.option("--description", metavar="TEXT", help="What people should read about it.")
 @workspace_option
 @command_options
-def create(flags: Flags, name: str, backend: str, job_json: str, description: str | None) -> None:
+def create(flags: GlobalFlags, name: str, backend: str, job_json: str, description: str | None) -> None:
     """Save a spec under NAME."""
     from nemo_helix_plugin.customization.requests import CreateJobTemplateRequest
 
     given = {"name": name, "backend": backend, "config": specs.read_object(job_json, "--job-json")}
     given |= {"description": description} if description else {}
-    call = Call(flags)
+    call = CommandContext(flags)
     body = inputs.validated(CreateJobTemplateRequest, given)
     call.show_entity(Operation("customization.templates.create", {"body": body, "workspace": call.workspace}))
 
@@ -40,9 +40,9 @@ def create(flags: Flags, name: str, backend: str, job_json: str, description: st
 @paging_options
 @workspace_option
 @command_options
-def list_templates(flags: Flags, page: int | None, page_size: int | None, paging: Paging) -> None:
+def list_templates(flags: GlobalFlags, page: int | None, page_size: int | None, paging: Paging) -> None:
     """List the saved specs of a workspace."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"workspace": call.workspace, "page": page, "page_size": page_size}
     call.show_list(
         Operation("customization.templates.list", asked, "list" if paging.all_pages else "page"),
@@ -56,9 +56,9 @@ def list_templates(flags: Flags, page: int | None, page_size: int | None, paging
 @name_argument
 @workspace_option
 @command_options
-def get(flags: Flags, name: str) -> None:
+def get(flags: GlobalFlags, name: str) -> None:
     """Print the saved spec NAME."""
-    call = Call(flags)
+    call = CommandContext(flags)
     call.show_entity(Operation("customization.templates.get", {"name": name, "workspace": call.workspace}))
 
 
@@ -67,6 +67,6 @@ def get(flags: Flags, name: str) -> None:
 @inputs.yes_option
 @workspace_option
 @command_options
-def delete(flags: Flags, name: str, yes: bool) -> None:
+def delete(flags: GlobalFlags, name: str, yes: bool) -> None:
     """Forget the saved spec NAME."""
     remove(flags, "customization.templates.delete", "job template", name, yes=yes)

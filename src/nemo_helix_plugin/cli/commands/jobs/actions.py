@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, record_of
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.command_context import CommandContext, record_of
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
 from nemo_helix_plugin.cli.shared_options import job_card, name_argument
@@ -20,12 +20,12 @@ from nemo_helix_plugin.cli.shared_options import job_card, name_argument
 @inputs.yes_option
 @workspace_option
 @command_options
-def pause(flags: Flags, name: str | None, everything: bool, yes: bool) -> None:
+def pause(flags: GlobalFlags, name: str | None, everything: bool, yes: bool) -> None:
     """Ask a job to save a checkpoint and stop; `nemo jobs resume` goes on from there.
 
     The answer comes at once, the pause when the training step has saved: `nemo jobs watch` shows it.
     """
-    call = Call(flags)
+    call = CommandContext(flags)
     if (name is None) != everything:
         raise click.UsageError("Give the name of one job, or --all.")
     if name is not None:
@@ -42,9 +42,9 @@ def pause(flags: Flags, name: str | None, everything: bool, yes: bool) -> None:
 @name_argument
 @workspace_option
 @command_options
-def resume(flags: Flags, name: str) -> None:
+def resume(flags: GlobalFlags, name: str) -> None:
     """Start the paused step again; training goes on from the checkpoint that the pause saved."""
-    _act(Call(flags), "jobs.resume_job", {"name": name})
+    _act(CommandContext(flags), "jobs.resume_job", {"name": name})
 
 
 @click.command(short_help="A new attempt of a failed job, from its newest checkpoint.")
@@ -54,13 +54,13 @@ def resume(flags: Flags, name: str) -> None:
 )
 @workspace_option
 @command_options
-def rerun(flags: Flags, name: str, checkpoint: str | None) -> None:
+def rerun(flags: GlobalFlags, name: str, checkpoint: str | None) -> None:
     """Start a new attempt of a job that ended in error; training goes on from its newest checkpoint.
 
     The failed attempt is kept as a record. The configuration stays the same: a job that failed because of it
     fails again.
     """
-    _act(Call(flags), "jobs.rerun_job", {"job": name, "checkpoint": checkpoint})
+    _act(CommandContext(flags), "jobs.rerun_job", {"job": name, "checkpoint": checkpoint})
 
 
 @click.command(short_help="Change how long a paused or failed job keeps its storage.")
@@ -77,7 +77,9 @@ def rerun(flags: Flags, name: str, checkpoint: str | None) -> None:
 )
 @workspace_option
 @command_options
-def control(flags: Flags, name: str, pause_ttl_seconds: int | None, failed_ttl_seconds: int | None) -> None:
+def control(
+    flags: GlobalFlags, name: str, pause_ttl_seconds: int | None, failed_ttl_seconds: int | None
+) -> None:
     """Change how long a job keeps its storage; the time counts from the pause, and starts no new window."""
     from nemo_helix_plugin.jobs.types import JobControl
 
@@ -86,16 +88,16 @@ def control(flags: Flags, name: str, pause_ttl_seconds: int | None, failed_ttl_s
     if not found:
         raise click.UsageError("Missing option '--pause-ttl-seconds'; 1209600 would be 14 days.")
     body = inputs.validated(JobControl, found)
-    _act(Call(flags), "jobs.update_job_control", {"name": name}, body=body)
+    _act(CommandContext(flags), "jobs.update_job_control", {"name": name}, body=body)
 
 
 @click.command(short_help="End a job for good.")
 @name_argument
 @workspace_option
 @command_options
-def cancel(flags: Flags, name: str) -> None:
+def cancel(flags: GlobalFlags, name: str) -> None:
     """End a job for good; its storage is deleted, and it cannot be resumed."""
-    call = Call(flags)
+    call = CommandContext(flags)
     operation = Operation("jobs.cancel_job", {"name": name, "workspace": call.workspace})
     if call.prints_code(operation):
         return
@@ -110,7 +112,7 @@ def cancel(flags: Flags, name: str) -> None:
 @inputs.yes_option
 @workspace_option
 @command_options
-def delete(flags: Flags, name: str, yes: bool) -> None:
+def delete(flags: GlobalFlags, name: str, yes: bool) -> None:
     """Delete a job that has ended, with its storage and records; pinned checkpoints stay."""
     remove(
         flags, "jobs.delete_job", "job", name, yes=yes, besides=" and what it left", done="is being deleted"
@@ -126,7 +128,7 @@ def delete(flags: Flags, name: str, yes: bool) -> None:
 @workspace_option
 @command_options
 def update(
-    flags: Flags,
+    flags: GlobalFlags,
     name: str,
     description: str | None,
     spec: dict[str, Any] | None,
@@ -141,7 +143,12 @@ def update(
     found = inputs.body(input_file, input_data, given)
     if not found:
         raise click.UsageError("There is nothing to change; give --description, for one.")
-    _act(Call(flags), "jobs.update_job", {"name": name}, body=inputs.validated(UpdateHelixJobRequest, found))
+    _act(
+        CommandContext(flags),
+        "jobs.update_job",
+        {"name": name},
+        body=inputs.validated(UpdateHelixJobRequest, found),
+    )
 
 
 @click.command("update-status-details", short_help="Add to a job's status details, for tools.")
@@ -151,22 +158,26 @@ def update(
 @workspace_option
 @command_options
 def update_status_details(
-    flags: Flags, name: str, given: dict[str, Any] | None, input_file: str | None, input_data: str | None
+    flags: GlobalFlags,
+    name: str,
+    given: dict[str, Any] | None,
+    input_file: str | None,
+    input_data: str | None,
 ) -> None:
     """Merge an object into the status details of a job's current attempt."""
     found = inputs.body(input_file, input_data, given or {})
     if not found:
         raise click.UsageError("Give --body, --input-file or --input-data.")
-    _act(Call(flags), "jobs.update_job_status_details", {"name": name}, body=found)
+    _act(CommandContext(flags), "jobs.update_job_status_details", {"name": name}, body=found)
 
 
-def _act(call: Call, method: str, arguments: dict[str, Any], body: Any = None) -> None:
+def _act(call: CommandContext, method: str, arguments: dict[str, Any], body: Any = None) -> None:
     """Do it, and show the job as it stands then."""
     asked = {**arguments, "workspace": call.workspace, "body": body}
     call.show_entity(Operation(method, asked), job_card(call))
 
 
-def _show_paused(call: Call, answer: dict[str, Any]) -> None:
+def _show_paused(call: CommandContext, answer: dict[str, Any]) -> None:
     """What a pause of everything did: the names on stdout, the refusals beside them."""
     if call.output_format not in {"table", "csv", "markdown"} or call.entity_format == "json":
         call.print_entity(answer)

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from nemo_helix_plugin.cli.command_context import Call, Paging
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.filters import check_status
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import job_option, name_argument, paging_options, query
@@ -25,7 +25,7 @@ attempts = LazyGroup("attempts", help="The runs of a job; a rerun makes a new on
 @paging_options
 @command_options
 def list_attempts(
-    flags: Flags,
+    flags: GlobalFlags,
     name: str,
     status: str | None,
     sort: str | None,
@@ -38,7 +38,7 @@ def list_attempts(
 
     if status:
         check_status(status)
-    call = Call(flags)
+    call = CommandContext(flags)
     wanted = query(
         ListAttemptsQueryParams,
         page=page,
@@ -67,8 +67,8 @@ def list_attempts(
 @job_option
 @workspace_option
 @command_options
-def get(flags: Flags, attempt: str, job: str) -> None:
+def get(flags: GlobalFlags, attempt: str, job: str) -> None:
     """Print one attempt of a job: ATTEMPT is its id, or `current`."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": job, "attempt": attempt, "workspace": call.workspace}
     call.show_entity(Operation("jobs.get_job_attempt", asked))

@@ -8,8 +8,8 @@ from typing import Any
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, Paging, record_of
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import checkpoint_card, columns_option, job_option, name_argument
@@ -22,9 +22,9 @@ checkpoints = LazyGroup("checkpoints", help="What training saved, and keeping on
 @columns_option
 @workspace_option
 @command_options
-def list_checkpoints(flags: Flags, name: str, columns: str | None) -> None:
+def list_checkpoints(flags: GlobalFlags, name: str, columns: str | None) -> None:
     """List the checkpoints of a job: its step, size, whether it verified, and why it was saved."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": name, "workspace": call.workspace}
     call.show_list(
         Operation("jobs.list_job_checkpoints", asked, "list"),
@@ -46,7 +46,7 @@ def _note(checkpoint: Mapping[str, Any]) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _asked(call: Call, checkpoint: str, job: str) -> dict[str, str]:
+def _asked(call: CommandContext, checkpoint: str, job: str) -> dict[str, str]:
     return {"job": job, "id": checkpoint, "workspace": call.workspace}
 
 
@@ -55,9 +55,9 @@ def _asked(call: Call, checkpoint: str, job: str) -> dict[str, str]:
 @job_option
 @workspace_option
 @command_options
-def get(flags: Flags, checkpoint: str, job: str) -> None:
+def get(flags: GlobalFlags, checkpoint: str, job: str) -> None:
     """Print one checkpoint of a job."""
-    call = Call(flags)
+    call = CommandContext(flags)
     call.show_entity(
         Operation("jobs.get_job_checkpoint", _asked(call, checkpoint, job)), checkpoint_card(call)
     )
@@ -68,9 +68,9 @@ def get(flags: Flags, checkpoint: str, job: str) -> None:
 @job_option
 @workspace_option
 @command_options
-def pin(flags: Flags, checkpoint: str, job: str) -> None:
+def pin(flags: GlobalFlags, checkpoint: str, job: str) -> None:
     """Copy a checkpoint out of the job's storage, so that it outlives the window that deletes it."""
-    call = Call(flags)
+    call = CommandContext(flags)
     operation = Operation("jobs.pin_job_checkpoint", _asked(call, checkpoint, job))
     if call.prints_code(operation):
         return
@@ -86,9 +86,9 @@ def pin(flags: Flags, checkpoint: str, job: str) -> None:
 @inputs.yes_option
 @workspace_option
 @command_options
-def unpin(flags: Flags, checkpoint: str, job: str, yes: bool) -> None:
+def unpin(flags: GlobalFlags, checkpoint: str, job: str, yes: bool) -> None:
     """Delete the copy that pinning made; the one in the job's storage stays as long as that does."""
-    call = Call(flags)
+    call = CommandContext(flags)
     operation = Operation("jobs.unpin_job_checkpoint", _asked(call, checkpoint, job), "nothing")
     if call.prints_code(operation):
         return

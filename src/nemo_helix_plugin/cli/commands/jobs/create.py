@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, record_of
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.command_context import CommandContext, record_of
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import job_card
 from nemo_helix_plugin.errors import EXIT_DONE
@@ -50,7 +50,7 @@ _JSON = inputs.JsonObject()
 @workspace_option
 @command_options
 def create(
-    flags: Flags,
+    flags: GlobalFlags,
     input_file: str | None,
     input_data: str | None,
     wait: bool,
@@ -67,7 +67,7 @@ def create(
 
     if wait and watch:
         raise click.UsageError("Give --wait or --watch, not both.")
-    call = Call(flags)
+    call = CommandContext(flags)
     found = inputs.body(input_file, input_data, given)
     missing = [
         f"--{key.replace('_', '-')}" for key in ("source", "spec", "platform_spec") if key not in found

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from nemo_helix_plugin.jobs.watch_types import JobLogEvent
 
 
-class Newness:
+class Deduplication:
     """Takes each line once over several rounds, each of which may bring the whole log again."""
 
     def __init__(self, *, since: datetime | None = None) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from nemo_helix_plugin.cli.command_context import Call, record_of
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.command_context import CommandContext, record_of
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import log_options, name_argument, query
@@ -31,7 +31,7 @@ Record = Mapping[str, Any]
 @workspace_option
 @command_options
 def get_logs(
-    flags: Flags,
+    flags: GlobalFlags,
     name: str,
     limit: int | None,
     page_cursor: str | None,
@@ -42,7 +42,7 @@ def get_logs(
     """Print a job's log, oldest line first: on a terminal its lines, else one JSON list of them."""
     if tail is not None and (limit is not None or page_cursor is not None or all_pages):
         raise click.UsageError("--tail goes with none of --limit, --page-cursor and --all-pages.")
-    call = Call(flags)
+    call = CommandContext(flags)
     wanted = {"limit": limit or (MOST if all_pages else None), "page_cursor": page_cursor, "tail": tail}
     _show(call, name, {**wanted, **chosen}, all_pages=all_pages)
 
@@ -60,9 +60,9 @@ def get_logs(
 @log_options
 @workspace_option
 @command_options
-def tail(flags: Flags, name: str, lines: int, **chosen: str | None) -> None:
+def tail(flags: GlobalFlags, name: str, lines: int, **chosen: str | None) -> None:
     """Print the last lines of a job's log; `nemo jobs watch` follows it."""
-    _show(Call(flags), name, {"tail": lines, **chosen}, all_pages=False)
+    _show(CommandContext(flags), name, {"tail": lines, **chosen}, all_pages=False)
 
 
 def log_text(record: Record, *, prefix: bool = True) -> str:
@@ -82,7 +82,7 @@ def shown_message(message: str) -> str:
     return printable(last.replace("\t", "    "))
 
 
-def _show(call: Call, name: str, wanted: dict[str, Any], *, all_pages: bool) -> None:
+def _show(call: CommandContext, name: str, wanted: dict[str, Any], *, all_pages: bool) -> None:
     from nemo_helix_plugin.jobs.types import JobLogsQueryParams
 
     operation = Operation(
@@ -106,7 +106,7 @@ def _show(call: Call, name: str, wanted: dict[str, Any], *, all_pages: bool) -> 
         call.say(f"there may be more; --page-cursor {following} goes on from here, --all-pages shows all.")
 
 
-def _pages(call: Call, operation: Operation, wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _pages(call: CommandContext, operation: Operation, wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Page after page, until one is empty or the last."""
     from nemo_helix_plugin.jobs.types import JobLogsQueryParams
 
@@ -120,7 +120,7 @@ def _pages(call: Call, operation: Operation, wanted: dict[str, Any]) -> Iterator
         arguments["query_params"] = asked
 
 
-def _print(call: Call, pages: Sequence[dict[str, Any]]) -> None:
+def _print(call: CommandContext, pages: Sequence[dict[str, Any]]) -> None:
     lines = [line for page in pages for line in page["data"]]
     if call.output_format == "raw":
         click.echo(documents.json_line(pages[0] if len(pages) == 1 else {"data": lines}))

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, Paging
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import columns_option, job_option, name_argument, query
@@ -26,12 +26,12 @@ results = LazyGroup("results", help="What a job made, by name.")
 @workspace_option
 @command_options
 def list_results(
-    flags: Flags, name: str, attempt_id: str | None, sort: str | None, columns: str | None
+    flags: GlobalFlags, name: str, attempt_id: str | None, sort: str | None, columns: str | None
 ) -> None:
     """List the results of a job."""
     from nemo_helix_plugin.jobs.types import ListResultsQueryParams
 
-    call = Call(flags)
+    call = CommandContext(flags)
     wanted = query(ListResultsQueryParams, sort=sort, attempt_id=attempt_id)
     asked = {"name": name, "workspace": call.workspace, "query_params": wanted}
     call.show_list(
@@ -47,9 +47,9 @@ def list_results(
 @job_option
 @workspace_option
 @command_options
-def get(flags: Flags, name: str, job: str) -> None:
+def get(flags: GlobalFlags, name: str, job: str) -> None:
     """Print the result NAME of a job: where its artifact is."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": job, "name": name, "workspace": call.workspace}
     call.show_entity(Operation("jobs.get_job_result", asked))
 
@@ -63,7 +63,7 @@ def get(flags: Flags, name: str, job: str) -> None:
 @workspace_option
 @command_options
 def create(
-    flags: Flags,
+    flags: GlobalFlags,
     name: str,
     job: str,
     artifact_url: str | None,
@@ -76,7 +76,7 @@ def create(
 
     given = {"artifact_url": artifact_url, "artifact_storage_type": artifact_storage_type}
     body = inputs.validated(CreateHelixJobResultRequest, inputs.body(input_file, input_data, given))
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": job, "name": name, "workspace": call.workspace, "body": body}
     call.show_entity(Operation("jobs.create_job_result", asked))
 
@@ -93,9 +93,9 @@ def create(
 )
 @workspace_option
 @command_options
-def download(flags: Flags, name: str, job: str, target: str | None) -> None:
+def download(flags: GlobalFlags, name: str, job: str, target: str | None) -> None:
     """Fetch the artifact of the result NAME; without -o into a file of that name here."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": job, "name": name, "workspace": call.workspace}
     operation = Operation("jobs.download_job_result", asked, "bytes")
     if call.prints_code(operation):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.text import Text
 
-from nemo_helix_plugin.cli.command_context import Call, console, record_of
+from nemo_helix_plugin.cli.command_context import CommandContext, console, record_of
 from nemo_helix_plugin.cli.commands.jobs.logs import shown_message
 from nemo_helix_plugin.cli.output import cells, documents, job_state, times
 
@@ -53,12 +53,12 @@ class Records(Silent):
         click.echo(documents.json_line(record_of(event)))
 
 
-class Lines:
+class LineScreen:
     """For people: a line when the status changes, the log as it comes, progress below on a terminal."""
 
     latest = ""
 
-    def __init__(self, call: Call, *, stderr: bool) -> None:
+    def __init__(self, call: CommandContext, *, stderr: bool) -> None:
         self._file = sys.stderr if stderr else sys.stdout
         self._moves = self._file.isatty() and os.environ.get("TERM", "").lower() not in UNMOVABLE
         self._console = console(color=call.context.color_output, stderr=stderr)

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from nemo_helix_plugin.cli.command_context import Call, Paging
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.filters import FilteringCommand, combined
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import (
@@ -36,7 +36,7 @@ SORTS = ("created_at", "-created_at", "updated_at", "-updated_at", "source", "-s
 @paging_options
 @command_options
 def list_jobs(
-    flags: Flags,
+    flags: GlobalFlags,
     text: str | None,
     dotted: list[tuple[str, str]],
     sort: str | None,
@@ -51,7 +51,7 @@ def list_jobs(
     """
     from nemo_helix_plugin.jobs.types import ListJobsQueryParams
 
-    call = Call(flags)
+    call = CommandContext(flags)
     wanted = query(
         ListJobsQueryParams, page=page, page_size=page_size, sort=sort, filter=combined(text, dotted)
     )
@@ -78,9 +78,9 @@ def list_jobs(
 @name_argument
 @workspace_option
 @command_options
-def get(flags: Flags, name: str) -> None:
+def get(flags: GlobalFlags, name: str) -> None:
     """Print a job: on a terminal how it stands, its steps and what can be done next; else all of it."""
-    call = Call(flags)
+    call = CommandContext(flags)
     operation = Operation("jobs.get_job", {"name": name, "workspace": call.workspace})
     if call.prints_code(operation):
         return
@@ -95,9 +95,9 @@ def get(flags: Flags, name: str) -> None:
 @name_argument
 @workspace_option
 @command_options
-def get_status(flags: Flags, name: str) -> None:
+def get_status(flags: GlobalFlags, name: str) -> None:
     """Print the status of a job, of the steps of its current attempt, and of their tasks."""
-    call = Call(flags)
+    call = CommandContext(flags)
     operation = Operation("jobs.get_job_status", {"name": name, "workspace": call.workspace})
 
     def card(tree: Mapping[str, Any]) -> Any:
@@ -113,11 +113,13 @@ def get_status(flags: Flags, name: str) -> None:
 @columns_option
 @workspace_option
 @command_options
-def transitions(flags: Flags, name: str, since: int | None, limit: int | None, columns: str | None) -> None:
+def transitions(
+    flags: GlobalFlags, name: str, since: int | None, limit: int | None, columns: str | None
+) -> None:
     """List every change of status of a job, its attempts, steps and tasks, oldest first."""
     from nemo_helix_plugin.jobs.types import ListTransitionsQueryParams
 
-    call = Call(flags)
+    call = CommandContext(flags)
     wanted = query(ListTransitionsQueryParams, since=since, limit=limit)
     asked = {"name": name, "workspace": call.workspace, "query_params": wanted}
     operation = Operation("jobs.list_transitions", asked, "list")
@@ -151,9 +153,9 @@ def _for_people(records: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
 @click.command("list-execution-profiles", short_help="Where steps can run.")
 @columns_option
 @command_options
-def list_execution_profiles(flags: Flags, columns: str | None) -> None:
+def list_execution_profiles(flags: GlobalFlags, columns: str | None) -> None:
     """List the execution profiles that steps can name, with the backend of each."""
-    call = Call(flags)
+    call = CommandContext(flags)
     operation = Operation("jobs.get_execution_profiles", {})
     if call.prints_code(operation):
         return

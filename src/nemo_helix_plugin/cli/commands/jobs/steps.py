@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, Paging
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.filters import check_status
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import job_option, name_argument, paging_options, query
@@ -40,7 +40,7 @@ def status_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -
 @paging_options
 @command_options
 def list_steps(
-    flags: Flags,
+    flags: GlobalFlags,
     name: str,
     status: str | None,
     source: str | None,
@@ -51,7 +51,7 @@ def list_steps(
     """List the steps of a job; without NAME, or with `-`, those of all jobs."""
     from nemo_helix_plugin.jobs.types import ListStepsQueryParams
 
-    call = Call(flags)
+    call = CommandContext(flags)
     given = {"status": status.split(",") if status else None, "source": source}
     wanted = query(
         ListStepsQueryParams,
@@ -73,9 +73,9 @@ def list_steps(
 @job_option
 @workspace_option
 @command_options
-def get(flags: Flags, name: str, job: str) -> None:
+def get(flags: GlobalFlags, name: str, job: str) -> None:
     """Print the step NAME of a job's current attempt."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": job, "name": name, "workspace": call.workspace}
     call.show_entity(Operation("jobs.get_job_step", asked))
 
@@ -91,12 +91,12 @@ def get(flags: Flags, name: str, job: str) -> None:
 @workspace_option
 @command_options
 def update_status(
-    flags: Flags, name: str, job: str, input_file: str | None, input_data: str | None, **given: Any
+    flags: GlobalFlags, name: str, job: str, input_file: str | None, input_data: str | None, **given: Any
 ) -> None:
     """Change the status of the step NAME, as an executor outside of the service would."""
     from nemo_helix_plugin.jobs.types import HelixJobStepStatusUpdate
 
     body = inputs.validated(HelixJobStepStatusUpdate, inputs.body(input_file, input_data, given))
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": job, "name": name, "workspace": call.workspace, "body": body}
     call.show_entity(Operation("jobs.update_job_step_status", asked))

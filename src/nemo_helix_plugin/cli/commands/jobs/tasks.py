@@ -7,9 +7,9 @@ from typing import Any
 import click
 
 from nemo_helix_plugin.cli import inputs
-from nemo_helix_plugin.cli.command_context import Call, Paging
+from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.commands.jobs.steps import status_of
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import Function, columns_option, job_option, name_argument
@@ -27,9 +27,9 @@ def _step_option(function: Function) -> Function:
 @columns_option
 @workspace_option
 @command_options
-def list_tasks(flags: Flags, job: str, step: str, columns: str | None) -> None:
+def list_tasks(flags: GlobalFlags, job: str, step: str, columns: str | None) -> None:
     """List the tasks of a step; every start of the step made one."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": job, "step": step, "workspace": call.workspace}
     call.show_list(
         Operation("jobs.list_job_step_tasks", asked, "list"),
@@ -45,9 +45,9 @@ def list_tasks(flags: Flags, job: str, step: str, columns: str | None) -> None:
 @_step_option
 @workspace_option
 @command_options
-def get(flags: Flags, name: str, job: str, step: str) -> None:
+def get(flags: GlobalFlags, name: str, job: str, step: str) -> None:
     """Print the task NAME of a step."""
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": job, "step": step, "name": name, "workspace": call.workspace}
     call.show_entity(Operation("jobs.get_job_step_task", asked))
 
@@ -64,12 +64,18 @@ def get(flags: Flags, name: str, job: str, step: str) -> None:
 @workspace_option
 @command_options
 def create_or_update(
-    flags: Flags, name: str, job: str, step: str, input_file: str | None, input_data: str | None, **given: Any
+    flags: GlobalFlags,
+    name: str,
+    job: str,
+    step: str,
+    input_file: str | None,
+    input_data: str | None,
+    **given: Any,
 ) -> None:
     """Report the task NAME of a step, as a workload would."""
     from nemo_helix_plugin.jobs.types import HelixJobTaskUpdate
 
     body = inputs.validated(HelixJobTaskUpdate, inputs.body(input_file, input_data, given))
-    call = Call(flags)
+    call = CommandContext(flags)
     asked = {"job": job, "step": step, "name": name, "workspace": call.workspace, "body": body}
     call.show_entity(Operation("jobs.update_job_step_task", asked))

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nemo_helix_plugin import errors
-from nemo_helix_plugin.cli.command_context import Call, record_of
-from nemo_helix_plugin.cli.global_options import Flags, command_options, workspace_option
+from nemo_helix_plugin.cli.command_context import CommandContext, record_of
+from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import job_card, log_options, name_argument
 
 if TYPE_CHECKING:
-    from nemo_helix_plugin.cli.commands.jobs.deduplication import Newness
+    from nemo_helix_plugin.cli.commands.jobs.deduplication import Deduplication
 
 _DOCUMENTS = frozenset({"json", "yaml", "raw", "csv", "markdown"})
 _ENDS = frozenset({"completed", "cancelled", "error", "paused", "deletion_pending"})
@@ -64,7 +64,7 @@ class Watch:
 @click.option("--stream", is_flag=True, help="One JSON record a line, for every status and log line.")
 @workspace_option
 @command_options
-def watch(flags: Flags, name: str, follow: bool, history: bool, **given: Any) -> int:
+def watch(flags: GlobalFlags, name: str, follow: bool, history: bool, **given: Any) -> int:
     """Show a line for every status of a job and its log as it comes, until it ends.
 
     \b
@@ -73,16 +73,16 @@ def watch(flags: Flags, name: str, follow: bool, history: bool, **given: Any) ->
     Ctrl-C ends the watch with 130; the job goes on.
     With --json the job is printed at the end, and nothing else.
     """
-    call = Call(flags)
+    call = CommandContext(flags)
     wanted = Watch(name, include_history=history, through_pauses=follow, **given)
     if call.prints_code(Operation("jobs.watch_job", _arguments(call, wanted), "events")):
         return errors.EXIT_DONE
     return run(call, wanted)
 
 
-def run(call: Call, wanted: Watch) -> int:
+def run(call: CommandContext, wanted: Watch) -> int:
     """Watch until the end, and return the exit status that says which end it was."""
-    from nemo_helix_plugin.cli.commands.jobs.screen import Lines, Records, Silent
+    from nemo_helix_plugin.cli.commands.jobs.screen import LineScreen, Records, Silent
 
     document = call.flags.output_format in _DOCUMENTS
     shown = (
@@ -90,7 +90,7 @@ def run(call: Call, wanted: Watch) -> int:
         if wanted.stream
         else Silent()
         if document and not wanted.talk
-        else Lines(call, stderr=wanted.talk)
+        else LineScreen(call, stderr=wanted.talk)
     )
     try:
         job = _to_the_end(call, wanted, shown)
@@ -108,12 +108,12 @@ def run(call: Call, wanted: Watch) -> int:
     return _ended(call, job)
 
 
-def _to_the_end(call: Call, wanted: Watch, shown: Any) -> Mapping[str, Any]:
+def _to_the_end(call: CommandContext, wanted: Watch, shown: Any) -> Mapping[str, Any]:
     """Show what happens until the job ends; return it as it is then."""
-    from nemo_helix_plugin.cli.commands.jobs.deduplication import Newness
+    from nemo_helix_plugin.cli.commands.jobs.deduplication import Deduplication
 
     until = None if wanted.timeout is None else time.monotonic() + wanted.timeout
-    fresh = Newness(since=None if wanted.include_history else datetime.now(UTC))
+    fresh = Deduplication(since=None if wanted.include_history else datetime.now(UTC))
     while True:
         fresh.begin()
         for event in _events(call, wanted):
@@ -130,7 +130,7 @@ def _to_the_end(call: Call, wanted: Watch, shown: Any) -> Mapping[str, Any]:
         wanted = replace(wanted, include_history=True, timeout=left)
 
 
-def _show(call: Call, event: Any, shown: Any, fresh: Newness) -> None:
+def _show(call: CommandContext, event: Any, shown: Any, fresh: Deduplication) -> None:
     if event.kind == "log":
         if fresh.takes(event):
             shown.log(event)
@@ -145,13 +145,13 @@ def _show(call: Call, event: Any, shown: Any, fresh: Newness) -> None:
         call.say(event.message)
 
 
-def _events(call: Call, wanted: Watch) -> Iterator[Any]:
+def _events(call: CommandContext, wanted: Watch) -> Iterator[Any]:
     arguments = {**_arguments(call, wanted), "include_progress": True}
     with call.asking():
         yield from call.ask(Operation("jobs.watch_job", arguments, "events"))
 
 
-def _arguments(call: Call, wanted: Watch) -> dict[str, Any]:
+def _arguments(call: CommandContext, wanted: Watch) -> dict[str, Any]:
     """What the client's watch is given; what is as its default is left out."""
     default = Watch(wanted.name)
     ours = {"name", "stream", "talk", "shows_job"}
@@ -160,7 +160,7 @@ def _arguments(call: Call, wanted: Watch) -> dict[str, Any]:
     return {"name": wanted.name, "workspace": call.workspace, **changed}
 
 
-def _job(call: Call, name: str) -> Mapping[str, Any]:
+def _job(call: CommandContext, name: str) -> Mapping[str, Any]:
     found = record_of(call.ask(Operation("jobs.get_job", {"name": name, "workspace": call.workspace})))
     assert isinstance(found, Mapping)
     return found
@@ -176,7 +176,9 @@ def _may_go_on(job: Mapping[str, Any]) -> bool:
     return until is None or until > datetime.now(UTC)
 
 
-def _changed(call: Call, wanted: Watch, job: Mapping[str, Any], until: float | None) -> Mapping[str, Any]:
+def _changed(
+    call: CommandContext, wanted: Watch, job: Mapping[str, Any], until: float | None
+) -> Mapping[str, Any]:
     """Wait until the job is not as it was, or can go on no more."""
     from nemo_helix_plugin.jobs.watch_types import JobWatchTimeoutError
 
@@ -199,7 +201,7 @@ def _waiting(job: Mapping[str, Any]) -> str:
     return f"job '{job['name']}' waits to be {verb}; its storage is {kept or 'kept'}."
 
 
-def _ended(call: Call, job: Mapping[str, Any]) -> int:
+def _ended(call: CommandContext, job: Mapping[str, Any]) -> int:
     """Say how it ended and what could be done, and return the exit status."""
     from nemo_helix_plugin.cli.output import job_state
 

@@ -5,7 +5,7 @@ import json
 import pytest
 from tests.nemo_helix_plugin.stand_in import Service
 
-from nemo_helix_plugin.cli.commands.jobs.deduplication import Newness
+from nemo_helix_plugin.cli.commands.jobs.deduplication import Deduplication
 from nemo_helix_plugin.jobs.watch_types import JobLogEvent
 
 PAUSED, ACTIVE, FAILED, DONE = "automodel-a1b2c3d4e5f6", "unsloth-0000000000aa", "rl-ffffffffffff", "done-1"
@@ -126,7 +126,7 @@ def line(text, second=0):
 
 
 def test_a_second_round_brings_only_what_is_new_equal_lines_included():
-    fresh = Newness()
+    fresh = Deduplication()
     fresh.begin()
     assert [fresh.takes(line("a")), fresh.takes(line("a")), fresh.takes(line("b"))] == [True, True, True]
     fresh.begin()
@@ -135,7 +135,7 @@ def test_a_second_round_brings_only_what_is_new_equal_lines_included():
 
 
 def test_history_that_nobody_asked_for_stays_away_in_later_rounds():
-    fresh = Newness(since=line("", 30).timestamp)
+    fresh = Deduplication(since=line("", 30).timestamp)
     fresh.begin()
     fresh.begin()
     assert [fresh.takes(line("old", 29)), fresh.takes(line("new", 31))] == [False, True]
