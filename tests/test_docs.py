@@ -22,8 +22,7 @@ from nemo_gym.events import ChainEvent
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.plugins import load_class
-from nemo_gym.rollouts.data import dataset
-from nemo_gym.rollouts.run_config import catalog
+from nemo_gym.rollouts.data import benchmark_list, dataset
 from nemo_gym.rollouts.run_config.schema import RunConfig, load_run_config
 from nemo_gym.rollouts.scores.whole_answers import WholeAnswers
 from nemo_gym.types import Episode, Task, Verifier
@@ -226,7 +225,7 @@ def test_the_benchmark_of_the_how_to_page_can_be_used(tmp_path):
     (folder / "data").mkdir(parents=True)
     (folder / "config.yaml").write_text(code_blocks(page, "yaml")[0])
     (folder / "data" / "capitals.jsonl").write_text(code_blocks(page, "json")[0])
-    (entry,) = (e for e in catalog.list_benchmarks([tmp_path], cwd=tmp_path) if e.name == "capitals")
+    (entry,) = (e for e in benchmark_list.list_benchmarks([tmp_path], cwd=tmp_path) if e.name == "capitals")
     assert entry.prepared
     config = load_run_config([], "capitals", [], search_dirs=[tmp_path], cwd=tmp_path).config
     verifier = load_verifier(config.benchmark.verifier, {})

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_helix_server.errors import InvalidError, MalformedRequestError
+from nemo_helix_server.logs.pages import shown as shown_line
 from nemo_helix_server.logs.reader import Logs, LogSource
 from nemo_helix_server.logs.writer import Log
 
@@ -143,7 +144,7 @@ def test_what_a_workload_wrote_into_its_log_can_be_answered(tmp_path, row, shown
         file.write(row + b"\n")
     page = Logs().page(given)
     assert messages(page) == ["a", *shown]
-    assert all(shown(line, "job")["message"].encode() for line in page.lines)
+    assert all(shown_line(line, "job")["message"].encode() for line in page.lines)
 
 
 def test_a_row_without_end_is_passed_over_and_never_kept(tmp_path):

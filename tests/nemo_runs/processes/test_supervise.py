@@ -325,11 +325,11 @@ def test_a_drain_file_that_cannot_be_written_does_not_keep_a_command_alive(run: 
 # a program that calls `supervise` itself; a function, so that each can add its own lines around the call
 IN_PROCESS = """
 import os, pathlib, signal, subprocess, sys
-from nemo_runs import supervise
+from nemo_runs.processes import supervise
 def run(*argv, **options):
     folder = pathlib.Path(sys.argv[1])
     names = {name: folder / name for name in ("output", "exit_file", "identity_file", "drain_file")}
-    limits = supervise.Limits(None, 0, 5)
+    limits = supervise.TimeLimits(None, 0, 5)
     marker = ("NEMO_RUNS_SUPERVISED", sys.argv[2])
     return supervise.supervise(
         argv, cwd=folder, env=os.environ, **names, limits=limits, marker=marker, **options
