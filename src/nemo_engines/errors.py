@@ -18,11 +18,11 @@ from nemo_trainer.contract import (
 __all__ = [
     "BadSpecError",
     "CheckpointUnusableError",
-    "DataError",
     "DivergedError",
     "EngineUnavailableError",
     "NotSavedError",
     "TrainerError",
+    "TrainingDataError",
     "setting_up",
 ]
 

@@ -17,7 +17,7 @@ from nemo_slurm.errors import (
 )
 from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.identity import carries, is_proven
-from nemo_slurm.observing import ClusterLook, has_ended, observed
+from nemo_slurm.observing import ClusterLook, JobLook, Witness, has_ended, observed
 from nemo_slurm.records import AccountingRun, Association, Partition, QueueRow, SlurmJob
 
 _NOTHING = "not-submitted"
@@ -251,14 +251,14 @@ def _line(text: str) -> str:
 
 __all__ = [
     "SETTLE_SECONDS",
+    "AccountingRun",
     "Association",
     "Cluster",
-    "Job",
-    "Look",
+    "ClusterLook",
+    "JobLook",
     "Partition",
     "QueueRow",
-    "Run",
-    "Seen",
-    "Source",
+    "SlurmJob",
     "Submitted",
+    "Witness",
 ]

@@ -44,7 +44,10 @@ def test_an_answer_that_leaves_the_outcome_open_is_not_a_refusal(text: str) -> N
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
-        ("Batch job submission failed: Invalid account or account/partition combination", SchedulerRefusedError,),
+        (
+            "Batch job submission failed: Invalid account or account/partition combination",
+            SchedulerRefusedError,
+        ),
         ("Batch job submission failed: Requested node configuration is not available", SchedulerRefusedError),
         ("AssocMaxSubmitJobLimit\nJob violates accounting/QOS policy (job submit limit)", SubmitLimitError),
         ("sbatch: error: QOSMaxSubmitJobPerUserLimit", SubmitLimitError),

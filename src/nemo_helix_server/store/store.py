@@ -128,4 +128,4 @@ class JobStore:
             )
 
 
-__all__ = ["DEFAULT_WORKSPACE", "Store", "StoreError"]
+__all__ = ["DEFAULT_WORKSPACE", "JobStore", "StoreError"]

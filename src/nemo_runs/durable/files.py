@@ -10,13 +10,13 @@ import errno
 import os
 from pathlib import Path
 
-from nemo_runs.durable.adoption import adopt_rows
+from nemo_runs.durable.adoption import AdoptedRows, adopt_rows
 from nemo_runs.durable.disk import NO_HARD_LINKS, sync_folder, temporary_beside, write_new
 from nemo_runs.durable.rows import RowAppender, TornTail, read_lines, repair_tail
 from nemo_runs.errors import DiskFullError
 
 __all__ = [
-    "Adopted",
+    "AdoptedRows",
     "DiskFullError",
     "RowAppender",
     "TornTail",

@@ -31,11 +31,11 @@ from nemo_runs.processes.trees import ProcessIdentity
 
 __all__ = [
     "Granted",
-    "Holder",
     "LeaseError",
+    "LeaseHolder",
+    "LeaseRequest",
+    "LeaseWaiting",
     "Pool",
-    "Request",
-    "Waiting",
     "default_folder",
     "environment",
     "found_devices",

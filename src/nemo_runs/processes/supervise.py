@@ -22,7 +22,7 @@ from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes import trees
 from nemo_runs.processes.supervised import Command, Ended, Signals
 
-__all__ = ["Exit", "Limits", "main", "patiently", "read_exit", "shim_command", "supervise"]
+__all__ = ["Exit", "TimeLimits", "main", "patiently", "read_exit", "shim_command", "supervise"]
 
 Result = TypeVar("Result")
 

@@ -41,7 +41,7 @@ _FILE = 0o644
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class FolderLook:
     """The small files of some folders, as they were at one moment."""
 
     now: float
@@ -70,7 +70,7 @@ class RunFiles(Protocol):
         """The machine, for messages."""
         ...
 
-    def look(self, job_dirs: Sequence[Path]) -> Look:
+    def look(self, job_dirs: Sequence[Path]) -> FolderLook:
         """Read the small files of many benchmarks' folders."""
         ...
 
@@ -108,10 +108,10 @@ class LocalRunFiles:
 
     label = "this machine"
 
-    def look(self, job_dirs: Sequence[Path]) -> Look:
+    def look(self, job_dirs: Sequence[Path]) -> FolderLook:
         """See `RunFiles.look`."""
         found = {folder: dict(_small_files(folder)) for folder in job_dirs if folder.is_dir()}
-        return Look(time.time(), found)
+        return FolderLook(time.time(), found)
 
     def read(self, path: Path, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `RunFiles.read`."""
@@ -185,10 +185,10 @@ class HostRunFiles:
         """See `RunFiles.label`."""
         return self._host.label
 
-    def look(self, job_dirs: Sequence[Path]) -> Look:
+    def look(self, job_dirs: Sequence[Path]) -> FolderLook:
         """See `RunFiles.look`. The answer is one archive: sizes, names and contents stay what they are."""
         if not job_dirs:
-            return Look(time.time())
+            return FolderLook(time.time())
         done = self._host.run(_look_script(job_dirs), timeout=120)
         head, _, archive = done.stdout.partition("\n\n")
         lines = head.splitlines()
@@ -207,7 +207,7 @@ class HostRunFiles:
         submissions = {
             folder: texts[_SUBMISSION] for folder, texts in parents.items() if _SUBMISSION in texts
         }
-        return Look(float(lines[0]), found, submissions, digests)
+        return FolderLook(float(lines[0]), found, submissions, digests)
 
     def read(self, path: Path, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `RunFiles.read`."""

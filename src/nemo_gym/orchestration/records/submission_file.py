@@ -24,7 +24,7 @@ from nemo_gym.orchestration.plan.job_script import render_job
 from nemo_gym.orchestration.plan.sealed_files import data_digests, folder_name, script_digest, sealed_files
 from nemo_gym.orchestration.plan.values import JobPlan, Submission
 from nemo_gym.orchestration.records.index import SHARED, Write
-from nemo_gym.orchestration.records.run_files import HASHED, UNREAD, Look
+from nemo_gym.orchestration.records.run_files import HASHED, UNREAD, FolderLook
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
@@ -77,7 +77,7 @@ def changes(job_dir: Path) -> Iterator[str]:
     yield from _told(found, job_dir, _differing(found, job_dir, _digest_of))
 
 
-def changes_there(job_dir: Path, look: Look) -> Iterator[str]:
+def changes_there(job_dir: Path, look: FolderLook) -> Iterator[str]:
     """The same about a folder of another machine, from one look at it.
 
     Data outside of the folder is not looked at: the job that reads it tells.

@@ -14,7 +14,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.orchestration.executors.base import JobRef, UnrecordedJob
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import submission_file
-from nemo_gym.orchestration.records.run_files import Look
+from nemo_gym.orchestration.records.run_files import FolderLook
 from nemo_gym.orchestration.status.link_files import parse
 from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_runs.errors import RunsError
@@ -153,7 +153,7 @@ def _facts(
     try:
         look = site.files.look([Path(entry.job_dir) for _, entry in entries])
     except _TROUBLE as error:
-        look, unread = Look(clock.now()), str(error)
+        look, unread = FolderLook(clock.now()), str(error)
     facts: dict[Key, Evidence] = {}
     for record, entry in entries:
         folder = Path(entry.job_dir)

@@ -42,7 +42,7 @@ class _Absent:
 
 def _absent(record: SubmissionRecord, error: Exception) -> SubmissionMachine:
     absent = _Absent(record.hostname or "this machine", error)
-    return SubmissionMachine(cast("Executor", absent), cast("RunFiles", absent))
+    return SubmissionMachine(cast("JobExecutor", absent), cast("RunFiles", absent))
 
 
 class SubmissionMachines:

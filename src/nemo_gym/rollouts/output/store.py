@@ -29,7 +29,7 @@ from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.types import Row, Task
 from nemo_runs.durable.files import RowAppender
 
-__all__ = ["Opened", "Store", "SupersededError"]
+__all__ = ["Opened", "OutputStore", "SupersededError"]
 
 BODY_KEPT: Final = 2000
 """Characters of a failed response's body that go into its failure row."""
