@@ -1,7 +1,7 @@
 # Everything a person or an automatic run needs. Each target can be run again at any time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages lint types check test demo demo-train tour bench clean requirements reference slurm-up slurm-down
+.PHONY: help setup system-packages lint types check coverage test demo demo-train tour bench clean requirements reference slurm-up slurm-down
 
 BIN := .venv/bin
 # Two workers: the machines this is sized for have two cores. Bytecode is kept, since hundreds of processes that the
@@ -12,6 +12,7 @@ SHELL_FILES = $(wildcard scripts/*.sh scripts/slurm/*.sh src/nemo_gym/shell/*.sh
 help:
 	@echo "make setup    every pinned package and the project into .venv; programs in .venv/bin"
 	@echo "make check    format, lint, types, layering, shell files, fast tests (under a minute)"
+	@echo "make coverage which share of each package's lines the fast tests run"
 	@echo "make test     everything that check does, and the tests with real programs and the real small model"
 	@echo "make demo     submit a real evaluation of a real small model and follow it to its scores"
 	@echo "make demo-train  train that model, pause and resume it, and compare its scores before and after"
@@ -36,6 +37,12 @@ types: setup
 
 check: lint types
 	$(PYTEST) -m "not e2e and not slow and not slurm and not services"
+
+# The fast tests alone: what runs in processes of its own (job scripts, steps, engines) is not counted.
+coverage: setup
+	$(PYTEST) -m "not e2e and not slow and not slurm and not services" \
+		--cov --cov-fail-under=0 --cov-report= --cov-report=json:.coverage.json
+	$(BIN)/python scripts/coverage_by_package.py .coverage.json
 
 # Budget: 30 minutes on two cores, installing aside: evaluations 6, chains on the real Slurm 7, the Jobs service 7,
 # fine-tuning with the real libraries 10.
@@ -70,5 +77,5 @@ reference: setup
 	$(BIN)/python scripts/write_customization_reference.py
 
 clean:
-	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage .coverage.json
 	find src tests bench benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
