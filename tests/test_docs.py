@@ -35,6 +35,7 @@ ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
 PAGES = [
     ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
     ROOT / "CHANGELOG.md",
     ROOT / "bench" / "README.md",
     *sorted(ROOT.glob("docs/**/*.md")),
@@ -80,6 +81,11 @@ def test_every_page_can_be_reached_from_the_first_one():
         links = re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8"))
         ahead += [(page.parent / link).resolve() for link in links]
     assert sorted(set(PAGES) - seen) == []
+
+
+def test_the_first_page_is_short():
+    words = (ROOT / "README.md").read_text(encoding="utf-8").split()
+    assert len(words) <= 700
 
 
 # Commands

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 PAUSING = "docs/tutorial/pause-resume-rerun.md"
 FINE_TUNING = "docs/tutorial/fine-tune.md"
+DEMOS = "docs/tutorial/demos.md"
 
 ELSEWHERE = {
     PAUSING: "tests/e2e/test_tutorial_service.py::test_the_tutorial_says_what_its_commands_print",
@@ -12,24 +13,30 @@ ELSEWHERE = {
 """Page -> the test that follows it from its first block to its last."""
 
 SHOWN_ELSEWHERE = {
-    ("README.md", "$ nemo jobs pause first-training"): (
-        "tests/e2e/test_tutorial_service.py::test_the_readme_shows_outputs_of_the_tutorial"
+    (DEMOS, "$ nemo jobs pause first-training"): (
+        "tests/e2e/test_tutorial_service.py::test_the_page_of_demos_shows_outputs_of_the_tutorial"
+    ),
+    ("README.md", ".venv/bin/python -m build --wheel --no-isolation"): (
+        "tests/e2e/test_wheel.py::test_the_wheel_brings_programs_benchmarks_and_the_files_that_jobs_read"
     ),
 }
 """(Page, first line of a block) -> the test that runs it."""
 
+_SETS_UP = "it sets the project up, which has been done, or there would be no test; it installs packages"
 NOT_HERE = {
     (
         "README.md",
-        "make demo         # a real evaluation of a real small model, on CPU, with nothing to start by hand",
-    ): (
-        "they set the project up and run for minutes to half an hour; `make demo` and `make demo-train` are "
-        "what tests/e2e/test_demo.py and test_demo_train.py run, `make tour` needs a cluster of its own, and "
-        "`make test` would run this test"
+        "make demo   # a real evaluation of a real small model, on CPU; under three minutes after downloads",
+    ): ("tests/e2e/test_demo.py runs what `make demo` runs, and `make test` would run this test"),
+    ("README.md", "make setup   # pinned packages and both programs into .venv"): _SETS_UP,
+    ("CONTRIBUTING.md", "make setup    # pinned packages and the project into .venv"): (
+        "`make test` would run this test; the demo and the parts of the measurements have tests of their own"
     ),
-    ("docs/tutorial/first-evaluation.md", "make setup"): (
-        "it has been run, or there would be no test; it installs packages"
+    (DEMOS, "make demo         # a real evaluation of a real small model, on CPU"): (
+        "each runs for minutes; `make demo` and `make demo-train` are what tests/e2e/test_demo.py and "
+        "test_demo_train.py run, and `make tour` needs a cluster of its own"
     ),
+    ("docs/tutorial/first-evaluation.md", "make setup"): _SETS_UP,
     ("docs/how-to/serve-a-model.md", "pip install 'nemo-baton[serve]'"): (
         "it downloads packages, and this one is published nowhere yet"
     ),

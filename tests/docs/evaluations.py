@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 from tests.docs import worlds
-from tests.docs.pages import Page, merged
+from tests.docs.pages import PROGRAMS, ROOT, Page, merged
 
 from nemo_gym.serving import models
 
@@ -39,6 +39,21 @@ def benchmark(page: Page, fragment: dict[str, Any], name: str, rows: str = ROWS,
 
 
 def readme(page: Page) -> None:
+    worlds.few_questions(page)
+    page.run()
+    assert "4/4" in page.said
+    assert "CERTIFIED: complete and intact." in page.said
+
+
+def contributing(page: Page) -> None:
+    shutil.copy(ROOT / ".pre-commit-config.yaml", page.folder)
+    (page.folder / ".venv").symlink_to(PROGRAMS.parent)
+    page.type("git init --quiet && .venv/bin/pre-commit validate-config")
+    page.run()
+    assert (page.folder / ".git" / "hooks" / "pre-commit").exists()
+
+
+def demos(page: Page) -> None:
     worlds.own_port(page)
     worlds.few_questions(page)
     page.replaced["--benchmark arithmetic "] = "--benchmark arithmetic --limit 4 "
@@ -236,6 +251,7 @@ def record(page: Page) -> None:
 
 READERS = {
     "README.md": readme,
+    "CONTRIBUTING.md": contributing,
     "docs/how-to/add-a-benchmark.md": add_a_benchmark,
     "docs/how-to/add-a-verifier.md": add_a_verifier,
     "docs/how-to/bill.md": bill,
@@ -247,6 +263,7 @@ READERS = {
     "docs/how-to/submit.md": submit,
     "docs/how-to/verify.md": verify,
     "docs/reference/record.md": record,
+    "docs/tutorial/demos.md": demos,
     "docs/tutorial/first-evaluation.md": first_evaluation,
 }
 """Page -> how it is followed."""

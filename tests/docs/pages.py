@@ -57,8 +57,8 @@ def blocks(page: str) -> list[Block]:
 
 def pages() -> list[str]:
     """Every page that has such blocks."""
-    written = [ROOT / "README.md", ROOT / "bench" / "README.md", *sorted(ROOT.glob("docs/**/*.md"))]
-    names = [str(path.relative_to(ROOT)) for path in written]
+    names = ["CONTRIBUTING.md", "README.md", "bench/README.md"]
+    names += [str(path.relative_to(ROOT)) for path in sorted(ROOT.glob("docs/**/*.md"))]
     return [name for name in names if blocks(name)]
 
 

@@ -68,12 +68,12 @@ def test_an_output_that_is_not_so_is_found(tutorial: ModuleType, told: str, inst
     assert tutorial.differences(page, page.replace(output, output.replace(told, instead)))
 
 
-def test_the_readme_shows_outputs_of_the_tutorial(tutorial: ModuleType) -> None:
-    readme = tutorial.shown((ROOT / "README.md").read_text(encoding="utf-8"))
+def test_the_page_of_demos_shows_outputs_of_the_tutorial(tutorial: ModuleType) -> None:
+    demos = tutorial.shown(tutorial.PAGE.with_name("demos.md").read_text(encoding="utf-8"))
     page = tutorial.shown(tutorial.PAGE.read_text(encoding="utf-8"))
     there = {(one.command, *tutorial.comparable(one.output)) for one in page}
-    assert readme
-    assert [one for one in readme if (one.command, *tutorial.comparable(one.output)) not in there] == []
+    assert demos
+    assert [one for one in demos if (one.command, *tutorial.comparable(one.output)) not in there] == []
 
 
 def test_numbers_times_and_ids_of_another_run_are_no_difference(tutorial: ModuleType) -> None:
