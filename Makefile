@@ -34,6 +34,7 @@ lint: setup
 
 types: setup
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
 
 check: lint types
 	$(PYTEST) -m "not e2e and not slow and not slurm and not services"
