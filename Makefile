@@ -19,6 +19,7 @@ help:
 	@echo "make tour     the same as a chain of jobs on a real Slurm, with its status, certificate and bill"
 	@echo "make bench    measurements, each a ratio in one run"
 	@echo "make slurm-up   a real Slurm on this machine, four nodes (root on Debian installs it); make slurm-down stops it"
+	@echo "make reference     write the generated pages of docs/reference; make requirements writes the pins"
 	@echo "make clean    remove what the others made, .venv and runs/ excepted"
 
 system-packages:
