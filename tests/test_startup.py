@@ -6,6 +6,7 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ print(json.dumps([status, sorted(sys.modules), searches() - before]))
 """
 
 
-def imported(module: str, args: list[str], **options: object) -> tuple[list[str], int]:
+def imported(module: str, args: list[str], **options: Any) -> tuple[list[str], int]:
     """What a command that succeeds imports, and how often the interpreter looked for cycles meanwhile."""
     probe = subprocess.run(
         [sys.executable, "-c", PROBE.format(module=module, args=args)],
@@ -82,16 +83,16 @@ UNUSED = [
     *(
         f"nemo_gym.orchestration.{name}"
         for name in (
-            "examine",
             "jobs",
-            "own_gym",
-            "provenance",
-            "record_files",
-            "sealing",
-            "staging",
-            "twins",
+            "records.index",
+            "records.submission_file",
+            "submit.duplicates",
+            "submit.gym_bundle",
+            "submit.preflight",
+            "submit.staging",
         )
     ),
+    "nemo_gym.provenance",
     *(
         f"nemo_gym.orchestration.executors.{name}"
         for name in ("base", "local_jobs", "local_supervisor", "slurm")

@@ -14,7 +14,7 @@ from nemo_engines import rewards
 from nemo_engines.data import rows
 from nemo_engines.errors import BadSpecError, TrainerError, TrainingDataError
 from nemo_engines.rewards import ROW, Rewards
-from nemo_gym.errors import TrainingDataError as GymDataError
+from nemo_gym.errors import DataError as GymDataError
 from nemo_gym.rollouts.data import dataset
 from nemo_gym.types import Verdict
 

@@ -10,7 +10,7 @@ from tests.nemo_helix_server.api.service_bench import JOBS, job_body
 
 from nemo_helix_server.api import streams
 from nemo_helix_server.api.streams import Broadcaster, StreamEvent
-from nemo_helix_server.jobs.states import StreamEvent as Happening
+from nemo_helix_server.jobs.states import StatusEvent as Happening
 
 pytestmark = pytest.mark.services
 
