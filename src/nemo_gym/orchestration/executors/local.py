@@ -6,12 +6,14 @@ What acts on processes is imported when it acts: a dry run asks no more than wha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from nemo_gym.chain.observation import JobObservation
 from nemo_gym.errors import GymError
-from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob
-from nemo_gym.orchestration.plan.values import Submission
+
+if TYPE_CHECKING:
+    from nemo_gym.chain.observation import JobObservation
+    from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob
+    from nemo_gym.orchestration.plan.values import Submission
 
 _GRACE = 30.0
 
