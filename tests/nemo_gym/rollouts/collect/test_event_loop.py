@@ -33,6 +33,9 @@ def test_the_collector_runs_on_uvloop_and_without_it_on_asyncio(loops):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT])
 def test_a_signal_just_before_the_loop_runs_drains_and_is_not_lost(loops, number):
+    before = signal.getsignal(number)
+    if number == signal.SIGHUP:  # ignored under nohup, and then it asks for nothing
+        signal.signal(number, signal.SIG_DFL)
     drain = Drain({})
     drain.install()
     try:
@@ -43,6 +46,7 @@ def test_a_signal_just_before_the_loop_runs_drains_and_is_not_lost(loops, number
             drain.detach()
     finally:
         drain.restore()
+        signal.signal(number, before)
     reason = StopReason.INTERRUPT if number == signal.SIGINT else StopReason.SIGNAL
     assert (drain.reason, drain.asked_by) == (reason, number.name)
 
