@@ -24,7 +24,7 @@ from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors import confinement
 from nemo_helix_server.executors.confinement import Sight
 from nemo_helix_server.settings import EngineSettings, Settings
-from nemo_helix_server.storage.job_folders import JobDirectory
+from nemo_helix_server.storage.job_folders import JobDirectory, name_shortly
 from nemo_helix_server.storage.run_files import StepRun
 
 _DEVICES = (
@@ -93,7 +93,8 @@ class Isolation:
         if checkpoint is not None and not checkpoint.is_relative_to(paths.storage):
             read.append(str(checkpoint))  # a pinned copy; in its storage a step could lead it elsewhere
         write = [*self._shared(), *filesets, str(paths.storage), str(scratch), str(home)]
-        return IsolationFolders(Sight(tuple(read), tuple(write)), _leading_to(home, scratch))
+        temporary = name_shortly(self.settings.data_dir, scratch)
+        return IsolationFolders(Sight(tuple(read), tuple(write)), _leading_to(home, temporary))
 
     def of_preview(self, folder: Path, workspace: str, asked_by: str) -> IsolationFolders:
         """What an engine sees that shows what a job would learn, in a folder of its own."""

@@ -166,8 +166,9 @@ class JobStorage:
                 _delete(entry)
 
     def drop_scratch(self, paths: JobDirectory, token: str) -> None:
-        """Discard the scratch folder of a start that has ended."""
+        """Discard the scratch folder of a start that has ended, and its short name."""
         folder = paths.scratch / checked(token)
+        _short_name(self.data_dir, folder).unlink(missing_ok=True)
         try:
             folder.rmdir()
         except FileNotFoundError:
@@ -176,6 +177,22 @@ class JobStorage:
             self.discard(paths.scratch)
         except OSError:
             self.discard(folder)
+
+
+def name_shortly(data_dir: Path, scratch: Path) -> Path:
+    """A short name of a start's scratch folder: the name of a socket in it must fit into 107 bytes.
+
+    Data loaders with workers make such sockets below ``TMPDIR``.
+    """
+    name = _short_name(data_dir, scratch)
+    name.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        name.symlink_to(scratch)
+    return name
+
+
+def _short_name(data_dir: Path, scratch: Path) -> Path:
+    return data_dir / "tmp" / scratch.name[-12:]
 
 
 def size_of(folder: Path) -> int:

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.storage.job_folders import JobStorage, checked, size_of
+from nemo_helix_server.storage.job_folders import JobStorage, checked, name_shortly, size_of
 
 
 @pytest.fixture
@@ -107,3 +107,16 @@ def test_the_scratch_of_a_start_goes_with_it(storage, left):
     storage.drop_scratch(paths, "task-1")
     storage.drop_scratch(paths, "task-1")
     assert list(paths.scratch.iterdir()) == []
+
+
+def test_a_scratch_folder_has_a_name_that_leaves_room_for_sockets(storage, tmp_path):
+    paths = storage.paths("w" * 50, "j" * 50)
+    run = storage.prepare_run(paths, "training", f"task-{'0f' * 16}", {})
+    scratch = paths.scratch / run.token
+    name = name_shortly(tmp_path, scratch)
+    assert name_shortly(tmp_path, scratch) == name
+    assert len(str(name)) - len(str(tmp_path)) < 20
+    (name / "listener").touch()
+    assert (scratch / "listener").exists()
+    storage.drop_scratch(paths, run.token)
+    assert not name.is_symlink()
