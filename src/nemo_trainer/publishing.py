@@ -19,6 +19,7 @@ from nemo_trainer.contract import (
     Checkpoint,
     Manifest,
     NotSavedError,
+    NotWriterError,
     TrainerPaths,
     read_checkpoint,
 )
@@ -44,15 +45,19 @@ def make_empty(folder: Path) -> None:
     folder.mkdir(parents=True)
 
 
-def publish(paths: TrainerPaths, source: Source, manifest: Manifest) -> Checkpoint:
+def publish(
+    paths: TrainerPaths, source: Source, manifest: Manifest, fence: Callable[[], None] = lambda: None
+) -> Checkpoint:
     """Make a checkpoint of a folder, or of what a function writes into the folder that it is given.
 
     ``manifest`` says everything except the files. A folder is moved, unless it is the checkpoint's own.
-    Raises `NotSavedError`; what was published before is then as it was.
+    ``fence`` raises when this process must not write here any more; it is called before anything is
+    replaced. Raises `NotSavedError`; what was published before is then as it was.
     """
+    fence()
     paths.checkpoints.mkdir(parents=True, exist_ok=True)
     folder = staging(paths, manifest.step) if callable(source) else source
-    with _failure_said(paths, folder, manifest.step, ours=callable(source)):
+    with _failure_said(paths, folder, manifest.step, fence, ours=callable(source)):
         if callable(source):
             make_empty(folder)
             source(folder)
@@ -67,8 +72,10 @@ def publish(paths: TrainerPaths, source: Source, manifest: Manifest) -> Checkpoi
             raise NotSavedError(f"{folder}: is empty, so there is nothing to publish")
         entries = seal(folder, files)
         sync_folders(folder)
+        fence()
         write_manifest(folder, dataclasses.replace(manifest, files=entries))
         if folder.absolute() != place:
+            fence()
             _put(paths, folder, place)
         return read_checkpoint(place)
 
@@ -140,11 +147,16 @@ def _brought_near(paths: TrainerPaths, folder: Path, step: int) -> Path:
 
 
 @contextlib.contextmanager
-def _failure_said(paths: TrainerPaths, folder: Path, step: int, *, ours: bool) -> Iterator[None]:
+def _failure_said(
+    paths: TrainerPaths, folder: Path, step: int, fence: Callable[[], None], *, ours: bool
+) -> Iterator[None]:
     """Turn whatever a save fails with into one sentence, and free the space that its files took."""
     try:
         yield
+    except NotWriterError:
+        raise
     except Exception as error:
+        fence()  # what stands in the folder may be the next writer's
         full = _is_full(error) or _free(paths.checkpoints) < _LITTLE
         if ours:
             shutil.rmtree(folder, ignore_errors=True)

@@ -81,13 +81,18 @@ class Recorder:
         *,
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
+        fence: Callable[[], None] = lambda: None,
     ) -> None:
-        """``clock`` gives the dates that are written down, ``monotonic`` says when to write."""
+        """``clock`` gives the dates that are written down, ``monotonic`` says when to write.
+
+        ``fence`` is called before each write, and raises when this process must not write any more.
+        """
         self.latest: dict[str, float] = {}
         """The last value of every metric."""
         self._context = context
         self._clock = clock
         self._monotonic = monotonic
+        self._fence = fence
         self._rows: RowAppender | None = None
         self._file = _ProgressFile(context)
         self._written_at: float | None = None
@@ -151,6 +156,7 @@ class Recorder:
     def _append(self, line: bytes) -> None:
         if not self._context.writes:
             return
+        self._fence()
         if self._rows is None:
             torn = repair_tail(self._context.paths.metrics)
             if torn is not None:
@@ -163,6 +169,7 @@ class Recorder:
     def _write(self, *, soon: bool = False, durable: bool = False) -> None:
         if not self._context.writes:
             return
+        self._fence()
         fields = {**self._fields, "updated_at": self._clock()}
         if soon:
             self._file.soon(fields)

@@ -41,7 +41,14 @@ class Session:
     """
 
     def __init__(
-        self, context: JobContext, flags: Flags, manifest: Manifest, *, boundary: int, policy: SavePolicy
+        self,
+        context: JobContext,
+        flags: Flags,
+        manifest: Manifest,
+        hold: holding.WriterHold | None,
+        *,
+        boundary: int,
+        policy: SavePolicy,
     ) -> None:
         """Called by `open`."""
         self.context = context
@@ -53,7 +60,9 @@ class Session:
         self._boundary = boundary
         self._poll = _poll(context)
         self._wishes = ControlRequests(context.control_file, self._poll, flags)
-        self._record = Recorder(context)
+        self._hold = hold
+        """`None` for a rank that writes nothing."""
+        self._record = Recorder(context, fence=self._require_hold)
         self._step = 0
         self._whole: set[str] = set()
         """Digests of the manifests whose files this session has verified or written."""
@@ -75,7 +84,8 @@ class Session:
 
         ``inputs`` are digests of what must be the same when training goes on; ``boundary``: training can only
         stop exactly after steps that are multiples of it; ``policy`` says when `save_due` is true. Raises
-        `TrainerError` when another process trains in the same folder.
+        `TrainerError` when another process trains in the same folder. When a later start takes over the
+        folder, every method that writes raises `NotWriterError` from then on.
         """
         flags = Flags()
         flags.install()
@@ -91,10 +101,9 @@ class Session:
                 environment=environment,
                 inputs=dict(inputs or {}),
             )
-            if context.writes:
-                holding.take_hold(context)
+            hold = holding.take_hold(context) if context.writes else None
             policy = policy or SavePolicy(boundary=boundary)
-            session = cls(context, flags, manifest, boundary=boundary, policy=policy)
+            session = cls(context, flags, manifest, hold, boundary=boundary, policy=policy)
         except BaseException:
             flags.restore()
             raise
@@ -109,6 +118,7 @@ class Session:
         several ranks let rank 0 restore and hand the folder to the others.
         """
         if self.context.writes:
+            self._require_hold()
             publishing.recover(self.context.paths)
             retention.clean(self.context.paths)
         found = restoring.choose(self.context, self._manifest.inputs)
@@ -117,6 +127,7 @@ class Session:
             sys.stderr.write(f"a damaged checkpoint is passed over: {damaged.problem}\n")
         self._step = checkpoint.step if checkpoint else 0
         if self.context.writes and checkpoint and checkpoint.folder == self.context.checkpoint:
+            self._require_hold()
             restoring.set_later_aside(self.context, checkpoint)
         self._record.continue_from(self._step)
         passed_over = [damaged.problem for damaged in found.passed_over]
@@ -165,6 +176,7 @@ class Session:
         """
         folder = publishing.staging(self.context.paths, step)
         if self.context.writes:
+            self._require_hold()
             publishing.make_empty(folder)
         return folder
 
@@ -194,7 +206,7 @@ class Session:
             engine={**self._manifest.engine, **(engine or {})},
             metrics=dict(self._record.latest if metrics is None else metrics),
         )
-        self.published = publishing.publish(self.context.paths, source, manifest)
+        self.published = publishing.publish(self.context.paths, source, manifest, self._require_hold)
         self._whole.add(self.published.digest)
         self._step = max(self._step, step)
         self._wishes.saved()
@@ -209,6 +221,7 @@ class Session:
         """
         if not self.context.writes:
             return []
+        self._require_hold()
         return retention.prune(self.context.paths, keep=keep, best=best, verified=self._is_whole)
 
     def outputs(self, paths: Sequence[Path]) -> None:
@@ -217,6 +230,7 @@ class Session:
         They must lie in the job's storage; a relative path is one below the trainer path.
         """
         if self.context.writes:
+            self._require_hold()
             holding.record_outputs(self.context, paths)
 
     def paused(self) -> NoReturn:
@@ -233,6 +247,7 @@ class Session:
                 )
             self._record.final({"phase": "paused"}, self._step)
             self._record.close()
+            self._release_hold()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(EXIT_PAUSED)
@@ -259,9 +274,19 @@ class Session:
                 raise
             sys.stderr.write(f"{failure}\n")
         finally:
+            self._release_hold()
             if self._poll is not None:
                 self._poll.close()
             self._flags.restore()
+
+    def _require_hold(self) -> None:
+        """Raise `NotWriterError` when another process has become the writer of the trainer path."""
+        if self._hold is not None:
+            self._hold.require()
+
+    def _release_hold(self) -> None:
+        if self._hold is not None:
+            self._hold.release()
 
     def _say_what_is_seen(self) -> None:
         want, seen = self._wishes.want, self._wishes.seen

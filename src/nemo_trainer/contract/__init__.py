@@ -22,6 +22,7 @@ from nemo_trainer.contract.errors import (
     EngineUnavailableError,
     InputsChangedError,
     NotSavedError,
+    NotWriterError,
     TrainerError,
 )
 from nemo_trainer.contract.manifest import FileEntry, Manifest, Reason, read_manifest, write_manifest
@@ -75,6 +76,7 @@ __all__ = [
     "MetricRow",
     "MetricTail",
     "NotSavedError",
+    "NotWriterError",
     "Outputs",
     "Reason",
     "Row",

@@ -44,3 +44,7 @@ class DivergedError(TrainerError):
 
 class NotSavedError(TrainerError):
     """A checkpoint could not be saved; those before it are as they were."""
+
+
+class NotWriterError(TrainerError):
+    """Another process has become the writer of the trainer path; this one must write nothing more."""
