@@ -1,4 +1,4 @@
-"""The one writer of a training folder: taking hold of it, proving that it still holds it, naming its outputs."""
+"""The one writer of a training folder: taking hold of it, proving that it holds it, naming its outputs."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class WriterHold:
             other = trees.ProcessIdentity.from_json(value)
         except (OSError, ValueError, RunsError) as error:
             raise NotWriterError(
-                f"{self._path}: does not name this process any more ({error}), so another one may train here; "
-                "this one ends and writes nothing more"
+                f"{self._path}: does not name this process any more ({error}), so another one may train "
+                "here; this one ends and writes nothing more"
             ) from error
         if other != self._me:
             raise NotWriterError(
@@ -94,8 +94,8 @@ def take_hold(context: JobContext) -> WriterHold:
         raise TrainerError(f"{context.trainer_path}: process {other.pid} trains here already; end it first")
     if not released and alive is trees.Liveness.ELSEWHERE and not _is_current_start(context):
         raise TrainerError(
-            f"{context.trainer_path}: process {other.pid} on {other.host} trains here, or was ended before it "
-            f"could say that it stops, and it cannot be seen from here; make sure that it has ended, then "
+            f"{context.trainer_path}: process {other.pid} on {other.host} trains here, or was ended before "
+            "it could say that it stops, and it cannot be seen from here; make sure that it has ended, then "
             f"remove {path}"
         )
     return WriterHold(path, me)

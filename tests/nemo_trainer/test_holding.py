@@ -153,6 +153,12 @@ WRITES = {
 }
 
 
+def save_once(folder, save):
+    with Session.open(context_of(folder)) as session:
+        session.restore()
+        session.publish(save, 1)
+
+
 def tree(folder):
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
@@ -161,23 +167,27 @@ class TestTheFence:
     @pytest.mark.parametrize("what", WRITES)
     def test_who_was_replaced_writes_nothing_more(self, tmp_path, what):
         folder = tmp_path / "training"
-        with (
-            pytest.raises(NotWriterError, match=r"process 1234 on node7\.example has taken over"),
-            Session.open(context_of(tmp_path)) as session,
-        ):
-            session.restore()
-            session.metrics(1, {"loss": 1.0})
-            session.publish(state("old"), 1)
-            session._record.close()  # what waits to be written was given before
-            elsewhere(tmp_path)
-            (folder / "checkpoints" / ".staging-2").mkdir()
-            (folder / "checkpoints" / ".staging-2" / "of-the-next").write_text("kept")
-            before = tree(folder)
-            try:
-                WRITES[what](session)
-            finally:
-                assert tree(folder) == before
-        assert tree(folder) == before
+        found = []
+
+        def train():
+            with Session.open(context_of(tmp_path)) as session:
+                session.restore()
+                session.metrics(1, {"loss": 1.0})
+                session.publish(state("old"), 1)
+                session._record.close()  # what waits to be written was given before
+                elsewhere(tmp_path)
+                (folder / "checkpoints" / ".staging-2").mkdir()
+                (folder / "checkpoints" / ".staging-2" / "of-the-next").write_text("kept")
+                found.append(tree(folder))
+                try:
+                    WRITES[what](session)
+                finally:
+                    found.append(tree(folder))
+
+        with pytest.raises(NotWriterError, match=r"process 1234 on node7\.example has taken over"):
+            train()
+        assert found == [found[0], found[0]]
+        assert tree(folder) == found[0]
 
     def test_a_checkpoint_that_is_replaced_meanwhile_gets_no_manifest(self, tmp_path):
         """The next writer takes hold while this one saves, which can take minutes."""
@@ -186,9 +196,8 @@ class TestTheFence:
             (made / "state").write_text("old")
             elsewhere(tmp_path)
 
-        with pytest.raises(NotWriterError), Session.open(context_of(tmp_path)) as session:
-            session.restore()
-            session.publish(save, 1)
+        with pytest.raises(NotWriterError):
+            save_once(tmp_path, save)
         assert list_checkpoints(tmp_path / "training") == []
         assert not list((tmp_path / "training").rglob("MANIFEST.json"))
 
@@ -198,9 +207,8 @@ class TestTheFence:
             (made / "of-the-next").write_text("kept")
             raise OSError("stale file handle")
 
-        with pytest.raises(NotWriterError), Session.open(context_of(tmp_path)) as session:
-            session.restore()
-            session.publish(save, 1)
+        with pytest.raises(NotWriterError):
+            save_once(tmp_path, save)
         assert (tmp_path / "training" / "checkpoints" / ".staging-1" / "of-the-next").exists()
 
     def test_a_record_that_is_gone_is_not_mine(self, tmp_path):
