@@ -24,7 +24,7 @@ MAY_IMPORT = {
 }
 ONLY_PARTS = {
     # how a program treats its streams, the proxies and folders of its environment, what a plain scalar is,
-    # how JSON is read that people write, how counts are said, which command may have been meant,
+    # how JSON is read that people write, how counts are said, which name may have been meant,
     # and how drawn tables end
     ("nemo_helix_plugin", "nemo_runs"): (
         "nemo_runs.streams",
@@ -33,7 +33,7 @@ ONLY_PARTS = {
         "nemo_runs.yaml_scalars",
         "nemo_runs.json_lines",
         "nemo_runs.counts",
-        "nemo_runs.near_commands",
+        "nemo_runs.suggestions",
         "nemo_runs.trimmed",
     ),
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
@@ -84,14 +84,14 @@ LAYERS = {
         "commands",
     ),
     "nemo_helix_plugin": (
-        "errors suggestions addresses yaml_text",
+        "errors model_fields addresses yaml_text",
         "jobs access files models",
         "customization",
         "config client customization.sdk",
         "cli",
     ),
     "nemo_runs": (
-        "errors addresses boot_clock counts durations homes near_commands patterns proxies streams trimmed",
+        "errors addresses boot_clock counts durations homes patterns proxies streams suggestions trimmed",
         "yaml_scalars secret_refs json_lines",
         "durable",
         "processes",

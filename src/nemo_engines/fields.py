@@ -4,13 +4,13 @@ path."""
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import types
 from collections.abc import Mapping
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from nemo_engines.errors import BadSpecError
+from nemo_runs.suggestions import suggestion
 
 T = TypeVar("T")
 
@@ -77,9 +77,8 @@ def _required(field: dataclasses.Field[Any]) -> bool:
 
 
 def _unknown(name: str, where: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean '{near[0]}'?" if near else f"known are {', '.join(known)}"
-    return f"{_join(where, name)} is not a field of the engine spec; {hint}"
+    hint = suggestion(name, known) or f"; known are {', '.join(known)}"
+    return f"{_join(where, name)} is not a field of the engine spec{hint}"
 
 
 def _join(where: str, name: str) -> str:

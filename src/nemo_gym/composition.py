@@ -8,7 +8,7 @@ from typing import Any
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.overrides import Override, apply_overrides, merged, parse_overrides
-from nemo_gym.schema import KnownKeys, check_model, nearest
+from nemo_gym.schema import KnownKeys, check_model
 from nemo_gym.spelling import as_written, plain, remembered
 from nemo_gym.yaml_files import load_yaml
 
@@ -20,7 +20,6 @@ __all__ = [
     "drop_scratch",
     "load_yaml",
     "merge",
-    "nearest",
     "parse_overrides",
     "refuse_secrets",
 ]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.schema import nearest
+from nemo_runs.suggestions import suggestion
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
@@ -76,7 +76,7 @@ def check_options(model: type[BaseModel], spec: Mapping[str, Any], *, where: str
         return model.model_validate(options)
     except ValidationError as error:
         problems = (
-            f"{'.'.join([where, *map(str, found['loc'])])} ({_reason(found, model)})"
+            _problem(found, model, ".".join([where, *map(str, found["loc"])]))
             for found in error.errors(include_url=False, include_input=False)
         )
         raise ConfigError(f"{'; '.join(problems)}.") from error
@@ -107,13 +107,13 @@ def construct(cls: type[Any], protocol: type[Any], arguments: tuple[Any, ...], *
     return made
 
 
-def _reason(problem: Mapping[str, Any], model: type[BaseModel]) -> str:
+def _problem(problem: Mapping[str, Any], model: type[BaseModel], path: str) -> str:
     if problem["type"] != "extra_forbidden":
         message = str(problem["msg"]).removeprefix("Value error, ")
-        return message[:1].lower() + message[1:]
-    near = nearest(str(problem["loc"][-1]), model.model_fields)
+        return f"{path} ({message[:1].lower()}{message[1:]})"
     known = ", ".join(model.model_fields) or "none"
-    return f"unknown option; did you mean {near}?" if near else f"unknown option; known are {known}"
+    hint = suggestion(str(problem["loc"][-1]), model.model_fields) or f"; known are {known}"
+    return f"unknown option {path}{hint}"
 
 
 def _members(protocol: type[Any]) -> set[str]:
@@ -143,9 +143,7 @@ def _told(error: Exception) -> str:
 
 def _unknown(kind: PluginKind, name: str, where: str) -> str:
     known = known_types(kind)
-    near = nearest(name, known)
-    hint = f"; did you mean {near}?" if near else "."
-    return f"{where}.type: no {kind.noun} '{name}'; known are {', '.join(known)}{hint}"
+    return f"{where}.type: no {kind.noun} '{name}'{suggestion(name, known)}; known are {', '.join(known)}."
 
 
 def _offers(group: str) -> Iterator[_Offer]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import types
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.spelling import as_wanted, plain
+from nemo_runs.suggestions import did_you_mean, nearest
 
 Model = TypeVar("Model", bound=BaseModel)
 
@@ -102,7 +102,7 @@ class KnownKeys:
         ]
         path = self._alias(parts, 1.0) or nearest_path(".".join(parts), others) or self._alias(parts, 0.8)
         if path is not None:
-            return f"; did you mean {path}"
+            return did_you_mean(path)
         if free:
             return ""
         for depth in range(len(parts) - 1, -1, -1):
@@ -117,10 +117,10 @@ class KnownKeys:
         node: KnownKeys | None = self
         for part in parts[:-1]:
             node = node.names.get(part, node.values) if node is not None else None
-        found = difflib.get_close_matches(parts[-1], node.aliases, n=1, cutoff=cutoff) if node else []
-        if node is None or not found:
+        alias = nearest(parts[-1], node.aliases, cutoff=cutoff) if node is not None else None
+        if node is None or alias is None:
             return None
-        meant = node.aliases[found[0]]
+        meant = node.aliases[alias]
         above = meant.count("../")
         return ".".join([*parts[: len(parts) - 1 - above], meant.removeprefix("../" * above)])
 
@@ -156,13 +156,6 @@ def _union(arms: list[KnownKeys]) -> KnownKeys:
     return KnownKeys(names, _union(values) if values else None, any(arm.free for arm in arms))
 
 
-def nearest(name: str, candidates: Iterable[str]) -> str | None:
-    """The candidate that looks most like ``name``, or ``None`` if none does."""
-    by_text = {candidate.lower().replace("-", "_"): candidate for candidate in candidates}
-    found = difflib.get_close_matches(name.lower().replace("-", "_"), by_text, n=1, cutoff=0.6)
-    return by_text[found[0]] if found else None
-
-
 def nearest_path(path: str, candidates: Sequence[str]) -> str | None:
     """The dotted path most likely meant: a sibling, the same key elsewhere, or a similar path."""
     parent, _, key = path.rpartition(".")
@@ -170,10 +163,9 @@ def nearest_path(path: str, candidates: Sequence[str]) -> str | None:
     if (sibling := nearest(key, siblings)) is not None:
         return siblings[sibling]
     for cutoff in (1.0, 0.8):
-        keys = difflib.get_close_matches(key, {c.rpartition(".")[2] for c in candidates}, n=1, cutoff=cutoff)
-        elsewhere = [c for c in candidates if keys and c.rpartition(".")[2] == keys[0]]
-        if elsewhere:
-            return max(elsewhere, key=lambda c: difflib.SequenceMatcher(None, path, c).ratio())
+        like = nearest(key, {c.rpartition(".")[2] for c in candidates}, cutoff=cutoff)
+        if like is not None:
+            return nearest(path, [c for c in candidates if c.rpartition(".")[2] == like], cutoff=0.0)
     return nearest(path, candidates)
 
 

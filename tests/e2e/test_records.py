@@ -316,10 +316,10 @@ def test_a_job_that_ends_with_0_and_leaves_no_rows_is_no_success(home: Home):
 @pytest.mark.parametrize(
     ("arguments", "status", "message"),
     [
-        (["driver.benchmarks.one.comand=x"], 1, "did you mean driver.benchmarks.one.command"),
+        (["driver.benchmarks.one.comand=x"], 1, "(did you mean 'driver.benchmarks.one.command'?)"),
         (["driver.benchmarks.one.resumable=true"], 1, "driver.benchmarks.one.resumable"),
         (["+driver.container=image"], 1, "the local executor runs no containers"),
-        (["--only", "onn"], 2, "did you mean one"),
+        (["--only", "onn"], 2, "(did you mean 'one'?)"),
         (["--limit", "0"], 2, "--limit"),
         (["--label", "x"], 2, "key=value"),
         (["+_new.key=1"], 1, "scratch key"),

@@ -23,8 +23,8 @@ def test_the_least_that_can_be_said_is_a_spec() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"modell": "x"}, "modell is not a field of the engine spec; did you mean 'model'?"),
-        ({"lora": {"rnak": 4}}, "lora.rnak is not a field of the engine spec; did you mean 'rank'?"),
+        ({"modell": "x"}, "modell is not a field of the engine spec (did you mean 'model'?)"),
+        ({"lora": {"rnak": 4}}, "lora.rnak is not a field of the engine spec (did you mean 'rank'?)"),
         ({"seed": True}, "seed must be a whole number, not True"),
         ({"seed": 1.5}, "seed must be a whole number, not 1.5"),
         (

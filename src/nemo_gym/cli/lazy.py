@@ -45,11 +45,11 @@ class LazyGroup(click.Group):
         try:
             name, command, rest = super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from nemo_runs.near_commands import suggestion
+            from nemo_runs.suggestions import command_suggestion
 
             shown = [name for name in self.list_commands(ctx) if not self._is_hidden(name)]
-            hint = suggestion(ctx, self, args[0], shown)
-            raise click.UsageError(f"{error.message}{hint}", ctx) from None
+            hint = command_suggestion(ctx, self, args[0], shown)
+            raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
         if name not in _PRINT and not isinstance(command, click.Group):
             streams.only_tell()
         return name, command, rest

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import re
 import sys
 from typing import NoReturn
 
@@ -14,7 +13,7 @@ import click
 from nemo_gym import __version__, errors
 from nemo_gym.cli.lazy import LazyGroup
 from nemo_gym.cli.options import let_stdout_go
-from nemo_runs import homes, streams
+from nemo_runs import homes, streams, suggestions
 
 _EVAL = {
     "run": ("nemo_gym.cli.eval.run:run", "Collect rollouts of one benchmark on this machine."),
@@ -91,7 +90,7 @@ def _status(args: list[str]) -> int:
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "gym"
-        message = re.sub(r" \((Did you mean .*\?)\)", r" \1", error.format_message())
+        message = suggestions.reworded(error.format_message())
         end = "" if message.endswith((".", "?")) else "."
         return _say(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
     except (click.exceptions.Abort, KeyboardInterrupt):

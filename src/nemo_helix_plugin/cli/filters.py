@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from nemo_helix_plugin.cli.lazy import suggestion
+from nemo_runs.suggestions import suggestion
 
 PREFIX = "--filter."
 FIELDS = ("name", "project", "source", "status", "workspace", "created_at", "updated_at", "spec")
@@ -75,15 +75,15 @@ def _check_path(path: str, ctx: click.Context) -> None:
     if first not in known:
         hint = (
             suggestion(f"{PREFIX}{first}", [f"{PREFIX}{name}" for name in known])
-            or f" Jobs have: {', '.join(known)}."
+            or f"; jobs have: {', '.join(known)}"
         )
-        raise click.UsageError(f"No such option: {PREFIX}{path}.{hint}", ctx)
+        raise click.UsageError(f"No such option: {PREFIX}{path}{hint}.", ctx)
     if first in _NESTED:
         if not rest:
             raise click.UsageError(f"{PREFIX}{first} needs a path, as in {PREFIX}{first}.backend.", ctx)
     elif rest and rest.removeprefix("$") not in _OPERATORS:
         raise click.UsageError(
-            f"No such option: {PREFIX}{path}.{suggestion(rest, _OPERATORS)} After a field there may be: "
+            f"No such option: {PREFIX}{path}{suggestion(rest, _OPERATORS)}; after a field there may be: "
             f"{', '.join(_OPERATORS)}.",
             ctx,
         )
@@ -112,8 +112,8 @@ def check_status(value: str) -> None:
 
     known = [status.value for status in HelixJobStatus]
     if value not in known:
-        hint = suggestion(value, known) or f" There are: {', '.join(known)}."
-        raise click.UsageError(f"There is no status '{value}'.{hint}")
+        hint = suggestion(value, known) or f"; there are: {', '.join(known)}"
+        raise click.UsageError(f"There is no status '{value}'{hint}.")
 
 
 def combined(text: str | None, pairs: Pairs) -> str | dict[str, Any] | None:

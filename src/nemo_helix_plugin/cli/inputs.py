@@ -200,10 +200,9 @@ def _problem(model: type[BaseModel], error: ValidationError, given: object) -> s
     message = first["msg"].removeprefix("Value error, ")
     message = message[:1].lower() + message[1:]
     if first["type"] == "extra_forbidden":
-        from nemo_helix_plugin.suggestions import field_like
+        from nemo_helix_plugin.model_fields import field_suggestion
 
-        like = field_like(model, str(first["loc"][-1]))
-        message = "there is no such field" + (f" (did you mean '{like}'?)" if like else "")
+        message = f"there is no such field{field_suggestion(model, str(first['loc'][-1]))}"
     for theirs, ours in _WORDING:
         message = theirs.sub(ours, message)
     end = f"; {counted(more, 'more problem is', 'more problems are')} there" if more else ""

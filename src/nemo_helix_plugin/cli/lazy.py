@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import click
@@ -27,14 +27,6 @@ class Lazy(NamedTuple):
     help: str
     """Its line in the help of the group."""
     hidden: bool = False
-
-
-def suggestion(typed: str, known: Iterable[str]) -> str:
-    """`` Did you mean 'x'?``, or nothing when no known name is near."""
-    from difflib import get_close_matches
-
-    near = get_close_matches(typed, list(known), n=1, cutoff=0.6)
-    return f" Did you mean '{near[0]}'?" if near else ""
 
 
 def _prints(ctx: click.Context, name: str) -> bool:
@@ -71,16 +63,16 @@ class LazyGroup(click.Group):
             name, command, rest = super().resolve_command(ctx, args)
         except click.UsageError as error:
             hint = self.suggested(ctx, args[0])
-            raise click.UsageError(f"{error.message}{hint}", ctx) from None
+            raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
         if not isinstance(command, click.Group) and not _prints(ctx, name or ""):
             streams.only_tell()
         return name, command, rest
 
     def suggested(self, ctx: click.Context, typed: str) -> str:
         """What may have been meant by a name that is none."""
-        from nemo_runs import near_commands
+        from nemo_runs.suggestions import command_suggestion
 
-        return near_commands.suggestion(ctx, self, typed, [name for name, _ in self.shown(ctx)])
+        return command_suggestion(ctx, self, typed, [name for name, _ in self.shown(ctx)])
 
     def shown(self, ctx: click.Context) -> list[tuple[str, str]]:
         """Names and one-line help of what the help lists, importing nothing."""

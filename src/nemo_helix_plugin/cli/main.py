@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
-import re
 import sys
 from typing import NoReturn
 
@@ -15,7 +14,7 @@ from nemo_helix_plugin import __version__, errors
 from nemo_helix_plugin.cli import outside_commands
 from nemo_helix_plugin.cli.global_options import global_options
 from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
-from nemo_runs import homes, streams
+from nemo_runs import homes, streams, suggestions
 
 _OWN = {
     "jobs": Lazy(
@@ -66,7 +65,7 @@ class InstalledGroup(LazyGroup):
         from nemo_helix_plugin.cli.commands.jobs.group import jobs
 
         if typed in jobs.list_commands(ctx):
-            return f" Did you mean 'nemo jobs {typed}'?"
+            return suggestions.did_you_mean(f"nemo jobs {typed}")
         return super().suggested(ctx, typed)
 
     def shown(self, ctx: click.Context) -> list[tuple[str, str]]:  # noqa: ARG002 - as the base has it
@@ -122,7 +121,7 @@ def _status(args: list[str]) -> int:
         return errors.EXIT_USAGE
     except click.UsageError as error:
         where = error.ctx.command_path if error.ctx else "nemo"
-        message = re.sub(r" \((Did you mean .*\?)\)", r" \1", " ".join(error.format_message().split()))
+        message = suggestions.reworded(" ".join(error.format_message().split()))
         for theirs, ours in _WORDING:
             message = message.replace(theirs, ours)
         end = "" if message.endswith((".", "?")) else "."

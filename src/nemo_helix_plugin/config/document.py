@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Any, NamedTuple
 
 from nemo_helix_plugin.addresses import shown_url
 from nemo_helix_plugin.errors import ContextFileError
+from nemo_runs.suggestions import suggestion
 
 HIDDEN = "REDACTED"
 _SECRET_WORDS = ("token", "secret", "password", "api_key", "apikey")
@@ -64,9 +64,8 @@ class Document:
         if found is None:
             names = self.context_names()
             known = ", ".join(names) or "none yet; 'nemo config set' makes one"
-            near = difflib.get_close_matches(name, names, n=1)
-            meant = f"; did you mean '{near[0]}'?" if near else ""
-            raise ContextFileError(f"there is no context '{name}' in {self.path} (there are: {known}){meant}")
+            hint = suggestion(name, names)
+            raise ContextFileError(f"there is no context '{name}'{hint} in {self.path}; there are: {known}")
         return found
 
     def cluster_of(self, context: Mapping[str, Any]) -> Entry:

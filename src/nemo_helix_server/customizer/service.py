@@ -17,7 +17,7 @@ from nemo_helix_plugin.customization import explain
 from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest, PreviewRequest
 from nemo_helix_plugin.customization.types import INPUTS, AutomodelJobInput, RlJobInput, UnslothJobInput
 from nemo_helix_plugin.jobs.types import TERMINAL, CreateHelixJobRequest
-from nemo_helix_plugin.suggestions import field_like
+from nemo_helix_plugin.model_fields import field_suggestion
 from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import environment, names, previewing
@@ -287,8 +287,7 @@ def validated(backend: Backend, spec: Mapping[str, Any]) -> BaseModel:
         where = ".".join(str(part) for part in first["loc"] if part not in {"dpo", "grpo"})
         text = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            like = field_like(INPUTS[backend], str(first["loc"][-1]))
-            meant = f" (did you mean '{like}'?)" if like else ""
+            meant = field_suggestion(INPUTS[backend], str(first["loc"][-1]))
             text = f"there is no such field{meant}; `nemo customization {backend} explain` shows them"
         end = f" (and {more} more)" if more else ""
         raise InvalidError(f"{where + ': ' if where else ''}{text[:1].lower()}{text[1:]}{end}") from None

@@ -69,8 +69,8 @@ def test_an_answer_that_says_failed_is_a_failed_rollout(error):
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"type": "single_turn", "turns": 2}, r"benchmark\.agent\.turns \(unknown option; known are none\)"),
-        ({"type": "singleturn"}, "no agent 'singleturn'.*did you mean single_turn"),
+        ({"type": "single_turn", "turns": 2}, r"unknown option benchmark\.agent\.turns; known are none"),
+        ({"type": "singleturn"}, r"no agent 'singleturn'.*\(did you mean 'single_turn'\?\)"),
         ({}, r"benchmark\.agent\.type: an agent needs a type"),
     ],
 )

@@ -14,21 +14,24 @@ PROGRAM = [sys.executable, "-c", "from nemo_gym.cli.main import main; main()"]
 @pytest.mark.parametrize(
     ("words", "hint"),
     [
-        ("evel", "No such command 'evel'. Did you mean 'eval'? See 'gym --help'."),
-        ("eval runn", "No such command 'runn'. Did you mean 'run'? See 'gym eval --help'."),
-        ("list benchmark", "No such command 'benchmark'. Did you mean 'benchmarks'? See 'gym list --help'."),
-        ("status", "No such command 'status'. Did you mean 'gym job status'? See 'gym --help'."),
-        ("compare a b", "No such command 'compare'. Did you mean 'gym eval compare'? See 'gym --help'."),
-        ("eval results", "No such command 'results'. Did you mean 'gym job results'? See 'gym eval --help'."),
+        ("evel", "No such command 'evel' (did you mean 'eval'?). See 'gym --help'."),
+        ("eval runn", "No such command 'runn' (did you mean 'run'?). See 'gym eval --help'."),
+        (
+            "list benchmark",
+            "'benchmark' (did you mean 'benchmarks'?). See 'gym list --help'.",
+        ),
+        ("status", "No such command 'status' (did you mean 'gym job status'?). See 'gym --help'."),
+        ("compare a b", "No such command 'compare' (did you mean 'gym eval compare'?). See 'gym --help'."),
+        ("eval results", "'results' (did you mean 'gym job results'?). See 'gym eval --help'."),
         ("port", "No such command 'port'. See 'gym --help'."),
         ("stepp", "No such command 'stepp'. See 'gym --help'."),
         (
             "eval run --benchmarks x",
-            "No such option '--benchmarks'. Did you mean '--benchmark'? See 'gym eval",
+            "No such option '--benchmarks' (did you mean '--benchmark'?). See 'gym eval",
         ),
         (
             "job status --lable a=b",
-            "No such option '--lable'. Did you mean one of: '--label', '--live'? See 'gym job status",
+            "No such option '--lable' (did you mean one of: '--label', '--live'?). See 'gym job status",
         ),
         (
             "eval submit -c x --walltime 4h",

@@ -125,7 +125,7 @@ def test_a_row_is_checked_before_the_first_request(options, row, problem):
         ({"mode": "numeric", "rel_tolerance": float("nan")}, r"benchmark\.verifier\.rel_tolerance"),
         ({"mode": "close"}, r"benchmark\.verifier\.mode"),
         ({"answer_pattern": "[a"}, r"benchmark\.verifier\.answer_pattern .*not a regular expression"),
-        ({"patern": "x"}, r"benchmark\.verifier\.patern \(unknown option; did you mean pattern\?\)"),
+        ({"patern": "x"}, r"unknown option benchmark\.verifier\.patern \(did you mean 'pattern'\?\)"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_with_their_path(options, message):

@@ -133,7 +133,7 @@ def test_an_unknown_context_names_those_there_are(nemo):
     nemo("config", "set", "--context", "lab", "--base-url", "http://localhost:1")
     said = sentence(nemo("jobs", "list", "--context", "lba"), 1)
     assert "there is no context 'lba'" in said
-    assert "did you mean 'lab'?" in said
+    assert "(did you mean 'lab'?)" in said
     assert "there are: lab" in said
 
 

@@ -154,7 +154,7 @@ def test_all_columns_are_every_key(service, nemo):
 def test_a_column_that_is_not_there_is_refused_with_the_one_that_was_meant(service, nemo):
     ran = nemo("jobs", "list", "-f", "csv", "-c", "name,stauts")
     assert (ran.status, ran.out) == (2, "")
-    assert "There is no column 'stauts'. Did you mean 'status'?" in ran.err
+    assert "There is no column 'stauts' (did you mean 'status'?)" in ran.err
 
 
 def test_code_is_the_python_that_does_it_and_asks_nothing(service, nemo):

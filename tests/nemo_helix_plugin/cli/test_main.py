@@ -57,22 +57,22 @@ def test_help_lists_the_own_groups(packages, capsys):
 
 def test_a_mistyped_command_is_a_usage_error_with_the_one_that_was_meant(packages, capsys):
     assert main._status(["jbos"]) == errors.EXIT_USAGE
-    sentence = "nemo: No such command 'jbos'. Did you mean 'jobs'? See 'nemo --help'.\n"
+    sentence = "nemo: No such command 'jbos' (did you mean 'jobs'?). See 'nemo --help'.\n"
     assert capsys.readouterr().err == sentence
 
 
 @pytest.mark.parametrize(
     ("words", "meant"),
     [
-        ("pause first", " Did you mean 'nemo jobs pause'?"),
-        ("view", " Did you mean 'nemo config view'?"),
-        ("config show", " Did you mean 'view'?"),
-        ("config list", " Did you mean 'view'?"),
-        ("jobs describe x", " Did you mean 'get'?"),
-        ("config resume", " Did you mean 'nemo jobs resume'?"),
-        ("token", " Did you mean 'nemo auth token'?"),
-        ("checkpoints list", " Did you mean 'nemo jobs checkpoints'?"),
-        ("upload x", " Did you mean one of: 'nemo files upload', 'nemo models upload'?"),
+        ("pause first", " (did you mean 'nemo jobs pause'?)"),
+        ("view", " (did you mean 'nemo config view'?)"),
+        ("config show", " (did you mean 'view'?)"),
+        ("config list", " (did you mean 'view'?)"),
+        ("jobs describe x", " (did you mean 'get'?)"),
+        ("config resume", " (did you mean 'nemo jobs resume'?)"),
+        ("token", " (did you mean 'nemo auth token'?)"),
+        ("checkpoints list", " (did you mean 'nemo jobs checkpoints'?)"),
+        ("upload x", " (did you mean one of: 'nemo files upload', 'nemo models upload'?)"),
         ("jobs create-it-all", ""),
     ],
 )
@@ -81,7 +81,7 @@ def test_a_command_that_another_group_has_is_named(packages, capsys, words, mean
         "broken", "broken_import", "raise SystemError", "[nemo.commands]\nxyz = broken_import:x\n"
     )
     assert main._status(words.split()) == errors.EXIT_USAGE
-    assert f"{meant} See 'nemo" in capsys.readouterr().err
+    assert f"{meant}. See 'nemo" in capsys.readouterr().err
 
 
 def test_an_installed_package_cannot_take_the_place_of_an_own_group(packages, capsys):

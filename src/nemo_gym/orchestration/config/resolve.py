@@ -20,6 +20,7 @@ from nemo_gym.orchestration.config import rules
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.rollouts.run_config.schema import RUN_KEYS
 from nemo_gym.spelling import WrittenFloat, WrittenInt, remembered
+from nemo_runs.suggestions import suggestion
 
 _BRACE = re.compile(r"(\\*)\$\{")
 
@@ -110,9 +111,8 @@ def _narrowed(config: dict[str, Any], narrowing: Narrowing) -> dict[str, Any]:
 def _only(benchmarks: Mapping[str, Any], only: Sequence[str]) -> dict[str, Any]:
     for name in only:
         if name not in benchmarks:
-            near = composition.nearest(name, benchmarks)
-            hint = f"did you mean {near}" if near else f"there are {', '.join(benchmarks)}"
-            raise UsageError(f"--only {name}: no such benchmark in driver.benchmarks; {hint}.")
+            hint = suggestion(name, benchmarks) or f"; there are {', '.join(benchmarks)}"
+            raise UsageError(f"--only {name}: no such benchmark in driver.benchmarks{hint}.")
     return {name: job for name, job in benchmarks.items() if not only or name in only}
 
 

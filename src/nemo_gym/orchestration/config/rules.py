@@ -7,7 +7,6 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, Protocol
 
-from nemo_gym.composition import nearest
 from nemo_gym.errors import ConfigError, UnsupportedError
 from nemo_gym.orchestration.config import gym_install, slurm_rules
 from nemo_gym.orchestration.config.schema import (
@@ -19,6 +18,7 @@ from nemo_gym.orchestration.config.schema import (
 )
 from nemo_runs.counts import counted, noun
 from nemo_runs.secret_refs import looks_secret, parse_reference
+from nemo_runs.suggestions import suggestion
 
 WIRED = ("policy_base_url", "policy_model_name", "policy_api_key")
 """Keys of ``run`` that ``driver.policy_model`` fills in."""
@@ -235,9 +235,8 @@ def _policy(config: SubmitConfig) -> Iterator[str]:
     policy = config.driver.policy_model
     if policy is None or policy in config.services:
         return
-    near = nearest(policy, config.services)
-    hint = f"did you mean {near}" if near else f"there is {', '.join(config.services) or 'none'}"
-    yield f"driver.policy_model: '{policy}' is no service; {hint}"
+    hint = suggestion(policy, config.services) or f"; there is {', '.join(config.services) or 'none'}"
+    yield f"driver.policy_model: '{policy}' is no service{hint}"
 
 
 def _benchmarks(config: SubmitConfig) -> Iterator[str]:

@@ -13,7 +13,7 @@ from nemo_gym.clock import utc_second
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.records.run_files import RunFiles
-from nemo_gym.schema import nearest
+from nemo_runs.suggestions import suggestion
 
 DEFAULT = "driver"
 SCRIPT = "job"
@@ -68,10 +68,9 @@ def refuse_unknown(known: Evidence, source: str, files: RunFiles) -> None:
     """Raise `GymError` naming what there is when there is no log of a source."""
     there = sources(known, files)
     if source not in there:
-        near = nearest(source, [*there, known.benchmark])
-        hint = f"; did you mean '{near}'?" if near else "."
+        hint = suggestion(source, [*there, known.benchmark])
         names = f"there are {', '.join(there)}" if there else "there is none yet"
-        raise GymError(f"{known.benchmark} of {known.gym_job_id} has no log '{source}'; {names}{hint}")
+        raise GymError(f"{known.benchmark} of {known.gym_job_id} has no log '{source}'{hint}; {names}.")
 
 
 def to_show(known: Evidence, files: RunFiles) -> str:

@@ -21,7 +21,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym import errors, job_paths
-from nemo_gym.composition import nearest
+from nemo_runs.suggestions import suggestion
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.run_config.schema import DatasetConfig, RunConfig
@@ -187,9 +187,8 @@ def _check_names(
     """``optional``: the arguments of the script after the output, and whether each may be left out."""
     for name in arguments if not takes_others else ():
         if name not in optional:
-            guess = nearest(name, optional)
-            hint = f"did you mean {guess}" if guess else f"known: {', '.join(optional) or 'none'}"
-            raise errors.ConfigError(f"prepare_script_args.{name}: {script} takes no such argument; {hint}.")
+            hint = suggestion(name, optional) or f"; known: {', '.join(optional) or 'none'}"
+            raise errors.ConfigError(f"prepare_script_args.{name}: {script} takes no such argument{hint}.")
     missing = [name for name, may_lack in optional.items() if not may_lack and name not in arguments]
     if missing:
         raise errors.ConfigError(f"prepare_script_args: {script} needs {', '.join(missing)}.")

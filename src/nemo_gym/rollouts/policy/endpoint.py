@@ -12,10 +12,10 @@ from typing import Any
 import aiohttp
 import yarl
 
-from nemo_gym.composition import nearest
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.rollouts.policy import errors, http_body
 from nemo_gym.rollouts.policy.client import Endpoint
+from nemo_runs.suggestions import suggestion
 
 PROBE_TIMEOUT = 5.0
 """Seconds for one probe; a server that accepts and stays silent must not use up the whole wait."""
@@ -157,10 +157,9 @@ def _entries(listing: Any) -> list[dict[str, Any]]:
 
 
 def _wrong_name(endpoint: Endpoint, served: list[str]) -> str:
-    close = nearest(endpoint.model, served)
     shown = ", ".join(repr(name) for name in served[:5]) + (", …" if len(served) > 5 else "")
-    hint = f"; did you mean {close!r}?" if close else "."
-    return f"policy_model_name: {endpoint.shown} does not serve {endpoint.model!r} but {shown}{hint}"
+    hint = suggestion(endpoint.model, served)
+    return f"policy_model_name: {endpoint.shown} does not serve {endpoint.model!r}{hint}; it serves {shown}."
 
 
 def fingerprint(entry: dict[str, Any]) -> str | None:

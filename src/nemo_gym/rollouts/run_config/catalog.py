@@ -8,8 +8,8 @@ from pathlib import Path
 
 import nemo_gym
 from nemo_gym import errors
-from nemo_gym.composition import nearest
 from nemo_gym.yaml_files import holds_rows
+from nemo_runs.suggestions import suggestion
 
 EXTRA_ROOTS = "NEMO_GYM_EXTRA_ROOTS"
 """Environment variable: further search folders, separated like PATH."""
@@ -56,9 +56,8 @@ def find_config(
         raise errors.ConfigError(f"{where}: {name} is a folder; give the YAML file in it.")
     looked = ", ".join(str(root) for root in roots)
     shipped = [f"benchmarks/{n}/config.yaml" for n in benchmark_names(search_dirs, cwd)]
-    guess = nearest(name, [*shipped, *_beside(name, roots)])
-    hint = f"; did you mean {guess}" if guess else ""
-    raise errors.ConfigError(f"{where}: there is no {name} in {looked}{hint}.")
+    hint = suggestion(name, [*shipped, *_beside(name, roots)])
+    raise errors.ConfigError(f"{where}: there is no {name}{hint} in {looked}.")
 
 
 def _beside(name: str, roots: Sequence[Path]) -> Iterator[str]:
@@ -78,9 +77,8 @@ def find_benchmark(name: str, *, cwd: Path, search_dirs: Sequence[Path] = ()) ->
                     return Path(os.path.abspath(path))
     _refuse_a_path(name, cwd / name)
     known = benchmark_names(search_dirs, cwd)
-    guess = nearest(name, known)
-    hint = f"did you mean {guess}" if guess else f"known: {', '.join(known)}"
-    raise errors.ConfigError(f"--benchmark: there is no benchmark {name}; {hint}.")
+    hint = suggestion(name, known) or f"; known: {', '.join(known)}"
+    raise errors.ConfigError(f"--benchmark: there is no benchmark {name}{hint}.")
 
 
 def _refuse_a_path(name: str, path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from nemo_helix_plugin.cli.lazy import suggestion
+from nemo_runs.suggestions import suggestion
 
 Record = Mapping[str, Any]
 
@@ -28,8 +28,8 @@ def chosen(asked: str | None, defaults: Sequence[str], records: Sequence[Record]
         raise click.UsageError("--output-columns takes `default`, `all`, or names with commas between them.")
     for name in names:
         if records and name.partition(".")[0] not in known:
-            hint = suggestion(name, known) or f" There are: {', '.join(known)}."
-            raise click.UsageError(f"There is no column '{name}'.{hint}")
+            hint = suggestion(name, known) or f"; there are: {', '.join(known)}"
+            raise click.UsageError(f"There is no column '{name}'{hint}.")
     return names
 
 

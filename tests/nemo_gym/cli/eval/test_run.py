@@ -262,7 +262,12 @@ WRONG = {
         1,
         "cannot be reached (connection refused)",
     ),
-    "another model": ({"--model": "moc"}, (), 1, "does not serve 'moc' but 'mock'; did you mean 'mock'?"),
+    "another model": (
+        {"--model": "moc"},
+        (),
+        1,
+        "does not serve 'moc' (did you mean 'mock'?); it",
+    ),
     "a typed key": ({"--model-api-key": "sk-canary"}, (), 2, "host:VAR"),
     "an unset key": ({"--model-api-key": "host:UNSET_KEY"}, (), 1, "UNSET_KEY"),
     "no output": ({"--output": None}, (), 2, "--output FILE"),

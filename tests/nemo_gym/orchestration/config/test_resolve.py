@@ -153,7 +153,7 @@ def test_a_key_of_a_run_can_be_set_though_the_file_does_not_have_it(tmp_path: Pa
 def test_a_mistyped_key_of_a_run_names_the_nearest_one_that_is_valid(tmp_path: Path, key: str, nearest: str):
     with pytest.raises(ConfigError) as caught:
         resolved(tmp_path, None, f"{key}=3")
-    assert str(caught.value).endswith(f"submit.yaml; did you mean {nearest}.")
+    assert str(caught.value).endswith(f"submit.yaml (did you mean '{nearest}'?).")
 
 
 def test_relative_paths_become_absolute_beside_the_submit_file_first(tmp_path: Path):
@@ -182,7 +182,7 @@ def test_relative_paths_become_absolute_beside_the_submit_file_first(tmp_path: P
 def test_only_keeps_the_named_benchmarks_and_an_unknown_name_is_a_usage_error(tmp_path: Path):
     two = {"driver/benchmarks/times": {"command": "true"}}
     assert list(resolved(tmp_path, two, only=("times",)).config.driver.benchmarks) == ["times"]
-    with pytest.raises(UsageError, match=r"--only tims: no such benchmark .* did you mean times"):
+    with pytest.raises(UsageError, match=r"--only tims: no such benchmark .* \(did you mean 'times'\?\)"):
         resolved(tmp_path, two, only=("tims",))
 
 

@@ -92,7 +92,7 @@ def test_a_value_that_cannot_be_is_refused_by_its_dotted_path(changes: dict[str,
         ),
         (
             {"driver/policy_model": "polcy"},
-            "driver.policy_model: 'polcy' is no service; did you mean policy.",
+            "driver.policy_model: 'polcy' is no service (did you mean 'policy'?).",
         ),
         (
             {"driver/benchmarks/sums/run/policy_base_url": "http://x/v1"},
@@ -220,7 +220,7 @@ def test_a_value_of_the_wrong_type_is_never_repeated_in_the_message(path: str):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ({"max_retrys": 1}, "unknown key {}.max_retrys; did you mean {}.max_retries."),
+        ({"max_retrys": 1}, "unknown key {}.max_retrys (did you mean '{}.max_retries'?)."),
         ([1], "{} (input should be a valid boolean or must be a mapping of keys to values)."),
     ],
 )

@@ -226,11 +226,11 @@ def test_an_unset_variable_is_named_with_its_dotted_path(tmp_path: Path):
         ),
         (
             {"run/benchmark": {"agent": {"type": "single_tun"}}},
-            ["driver.benchmarks.sums.run.benchmark.agent.type", "did you mean single_turn"],
+            ["driver.benchmarks.sums.run.benchmark.agent.type", "(did you mean 'single_turn'?)"],
         ),
         (
             {"run/benchmark": {"verifier": {"mod": "exact"}}},
-            ["driver.benchmarks.sums.run.benchmark.verifier.mod", "did you mean mode"],
+            ["driver.benchmarks.sums.run.benchmark.verifier.mod", "(did you mean 'mode'?)"],
         ),
         ({"prepare": {"split": "validation"}}, ["driver.benchmarks.sums.prepare", "other data"]),
         ({"prepare": {"prepare_args": {}}}, ["driver.benchmarks.sums.prepare", "prepare_args"]),
@@ -267,7 +267,7 @@ def test_arguments_that_the_prepare_script_does_not_take_are_found_at_submit(tmp
     with pytest.raises(ConfigError) as caught:
         plan(tmp_path, changes)
     assert str(caught.value).startswith("driver.benchmarks.sums.run.prepare_script_args.num_task: ")
-    assert str(caught.value).endswith("takes no such argument; did you mean num_tasks.")
+    assert str(caught.value).endswith("takes no such argument (did you mean 'num_tasks'?).")
 
 
 def test_another_gym_may_have_agents_and_verifiers_that_this_one_lacks(tmp_path: Path):

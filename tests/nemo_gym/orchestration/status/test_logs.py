@@ -62,7 +62,7 @@ def test_what_is_shown_unasked_is_what_the_job_script_said_when_no_driver_has_st
     ("typed", "meant"), [("drivr", "driver"), ("gpq", "gpqa"), ("my-servise", "my-service")]
 )
 def test_a_mistyped_source_or_benchmark_is_answered_with_what_was_meant(evidence, typed, meant):
-    with pytest.raises(GymError, match=rf"has no log '{typed}'; .*; did you mean '{meant}'\?"):
+    with pytest.raises(GymError, match=rf"has no log '{typed}' \(did you mean '{meant}'\?\); .*\."):
         logs.refuse_unknown(evidence, typed, FILES)
 
 

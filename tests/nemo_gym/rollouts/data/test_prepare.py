@@ -105,7 +105,7 @@ def test_a_split_that_the_benchmark_has_not_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"cuont": 3}, "prepare_script_args.cuont: .* takes no such argument; did you mean count"),
+        ({"cuont": 3}, r"prepare_script_args.cuont: .* takes no such argument \(did you mean 'count'\?\)"),
         ({"zzz": 3}, "prepare_script_args.zzz: .* takes no such argument; known: count, word"),
     ],
 )
@@ -255,4 +255,4 @@ def test_gym_eval_prepare_is_a_real_program_with_one_sentence_for_a_mistake(tmp_
     command = [program, "eval", "prepare", "--benchmark", "arithmetic", "+prepare_script_args.num_taks=3"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.splitlines()[-1].endswith("takes no such argument; did you mean num_tasks.")
+    assert done.stderr.splitlines()[-1].endswith("takes no such argument (did you mean 'num_tasks'?).")

@@ -77,8 +77,8 @@ def test_a_wrong_model_name_is_refused_with_what_is_served_and_the_nearest():
     with MockServer(models=["llama-3-8b", "qwen"]) as server:
         text = problem(server.base_url, "llama-3-8B")
         assert text == (
-            f"policy_model_name: {server.base_url} does not serve 'llama-3-8B' but 'llama-3-8b', 'qwen'; "
-            "did you mean 'llama-3-8b'?"
+            f"policy_model_name: {server.base_url} does not serve 'llama-3-8B' (did you mean 'llama-3-8b'?); "
+            "it serves 'llama-3-8b', 'qwen'."
         )
         assert check(server.base_url, "other", check_name=False).name == "other"
 

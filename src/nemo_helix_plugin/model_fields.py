@@ -1,18 +1,19 @@
-"""What somebody may have meant."""
+"""The fields of data models: which one may have been meant."""
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import BaseModel
 
+from nemo_runs import suggestions
+
 _DEEPEST = 8
 
 
-def field_like(model: type[BaseModel], name: str) -> str | None:
-    """A field of a model, or of the models in it, whose name is close to a name that is none.
+def field_suggestion(model: type[BaseModel], name: str) -> str:
+    """`suggestions.did_you_mean` a field of a model, or of the models in it, for a name that is none.
 
     A field of exactly this name stands elsewhere, so it is given with its path.
     """
@@ -20,8 +21,8 @@ def field_like(model: type[BaseModel], name: str) -> str | None:
     known: dict[str, str] = {}
     for path in _paths(schema, schema.get("$defs", {})):
         known.setdefault(path[-1], ".".join(path))
-    like = next(iter(difflib.get_close_matches(name, sorted(known), n=1)), None)
-    return known[name] if like == name else like
+    near = suggestions.nearest(name, sorted(known))
+    return suggestions.did_you_mean(known[name] if near == name else near)
 
 
 def _paths(schema: Mapping[str, Any], models: Mapping[str, Any]) -> Iterator[tuple[str, ...]]:

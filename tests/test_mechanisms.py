@@ -1,0 +1,74 @@
+"""One mechanism for each kind of knowledge: what is called, defined or written in one module only."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCES = Path(__file__).parents[1] / "src"
+
+CALLS = {
+    "difflib.get_close_matches": {"nemo_runs/suggestions.py"},
+}
+"""Functions that only these modules may use, by full name."""
+WORDS = {
+    "did you mean": {"nemo_runs/suggestions.py"},
+}
+"""What only these modules may write in a string that is no docstring, in small letters."""
+
+
+def uses(tree: ast.AST) -> Iterator[str]:
+    """The full names of all that a module takes from another: ``module.name``, however it was imported."""
+    names: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names.update({alias.asname or alias.name: alias.name for alias in node.names})
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
+            yield f"{names[node.value.id]}.{node.attr}"
+
+
+def strings(tree: ast.AST) -> Iterator[str]:
+    """The texts of a module, docstrings left out."""
+    documents = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
+            yield node.value
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    for path in sorted(SOURCES.rglob("*.py")):
+        yield str(path.relative_to(SOURCES)), ast.parse(path.read_bytes())
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_only_one_module_uses(name: str) -> None:
+    assert {module for module, tree in modules() if name in set(uses(tree))} == CALLS[name]
+
+
+@pytest.mark.parametrize("words", WORDS)
+def test_only_one_module_writes(words: str) -> None:
+    assert {module for module, tree in modules() if any(words in text for text in strings(tree))} == WORDS[
+        words
+    ]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import difflib as d\nd.get_close_matches",
+        "from difflib import get_close_matches as near",
+        "import difflib\nx = difflib.get_close_matches",
+    ],
+)
+def test_a_use_is_seen_however_it_is_written(source: str) -> None:
+    assert "difflib.get_close_matches" in set(uses(ast.parse(source)))
