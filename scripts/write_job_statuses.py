@@ -105,16 +105,14 @@ _ASKED = (
 
 
 def _statuses() -> list[tuple[str, ...]]:
-    return [
-        (f"`{status}`", "yes" if status in states.TERMINAL else "no", MEANINGS[status]) for status in Status
-    ]
+    return [(f"`{status}`", "yes" if status.is_terminal else "no", MEANINGS[status]) for status in Status]
 
 
 def _actions() -> list[tuple[str, ...]]:
     return [(f"`{status}`", *(_answer(action, status) for action in _ASKED)) for status in Status]
 
 
-_MAY_BE_GONE = frozenset({Status.PAUSED, Status.CANCELLING, *states.TERMINAL})
+_MAY_BE_GONE = frozenset(s for s in Status if s.is_settled or s is Status.CANCELLING)
 """Statuses in which a job's storage may have been deleted."""
 
 

@@ -11,16 +11,16 @@ from nemo_helix_server.controller import loop
 from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.executors.capacity import LeasedCapacity
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
-from nemo_helix_server.jobs import identifiers, ports
+from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.orders import NewAttempt, NewJob
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
-from nemo_helix_server.settings import Settings, SubprocessSettings
+from nemo_helix_server.settings import Settings, StorageSettings, SubprocessSettings
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.store import JobStore
 from nemo_runs.leases import machine_leases
 
 PATIENCE = 90.0
-RESTING = {Status.PAUSED, Status.CANCELLED, Status.COMPLETED, Status.ERROR}
+RESTING = {status for status in Status if status.is_settled}
 
 
 def shell(script, **changes):
@@ -61,7 +61,7 @@ class Workplace:
         self.store = JobStore(f"sqlite:///{folder / 'jobs.db'}", self.clock)
         self.store.migrate()
         self.storage = JobStorage(folder)
-        self.limits = limits or ports.StorageLimits()
+        self.limits = limits or StorageSettings()
         self.profile = SubprocessSettings(
             **{"graceful_shutdown_timeout_seconds": 2.0, **(profile or {})},
         )

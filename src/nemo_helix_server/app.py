@@ -52,9 +52,7 @@ from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.trackers import publishing
 from nemo_runs.leases import machine_leases
 
-_UNDER_WAY = frozenset(
-    {HelixJobStatus.PENDING, HelixJobStatus.ACTIVE, HelixJobStatus.PAUSING, HelixJobStatus.CANCELLING}
-)
+_WITH_WORKLOAD = [status for status in HelixJobStatus if status.holds_workload]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +71,7 @@ class AssembledService:
     def under_way(self) -> int:
         """How many jobs have a workload now."""
         with self.parts.jobs.store.read() as reader:
-            return sum(number for status, number in reader.counts(None).items() if status in _UNDER_WAY)
+            return sum(number for status, number in reader.counts(None).items() if status in _WITH_WORKLOAD)
 
     def close(self) -> None:
         """Let go of everything; workloads go on."""
@@ -116,7 +114,7 @@ def compose(
         store=store,
         clock=clock,
         storage=JobStorage(settings.data_dir),
-        limits=limits_of(settings),
+        limits=settings.jobs.storage,
         profiles=Profiles(settings.jobs),
         authenticator=Authenticator(store, step_tokens.load_key(settings.data_dir), clock, tokens_required),
     )
@@ -238,16 +236,6 @@ def _customization(settings: Settings, store: JobStore, clock: Clock, *, tokens_
         local_paths = ()
     references = References(ModelRegistry(store, filesets, clock), filesets, settings.data_dir, local_paths)
     return _Tuning(references, Engines(settings.engines, this_machine(), cache_folder()))
-
-
-def limits_of(settings: Settings) -> StorageLimits:
-    """The platform's storage periods."""
-    given = settings.jobs.storage
-    return StorageLimits(
-        paused_storage_ttl_seconds=given.paused_storage_ttl_seconds,
-        maximum_pause_ttl_seconds=given.maximum_pause_ttl_seconds,
-        failed_storage_ttl_seconds=given.failed_storage_ttl_seconds,
-    )
 
 
 def _room(given: LeaseSettings) -> LeasedCapacity:

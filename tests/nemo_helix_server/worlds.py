@@ -9,9 +9,9 @@ from typing import Any
 from nemo_helix_plugin.jobs.types import CreateHelixJobRequest, HelixJobStatus
 from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.jobs.model import Caller, Job, Moved, Step
-from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.service.jobs import JobsService
+from nemo_helix_server.settings import StorageSettings
 from nemo_helix_server.store.store import JobStore
 
 ANNA = Caller(name="anna")
@@ -89,7 +89,7 @@ class World:
 
     store: JobStore
     clock: MovableClock
-    limits: StorageLimits = field(default_factory=StorageLimits)
+    limits: StorageSettings = field(default_factory=StorageSettings)
     directories: Directories = field(default_factory=Directories)
     wakes: int = 0
 
@@ -140,9 +140,9 @@ class World:
             self.move(event, name)
 
 
-def sqlite_world(folder: Path, limits: StorageLimits | None = None) -> World:
+def sqlite_world(folder: Path, limits: StorageSettings | None = None) -> World:
     """A world on a fresh SQLite file."""
     clock = MovableClock()
     store = JobStore(f"sqlite:///{folder / 'jobs.db'}", clock)
     store.migrate()
-    return World(store, clock, limits or StorageLimits())
+    return World(store, clock, limits or StorageSettings())

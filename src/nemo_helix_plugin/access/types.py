@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field, SecretStr, StringConstraints, field_serializer
 
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.jobs import models, names
 
 ShortText = Annotated[str, StringConstraints(max_length=4096)]
@@ -61,14 +61,6 @@ class Secret(models.ResponseModel):
     description: str | None = None
     created_at: models.Moment | None = None
     updated_at: models.Moment | None = None
-
-
-class Role(StrEnum):
-    """What the holder of a token may do; each may also do what the one before it may."""
-
-    READ = "read"
-    OPERATE = "operate"
-    ADMIN = "admin"
 
 
 class CreateTokenRequest(models.RequestModel):

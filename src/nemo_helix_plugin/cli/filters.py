@@ -108,7 +108,7 @@ def tree(pairs: Pairs) -> dict[str, Any]:
 
 def check_status(value: str) -> None:
     """Refuse what is no status, with the one that was meant."""
-    from nemo_helix_plugin.jobs.schemas import HelixJobStatus
+    from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 
     known = [status.value for status in HelixJobStatus]
     if value not in known:

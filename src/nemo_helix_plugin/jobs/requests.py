@@ -9,7 +9,8 @@ from pydantic import Field, StringConstraints, model_validator
 
 from nemo_helix_plugin.jobs import models, names
 from nemo_helix_plugin.jobs.platform_spec import HelixJobSpec, Seconds
-from nemo_helix_plugin.jobs.schemas import ArtifactStorageType, HelixJobStatus
+from nemo_helix_plugin.jobs.schemas import ArtifactStorageType
+from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 
 ShortText = Annotated[str, StringConstraints(max_length=4096)]
 Filter = str | dict[str, Any]

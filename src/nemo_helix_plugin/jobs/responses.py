@@ -8,7 +8,8 @@ from pydantic import Field
 
 from nemo_helix_plugin.jobs import models
 from nemo_helix_plugin.jobs.platform_spec import HelixJobSpecRecord, HelixJobStepRecord
-from nemo_helix_plugin.jobs.schemas import HelixJobStatus, Status
+from nemo_helix_plugin.jobs.schemas import Status
+from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 
 
 class AuthContext(models.ResponseModel):

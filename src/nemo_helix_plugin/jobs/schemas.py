@@ -1,4 +1,4 @@
-"""Statuses, and what the service says about a job's state, results and logs."""
+"""What the service says about a job's state, results and logs."""
 
 from __future__ import annotations
 
@@ -8,41 +8,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from nemo_helix_plugin.jobs import models
-
-
-class HelixJobStatus(StrEnum):
-    """Status of a job, an attempt, a step or a task; one vocabulary for all four."""
-
-    CREATION_PENDING = "creation_pending"
-    """Visible, its resources are being prepared."""
-    CREATED = "created"
-    """Published; nobody has considered it yet."""
-    QUEUED = "queued"
-    """Considered, and waiting for capacity."""
-    PENDING = "pending"
-    """The workload exists but does not run yet."""
-    ACTIVE = "active"
-    PAUSING = "pausing"
-    """A pause was asked for; the workload runs on towards its checkpoint."""
-    PAUSED = "paused"
-    """The workload has ended after its checkpoint; storage is kept."""
-    RESUMING = "resuming"
-    """A resume was asked for; waiting to be started again."""
-    CANCELLING = "cancelling"
-    CANCELLED = "cancelled"
-    COMPLETED = "completed"
-    ERROR = "error"
-    DELETION_PENDING = "deletion_pending"
-    """A delete was acknowledged; the record goes when everything is cleaned up."""
-
-    @property
-    def is_terminal(self) -> bool:
-        """Whether nothing happens any more unless somebody asks for it."""
-        return self in TERMINAL
-
-
-TERMINAL = frozenset({HelixJobStatus.CANCELLED, HelixJobStatus.COMPLETED, HelixJobStatus.ERROR})
-"""Statuses that end a job, an attempt, a step or a task."""
+from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 
 Status = Annotated[HelixJobStatus | str, Field(union_mode="left_to_right")]
 """A status in a response: one of the enum, or the string of a service that knows more of them."""

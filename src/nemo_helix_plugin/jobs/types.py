@@ -58,17 +58,16 @@ from nemo_helix_plugin.jobs.responses import (
     Transition,
 )
 from nemo_helix_plugin.jobs.schemas import (
-    TERMINAL,
     ArtifactStorageType,
     HelixJobLog,
     HelixJobLogPage,
     HelixJobResultResponse,
-    HelixJobStatus,
     HelixJobStatusResponse,
     HelixJobStepStatus,
     HelixJobTaskStatus,
     Status,
 )
+from nemo_helix_plugin.jobs.statuses import TERMINAL, HelixJobStatus
 
 __all__ = [
     "TERMINAL",

@@ -10,10 +10,10 @@ from fastapi import Depends, Path, Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.auth import roles
 from nemo_helix_server.auth.authentication import Principal
-from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.errors import ForbiddenError, UnauthenticatedError
 from nemo_helix_server.jobs.model import Caller
 

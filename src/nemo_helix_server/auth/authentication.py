@@ -5,9 +5,8 @@ from __future__ import annotations
 import getpass
 from dataclasses import dataclass, field
 
-from nemo_helix_plugin.jobs.types import TERMINAL
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.auth import step_tokens, tokens
-from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.auth.step_tokens import Claims
 from nemo_helix_server.clock import SECOND, Clock
 from nemo_helix_server.errors import ForbiddenError, UnauthenticatedError
@@ -86,7 +85,7 @@ class Authenticator:
             return Principal(Caller(name=_local_user(), role=Role.ADMIN))
         with self.store.read() as reader:
             job = reader.job_by_id(claims.job_id)
-        if job is None or job.name != claims.job or job.status in TERMINAL:
+        if job is None or job.name != claims.job or job.status.is_terminal:
             raise UnauthenticatedError(f"the job '{claims.job}' of this step's token has ended")
         caller = Caller(name=f"step:{claims.job}/{claims.step}", role=Role.READ, workspace=claims.workspace)
         return Principal(caller, claims)

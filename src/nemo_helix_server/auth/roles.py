@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.errors import ForbiddenError
 from nemo_helix_server.jobs.model import Caller
 
 EVERYWHERE = "-"
 """In place of a workspace in a path: all of them."""
-
-
-class Role(StrEnum):
-    """What a token allows; each allows all that the ones before it do."""
-
-    READ = "read"
-    """Look at everything but secret values."""
-    OPERATE = "operate"
-    """Submit through customization, pause, resume, rerun, cancel, delete; set secrets."""
-    ADMIN = "admin"
-    """Run any command as the service's user; manage tokens and workspaces."""
 
 
 _ORDER = tuple(Role)

@@ -8,22 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 from nemo_helix_server.commands import service_probe
 
 _EVERYWHERE = "/apis/jobs/v2/workspaces/-"
 _LOOK_SECONDS = 0.5
-_UNDER_WAY = (
-    "creation_pending",
-    "created",
-    "queued",
-    "pending",
-    "active",
-    "resuming",
-    "pausing",
-    "cancelling",
-)
-"""A job in one of these has a workload, or gets one as soon as there is room."""
-_SETTLING = frozenset({"pausing", "cancelling"})
+_UNDER_WAY = tuple(status.value for status in HelixJobStatus if status.is_under_way)
+_STOPPING = frozenset(status.value for status in HelixJobStatus if status.is_stopping)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +68,7 @@ def drain(
     answer = service_probe.ask(folder, "POST", f"{_EVERYWHERE}/pause-all?maintenance=true")
     while True:
         now = _jobs_in(folder, _UNDER_WAY)
-        if not _SETTLING & set(now.values()) or clock() >= deadline:
+        if not _STOPPING & set(now.values()) or clock() >= deadline:
             break
         sleep(_LOOK_SECONDS)
     came_to = {

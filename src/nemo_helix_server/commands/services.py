@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.cli import inputs
 
 _FOLDER = click.Path(file_okay=False, path_type=Path)
@@ -144,7 +145,7 @@ def token() -> None:
 @click.option(
     "--role",
     required=True,
-    type=click.Choice(["read", "operate", "admin"]),
+    type=click.Choice([role.value for role in Role]),
     help="What its holder may do; each includes those before.",
 )
 @click.option("--workspace", metavar="NAME", help="The only workspace it is for.")

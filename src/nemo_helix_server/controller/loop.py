@@ -61,7 +61,8 @@ _RESTS = frozenset(
     }
 )
 """Events after which a storage window may run."""
-_FOLLOWED = frozenset({Status.ACTIVE, Status.PAUSING, Status.CANCELLING})
+_LIVE = frozenset(status for status in Status if status.holds_workload or status is Status.CREATION_PENDING)
+_FOLLOWED = frozenset(status for status in Status if status.reports_progress)
 
 
 @dataclass(slots=True)
@@ -279,11 +280,11 @@ def build(
 
 def _live(unit: StoreReader) -> tuple[StepContext, ...]:
     """Steps that may have a workload, or whose job is being made."""
-    return unit.contexts(StepQuery(statuses=states.LIVE | {Status.CREATION_PENDING})).items
+    return unit.contexts(StepQuery(statuses=_LIVE)).items
 
 
 def _waiting(unit: StoreReader) -> list[StepContext]:
     """Steps that wait for their turn, in no order that matters."""
-    new = unit.contexts(StepQuery(statuses=frozenset({Status.CREATED, Status.RESUMING}), limit=_NEW)).items
+    new = unit.contexts(StepQuery(statuses=states.origins(StatusEvent.DEFERRED), limit=_NEW)).items
     queued = unit.contexts(StepQuery(statuses=frozenset({Status.QUEUED}), limit=_QUEUED)).items
     return [*queued, *new]

@@ -18,8 +18,6 @@ from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.reading_jobs import Settled
 from nemo_helix_server.store.store import JobStore
 
-_RESTING = (Status.PAUSED, Status.ERROR, Status.CANCELLED)
-
 
 @dataclass(slots=True)
 class RetentionWindows:
@@ -33,7 +31,7 @@ class RetentionWindows:
     def run(self) -> float | None:
         """End what is due; the seconds until the next window ends, when there is one."""
         with self.store.read() as unit:
-            resting = unit.settled(_RESTING)
+            resting = unit.settled(retention.WITH_WINDOW)
         left = [(job, self._left(job)) for job in resting]
         for job, seconds in left:
             if seconds is not None and seconds <= 0:

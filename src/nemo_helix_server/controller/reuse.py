@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.jobs import states
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.storage.job_folders import JobStorage
@@ -69,7 +70,7 @@ class Reuse:
                 StatusEvent.OUTPUTS_VERIFIED,
                 who="controller",
                 why=why,
-                expected=(Status.CREATED, Status.QUEUED),
+                expected=states.origins(StatusEvent.OUTPUTS_VERIFIED),
                 version=step.version,
                 reason=StatusReason.OUTPUTS_VERIFIED,
                 details={"message": why},

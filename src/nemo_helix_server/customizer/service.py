@@ -13,12 +13,12 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.customization import explain
 from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest, PreviewRequest
 from nemo_helix_plugin.customization.types import INPUTS, AutomodelJobInput, RlJobInput, UnslothJobInput
 from nemo_helix_plugin.jobs.types import TERMINAL, CreateHelixJobRequest
 from nemo_helix_plugin.model_fields import field_suggestion
-from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import environment, names, previewing
 from nemo_helix_server.customizer.engines import Engines

@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_server.jobs.model import StepContext
 
-DAY = 24 * 3600
 
+class StorageLimits(Protocol):
+    """The platform's storage periods, in seconds; `nemo_helix_server.settings.StorageSettings` has them."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StorageLimits:
-    """The platform's storage periods, in seconds."""
+    @property
+    def paused_storage_ttl_seconds(self) -> int:
+        """How long the storage of a paused job is kept that has no pause window of its own."""
+        ...
 
-    paused_storage_ttl_seconds: int = 7 * DAY
-    maximum_pause_ttl_seconds: int = 30 * DAY
-    failed_storage_ttl_seconds: int = 4 * 3600
+    @property
+    def maximum_pause_ttl_seconds(self) -> int:
+        """The longest pause window that a job may have."""
+        ...
+
+    @property
+    def failed_storage_ttl_seconds(self) -> int:
+        """How long the storage of a job that ended in error is kept."""
+        ...
 
 
 class StepMachine(Protocol):

@@ -14,6 +14,14 @@ from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_runs.durations import duration_in_words
 
+WITH_WINDOW = frozenset(status for status in Status if status.is_settled and status is not Status.COMPLETED)
+"""A job in one of these keeps its storage for a window (a cancelled one's is 0); a completed one for good."""
+RECLAIMABLE = frozenset(
+    status
+    for status in Status
+    if status.is_terminal or status is Status.CANCELLING or status is Status.DELETION_PENDING
+)
+"""The storage of a job in one of these may be deleted: nothing needs it any more."""
 _ALIKE = 2
 """Seconds by which two clocks may drift apart before a date that was shown becomes another one."""
 

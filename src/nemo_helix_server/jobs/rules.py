@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.jobs.states import TERMINAL, StatusEvent, StatusReason
+from nemo_helix_server.jobs import states
+from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 
 
 class JobAction(StrEnum):
@@ -104,7 +105,7 @@ _REFUSALS: dict[JobAction, dict[Status, str]] = {
     },
     JobAction.RERUN: {
         **dict.fromkeys(
-            (S.CREATION_PENDING, S.CREATED, S.QUEUED, S.PENDING, S.ACTIVE, S.RESUMING, S.CANCELLING),
+            (status for status in S if status.is_under_way and status is not S.PAUSING),
             f"job {{job}} is {{status}} in step {{step}}, and {_ONLY}",
         ),
         S.PAUSING: f"job {{job}} is pausing, and {_ONLY}; use {{resume}} to let it go on",
@@ -114,7 +115,7 @@ _REFUSALS: dict[JobAction, dict[Status, str]] = {
     },
     JobAction.DELETE: {
         **dict.fromkeys(
-            (S.CREATED, S.QUEUED, S.PENDING, S.ACTIVE, S.PAUSING, S.PAUSED, S.RESUMING),
+            states.origins(StatusEvent.CANCEL_REQUESTED) - states.origins(StatusEvent.DELETE_REQUESTED),
             "job {job} is {status} and cannot be deleted; use {cancel} first",
         ),
         S.CANCELLING: "job {job} is being cancelled; delete it again when it is cancelled",
@@ -134,11 +135,15 @@ _NOTHING_LEFT = (
 _NO_WINDOW = f"the storage of job {{job}} is deleted already, so there is no window to change; {_NEW}"
 
 _UNCHANGED: dict[JobAction, frozenset[Status]] = {
-    JobAction.PAUSE: frozenset({S.PAUSING, S.PAUSED}),
-    JobAction.RESUME: frozenset({S.ACTIVE, S.RESUMING}),
-    JobAction.CANCEL: frozenset({*TERMINAL, S.CANCELLING}),
+    JobAction.PAUSE: states.outcomes(StatusEvent.PAUSE_REQUESTED),
+    JobAction.RESUME: states.outcomes(StatusEvent.PAUSE_WITHDRAWN, StatusEvent.RESUME_REQUESTED),
+    JobAction.CANCEL: frozenset(s for s in S if s.is_terminal or s is S.CANCELLING),
     JobAction.DELETE: frozenset({S.DELETION_PENDING}),
 }
+
+
+_TAKEN_UP = states.outcomes(StatusEvent.DEFERRED, StatusEvent.ACCEPTED)
+"""A step in one of these was considered after it was asked to start."""
 
 
 def allowed(action: JobAction, facts: ActionFacts) -> Answer:
@@ -153,7 +158,7 @@ def allowed(action: JobAction, facts: ActionFacts) -> Answer:
 
 def _started_again(action: JobAction, facts: ActionFacts) -> bool:
     """Whether a resume is asked for that happened already, and its step is on its way."""
-    return action is JobAction.RESUME and facts.resumed and facts.status in {S.QUEUED, S.PENDING}
+    return action is JobAction.RESUME and facts.resumed and facts.status in _TAKEN_UP
 
 
 def _unpausable(facts: ActionFacts) -> str | None:

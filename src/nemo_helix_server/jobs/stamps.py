@@ -9,10 +9,6 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import wire
 from nemo_helix_server.jobs.states import StatusEvent
 
-RESTING = frozenset({Status.PAUSED, Status.ERROR, Status.CANCELLED, Status.COMPLETED})
-"""A step in one of these has stopped: the clock of its storage window runs from there."""
-_SAVED = frozenset({Status.PAUSED, Status.ERROR})
-
 
 def merged(details: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dict[str, Any]:
     """Details with changes merged key by key; a change to None removes its key."""
@@ -39,10 +35,10 @@ def after(
         stamps["pause_requested_at"] = None
     if to is Status.RESUMING:
         stamps["resumed_at"] = wire(now)
-    if to in _SAVED:
+    if to.can_go_on:
         stamps["stopped_at"] = wire(now)
     result = merged(merged(details, given), stamps)
-    if to in _SAVED and "image_digest" in result:
+    if to.can_go_on and "image_digest" in result:
         result["image_digest_at_save"] = result["image_digest"]
     return result
 
@@ -58,7 +54,7 @@ def between_steps(details: Mapping[str, Any]) -> dict[str, Any]:
 
 def on_attempt(details: Mapping[str, Any], step_details: Mapping[str, Any], to: Status) -> dict[str, Any]:
     """An attempt's details after its step came to a status."""
-    saved = step_details.get("image_digest_at_save") if to in _SAVED else None
+    saved = step_details.get("image_digest_at_save") if to.can_go_on else None
     return merged(details, {"image_digest_at_save": saved}) if saved else dict(details)
 
 

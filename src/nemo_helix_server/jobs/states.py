@@ -247,13 +247,6 @@ JOB_EVENTS = frozenset({E.DELETE_REQUESTED, E.RERUN_REQUESTED})
 
 _NEXT: dict[tuple[Status, StatusEvent], StateEdge] = {(row.origin, row.event): row for row in TABLE}
 
-TERMINAL = frozenset({S.COMPLETED, S.ERROR, S.CANCELLED})
-"""A step or attempt in one of these never moves again."""
-LIVE = frozenset({S.PENDING, S.ACTIVE, S.PAUSING, S.CANCELLING})
-"""A step in one of these may have a workload."""
-CONTROLLED = frozenset({S.CREATION_PENDING, *WAITING, *LIVE, S.RESUMING})
-"""The controller has something to do about a step in one of these."""
-
 
 def row(status: Status, event: StatusEvent) -> StateEdge | None:
     """The edge that the event takes from the status; None where the event means nothing there."""
@@ -269,6 +262,11 @@ def after(status: Status, event: StatusEvent) -> Status | None:
 def origins(event: StatusEvent) -> frozenset[Status]:
     """The statuses from which the event leads somewhere."""
     return frozenset(edge.origin for edge in TABLE if edge.event is event)
+
+
+def outcomes(*events: StatusEvent) -> frozenset[Status]:
+    """The statuses to which one of the events leads."""
+    return frozenset(edge.to for edge in TABLE if edge.event in events)
 
 
 def event_between(origin: Status, to: Status) -> StatusEvent | None:

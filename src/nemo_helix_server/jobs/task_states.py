@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.jobs.states import TERMINAL, StatusEvent
+from nemo_helix_server.jobs.states import StatusEvent
 
 
 def task_may_become(origin: Status, to: Status) -> bool:
@@ -11,22 +11,10 @@ def task_may_become(origin: Status, to: Status) -> bool:
 
     A task is one process: it runs, is asked to pause or stop, and ends; it never starts again.
     """
-    return origin == to or (origin not in {*TERMINAL, Status.PAUSED} and to in _TASK_STATUSES)
+    return origin == to or (not origin.is_settled and to in _TASK_STATUSES)
 
 
-_TASK_STATUSES = frozenset(
-    {
-        Status.ACTIVE,
-        Status.PAUSING,
-        Status.PAUSED,
-        Status.CANCELLING,
-        Status.CANCELLED,
-        Status.COMPLETED,
-        Status.ERROR,
-    }
-)
-
-
+_TASK_STATUSES = frozenset(status for status in Status if status.reports_progress or status.is_settled)
 _TASK_AFTER: dict[StatusEvent, Status] = {
     StatusEvent.STARTED: Status.ACTIVE,
     StatusEvent.FINISHED: Status.COMPLETED,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nemo_helix_plugin.jobs.types import HelixJobStatus, JobControl, UpdateHelixJobRequest
+from nemo_helix_plugin.jobs.types import JobControl, UpdateHelixJobRequest
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
-from nemo_helix_server.jobs import identifiers, retention, rules, stamps
+from nemo_helix_server.jobs import identifiers, retention, rules, stamps, states
 from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job, Step
 from nemo_helix_server.jobs.orders import NewAttempt
 from nemo_helix_server.jobs.rules import ActionFacts, ActionRefused, Go, JobAction
@@ -21,9 +21,6 @@ from nemo_helix_server.store.reading_jobs import EVERYWHERE
 from nemo_helix_server.store.writer import StoreWriter
 from nemo_helix_server.trackers import descriptions
 
-_PAUSABLE = frozenset(
-    {HelixJobStatus.CREATED, HelixJobStatus.QUEUED, HelixJobStatus.PENDING, HelixJobStatus.ACTIVE}
-)
 _STARTS = frozenset({StatusEvent.RESUME_REQUESTED, StatusEvent.RERUN_REQUESTED})
 _OF_THE_PROCESS = frozenset(
     {"exit_code", "exit_status", "pid", "pgid", "restarts", "signal", "port", "progress_pct", "stops_at"}
@@ -133,7 +130,8 @@ class Acting(Lookups):
         with self.store.write() as writer:
             self.check_workspace(writer, workspace)
             where = None if workspace == EVERYWHERE else workspace
-            query = StepQuery(workspace=where, statuses=_PAUSABLE, source=source)
+            pausable = states.origins(StatusEvent.PAUSE_REQUESTED)
+            query = StepQuery(workspace=where, statuses=pausable, source=source)
             for found in writer.contexts(query).items:
                 job = self.find_job(writer, found.workspace, found.step.job_id)
                 try:

@@ -209,7 +209,7 @@ class Moving(StoreReader):
             updated_at=self.now,
             status_since=self.now,
             started_at=None if event is StatusEvent.ACCEPTED else started,
-            stopped_at=self.now if to in stamps.RESTING else None,
+            stopped_at=self.now if to.is_settled else None,
             since_mark=self.mark,
             turn_at=self.now if to is HelixJobStatus.RESUMING else step.turn_at,
             turn_mark=self.mark if to is HelixJobStatus.RESUMING else step.turn_mark,
@@ -251,7 +251,7 @@ class Moving(StoreReader):
     def _write_job(self, job: Job, attempt: Attempt, newest: Step, attempt_status: HelixJobStatus) -> Job:
         status = states.derive_job(attempt_status)
         changed = status is not job.status
-        rests = status in stamps.RESTING
+        rests = status.is_settled
         moved = replace(
             job,
             status=status,

@@ -40,8 +40,10 @@ table = Table(
 )
 
 _jobs, _points, _runs = schema.jobs.c, schema.metric_points.c, table.c
-_NOTHING_YET = (Status.CREATION_PENDING, Status.CREATED, Status.DELETION_PENDING)
-_WAITING = (Status.QUEUED, Status.RESUMING, Status.PENDING)
+_NOTHING_YET = [status for status in Status if status.is_new or status is Status.DELETION_PENDING]
+_WAITING = [
+    status for status in Status if status.is_under_way and not (status.is_new or status.reports_progress)
+]
 _MARK = func.coalesce(_jobs.storage_reclaimed_at, _jobs.status_since)
 
 

@@ -10,21 +10,13 @@ from sqlalchemy.exc import IntegrityError
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.clock import wire
 from nemo_helix_server.errors import StateConflictError
+from nemo_helix_server.jobs import retention
 from nemo_helix_server.jobs.model import Attempt, Job, Result
 from nemo_helix_server.jobs.orders import NewAttempt, NewJob
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.store import schema
 from nemo_helix_server.store.progress import ProgressWriting
 
-_RECLAIMABLE = frozenset(
-    {
-        HelixJobStatus.CANCELLING,
-        HelixJobStatus.CANCELLED,
-        HelixJobStatus.COMPLETED,
-        HelixJobStatus.ERROR,
-        HelixJobStatus.DELETION_PENDING,
-    }
-)
 _FROM_NEW = ("workspace", "name", "source", "spec", "platform_spec", "fileset", "created_by", "project",
              "description", "ownership", "custom_fields", "output_location", "pause_ttl_seconds",
              "failed_ttl_seconds", "body_digest", "client_token", "id", "attempt_id")  # fmt: skip
@@ -126,7 +118,7 @@ class JobWriting(ProgressWriting):
         storage: a paused job has to be moved by `WINDOW_EXPIRED` in the same unit first.
         """
         job = self.job_by_id(job_id)
-        if job is None or job.storage_reclaimed_at is not None or job.status not in _RECLAIMABLE:
+        if job is None or job.storage_reclaimed_at is not None or job.status not in retention.RECLAIMABLE:
             return None
         self.note_attempt(job.attempt_id, {"storage_reclaimed_at": wire(self.now)})
         self.forget_checkpoints(job_id, keep=())

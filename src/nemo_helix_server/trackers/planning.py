@@ -52,23 +52,18 @@ class Plan:
 
 
 _STATES = {
-    Status.ACTIVE: TrackerState.RUNNING,
-    Status.PAUSING: TrackerState.RUNNING,
-    Status.CANCELLING: TrackerState.RUNNING,
+    **{status: TrackerState.RUNNING for status in Status if status.reports_progress},
     Status.PAUSED: TrackerState.PAUSED,
     Status.COMPLETED: TrackerState.FINISHED,
     Status.ERROR: TrackerState.FAILED,
     Status.CANCELLED: TrackerState.KILLED,
 }
 """Of a job that only waits, a tracker keeps the state that it was told."""
-_RESTS = frozenset({Status.PAUSED, Status.COMPLETED, Status.ERROR, Status.CANCELLED})
-_OVER = frozenset({Status.COMPLETED, Status.CANCELLED})
-"""Nothing continues a job in one of these."""
 
 
 def plan(facts: TrackerFacts) -> Plan:
     """What to tell now."""
-    rest = facts.status in _RESTS
+    rest = facts.status.is_settled
     if facts.newest == 0 and facts.said is None:
         return Plan(facts.published, None, rest)
     state = _STATES.get(facts.status)
@@ -77,9 +72,9 @@ def plan(facts: TrackerFacts) -> Plan:
 
 def _limit(facts: TrackerFacts) -> int:
     """The last step that will not be trained again, as far as is known."""
-    if facts.status in _OVER or (facts.status is Status.ERROR and facts.final):
+    if facts.status.is_final or (facts.status is Status.ERROR and facts.final):
         return facts.newest
-    if facts.status not in _RESTS and facts.newest <= facts.covered:
+    if not facts.status.is_settled and facts.newest <= facts.covered:
         # the newest step may get more values yet, such as those of a validation
         return min(facts.covered, facts.newest) - 1
     return min(facts.covered, facts.newest)

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs.model import Job
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.reader import StoreReader
@@ -171,7 +170,7 @@ def _facts(unit: StoreReader, job: Job, run: TrackerRun) -> TrackerFacts:
         found.step for found in unit.checkpoints(job.id) if found.step_name == step and found.problem is None
     ]
     covered = max(usable, default=0)
-    over = job.status in {Status.COMPLETED, Status.CANCELLED, Status.ERROR}
+    over = job.status.is_terminal
     # the series is searched only where that may change something
     needed = over or covered > run.published or run.said is None
     return TrackerFacts(

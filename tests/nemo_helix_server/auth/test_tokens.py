@@ -8,8 +8,8 @@ import stat
 import jwt
 import pytest
 
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.auth import roles, step_tokens, tokens
-from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.auth.step_tokens import Claims
 from nemo_helix_server.clock import SECOND
 from nemo_helix_server.errors import ForbiddenError, ServerError, UnauthenticatedError

@@ -8,7 +8,7 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.clock import SECOND, MovableClock, mark
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs import retention
-from nemo_helix_server.jobs.ports import StorageLimits
+from nemo_helix_server.settings import StorageSettings
 
 DAY = 24 * 3600
 
@@ -37,7 +37,7 @@ def test_each_status_has_its_window(
         reclaimed_at=None,
         pause_ttl_seconds=pause,
         failed_ttl_seconds=failed,
-        limits=StorageLimits(),
+        limits=StorageSettings(),
     )
     assert expires == (None if seconds is None else 1000 + seconds * SECOND)
 
@@ -109,15 +109,15 @@ def test_what_is_deleted_has_no_window() -> None:
             reclaimed_at=2,
             pause_ttl_seconds=None,
             failed_ttl_seconds=None,
-            limits=StorageLimits(),
+            limits=StorageSettings(),
         )
         is None
     )
 
 
 def test_a_window_beyond_the_maximum_is_refused() -> None:
-    retention.check_control(pause_ttl_seconds=30 * DAY, failed_ttl_seconds=None, limits=StorageLimits())
+    retention.check_control(pause_ttl_seconds=30 * DAY, failed_ttl_seconds=None, limits=StorageSettings())
     with pytest.raises(InvalidError, match="choose 2592000 or less"):
         retention.check_control(
-            pause_ttl_seconds=None, failed_ttl_seconds=30 * DAY + 1, limits=StorageLimits()
+            pause_ttl_seconds=None, failed_ttl_seconds=30 * DAY + 1, limits=StorageSettings()
         )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_helix_plugin.jobs.types import TERMINAL
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.jobs import deadlines, states, task_states
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
@@ -44,12 +45,12 @@ def test_an_edge_is_there_once() -> None:
     assert len({(row.origin, row.event) for row in states.TABLE}) == len(states.TABLE)
 
 
-@pytest.mark.parametrize("status", [*sorted(states.TERMINAL), S.DELETION_PENDING])
+@pytest.mark.parametrize("status", [*sorted(TERMINAL), S.DELETION_PENDING])
 def test_a_step_never_leaves_its_end(status: S) -> None:
     assert {row.event for row in states.TABLE if row.origin is status} <= states.JOB_EVENTS
 
 
-@pytest.mark.parametrize("status", [s for s in S if s not in {*states.TERMINAL, S.DELETION_PENDING}])
+@pytest.mark.parametrize("status", [s for s in S if s not in {*TERMINAL, S.DELETION_PENDING}])
 def test_every_other_status_can_be_cancelled_and_has_a_way_out(status: S) -> None:
     cancelled = states.after(status, StatusEvent.CANCEL_REQUESTED)
     assert status is S.CANCELLING or cancelled in {S.CANCELLED, S.CANCELLING}
@@ -104,7 +105,7 @@ def test_an_attempt_shows_its_newest_step(steps: list[S], planned: int, expected
 
 
 def test_a_task_never_starts_again() -> None:
-    for end in (*states.TERMINAL, S.PAUSED):
+    for end in (*TERMINAL, S.PAUSED):
         assert [to for to in S if task_states.task_may_become(end, to)] == [end]
     assert task_states.task_after(S.ACTIVE, StatusEvent.INTERRUPTED) is S.ERROR
     assert task_states.task_after(S.COMPLETED, StatusEvent.FAILED) is None

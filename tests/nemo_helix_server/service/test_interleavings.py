@@ -63,7 +63,7 @@ def check_story(world: World, name: str = NAME) -> None:
         for before, after in pairwise(chain):
             assert after.origin is before.to
             assert states.after(before.to, StatusEvent(after.event)) is after.to
-        assert sum(row.to in states.TERMINAL for row in chain) <= 1
+        assert sum(row.to.is_terminal for row in chain) <= 1
     of_job = [row for row in rows if row.step_id is None]
     assert of_job[-1].to is job.status
     assert all(after.origin is before.to for before, after in pairwise(of_job))
@@ -178,7 +178,7 @@ def settle(world: World, name: str) -> S:
         S.QUEUED: StatusEvent.ACCEPTED,
         S.CREATED: StatusEvent.ACCEPTED,
     }
-    while world.step(name).status not in states.TERMINAL:
+    while not world.step(name).status.is_terminal:
         world.move(ends[world.step(name).status], name)
     return world.step(name).status
 
@@ -249,4 +249,4 @@ def test_threads_that_race_end_in_one_state(world: World) -> None:
         assert errors == []
         settle(world, name)
         check_story(world, name)
-        assert sum(row.to in states.TERMINAL for row in story(world, name) if row.step_id is None) == 1
+        assert sum(row.to.is_terminal for row in story(world, name) if row.step_id is None) == 1

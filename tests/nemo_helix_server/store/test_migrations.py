@@ -72,8 +72,8 @@ def test_an_up_to_date_database_needs_no_alembic(tmp_path: Path) -> None:
     program = (
         "import sys\n"
         "from nemo_helix_server.clock import SystemClock\n"
-        "from nemo_helix_server.store.store import Store\n"
-        "Store(sys.argv[1], SystemClock()).migrate()\n"
+        "from nemo_helix_server.store.store import JobStore\n"
+        "JobStore(sys.argv[1], SystemClock()).migrate()\n"
         "print('alembic' in sys.modules)\n"
     )
     done = subprocess.run(

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options
@@ -15,7 +16,7 @@ from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import columns_option
 from nemo_helix_plugin.errors import NemoError
 
-ROLES = ("read", "operate", "admin")
+ROLES = tuple(role.value for role in Role)
 
 auth = LazyGroup("auth", help="Tokens of the service, and which one the commands here use.")
 

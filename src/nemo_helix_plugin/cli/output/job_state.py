@@ -7,10 +7,20 @@ from datetime import datetime
 from typing import Any
 
 from nemo_helix_plugin.cli.output import times
+from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 
 Record = Mapping[str, Any]
 
-TERMINAL = frozenset({"completed", "error", "cancelled"})
+_WITHOUT_WINDOW = frozenset(
+    status for status in HelixJobStatus if status.is_final or status is HelixJobStatus.DELETION_PENDING
+)
+_FINAL = frozenset(status for status in HelixJobStatus if status.is_final)
+_WITHOUT_PROGRESS = frozenset(
+    status
+    for status in HelixJobStatus
+    if not status.reports_progress and status is not HelixJobStatus.RESUMING
+)
+_PLAIN = frozenset(status for status in HelixJobStatus if status.is_plain)
 _WARNINGS = ("rerun_warning", "image_digest_warning", "image_digest_comparison_skipped")
 TRACKERS: Mapping[str, str] = {"wandb": "W&B", "mlflow": "MLflow"}
 _MOVES_FILES = frozenset({"downloading", "uploading"})
@@ -103,7 +113,7 @@ def kept(job: Record, now: datetime, *, brief: bool = False) -> str:
 def windows(job: Record) -> str:
     """The windows that were set for this job and have not begun: ``14 d from a pause``."""
     found, status = job.get("control"), job.get("status")
-    if not isinstance(found, Mapping) or status in {"completed", "cancelled", "deletion_pending"}:
+    if not isinstance(found, Mapping) or status in _WITHOUT_WINDOW:
         return ""
     kinds = (("pause_ttl_seconds", "paused", "a pause"), ("failed_ttl_seconds", "error", "a failure"))
     return ", ".join(
@@ -151,7 +161,7 @@ def reason(record: Record) -> str:
 
 def warnings(record: Record) -> Iterator[str]:
     """Every warning in the status details that still matters, each on one line."""
-    found, ended = details(record), record.get("status") in {"completed", "cancelled"}
+    found, ended = details(record), record.get("status") in _FINAL
     for key in _WARNINGS:
         value = None if ended and key == "rerun_warning" else found.get(key)
         if isinstance(value, str) and value.strip():
@@ -193,17 +203,17 @@ def note(job: Record, now: datetime) -> str:
         return "; ".join(part for part in (failure(job) or reason(job), kept(job, now, brief=True)) if part)
     if status == "paused":
         return ", ".join(part for part in (kept(job, now, brief=True), progress(details(job))) if part)
-    if status in {"cancelled", "queued", "pending", "created", "deletion_pending"}:
-        return reason(job)
     if status == "completed":
         return ""
+    if status in _WITHOUT_PROGRESS:
+        return reason(job)
     return progress(details(job)) or reason(job)
 
 
 def step_note(step: Record) -> str:
     """What is worth saying about a step beside its status."""
     said = progress(_newest_task(step))
-    if step.get("status") in {"active", "completed", "paused"}:
+    if step.get("status") in _PLAIN:
         return said
     return failure(step) or said or reason(step)
 

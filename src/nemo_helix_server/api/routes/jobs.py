@@ -7,6 +7,7 @@ from typing import Annotated, Any
 from fastapi import Body, Depends, Header, Query, Request, Response
 from pydantic import JsonValue
 
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.jobs import types
 from nemo_helix_server.api import paging
 from nemo_helix_server.api.access import (
@@ -22,7 +23,6 @@ from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.metrics_response import charted
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.auth.authentication import Principal
-from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.jobs.model import Caller
 

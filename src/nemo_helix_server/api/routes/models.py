@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request, Response
 
+from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.jobs.models import Page
 from nemo_helix_plugin.models import types
 from nemo_helix_server.api import access, paging
@@ -13,7 +14,6 @@ from nemo_helix_server.api.access import OPERATES, READS, Needs, PathName, Servi
 from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.auth.authentication import Principal
-from nemo_helix_server.auth.roles import Role
 from nemo_helix_server.auth.step_tokens import Claims
 from nemo_helix_server.customizer.compile import REGISTER
 from nemo_helix_server.customizer.names import SOURCE

@@ -15,12 +15,14 @@ from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import job_card, log_options, name_argument
+from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 
 if TYPE_CHECKING:
     from nemo_helix_plugin.cli.commands.jobs.deduplication import Deduplication
 
 _DOCUMENTS = frozenset({"json", "yaml", "raw", "csv", "markdown"})
-_ENDS = frozenset({"completed", "cancelled", "error", "paused", "deletion_pending"})
+_ENDS = frozenset(status for status in HelixJobStatus if not status.is_under_way)
+_GOES_ON = frozenset(status for status in HelixJobStatus if status.can_go_on)
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,7 @@ def _may_go_on(job: Mapping[str, Any]) -> bool:
     """Whether a resume or rerun is still possible."""
     from nemo_helix_plugin.cli.output import job_state, times
 
-    if job["status"] not in {"paused", "error"} or job_state.details(job).get("storage_reclaimed_at"):
+    if job["status"] not in _GOES_ON or job_state.details(job).get("storage_reclaimed_at"):
         return False
     until = times.parsed(job.get("storage_expires_at"))
     return until is None or until > datetime.now(UTC)
