@@ -177,11 +177,11 @@ class Workplace:
         assert job.status in statuses or job.status not in RESTING - {Status.PAUSED}, self.step_of(job_id)
         return job if job.status in statuses else None
 
-    def wait_for(self, look, say=lambda: "it did not come"):
+    def wait_for(self, look, report=lambda: "it did not come"):
         """Poll until something is true, and give it back."""
         deadline = time.monotonic() + PATIENCE
         while not (found := look()):
-            assert time.monotonic() < deadline, say()
+            assert time.monotonic() < deadline, report()
             time.sleep(0.01)
         return found
 

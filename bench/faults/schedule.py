@@ -77,8 +77,8 @@ def made(seed: int) -> list[Fault]:
 class Play:
     """One schedule, played."""
 
-    def __init__(self, slurm: OwnSlurm, folder: Path, seed: int, say: Callable[[str], None]) -> None:
-        self.slurm, self.say = slurm, say
+    def __init__(self, slurm: OwnSlurm, folder: Path, seed: int, report: Callable[[str], None]) -> None:
+        self.slurm, self.report = slurm, report
         self.outcome = Outcome(seed)
         self.folder = folder / f"seed-{seed}"
         self.plan = made(seed)
@@ -119,7 +119,7 @@ class Play:
         """Tell what happens."""
         line = f"{time.monotonic() - self._began:6.1f} s: {text}"
         self.outcome.trace.append(line)
-        self.say(f"seed {self.outcome.seed} {line}")
+        self.report(f"seed {self.outcome.seed} {line}")
 
     def _await(self, chain: Chain, fault: Fault) -> bool:
         """Whether the moment of a fault came before the end of the chain."""

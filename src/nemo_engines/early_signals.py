@@ -30,7 +30,7 @@ class EarlySignals:
             os.kill(os.getpid(), signal.SIGTERM)
 
 
-EARLY = EarlySignals()
+SIGNALS = EarlySignals()
 if "nemo_engines.run" in sys.orig_argv:
     # this is the first module of a training: what comes after it takes a while
-    EARLY.install()
+    SIGNALS.install()

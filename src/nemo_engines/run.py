@@ -7,7 +7,7 @@ a second, and nothing is loaded and no device is touched before it is known that
 
 from __future__ import annotations
 
-from nemo_engines.early_signals import EARLY  # before all that takes a while to load
+from nemo_engines.early_signals import SIGNALS  # before all that takes a while to load
 
 # isort: split
 import argparse
@@ -51,7 +51,7 @@ training."""
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Train, and leave at once with the exit code of the contract."""
-    EARLY.install()
+    SIGNALS.install()
     options = _options(sys.argv[1:] if argv is None else argv)
     for name, value in DEFAULTS.items():
         os.environ.setdefault(name, value)
@@ -125,7 +125,7 @@ def _run(options: argparse.Namespace, context: JobContext) -> int:
             steps=wanted.save.steps, seconds=wanted.save.seconds, boundary=spec.boundary(wanted)
         ),
     ) as session:
-        EARLY.hand_over()
+        SIGNALS.hand_over()
         run = TrainingRun(
             spec=wanted,
             session=session,

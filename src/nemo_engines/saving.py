@@ -49,7 +49,7 @@ def _free(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def check_room(needs: Mapping[Path, int]) -> None:
+def check_space(needs: Mapping[Path, int]) -> None:
     """`TrainerError` when the disk of a folder has less room than the bytes that it needs."""
     by_disk: dict[int, int] = {}
     for folder, size in needs.items():

@@ -97,7 +97,7 @@ class LinkPaths:
         return self.folder / "full_disk"
 
     @property
-    def end_room(self) -> Path:
+    def end_reserve(self) -> Path:
         """Room for the end marker, where the disk is full at the end."""
         return self.folder / "end.room"
 

@@ -99,7 +99,9 @@ def construct(cls: type[Any], protocol: type[Any], arguments: tuple[Any, ...], *
         message = str(error)
         raise ConfigError(message if message.startswith(where) else f"{where}: {message}") from error
     except Exception as error:  # foreign code: its constructor may raise anything
-        raise ConfigError(f"{where}: {cls.__module__}.{cls.__qualname__} failed: {_told(error)}.") from error
+        raise ConfigError(
+            f"{where}: {cls.__module__}.{cls.__qualname__} failed: {_error_text(error)}."
+        ) from error
     if not isinstance(made, protocol):
         wanted = sorted(name for name in _members(protocol) if not hasattr(made, name))
         message = f"{where}: {cls.__module__}.{cls.__qualname__} lacks {', '.join(wanted)}."
@@ -133,11 +135,11 @@ def _load(kind: PluginKind, offer: _Offer, where: str) -> Any:
     except Exception as error:  # foreign code: an import may raise anything
         raise ConfigError(
             f"{where}.type: {kind.noun} '{offer.entry.name}' of package {offer.distribution} does not load: "
-            f"{_told(error)}."
+            f"{_error_text(error)}."
         ) from error
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".rstrip(".: ")
 
 

@@ -1,9 +1,9 @@
-"""Standard streams that end no command: what a terminal cannot show is shown as an escape, and a command that
-has done something is not undone because nobody can be told.
+"""Standard streams whose failures do not end a command: a character that a terminal cannot show is written as
+an escape, and a command that has done its work does not fail because its report cannot be written.
 
-A stream that is closed is the null device, so that no other file gets its number. Standard error is talk:
-what cannot be written there is left out. So is standard output from `only_tell` on; before, a failure to
-write is an error, since then the output is all that the command is for.
+A closed stream is replaced by the null device, so that no other file gets its number. Text that cannot be
+written to standard error is dropped, and so is standard output after `tolerate_lost_stdout`. Before that call
+a failed write is an error, since the output is then the purpose of the command.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ ERRORS: Final = "nemo_escaped"
 
 
 class _Descriptor(io.FileIO):
-    """A file descriptor that belongs to whoever started the program."""
+    """A file descriptor that belongs to the process that started the program."""
 
-    def __init__(self, descriptor: int, *, talk: bool) -> None:
+    def __init__(self, descriptor: int, *, optional: bool) -> None:
         super().__init__(descriptor, "w", closefd=False)
-        self.talk = talk
+        self.optional = optional
         """Whether what cannot be written is left out."""
         self.failure: OSError | None = None
         """The first failure that was passed over."""
@@ -36,7 +36,7 @@ class _Descriptor(io.FileIO):
             try:
                 written = super().write(data)
             except OSError as error:
-                if not self.talk:
+                if not self.optional:
                     raise OSError(error.errno, error.strerror, "standard output") from None
                 self.failure = self.failure or error
                 return memoryview(data).nbytes
@@ -59,15 +59,15 @@ def prepare() -> None:
                 os.close(opened)
             setattr(sys, name, os.fdopen(number, "w" if number else "r", closefd=False))
     codecs.register_error(ERRORS, _escaped)
-    if (stdout := _replace("stdout", talk=False)) is not None:
+    if (stdout := _replace("stdout", optional=False)) is not None:
         _stdout[:] = [stdout]
-    _replace("stderr", talk=True)
+    _replace("stderr", optional=True)
 
 
-def only_tell() -> None:
+def tolerate_lost_stdout() -> None:
     """From now on standard output only tells what was done."""
     for stdout in _stdout:
-        stdout.talk = True
+        stdout.optional = True
 
 
 def finish() -> str:
@@ -94,13 +94,13 @@ def unwritable(error: UnicodeEncodeError) -> str:
     )
 
 
-def _replace(name: str, *, talk: bool) -> _Descriptor | None:
+def _replace(name: str, *, optional: bool) -> _Descriptor | None:
     """Put a stream of ours in the place of Python's; one that somebody has replaced already stays."""
     stream = getattr(sys, name)
     if not isinstance(stream, io.TextIOWrapper) or stream is not getattr(sys, f"__{name}__"):
         return None
     try:
-        raw = _Descriptor(stream.fileno(), talk=talk)
+        raw = _Descriptor(stream.fileno(), optional=optional)
     except OSError:
         return None
     errors = ERRORS if stream.errors in ("strict", "surrogateescape") else stream.errors

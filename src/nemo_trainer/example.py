@@ -122,14 +122,14 @@ def train(session: Session, options: ExampleOptions) -> int:
     training = Training.load(checkpoint.folder) if checkpoint else Training.fresh(options.seed)
     said = f"continuing from step {training.step}" if checkpoint else "starting"
     print(f"{said}, {options.steps} steps in all", flush=True)
-    data, misfortune = make_data(options.seed), FaultInjection(options, session.context)
+    data, faults = make_data(options.seed), FaultInjection(options, session.context)
     epoch_steps = _ROWS // _BATCH
     session.progress(
         backend="example", max_steps=options.steps, num_epochs=-(-options.steps // epoch_steps), epoch=0
     )
     while training.step < options.steps:
-        misfortune.before(training.step + 1)
-        loss = misfortune.bent(training.step + 1, training.advance(data, options.rate))
+        faults.before(training.step + 1)
+        loss = faults.corrupt(training.step + 1, training.advance(data, options.rate))
         time.sleep(options.step_seconds)
         if not math.isfinite(loss):
             raise DivergedError(f"the loss of step {training.step} is {loss}; try a smaller --rate")

@@ -24,8 +24,8 @@ class FaultInjection:
         self._record = context.trainer_path / "failures"
 
     def before(self, step: int) -> None:
-        """Strike, if it is the step; `bent` does it for a diverging loss."""
-        if step != self._at or self._how == "nan" or not self._strikes():
+        """Strike, if it is the step; `corrupt` does it for a diverging loss."""
+        if step != self._at or self._how == "nan" or not self._is_due():
             return
         sys.stdout.write(f"failing before step {step}, as asked\n")
         sys.stdout.flush()
@@ -43,14 +43,14 @@ class FaultInjection:
             )
         raise SystemExit(1)
 
-    def bent(self, step: int, loss: float) -> float:
+    def corrupt(self, step: int, loss: float) -> float:
         """The loss, or what has become of it."""
-        return float("nan") if step == self._at and self._how == "nan" and self._strikes() else loss
+        return float("nan") if step == self._at and self._how == "nan" and self._is_due() else loss
 
-    def _strikes(self) -> bool:
+    def _is_due(self) -> bool:
         """Count the start; the count is a file's length."""
         with self._record.open("ab") as file:
-            struck = file.tell()
-            if struck < self._times:
+            injected = file.tell()
+            if injected < self._times:
                 file.write(b"x")
-        return struck < self._times
+        return injected < self._times

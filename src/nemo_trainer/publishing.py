@@ -57,7 +57,7 @@ def publish(
     fence()
     paths.checkpoints.mkdir(parents=True, exist_ok=True)
     folder = staging(paths, manifest.step) if callable(source) else source
-    with _failure_said(paths, folder, manifest.step, fence, ours=callable(source)):
+    with _failure_named(paths, folder, manifest.step, fence, ours=callable(source)):
         if callable(source):
             make_empty(folder)
             source(folder)
@@ -147,7 +147,7 @@ def _brought_near(paths: TrainerPaths, folder: Path, step: int) -> Path:
 
 
 @contextlib.contextmanager
-def _failure_said(
+def _failure_named(
     paths: TrainerPaths, folder: Path, step: int, fence: Callable[[], None], *, ours: bool
 ) -> Iterator[None]:
     """Turn whatever a save fails with into one sentence, and free the space that its files took."""

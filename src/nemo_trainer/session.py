@@ -59,7 +59,7 @@ class Session:
         self._manifest = manifest
         self._boundary = boundary
         self._poll = _poll(context)
-        self._wishes = ControlRequests(context.control_file, self._poll, flags)
+        self._control = ControlRequests(context.control_file, self._poll, flags)
         self._hold = hold
         """`None` for a rank that writes nothing."""
         self._record = Recorder(context, fence=self._require_hold)
@@ -142,9 +142,9 @@ class Session:
         """What is wanted now; costs one ``stat``, call it after every step. Rank 0 decides, see `agreed`."""
         if not self.context.writes:
             return "run"
-        if self._wishes.look() or (self._flags.terminated and not self._finished):
-            self._say_what_is_seen()
-        return self._wishes.want
+        if self._control.look() or (self._flags.terminated and not self._finished):
+            self._report_request()
+        return self._control.want
 
     def agreed(self, broadcast: Callable[[Want], Want]) -> Want:
         """The same decision on every rank: ``broadcast`` hands rank 0's value to all and returns it."""
@@ -209,7 +209,7 @@ class Session:
         self.published = publishing.publish(self.context.paths, source, manifest, self._require_hold)
         self._whole.add(self.published.digest)
         self._step = max(self._step, step)
-        self._wishes.saved()
+        self._control.saved()
         self.policy.saved(step, time.monotonic())
         self._record.progress({"step": self._step, "checkpoint_path": str(self.published.folder)}, now=True)
         return self.published
@@ -288,8 +288,8 @@ class Session:
         if self._hold is not None:
             self._hold.release()
 
-    def _say_what_is_seen(self) -> None:
-        want, seen = self._wishes.want, self._wishes.seen
+    def _report_request(self) -> None:
+        want, seen = self._control.want, self._control.seen
         stops = -(-self._step // self._boundary) * self._boundary if want in {"pause", "stop"} else None
         said = {SEQ_SEEN: seen.seq if seen else None, STOPS_AT: stops}
         if said != self._said:

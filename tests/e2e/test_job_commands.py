@@ -328,7 +328,7 @@ def test_after_a_cancellation_no_job_of_a_chain_does_anything(chain):
     until(lambda: "driver_started" in happened(chain.known(record)))
     assert assess(chain.known(record)).state == "running"
     report = cancel(CancelRequest(record=record, benchmark=None, by="ada", within=60), chain)
-    assert (report.exit_status, report.outcomes[0].state, report.troubles) == (0, "cancelled", ())
+    assert (report.exit_status, report.outcomes[0].state, report.problems) == (0, "cancelled", ())
     assert report.outcomes[0].asked[:2] == ("local-2", "local-1"), "what waits goes first"
     known = chain.known(record)
     assert known.alive() == ()

@@ -28,14 +28,14 @@ def test_a_run_is_certified_billed_and_found_again_over_ssh(student: Student, tm
     known = SubmissionRecord.load(record)
     said: list[str] = []
     # the lab is this machine, so that what a command would read here is left out
-    with remote_copy.RemoteCopy(remote_copy.for_certificate(None), say=said.append, why="rows") as near:
+    with remote_copy.RemoteCopy(remote_copy.for_certificate(None), report=said.append, why="rows") as near:
         there = verify.verify(near.brought(known), None)
-    here = verify.verify(locations.place_of(known), None)
+    here = verify.verify(locations.location_of(known), None)
     assert (there.valid, there.run_dir) == (True, f"lab:{known.run_dir}")
     assert there.benchmarks[0].certificate == here.benchmarks[0].certificate
-    with remote_copy.RemoteCopy(remote_copy.for_bill, say=said.append, why="times") as near:
+    with remote_copy.RemoteCopy(remote_copy.for_bill, report=said.append, why="times") as near:
         billed = bill_report.to_json(bill_report.bills_of(near.brought(known)))
-    assert billed == bill_report.to_json(bill_report.bills_of(locations.place_of(known)))
+    assert billed == bill_report.to_json(bill_report.bills_of(locations.location_of(known)))
     assert billed["total"]["owners_ms"]["useful"] > 0
     assert len(said) == 2
 

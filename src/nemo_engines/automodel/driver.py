@@ -112,7 +112,7 @@ def _write_rows(run: TrainingRun, file: Path, part: str, rows: list[Row]) -> Non
     with setting_up():
         writer = data.writer(data.tokenizer_of(run.spec))
         found = data.tokens_of(writer, rows)
-    learned.say_what_is_cut(run.spec, part, rows, learned.cut_tokens(found, run.spec.max_seq_length))
+    learned.warn_of_cut(run.spec, part, rows, learned.cut_tokens(found, run.spec.max_seq_length))
     run.warn_of_template(writer, part, rows, found)
     data.write(file, found, run.spec.max_seq_length)
 

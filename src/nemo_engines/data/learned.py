@@ -152,7 +152,7 @@ def _cut(left_out: list[int], lengths: Sequence[int], longest: int) -> Cut:
     return Cut(left_out, shortened, lost)
 
 
-def say_what_is_cut(spec: EngineSpec, part: str, rows: Sequence[Row], cut: Cut) -> None:
+def warn_of_cut(spec: EngineSpec, part: str, rows: Sequence[Row], cut: Cut) -> None:
     """Say in the log what the longest length takes away; `BadSpecError` when it takes everything."""
     longest, of = spec.max_seq_length, f"of {len(rows)} {part} rows"
     short = f"max_seq_length {longest} leaves nothing to learn of them"

@@ -102,7 +102,7 @@ def read_dataset(
             rows.append(shape(row))
             rows.lines.append(number)
             if alike:
-                _check_likeness(rows)
+                _check_schema(rows)
         digest = _digest(file)
     except json_lines.NotJsonLinesError as error:
         raise TrainingDataError(f"{file}, line {error.line}: {error}") from error
@@ -132,7 +132,7 @@ def _digest(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def _check_likeness(rows: Rows) -> None:
+def _check_schema(rows: Rows) -> None:
     first, last = rows[0], rows[-1]
     for name in ("prompt", "text", "messages"):
         if isinstance(first.get(name), list) != isinstance(last.get(name), list):

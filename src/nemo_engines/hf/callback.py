@@ -20,7 +20,7 @@ from nemo_engines.hf import reporting
 from nemo_engines.running import TrainingRun
 from nemo_engines.steering import LoopDecision
 
-_SAY_SECONDS = 1.0
+_LOG_SECONDS = 1.0
 
 
 class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library has no types here
@@ -34,7 +34,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         self._validates = validates
         self._boundary = specs.boundary(run.spec)
         self._decision = LoopDecision()
-        self._said_at = 0.0
+        self._logged_at = 0.0
         self._reported: set[str] = set()
 
     def on_train_begin(self, _args: Any, state: Any, _control: Any, **_: Any) -> None:
@@ -101,7 +101,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         self._check_metric(state.global_step, values)
         self._run.session.metrics(state.global_step, values, epoch=state.epoch)
         self._progress("training", state, **values)
-        self._say(state, values)
+        self._log_progress(state, values)
 
     def _check_metric(self, step: int, values: Mapping[str, float]) -> None:
         """Look, with the first values, whether the metric to choose by is among them; later is too late."""
@@ -151,12 +151,12 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
             **values,
         )
 
-    def _say(self, state: Any, values: Mapping[str, float]) -> None:
+    def _log_progress(self, state: Any, values: Mapping[str, float]) -> None:
         """A line for the log, at most one a second."""
         now = time.monotonic()
-        if now - self._said_at < _SAY_SECONDS and state.global_step < state.max_steps:
+        if now - self._logged_at < _LOG_SECONDS and state.global_step < state.max_steps:
             return
-        self._said_at = now
+        self._logged_at = now
         shown = "  ".join(f"{name} {value:.6g}" for name, value in values.items() if name.endswith("loss"))
         sys.stdout.write(f"step {state.global_step}/{state.max_steps}  {shown}\n")
         sys.stdout.flush()

@@ -14,7 +14,7 @@ from transformers import AutoTokenizer, GenerationConfig
 
 from nemo_engines.errors import BadSpecError
 from nemo_engines.running import TrainingRun
-from nemo_engines.saving import check_room
+from nemo_engines.saving import check_space
 from nemo_engines.spec import EngineSpec
 
 _STATES = {"sgd": 0.0, "adamw_8bit": 0.5, "paged_adamw_8bit": 0.5}
@@ -68,7 +68,7 @@ def rehearse(run: TrainingRun, model: Any, tokenizer: Any, *, configurations: bo
             AutoTokenizer.from_pretrained(folder, trust_remote_code=run.spec.trust_remote_code)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    _check_room(run, model, copies)
+    _check_space(run, model, copies)
 
 
 @contextmanager
@@ -98,7 +98,7 @@ def _json(file: Path) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _check_room(run: TrainingRun, model: Any, copies: int) -> None:
+def _check_space(run: TrainingRun, model: Any, copies: int) -> None:
     """One checkpoint and the trained model must fit, at least."""
     parts = list(model.parameters())
     everything = sum(part.numel() * part.element_size() for part in parts)
@@ -106,4 +106,4 @@ def _check_room(run: TrainingRun, model: Any, copies: int) -> None:
     states = _STATES.get(run.spec.optimizer.name, 2.0)
     checkpoint = copies * everything if run.spec.finetuning == "full" else trained
     output = everything if writes_whole_model(run.spec) else trained
-    check_room({run.work: checkpoint + int(states * trained), run.staging: output})
+    check_space({run.work: checkpoint + int(states * trained), run.staging: output})

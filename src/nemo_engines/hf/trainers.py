@@ -91,7 +91,7 @@ def _dataset(run: TrainingRun, part: str, rows: list[Row], tokenizer: Any) -> Da
         pairs = learned.made_of(rows, lambda row: learned.pair(write, row))
         cut = learned.cut_pairs(pairs, spec.max_seq_length)
         if run.world.leads:
-            learned.say_what_is_cut(spec, part, rows, cut)
+            learned.warn_of_cut(spec, part, rows, cut)
         run.warn_of_template(write, part, rows, pairs)
         gone = set(cut.left_out)
         kept = [pair for index, pair in enumerate(pairs) if index not in gone]
@@ -102,7 +102,7 @@ def _dataset(run: TrainingRun, part: str, rows: list[Row], tokenizer: Any) -> Da
     found = learned.made_of(rows, lambda row: learned.tokens(write, row))
     cut = learned.cut_tokens(found, spec.max_seq_length)
     if run.world.leads:
-        learned.say_what_is_cut(spec, part, rows, cut)
+        learned.warn_of_cut(spec, part, rows, cut)
     run.warn_of_template(write, part, rows, found)
     return Dataset.from_dict(learned.columns(found))
 

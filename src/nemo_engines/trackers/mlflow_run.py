@@ -59,8 +59,8 @@ class MlflowRun:
             batch += news
         self._send(batch)
 
-    def tell(self, state: str) -> None:
-        """See `Run.tell`."""
+    def set_state(self, state: str) -> None:
+        """See `Run.set_state`."""
         status = _STATUSES[state]
         self._client.set_tag(self.run_id, STATUS_TAG, state)
         if status in _ENDED:

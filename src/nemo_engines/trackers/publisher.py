@@ -53,7 +53,7 @@ class OpenRuns:
                 rows = [MetricsRow(step, values) for step, values in request["rows"]]
                 self._runs[job].log(rows, request["at"])
             case "tell":
-                self._runs[job].tell(request["state"])
+                self._runs[job].set_state(request["state"])
                 if request["state"] != "running":
                     self._forget(job)
             case "release":

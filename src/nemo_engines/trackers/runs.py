@@ -61,7 +61,7 @@ class OpenTrackerRun(Protocol):
         """Add rows; what the tracker has already is left out. ``at``: milliseconds since the epoch."""
         ...
 
-    def tell(self, state: str) -> None:
+    def set_state(self, state: str) -> None:
         """Say what state the run is in; after any but ``running`` the run may be open no more."""
         ...
 

@@ -62,8 +62,8 @@ class WandbRun:
                 self._run.log(dict(row.values), step=row.step)
                 self._has = row.step
 
-    def tell(self, state: str) -> None:
-        """See `Run.tell`: W&B's state of a run is that of the process that has it open."""
+    def set_state(self, state: str) -> None:
+        """See `Run.set_state`: W&B's state of a run is that of the process that has it open."""
         self._run.summary[STATUS] = state
         if state != "running":
             if state == "paused":

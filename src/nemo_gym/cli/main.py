@@ -75,7 +75,7 @@ def main() -> NoReturn:
     """Run `gym` and leave with its documented exit status; no traceback reaches the user."""
     streams.prepare()
     status = _status(sys.argv[1:])
-    streams.only_tell()  # the last flush
+    streams.tolerate_lost_stdout()  # the last flush
     gc.freeze()  # or the end of the interpreter looks for cycles in all that is there
     sys.exit(status)
 
@@ -84,7 +84,7 @@ def _status(args: list[str]) -> int:
     try:
         status = gym.main(args=args, prog_name="gym", standalone_mode=False)
         if lost := streams.finish():
-            _say(f"standard output could not be written ({lost}); what was asked for is done.", 0)
+            _report(f"standard output could not be written ({lost}); what was asked for is done.", 0)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
         return errors.EXIT_USAGE
@@ -92,18 +92,18 @@ def _status(args: list[str]) -> int:
         where = error.ctx.command_path if error.ctx else "gym"
         message = suggestions.reworded(error.format_message())
         end = "" if message.endswith((".", "?")) else "."
-        return _say(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
+        return _report(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        return _say("interrupted.", errors.EXIT_INTERRUPTED)
+        return _report("interrupted.", errors.EXIT_INTERRUPTED)
     except BrokenPipeError:
         let_stdout_go()
         return errors.EXIT_ERROR
     except Exception as error:  # noqa: BLE001 - the outermost edge: a person gets a sentence, never a traceback
-        return _say_error(error)
+        return _report_error(error)
     return status if isinstance(status, int) else errors.EXIT_DONE
 
 
-def _say_error(error: Exception) -> int:
+def _report_error(error: Exception) -> int:
     if os.environ.get("NEMO_GYM_DEBUG"):
         import traceback
 
@@ -112,27 +112,27 @@ def _say_error(error: Exception) -> int:
         from nemo_gym.rollouts.output import disk_wait
 
         if disk_wait.is_full(error):
-            disk_wait.tell(os.environ, "told")
+            disk_wait.publish(os.environ, "told")
     from nemo_runs.errors import RunsError
     from nemo_slurm.errors import SlurmError
 
     if isinstance(error, errors.GymError):
-        return _say(str(error), error.exit_status)
+        return _report(str(error), error.exit_status)
     if isinstance(error, RunsError | SlurmError):
-        return _say(str(error), errors.EXIT_ERROR)
+        return _report(str(error), errors.EXIT_ERROR)
     if isinstance(error, OSError) and (sentence := homes.lost_folder(error)):
-        return _say(sentence, errors.EXIT_ERROR)
+        return _report(sentence, errors.EXIT_ERROR)
     if isinstance(error, OSError) and error.strerror:
         name = error.filename2 or error.filename  # of two the second is where something was to go
         where = f" ({name})" if name else ""
-        return _say(f"{error.strerror}{where}.", errors.EXIT_ERROR)
+        return _report(f"{error.strerror}{where}.", errors.EXIT_ERROR)
     if isinstance(error, UnicodeEncodeError):
-        return _say(streams.unwritable(error), errors.EXIT_ERROR)
+        return _report(streams.unwritable(error), errors.EXIT_ERROR)
     name = type(error).__name__
-    return _say(f"unexpected {name}: {error}. Set NEMO_GYM_DEBUG=1 to see where.", errors.EXIT_ERROR)
+    return _report(f"unexpected {name}: {error}. Set NEMO_GYM_DEBUG=1 to see where.", errors.EXIT_ERROR)
 
 
-def _say(message: str, status: int) -> int:
+def _report(message: str, status: int) -> int:
     with contextlib.suppress(BrokenPipeError):
         click.echo(f"gym: {message}", err=True)
     return status

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from nemo_gym.orchestration.jobs import SubmissionRecord
 
 
-def say(text: str) -> None:
+def report(text: str) -> None:
     """One sentence on standard error."""
     click.echo(f"gym: {text}", err=True)
 
@@ -29,7 +29,7 @@ def one(name: str, benchmark: str | None = None) -> SubmissionRecord:
     """The submission of a name; raises `GymError` when there is none, or none with such a benchmark."""
     from nemo_gym.orchestration.records import index, locations
 
-    record = index.find(name, say=say)
+    record = index.find(name, report=report)
     locations.chosen(record, benchmark)
     return record
 
@@ -61,4 +61,4 @@ def several(
     if ids:
         found = {record.gym_job_id: record for record in map(one, ids)}
         return list(found.values())[:limit]
-    return index.newest(limit=limit, labels=labels, say=say)
+    return index.newest(limit=limit, labels=labels, report=report)

@@ -68,7 +68,7 @@ class ContinueRow:
 
 Row = MetricRow | ContinueRow
 
-_ANEW = ContinueRow(0, "", "", 0.0)
+_RESTARTED = ContinueRow(0, "", "", 0.0)
 
 
 class Tailed(NamedTuple):
@@ -130,7 +130,7 @@ class MetricTail:
         finally:
             os.close(descriptor)
         rows = [row for line in data.split(b"\n") if line and (row := parse_row(line)) is not None]
-        return Tailed([_ANEW, *rows] if again else rows, start + len(data))
+        return Tailed([_RESTARTED, *rows] if again else rows, start + len(data))
 
 
 def history(path: Path) -> list[MetricRow]:

@@ -55,7 +55,7 @@ def prepare(
         cwd=Path.cwd(),
     ).config
     was_there = data_path(config).is_file()
-    path = ensure_data(config, say=lambda line: click.echo(line, err=True))
+    path = ensure_data(config, report=lambda line: click.echo(line, err=True))
     if as_json:
         import json
 

@@ -100,9 +100,9 @@ def run(
     try:
         from nemo_gym.rollouts.collect.console import Console
 
-        talk = Console()
+        console = Console()
         _import_beside("aiohttp")
-        result = _execute(_load(config_paths, benchmark, search_dirs, overrides, flags), drain, talk)
+        result = _execute(_load(config_paths, benchmark, search_dirs, overrides, flags), drain, console)
     except StoppedEarly as signal:
         return _stopped_early(str(signal))
     except (GymError, RunsError) as error:
@@ -116,9 +116,9 @@ def run(
     except BrokenPipeError:  # whoever read along has left; the exit status is still about the rollouts
         let_stdout_go()
     finally:
-        talk.say(f"gym: {result.end.sentence}")
+        console.report(f"gym: {result.end.sentence}")
         if not as_json:
-            talk.say(f"gym: results are in {result.output}")
+            console.report(f"gym: results are in {result.output}")
     return result.end.status
 
 
@@ -152,8 +152,8 @@ def _leave_last_word(last: RunResult | RunEnd | Exception) -> None:
         if isinstance(last, Exception):
             exit_report.write(word, os.environ)
         else:
-            say = Console().say
-            DiskWait(environ=os.environ, say=say).wait(lambda: exit_report.write(word, os.environ))
+            report = Console().report
+            DiskWait(environ=os.environ, report=report).wait(lambda: exit_report.write(word, os.environ))
     except (DiskFullError, OSError):
         if not isinstance(last, Exception):
             raise
@@ -207,11 +207,11 @@ def _key_reference(value: str | None) -> str | None:
     return f"host:{_KEY_VARIABLE}"
 
 
-def _execute(config: RunConfig, drain: Drain, talk: Console) -> RunResult:
+def _execute(config: RunConfig, drain: Drain, console: Console) -> RunResult:
     from nemo_gym.clock import SystemClock
     from nemo_gym.rollouts.collect.run import CollectorRun
 
-    return CollectorRun(config, drain=drain, talk=talk, clock=SystemClock()).execute()
+    return CollectorRun(config, drain=drain, console=console, clock=SystemClock()).execute()
 
 
 def _print(result: RunResult, as_json: bool) -> None:

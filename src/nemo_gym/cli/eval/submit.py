@@ -59,8 +59,8 @@ def _run(path: Path, overrides: tuple[str, ...], flags: _Flags) -> int:
 
     order = SubmitRequest(resolved=resolved, labels=flags.labels, again=flags.again)
     if flags.dry_run:
-        return _dry_run(order, _desk(resolved))
-    return _submit(order, _desk(resolved), as_json=flags.as_json, follow=flags.follow)
+        return _dry_run(order, _context(resolved))
+    return _submit(order, _context(resolved), as_json=flags.as_json, follow=flags.follow)
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class _Flags:
             raise UsageError("--follow: nothing is submitted, so there is nothing to follow; leave it out.")
 
 
-def _say(sentence: str) -> None:
+def _report(sentence: str) -> None:
     click.echo(f"gym: {sentence}", err=True)
 
 
-def _desk(resolved: ResolvedConfig) -> SubmitContext:
+def _context(resolved: ResolvedConfig) -> SubmitContext:
     from nemo_gym.orchestration.executors.registry import executor_for, refuse_unusable
     from nemo_gym.orchestration.submit.destination import destination_of
     from nemo_gym.orchestration.submit.flow import SubmitContext
@@ -117,7 +117,7 @@ def _desk(resolved: ResolvedConfig) -> SubmitContext:
         provenance=origin,
         environ=os.environ,
         cwd=Path.cwd(),
-        say=_say,
+        report=_report,
         destination=destination,
         preflight=preflight,
         ready=lambda: refuse_unusable(compute.type),
@@ -130,12 +130,12 @@ def _host(hostname: str | None) -> Host:
     return host_of(hostname)
 
 
-def _dry_run(order: SubmitRequest, desk: SubmitContext) -> int:
+def _dry_run(order: SubmitRequest, context: SubmitContext) -> int:
     from nemo_gym.orchestration.plan.job_script import render_job
     from nemo_gym.orchestration.plan.telemetry import collector_text
     from nemo_gym.orchestration.submit.flow import plan
 
-    submission = plan(order, desk)
+    submission = plan(order, context)
     click.echo(f"Run directory: {submission.run_dir}")
     for job in submission.jobs:
         texts = {f"{job.benchmark}/job.sh": render_job(job, redacted=True)}
@@ -147,10 +147,10 @@ def _dry_run(order: SubmitRequest, desk: SubmitContext) -> int:
     return EXIT_DONE
 
 
-def _submit(order: SubmitRequest, desk: SubmitContext, *, as_json: bool, follow: bool) -> int:
+def _submit(order: SubmitRequest, context: SubmitContext, *, as_json: bool, follow: bool) -> int:
     from nemo_gym.orchestration.submit import flow
 
-    record = flow.submit(order, desk)
+    record = flow.submit(order, context)
     if as_json:
         click.echo(record.dumps().decode(), nl=False)
         sys.stdout.flush()
@@ -160,7 +160,7 @@ def _submit(order: SubmitRequest, desk: SubmitContext, *, as_json: bool, follow:
     if failed:
         names = ", ".join(entry.benchmark for entry in failed)
         click.echo(f"Error: {len(failed)} benchmark(s) failed to submit: {names}", err=True)
-    status = _follow(record, desk, quiet=as_json) if follow else EXIT_DONE
+    status = _follow(record, context, quiet=as_json) if follow else EXIT_DONE
     return EXIT_ERROR if failed else status
 
 
@@ -181,7 +181,7 @@ def _print_record(record: SubmissionRecord) -> None:
     click.echo(f"Results, when done: gym job {verb} {record.gym_job_id}")
 
 
-def _follow(record: SubmissionRecord, desk: SubmitContext, *, quiet: bool) -> int:
+def _follow(record: SubmissionRecord, context: SubmitContext, *, quiet: bool) -> int:
     """Show progress on stderr until all jobs have ended, then the scores.
 
     1 when a job did not succeed, or ended with 0 and left rollouts that the config does not do without.
@@ -196,9 +196,9 @@ def _follow(record: SubmissionRecord, desk: SubmitContext, *, quiet: bool) -> in
         for entry in record.benchmarks
         if entry.job_id is not None
     }
-    ends = follow(desk.executor, jobs, stream=sys.stderr) if jobs else {}
+    ends = follow(context.executor, jobs, stream=sys.stderr) if jobs else {}
     if not quiet:
-        click.echo(scores.results_table(scores.results(record, say=_say)))
+        click.echo(scores.results_table(scores.results(record, report=_report)))
     succeeded = all(end.state is JobState.SUCCEEDED for end in ends.values())
     return EXIT_DONE if succeeded and _is_whole(record) else EXIT_ERROR
 
@@ -210,9 +210,9 @@ def _is_whole(record: SubmissionRecord) -> bool:
     from nemo_gym.orchestration.status.machines import SubmissionMachines
     from nemo_gym.orchestration.status.report import of_submissions
 
-    with SubmissionMachines() as sites:
-        (submission,) = of_submissions(gather([record], sites).values())
+    with SubmissionMachines() as machines:
+        (submission,) = of_submissions(gather([record], machines).values())
     failed = [status for status in submission.benchmarks if status.state is BenchmarkState.FAILED]
     for status in failed:
-        _say(f"{status.benchmark}: {status.state}: {status.reason}; next: {status.next_command}")
+        _report(f"{status.benchmark}: {status.state}: {status.reason}; next: {status.next_command}")
     return not failed

@@ -31,15 +31,15 @@ def adopt(run_dir: Path, hostname: str | None, as_json: bool) -> int:
     from nemo_gym.orchestration.records import adopt_remote
     from nemo_slurm.ssh import host_of
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
     now = datetime.now(UTC)
     with contextlib.closing(host_of(hostname)) as host:
         if host.name is None:
-            done = adoption.adopt(run_dir, now=now, say=say)
+            done = adoption.adopt(run_dir, now=now, report=report)
         else:
-            (found,) = adopted(host, [far_path(run_dir)], now=now, say=say)
+            (found,) = adopted(host, [far_path(run_dir)], now=now, report=report)
             if isinstance(found, adopt_remote.NotAdopted):
                 raise GymError(found.reason)
             done = found

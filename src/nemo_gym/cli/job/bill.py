@@ -14,7 +14,7 @@ from nemo_gym.errors import EXIT_ERROR, GymError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from nemo_gym.orchestration.records.index import Say
+    from nemo_gym.orchestration.records.index import Reporter
     from nemo_gym.orchestration.records.locations import SubmissionLocation
     from nemo_gym.orchestration.records.remote_copy import RemoteCopy
     from nemo_slurm.errors import SlurmError
@@ -38,29 +38,29 @@ def bill(name: str | None, labels: dict[str, str], as_json: bool) -> int:
     from nemo_gym.orchestration.records import remote_copy
     from nemo_gym.orchestration.results import bill_report
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
     found, passed_over = [], 0
     why = "small files and the times of rows are fetched"
-    with remote_copy.RemoteCopy(remote_copy.for_bill, say=say, why=why) as near:
-        for place in _places(name, labels, near, say):
-            if isinstance(place, Exception):
-                say(f"passed over: {place}")
+    with remote_copy.RemoteCopy(remote_copy.for_bill, report=report, why=why) as near:
+        for location in _locations(name, labels, near, report):
+            if isinstance(location, Exception):
+                report(f"passed over: {location}")
                 passed_over += 1
             else:
-                found += bill_report.bills_of(place)
+                found += bill_report.bills_of(location)
     if as_json:
         click.echo(json.dumps(bill_report.to_json(found), indent=2, ensure_ascii=False))
     elif found:
         click.echo(bill_report.to_text(found, terminal_width()))
     else:
-        say("nothing to bill: no job of it has started.")
+        report("nothing to bill: no job of it has started.")
     return EXIT_ERROR if passed_over else 0
 
 
-def _places(
-    name: str | None, labels: dict[str, str], near: RemoteCopy, say: Say
+def _locations(
+    name: str | None, labels: dict[str, str], near: RemoteCopy, report: Reporter
 ) -> Iterator[SubmissionLocation | GymError | SlurmError]:
     """Where the files are; for labels, an error in place of each submission whose files cannot be had."""
     from nemo_gym.orchestration.records import index
@@ -69,7 +69,7 @@ def _places(
     if name is not None:
         yield near.find(name)
         return
-    for record in index.newest(limit=None, labels=labels, say=say):
+    for record in index.newest(limit=None, labels=labels, report=report):
         try:
             yield near.of(record)
         except (GymError, SlurmError) as error:

@@ -59,11 +59,11 @@ def cancel(
         benchmark = only_benchmark(record, benchmark, otherwise="or give --all")
     elif not yes:
         _confirm(record)
-    wish = cancelling.CancelRequest(
+    request = cancelling.CancelRequest(
         record=record, benchmark=benchmark, by=username(), why=" ".join(reason.split()), within=within
     )
-    with SubmissionMachines() as sites:
-        report = cancelling.cancel(wish, sites)
+    with SubmissionMachines() as machines:
+        report = cancelling.cancel(request, machines)
     _show(report, as_json=as_json)
     return report.exit_status
 
@@ -80,11 +80,11 @@ def _show(report: CancelReport, *, as_json: bool) -> None:
         click.echo(json.dumps(report.to_json(), indent=2, ensure_ascii=False))
     for outcome in () if as_json else report.outcomes:
         asked = f"; asked {', '.join(outcome.asked)} to end" if outcome.asked else ""
-        if not (asked or outcome.alive or outcome.unsure or report.troubles):
+        if not (asked or outcome.alive or outcome.unsure or report.problems):
             asked = "; nothing was alive"
         click.echo(f"{outcome.benchmark}: {outcome.state}{asked}")
-    for trouble in report.troubles:
-        click.echo(f"gym: {trouble}", err=True)
+    for problem in report.problems:
+        click.echo(f"gym: {problem}", err=True)
     for outcome in report.outcomes:
         for words, jobs in (("still alive", outcome.alive), ("nobody can tell of", outcome.unsure)):
             if jobs:

@@ -43,10 +43,10 @@ def fetch(name: str, folder: Path | None, logs: bool, as_json: bool) -> int:
     from nemo_gym.orchestration.records.fetch import fetch as copy
     from nemo_slurm.ssh import host_of
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
-    record = index.find(name, say=say)
+    record = index.find(name, report=report)
     target = (folder or Path(record.gym_job_id)).absolute()
     host = host_of(record.hostname)
     try:
@@ -54,7 +54,7 @@ def fetch(name: str, folder: Path | None, logs: bool, as_json: bool) -> int:
     finally:
         host.close()
     if found.changing:
-        say(
+        report(
             f"{counted(len(found.changing), 'file was', 'files were')} written to meanwhile "
             f"({', '.join(found.changing[:3])}); "
             "fetch again when the run has ended."

@@ -22,22 +22,25 @@ def info(name: str, benchmark: str | None, with_config: bool, as_json: bool) -> 
     """
     from nemo_gym.cli.submissions import one
     from nemo_gym.job_paths import RunPaths
-    from nemo_gym.orchestration.status import info as telling
+    from nemo_gym.orchestration.status import info as benchmark_info
     from nemo_gym.orchestration.status.gather import Scope, gather
     from nemo_gym.orchestration.status.machines import SubmissionMachines
 
     record = one(name, benchmark)
-    with SubmissionMachines() as sites:
-        files = sites.of(record).files
+    with SubmissionMachines() as machines:
+        files = machines.of(record).files
         scope = Scope(every_job=True, benchmark=benchmark)
-        found = [telling.describe(known, files) for known in gather([record], sites, scope=scope).values()]
+        found = [
+            benchmark_info.describe(known, files)
+            for known in gather([record], machines, scope=scope).values()
+        ]
         path = RunPaths(Path(record.run_dir)).resolved_config
         config = files.read(path).decode("utf-8", "replace") if with_config else None
     if as_json:
-        document = telling.to_json(record, found) | ({} if config is None else {"config": config})
+        document = benchmark_info.to_json(record, found) | ({} if config is None else {"config": config})
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return EXIT_DONE
-    click.echo(telling.text(record, found))
+    click.echo(benchmark_info.text(record, found))
     if config is not None:
         click.echo(f"\n{path}:\n{config}", nl=False)
     return EXIT_DONE

@@ -32,19 +32,19 @@ def list_jobs(limit: int | None, labels: dict[str, str], as_json: bool) -> int:
     from nemo_gym.orchestration.records import index
     from nemo_gym.text_table import table
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
-    records = index.newest(limit=limit, labels=labels, say=say)
+    records = index.newest(limit=limit, labels=labels, report=report)
     if as_json:
         document = {"schema_version": 1, "submissions": [record.to_json() for record in records]}
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
         return 0
     if not records and labels:
-        say("no submission has this label; `gym job list` shows all of them.")
+        report("no submission has this label; `gym job list` shows all of them.")
         return 0
     if not records:
-        say("no submissions here; `gym eval submit -c FILE` makes one.")
+        report("no submissions here; `gym eval submit -c FILE` makes one.")
         return 0
     rows = [_row(record) for record in records]
     click.echo(table(_COLUMNS, rows, terminal_width()))

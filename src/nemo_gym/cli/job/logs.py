@@ -44,11 +44,11 @@ def logs(
     from nemo_gym.orchestration.status.machines import SubmissionMachines
 
     record, benchmark, source = _named(name, benchmark, source)
-    with SubmissionMachines() as sites:
-        known, _ = _look(record, benchmark, sites)
-        files = sites.of(record).files
+    with SubmissionMachines() as machines:
+        known, _ = _look(record, benchmark, machines)
+        files = machines.of(record).files
         if follow:
-            return _follow(record, benchmark, source, tail, sites)
+            return _follow(record, benchmark, source, tail, machines)
         source = source or _chosen(known, files)
         reading.refuse_unknown(known, source, files)
         found = reading.pieces(known, source, files)
@@ -75,12 +75,12 @@ def _named(name: str, benchmark: str | None, source: str | None) -> tuple[Submis
     return record, only_benchmark(record, benchmark), source
 
 
-def _look(record: SubmissionRecord, benchmark: str, sites: SubmissionMachines) -> tuple[Evidence, bool]:
+def _look(record: SubmissionRecord, benchmark: str, machines: SubmissionMachines) -> tuple[Evidence, bool]:
     """What is known, and whether more is to come."""
     from nemo_gym.orchestration.status.gather import Scope, gather
     from nemo_gym.orchestration.status.report import assess
 
-    known = gather([record], sites, scope=Scope(benchmark=benchmark))[record.gym_job_id, benchmark]
+    known = gather([record], machines, scope=Scope(benchmark=benchmark))[record.gym_job_id, benchmark]
     return known, not assess(known).state.final
 
 
@@ -97,13 +97,17 @@ def _chosen(known: Evidence, files: RunFiles) -> str:
 
 
 def _follow(
-    record: SubmissionRecord, benchmark: str, source: str | None, tail: int | None, sites: SubmissionMachines
+    record: SubmissionRecord,
+    benchmark: str,
+    source: str | None,
+    tail: int | None,
+    machines: SubmissionMachines,
 ) -> int:
     from nemo_gym.orchestration.records.run_files import LocalRunFiles
     from nemo_gym.orchestration.status import logs as reading
 
-    files = sites.of(record).files
-    known, live = _look(record, benchmark, sites)
+    files = machines.of(record).files
+    known, live = _look(record, benchmark, machines)
     if not live:
         source = source or _chosen(known, files)
         reading.refuse_unknown(known, source, files)
@@ -114,7 +118,7 @@ def _follow(
         _write(reading.tail(found, files, tail))
         follower.start_at_end(found)
     every = _HERE if isinstance(files, LocalRunFiles) else _ELSEWHERE
-    reading.follow(follower, lambda: _look(record, benchmark, sites), _write, every=every)
+    reading.follow(follower, lambda: _look(record, benchmark, machines), _write, every=every)
     return EXIT_DONE
 
 

@@ -46,7 +46,7 @@ def resubmit(
     from nemo_gym.orchestration.submit.submitting_host import username
 
     record = one(name, benchmark)
-    wish = resubmitting.ResubmitRequest(
+    request = resubmitting.ResubmitRequest(
         record=record,
         benchmark=only_benchmark(record, benchmark),
         by=username(),
@@ -55,8 +55,8 @@ def resubmit(
         max_retries=max_retries,
         max_walltime=max_walltime,
     )
-    with SubmissionMachines() as sites:
-        done = resubmitting.resubmit(wish, sites)
+    with SubmissionMachines() as machines:
+        done = resubmitting.resubmit(request, machines)
     if as_json:
         click.echo(json.dumps(done.to_json(), indent=2))
     else:

@@ -30,14 +30,14 @@ def results(ids: tuple[str, ...], labels: dict[str, str], as_csv: bool, as_json:
     from nemo_gym.orchestration.records import index, locations
     from nemo_gym.orchestration.results import scores
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
     if ids:
-        records = [locations.readable(name, say=say) for name in ids]
+        records = [locations.readable(name, report=report) for name in ids]
     else:
-        records = index.newest(limit=None, labels=labels, say=say)
-    rows = [row for record in records for row in scores.results(record, say=say)]
+        records = index.newest(limit=None, labels=labels, report=report)
+    rows = [row for record in records for row in scores.results(record, report=report)]
     if as_json:
         document = {"schema_version": 1, "results": [row.to_json() for row in rows]}
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
@@ -46,7 +46,7 @@ def results(ids: tuple[str, ...], labels: dict[str, str], as_csv: bool, as_json:
     elif rows:
         click.echo(scores.results_table(rows, terminal_width()))
     else:
-        say(
+        report(
             "no submission matches; `gym job list` shows what is there."
             if ids or labels
             else "no submissions here; `gym eval submit -c FILE` makes one."

@@ -37,7 +37,7 @@ def status(
     every submission of the local index is shown. Each machine is asked once. One that gives no answer
     changes nothing: the last known state is shown with its age.
     """
-    from nemo_gym.cli.submissions import say, several, terminal_width
+    from nemo_gym.cli.submissions import report, several, terminal_width
     from nemo_gym.clock import SystemClock, utc_text
     from nemo_gym.orchestration.status.gather import gather
     from nemo_gym.orchestration.status.last_status import LastStatus
@@ -46,8 +46,8 @@ def status(
     from nemo_gym.orchestration.status.report_text import status_text
 
     records = several(ids, labels, limit=limit)
-    with SubmissionMachines() as sites:
-        found = of_submissions(gather(records, sites).values())
+    with SubmissionMachines() as machines:
+        found = of_submissions(gather(records, machines).values())
     found = LastStatus().completed(found, now=SystemClock().now())
     shown = narrowed(found) if live else found
     if as_json:
@@ -56,7 +56,7 @@ def status(
     elif shown:
         click.echo(status_text(shown, terminal_width()))
     else:
-        say(
+        report(
             "no submission matches; `gym job list` shows what is there."
             if found or ids or labels
             else "no submissions here; `gym eval submit -c FILE` makes one."

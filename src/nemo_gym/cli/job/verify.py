@@ -29,11 +29,11 @@ def verify(name: str, benchmark: str | None, as_json: bool) -> int:
     from nemo_gym.orchestration.records import remote_copy
     from nemo_gym.orchestration.results.verify import verify as verify_submission
 
-    def say(text: str) -> None:
+    def report(text: str) -> None:
         click.echo(f"gym: {text}", err=True)
 
     bring = remote_copy.for_certificate(benchmark)
-    with remote_copy.RemoteCopy(bring, say=say, why="results and records are fetched") as near:
+    with remote_copy.RemoteCopy(bring, report=report, why="results and records are fetched") as near:
         found = verify_submission(near.find(name), benchmark)
     click.echo(json.dumps(found.to_json(), indent=2, ensure_ascii=False) if as_json else _text(found))
     return EXIT_DONE if found.valid else EXIT_ERROR

@@ -39,11 +39,11 @@ def watch(ids: tuple[str, ...], labels: dict[str, str], exit_status: bool, as_js
 
     records = several(ids or (() if labels else ("latest",)), labels)
     display = _Quiet() if as_json else _Redrawn() if sys.stdout.isatty() else _Lines()
-    with SubmissionMachines() as sites:
+    with SubmissionMachines() as machines:
         memory = LastStatus()
 
         def look() -> Sequence[SubmissionStatus]:
-            found = of_submissions(gather(records, sites).values())
+            found = of_submissions(gather(records, machines).values())
             return memory.completed(found, now=SystemClock().now())
 
         found = watching.watch(look, display.show)

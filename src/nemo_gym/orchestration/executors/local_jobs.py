@@ -91,7 +91,7 @@ def _start(assignment: Assignment, environ: dict[str, str]) -> str | None:
     finally:
         os.close(writer)
     try:
-        if _says_ready(reader):
+        if _is_ready(reader):
             return None
     finally:
         os.close(reader)
@@ -129,7 +129,7 @@ def _spawn(assignment: Assignment, environ: dict[str, str], output: Path, ready:
     )
 
 
-def _says_ready(reader: int) -> bool:
+def _is_ready(reader: int) -> bool:
     readable, _, _ = select.select([reader], [], [], _READY_WITHIN)
     return bool(readable) and os.read(reader, 64).startswith(b"ready")
 

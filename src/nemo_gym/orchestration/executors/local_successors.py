@@ -26,9 +26,9 @@ _WORD, _LAST_WORD = 63, 2047
 _OWED = re.compile(r"[0-9]{1,4}( about \S+)? unqueued")
 
 
-def reserve_room(link: LinkPaths) -> None:
+def reserve_space(link: LinkPaths) -> None:
     """Keep room for what a job must tell of a full disk. Raises `DiskFullError`."""
-    for path, text, size in ((link.full_disk, "no", _WORD), (link.end_room, "", _LAST_WORD)):
+    for path, text, size in ((link.full_disk, "no", _WORD), (link.end_reserve, "", _LAST_WORD)):
         if not path.exists():
             replace_file(path, f"{text:<{size}}\n".encode())
 
@@ -70,7 +70,7 @@ def _write(paths: JobPaths, link: LinkPaths, job_id: str, following: str) -> Non
 
     def fill(successor: LinkPaths) -> None:
         replace_file(successor.predecessor, f"{job_id}\n".encode())
-        reserve_room(successor)
+        reserve_space(successor)
 
     with disk.full_disk_named(paths.link(following).folder):
         if not paths.link(following).folder.exists():

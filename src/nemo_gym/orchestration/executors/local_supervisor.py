@@ -23,7 +23,7 @@ from nemo_gym import events, job_paths
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.config.drain_lead import drain_lead
 from nemo_gym.orchestration.executors.local_links import make_link
-from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_room
+from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_space
 from nemo_runs.durable.files import create_file, replace_file
 from nemo_runs.durable.journal import Journal
 from nemo_runs.errors import DiskFullError
@@ -80,14 +80,14 @@ def main() -> int:
     assignment = Assignment(**json.loads(sys.argv[1]))
     os.chdir(assignment.job_dir)
     paths = JobPaths(Path(assignment.job_dir))
-    link = make_link(paths, assignment.job_id, reserve_room)
+    link = make_link(paths, assignment.job_id, reserve_space)
     share = _share(assignment)
     turn = QueueTurn(paths.job_dir.parent / ".slots", assignment.number, assignment.max_parallel)
     events.record(Journal(paths.events), "queued", job_id=assignment.job_id, restart=0)
     os.write(1, b"ready\n")
     os.dup2(2, 1)
     while not cancelled and not (turn.take() and share.take()):
-        _say_what_it_waits_for(link, share.reason)
+        _report_wait(link, share.reason)
         time.sleep(_LOOK)
     if cancelled:
         end_unstarted(link, "cancelled before it had started")
@@ -106,7 +106,7 @@ def _share(assignment: Assignment) -> MachineShare:
     return MachineShare(name, gpus=assignment.gpus, slots=assignment.slots, environ=os.environ)
 
 
-def _say_what_it_waits_for(link: LinkPaths, reason: str) -> None:
+def _report_wait(link: LinkPaths, reason: str) -> None:
     """For `gym job status`; a disk that is full now changes nothing."""
     with contextlib.suppress(OSError, DiskFullError):
         if reason and (

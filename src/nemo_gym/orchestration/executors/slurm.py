@@ -61,7 +61,7 @@ class SlurmExecutor:
             answer = self._queue(plan, before, there=plan.benchmark not in missing)
             answers.append(answer)
             ids += [answer.job_id] if answer.job_id else []
-        self._tell(submission.jobs, answers)
+        self._record(submission.jobs, answers)
         return answers
 
     def observe(self, jobs: Sequence[JobRef]) -> dict[str, JobObservation]:
@@ -184,7 +184,7 @@ class SlurmExecutor:
         done = self._cluster.host.run("\n".join([*tests, "exit 0"]))
         return set(done.stdout.split())
 
-    def _tell(self, plans: Sequence[JobPlan], answers: Sequence[Queued]) -> None:
+    def _record(self, plans: Sequence[JobPlan], answers: Sequence[Queued]) -> None:
         """Note what was queued in each benchmark's journal. A submit does not fail for it."""
         lines = []
         for plan, answer in zip(plans, answers, strict=True):

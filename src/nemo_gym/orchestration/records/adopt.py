@@ -19,7 +19,7 @@ from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records import index
-from nemo_gym.orchestration.records.index import SHARED, Say
+from nemo_gym.orchestration.records.index import SHARED, Reporter
 from nemo_runs.durable.files import create_file, replace_file
 from nemo_runs.durable.journal import read_journal
 from nemo_runs.errors import RunsError
@@ -60,7 +60,7 @@ def run_dirs(output_path: Path) -> Iterator[Path]:
             yield folder
 
 
-def adopt(run_dir: Path, *, now: datetime, say: Say) -> AdoptedRun:
+def adopt(run_dir: Path, *, now: datetime, report: Reporter) -> AdoptedRun:
     """Put one run directory into the local index; make its record again when it has none.
 
     Raises `DataError` for a record that is damaged or of a newer Gym, and for a folder of which no record can
@@ -81,7 +81,7 @@ def adopt(run_dir: Path, *, now: datetime, say: Say) -> AdoptedRun:
         return add(index.moved(read(paths.record), run_dir), "indexed")
     except (OSError, RunsError) as error:
         reason = getattr(error, "strerror", None) or error
-        say(f"{paths.record} could not be written ({reason}): the record is in the local index alone.")
+        report(f"{paths.record} could not be written ({reason}): the record is in the local index alone.")
     return add(record, "made")
 
 
@@ -140,7 +140,7 @@ def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
         cluster, compute = next(iter(config["compute"].items()))
         benchmarks = list(config["driver"]["benchmarks"])
     except (GymError, KeyError, TypeError, AttributeError, StopIteration) as error:
-        if not _tells_of_jobs(run_dir):
+        if not _names_jobs(run_dir):
             raise DataError(
                 f"{run_dir}: nothing in it tells of a job, as after a submit that ended before it had queued "
                 "one; it can be removed."
@@ -164,7 +164,7 @@ def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
     )
 
 
-def _tells_of_jobs(run_dir: Path) -> bool:
+def _names_jobs(run_dir: Path) -> bool:
     """Whether there is a sign that anything was ever queued; a resolved config is written after that."""
     if RunPaths(run_dir).resolved_config.exists():
         return True

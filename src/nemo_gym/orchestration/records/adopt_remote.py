@@ -23,7 +23,7 @@ from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import adopt
 from nemo_gym.orchestration.records.adopt import AdoptedRun
-from nemo_gym.orchestration.records.index import SHARED, Say
+from nemo_gym.orchestration.records.index import SHARED, Reporter
 from nemo_slurm import tracing
 from nemo_slurm.calls import HostCalls
 from nemo_slurm.errors import SlurmError
@@ -43,7 +43,7 @@ for d in "$parent"/*/; do
   case ${d##*/} in gym-job-*) folders+=("$d") ;; *) [ ! -e "$d/gym-job.json" ] || folders+=("$d") ;; esac
 done
 """
-_TELL: Final = """\
+_LIST: Final = """\
 for d in "${folders[@]}"; do
   [ ! -e "$d/gym-job.json" ] || [ -r "$d/gym-job.json" ] || printf '%s\\n' "$d"
 done
@@ -86,21 +86,23 @@ class _Brought:
     unreadable: bool = False
 
 
-def of_parent(host: Host, output_path: str, *, now: datetime, say: Say) -> Iterator[AdoptedRun | NotAdopted]:
+def of_parent(
+    host: Host, output_path: str, *, now: datetime, report: Reporter
+) -> Iterator[AdoptedRun | NotAdopted]:
     """Adopt all run directories in a folder of another machine. Raises `GymError` when there is none such."""
-    yield from _adopted(host, f"parent={shlex.quote(output_path)}\n{_OF_PARENT}", (), now, say)
+    yield from _adopted(host, f"parent={shlex.quote(output_path)}\n{_OF_PARENT}", (), now, report)
 
 
 def of_folders(
-    host: Host, run_dirs: Sequence[str], *, now: datetime, say: Say
+    host: Host, run_dirs: Sequence[str], *, now: datetime, report: Reporter
 ) -> Iterator[AdoptedRun | NotAdopted]:
     """Adopt run directories of another machine; those that are not there are refused."""
     if run_dirs:
         folders = " ".join(shlex.quote(name) for name in run_dirs)
-        yield from _adopted(host, f"folders=({folders})\n", run_dirs, now, say)
+        yield from _adopted(host, f"folders=({folders})\n", run_dirs, now, report)
 
 
-def forgotten(host: Host, *, say: Say) -> tuple[list[str], list[NotAdopted]]:
+def forgotten(host: Host, *, report: Reporter) -> tuple[list[str], list[NotAdopted]]:
     """Run directories of this user's jobs that the scheduler knows, and jobs that name none.
 
     Raises `SlurmError` when the scheduler is silent; also when half of it is and the other half knows
@@ -126,15 +128,15 @@ def forgotten(host: Host, *, say: Say) -> tuple[list[str], list[NotAdopted]]:
     if silent and not run_dirs and not lost:
         raise GymError(f"a part of the scheduler on {host.label} is silent, so nobody knows: {silent[0]}")
     if silent:
-        say(f"a part of the scheduler on {host.label} is silent, there may be more runs: {silent[0]}")
+        report(f"a part of the scheduler on {host.label} is silent, there may be more runs: {silent[0]}")
     refused = [each for gym_job_id, each in lost.items() if gym_job_id not in run_dirs]
     return [run_dirs[gym_job_id] for gym_job_id in sorted(run_dirs)], refused
 
 
 def _adopted(
-    host: Host, choice: str, wanted: Sequence[str], now: datetime, say: Say
+    host: Host, choice: str, wanted: Sequence[str], now: datetime, report: Reporter
 ) -> Iterator[AdoptedRun | NotAdopted]:
-    done = host.run(choice + _TELL, timeout=_SLOW)
+    done = host.run(choice + _LIST, timeout=_SLOW)
     if done.status == _NO_FOLDER:
         raise GymError(
             f"there is no such folder on {host.label}; give the output_path of the submissions there."
@@ -156,7 +158,7 @@ def _adopted(
             if name not in found:
                 yield NotAdopted(name, f"there is no folder {name} on {host.label}.", gone=True)
         for brought in found.values():
-            yield _one(host, brought, now, say)
+            yield _one(host, brought, now, report)
 
 
 def _unpacked(archive: bytes, base: Path) -> dict[str, _Brought]:
@@ -183,15 +185,15 @@ def _unpacked(archive: bytes, base: Path) -> dict[str, _Brought]:
     return found
 
 
-def _one(host: Host, brought: _Brought, now: datetime, say: Say) -> AdoptedRun | NotAdopted:
+def _one(host: Host, brought: _Brought, now: datetime, report: Reporter) -> AdoptedRun | NotAdopted:
     try:
-        return _adopt(host, brought, now, say)
+        return _adopt(host, brought, now, report)
     except (GymError, SlurmError) as error:
         here, there = str(brought.folder), f"{host.label}:{brought.there}"
         return NotAdopted(brought.there, str(error).replace(here, there))
 
 
-def _adopt(host: Host, brought: _Brought, now: datetime, say: Say) -> AdoptedRun:
+def _adopt(host: Host, brought: _Brought, now: datetime, report: Reporter) -> AdoptedRun:
     paths = RunPaths(brought.folder)
     if brought.unreadable:
         raise DataError(f"{paths.record} may not be read.")
@@ -206,7 +208,7 @@ def _adopt(host: Host, brought: _Brought, now: datetime, say: Say) -> AdoptedRun
         if not host.exists(str(there)):
             host.write(str(there), record.dumps(), mode=SHARED)
     except SlurmError as error:
-        say(f"{there} could not be written ({error}): the record is in the local index alone.")
+        report(f"{there} could not be written ({error}): the record is in the local index alone.")
     return adopt.add(record, "made")
 
 

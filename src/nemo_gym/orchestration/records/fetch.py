@@ -186,7 +186,7 @@ def _compare(host: Host, source: str, folder: Path, remote: dict[str, Remote], l
     A strange file is one that nobody vouches for and that is not the beginning of its original.
     """
     here = [path for path in sorted(remote) if (folder / path).is_file()]
-    strange = [path for path in here if not ledger.vouches(path, folder / path)]
+    strange = [path for path in here if not ledger.is_recorded(path, folder / path)]
     sizes = {path: (folder / path).stat().st_size for path in strange}
     theirs = _digests(host, source, sizes)
     other = [path for path in strange if _sha256(folder / path) != theirs.get(path)]

@@ -44,13 +44,13 @@ class Ledger:
             ) from None
         return cls(path, head, entries)
 
-    def vouches(self, path: str, local: Path) -> bool:
+    def is_recorded(self, path: str, local: Path) -> bool:
         """Whether a local file is as it was copied."""
         return mark_of(local) in self._entries.get(path, {}).get("marks", [])
 
     def proven(self, path: str, local: Path) -> bool:
         """Whether its digest was compared."""
-        return self.vouches(path, local) and self._entries[path].get("sha256") is not None
+        return self.is_recorded(path, local) and self._entries[path].get("sha256") is not None
 
     def expect(self, remote: Iterable[Remote]) -> None:
         """Note what is going to be copied, before it is: after a crash the new files are known as ours."""

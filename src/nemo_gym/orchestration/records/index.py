@@ -23,7 +23,7 @@ from nemo_slurm.errors import SlurmError
 SHARED = 0o644
 """Mode of everything that is safe to share; secrets are never in these files."""
 
-Say = Callable[[str], None]
+Reporter = Callable[[str], None]
 """Takes one sentence for stderr."""
 
 
@@ -36,12 +36,14 @@ def create(path: Path, data: bytes, mode: int) -> None:
     create_file(path, data, mode=mode)
 
 
-def write_records(record: SubmissionRecord, resolved_config: str, *, say: Say, write: Write = create) -> None:
+def write_records(
+    record: SubmissionRecord, resolved_config: str, *, report: Reporter, write: Write = create
+) -> None:
     """Write all three locations; `SubmitError` names every queued job when the run directory fails.
 
     ``write`` reaches the run directory, which may be on another machine; the local index never is.
     """
-    _write_index(record, say)
+    _write_index(record, report)
     paths = job_paths.RunPaths(Path(record.run_dir))
     failures = [
         failure
@@ -69,7 +71,7 @@ def _not_recorded(record: SubmissionRecord, failures: list[str]) -> str:
     return f"could not write {' and '.join(failures)}; these jobs are queued, note them down: {jobs}."
 
 
-def _write_index(record: SubmissionRecord, say: Say) -> None:
+def _write_index(record: SubmissionRecord, report: Reporter) -> None:
     folder = job_paths.job_index()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,10 +79,10 @@ def _write_index(record: SubmissionRecord, say: Say) -> None:
     except (OSError, RunsError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         what = f"the local index {folder} could not be written ({reason})"
-        say(f"{what}; the submission is not affected. XDG_CACHE_HOME moves it.")
+        report(f"{what}; the submission is not affected. XDG_CACHE_HOME moves it.")
 
 
-def indexed(*, say: Say) -> Iterator[SubmissionRecord]:
+def indexed(*, report: Reporter) -> Iterator[SubmissionRecord]:
     """Every readable record of the local index, newest first; an unreadable one is told and passed over."""
     folder = job_paths.job_index()
     try:
@@ -88,13 +90,13 @@ def indexed(*, say: Say) -> Iterator[SubmissionRecord]:
     except FileNotFoundError:
         return
     except OSError as error:
-        say(f"the local index {folder} cannot be read ({error.strerror}); nothing in it is seen.")
+        report(f"the local index {folder} cannot be read ({error.strerror}); nothing in it is seen.")
         return
     for name in names:
         try:
             yield read_record(folder / name)
         except (GymError, OSError) as error:
-            say(f"passed over {folder / name}: {error}")
+            report(f"passed over {folder / name}: {error}")
 
 
 def _is_record(name: str) -> bool:
@@ -111,10 +113,10 @@ def read_record(path: Path) -> SubmissionRecord:
         raise DataError(f"{path}: {error}") from None
 
 
-def newest(*, limit: int | None, labels: Mapping[str, str], say: Say) -> list[SubmissionRecord]:
+def newest(*, limit: int | None, labels: Mapping[str, str], report: Reporter) -> list[SubmissionRecord]:
     """The newest records of the local index that carry all ``labels``, at most ``limit``."""
     found: list[SubmissionRecord] = []
-    for record in indexed(say=say):
+    for record in indexed(report=report):
         if limit is not None and len(found) >= limit:
             break
         if all(record.labels.get(key) == value for key, value in labels.items()):
@@ -122,7 +124,7 @@ def newest(*, limit: int | None, labels: Mapping[str, str], say: Say) -> list[Su
     return found
 
 
-def find(name: str, *, say: Say) -> SubmissionRecord:
+def find(name: str, *, report: Reporter) -> SubmissionRecord:
     """The record of a full id, a unique prefix of one, ``latest``, or a run directory.
 
     A full id that is known is never a folder of that name, which may be a fetched copy. Of a run directory
@@ -137,7 +139,7 @@ def find(name: str, *, say: Say) -> SubmissionRecord:
         record = read_record(paths.record)
         return record if _is_copy(record, paths) else moved(record, Path(name))
     if name == "latest":
-        return _latest(say)
+        return _latest(report)
     ids = _ids_with_prefix(name)
     if len(ids) == 1:
         return read_record(job_paths.index_entry(ids[0]))
@@ -165,8 +167,8 @@ def moved(record: SubmissionRecord, run_dir: Path) -> SubmissionRecord:
     return replace(record, run_dir=str(paths.run_dir), benchmarks=entries)
 
 
-def _latest(say: Say) -> SubmissionRecord:
-    for record in indexed(say=say):
+def _latest(report: Reporter) -> SubmissionRecord:
+    for record in indexed(report=report):
         return record
     raise GymError(f"there is no submission in {job_paths.job_index()} yet.")
 

@@ -10,7 +10,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths, RunPaths, index_entry
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records import index
-from nemo_gym.orchestration.records.index import Say
+from nemo_gym.orchestration.records.index import Reporter
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +32,24 @@ class SubmissionLocation:
         return self.paths.job(benchmark)
 
 
-def find_place(
-    name: str, *, say: Say, place: Callable[[SubmissionRecord], SubmissionLocation] | None = None
+def find_location(
+    name: str, *, report: Reporter, location: Callable[[SubmissionRecord], SubmissionLocation] | None = None
 ) -> SubmissionLocation:
     """Where the submission of an id, a prefix, ``latest`` or a folder is here.
 
     A folder is believed before its record: a copied or moved run directory still names where it was made. An
     id whose files are on another machine may be the name of a folder that they were fetched to.
-    ``place`` finds what an id means, `place_of` unless given. Raises `GymError` when the files are on another
-    machine or gone.
+    ``location`` finds what an id means, `location_of` unless given. Raises `GymError` when the files are on
+    another machine or gone.
     """
-    record = index.find(name, say=say)
+    record = index.find(name, report=report)
     folder = _folder(name, record)
-    return (place or place_of)(record) if folder is None else SubmissionLocation(record, folder)
+    return (location or location_of)(record) if folder is None else SubmissionLocation(record, folder)
 
 
-def readable(name: str, *, say: Say) -> SubmissionRecord:
+def readable(name: str, *, report: Reporter) -> SubmissionRecord:
     """The record of a submission whose results are to be read, naming the folder in which they are here."""
-    record = index.find(name, say=say)
+    record = index.find(name, report=report)
     folder = _folder(name, record)
     return record if folder is None else index.moved(record, folder)
 
@@ -62,7 +62,7 @@ def _folder(name: str, record: SubmissionRecord) -> Path | None:
     return folder.absolute() if RunPaths(folder).record.is_file() else None
 
 
-def place_of(record: SubmissionRecord) -> SubmissionLocation:
+def location_of(record: SubmissionRecord) -> SubmissionLocation:
     """Where a submission's run directory is here; raises `GymError` when it is not."""
     run_dir = Path(record.run_dir)
     if run_dir.is_dir():

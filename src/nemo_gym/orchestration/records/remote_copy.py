@@ -18,7 +18,7 @@ from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import fetch, locations
-from nemo_gym.orchestration.records.index import Say
+from nemo_gym.orchestration.records.index import Reporter
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_runs.counts import counted
 from nemo_slurm.hosts import Host
@@ -48,7 +48,7 @@ stat -c %.9Y -- "$rows"
 class FilesWanted(Protocol):
     """Copies what one command needs of a run directory into a folder."""
 
-    def __call__(self, record: SubmissionRecord, host: Host, folder: Path, *, say: Say) -> None:
+    def __call__(self, record: SubmissionRecord, host: Host, folder: Path, *, report: Reporter) -> None:
         """Raises `GymError` when it is not there, `SlurmError` when the machine does not answer."""
         ...
 
@@ -60,9 +60,9 @@ class RemoteCopy:
     """
 
     def __init__(
-        self, bring: FilesWanted, *, say: Say, hosts: Callable[[str | None], Host] = host_of, why: str
+        self, bring: FilesWanted, *, report: Reporter, hosts: Callable[[str | None], Host] = host_of, why: str
     ) -> None:
-        self._bring, self._say, self._hosts, self._why = bring, say, hosts, why
+        self._bring, self._report, self._hosts, self._why = bring, report, hosts, why
         self._open: dict[str | None, Host] = {}
         self._closing = ExitStack()
 
@@ -73,13 +73,13 @@ class RemoteCopy:
         self._closing.close()
 
     def find(self, name: str) -> SubmissionLocation:
-        """As `places.find_place`, for another machine's too."""
-        return locations.find_place(name, say=self._say, place=self.of)
+        """As `places.find_location`, for another machine's too."""
+        return locations.find_location(name, report=self._report, location=self.of)
 
     def of(self, record: SubmissionRecord) -> SubmissionLocation:
-        """As `places.place_of`, for another machine's too. Raises `SlurmError` when it does not answer."""
+        """As `places.location_of`, for another machine's too. Raises `SlurmError` when it does not answer."""
         if record.hostname is None or Path(record.run_dir).is_dir():
-            return locations.place_of(record)
+            return locations.location_of(record)
         return self.brought(record)
 
     def brought(self, record: SubmissionRecord) -> SubmissionLocation:
@@ -92,20 +92,20 @@ class RemoteCopy:
         base = self._closing.enter_context(tempfile.TemporaryDirectory(prefix="gym-"))
         folder = Path(base) / record.gym_job_id
         source = f"{host.label}:{record.run_dir}"
-        self._say(f"{source} is read over there: {self._why} into a temporary folder, removed at the end.")
-        self._bring(record, host, folder, say=self._say)
+        self._report(f"{source} is read over there: {self._why} into a temporary folder, removed at the end.")
+        self._bring(record, host, folder, report=self._report)
         return SubmissionLocation(record, folder, source)
 
 
 def for_certificate(benchmark: str | None) -> FilesWanted:
     """All results and records, of one benchmark where it is named."""
 
-    def bring(record: SubmissionRecord, host: Host, folder: Path, *, say: Say) -> None:
+    def bring(record: SubmissionRecord, host: Host, folder: Path, *, report: Reporter) -> None:
         chosen = [entry.benchmark for entry in locations.chosen(record, benchmark)]
         done = fetch.fetch(record, host, folder, logs=False, only=lambda path: _is_of(path, chosen))
         if done.changing:
             again = "verify again when the run has ended"
-            say(f"{counted(len(done.changing), 'file was', 'files were')} written to meanwhile: {again}.")
+            report(f"{counted(len(done.changing), 'file was', 'files were')} written to meanwhile: {again}.")
 
     return bring
 
@@ -114,9 +114,9 @@ def _is_of(path: str, benchmarks: Iterable[str]) -> bool:
     return "/" not in path or any(path.startswith(f"{name}/") for name in benchmarks)
 
 
-def for_bill(record: SubmissionRecord, host: Host, folder: Path, *, say: Say) -> None:
+def for_bill(record: SubmissionRecord, host: Host, folder: Path, *, report: Reporter) -> None:
     """Small files, failed attempts and the times of rows."""
-    del say
+    del report
     jobs = {entry.benchmark: JobPaths(Path(record.run_dir) / entry.benchmark) for entry in record.benchmarks}
     fetch.fetch(record, host, folder, logs=False, only=lambda path: _is_billed(path, jobs))
     for name, there in jobs.items():

@@ -74,7 +74,7 @@ def changes(job_dir: Path) -> Iterator[str]:
         found = read(job_dir.parent)
     except DataError:
         return
-    yield from _told(found, job_dir, _differing(found, job_dir, _digest_of))
+    yield from _sentences(found, job_dir, _differing(found, job_dir, _digest_of))
 
 
 def changes_there(job_dir: Path, look: FolderLook) -> Iterator[str]:
@@ -94,10 +94,10 @@ def changes_there(job_dir: Path, look: FolderLook) -> Iterator[str]:
     else:
         seals[_SCRIPT] = script
     names = [name for name, seal in seals.items() if there.get(name, "") not in (seal[7:], UNREAD)]
-    yield from _told(found, job_dir, names)
+    yield from _sentences(found, job_dir, names)
 
 
-def _told(found: object, job_dir: Path, names: Sequence[str]) -> Iterator[str]:
+def _sentences(found: object, job_dir: Path, names: Sequence[str]) -> Iterator[str]:
     outside = [name for name in names if name.startswith("/")]
     names = [name for name in names if name not in outside]
     if outside:

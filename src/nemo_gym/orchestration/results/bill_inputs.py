@@ -62,9 +62,9 @@ class _Seen:
         flights[at].add(begin, end)
 
 
-def bill_of(place: SubmissionLocation, benchmark: str) -> Bill:
+def bill_of(location: SubmissionLocation, benchmark: str) -> Bill:
     """The bill of one benchmark. Raises `OSError` when its files cannot be read."""
-    paths = place.job(benchmark)
+    paths = location.job(benchmark)
     events = read_journal(paths.events)
     seen = _Seen(_links(paths, events))
     _take_rows(seen, paths.rollouts.output)
@@ -72,9 +72,9 @@ def bill_of(place: SubmissionLocation, benchmark: str) -> Bill:
     command = not paths.run_config.exists()
     _settle(seen, opaque=command or (seen.timed == 0 and seen.untimed > 0))
     return Bill(
-        gym_job_id=place.record.gym_job_id,
+        gym_job_id=location.record.gym_job_id,
         benchmark=benchmark,
-        gpus=gpus(_config(place.paths.resolved_config)),
+        gpus=gpus(_config(location.paths.resolved_config)),
         links=bill.bill_links(seen.links, _submitted(events), seen.kept, seen.lost),
         notes=list(_notes(seen)),
     )

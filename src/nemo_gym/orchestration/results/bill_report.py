@@ -24,9 +24,9 @@ _NAMES = {
 _HOUR = 3_600_000
 
 
-def bills_of(place: SubmissionLocation) -> list[Bill]:
+def bills_of(location: SubmissionLocation) -> list[Bill]:
     """One bill a benchmark of a submission, those that never started left out."""
-    found = [bill_inputs.bill_of(place, entry.benchmark) for entry in place.record.benchmarks]
+    found = [bill_inputs.bill_of(location, entry.benchmark) for entry in location.record.benchmarks]
     return [each for each in found if each.links]
 
 

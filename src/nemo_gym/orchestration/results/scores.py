@@ -13,7 +13,7 @@ from typing import Any, Literal
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
-from nemo_gym.orchestration.records.index import Say
+from nemo_gym.orchestration.records.index import Reporter
 from nemo_gym.orchestration.status import chain_head
 from nemo_gym.text_table import table
 from nemo_runs.counts import counted
@@ -54,15 +54,15 @@ class BenchmarkResult:
         return asdict(self)
 
 
-def results(record: SubmissionRecord, *, say: Say) -> list[BenchmarkResult]:
+def results(record: SubmissionRecord, *, report: Reporter) -> list[BenchmarkResult]:
     """One result a benchmark, in the record's order; only files in its folder are read.
 
-    What cannot be read is told through ``say`` and shows as ``no results``.
+    What cannot be read is told through ``report`` and shows as ``no results``.
     """
-    return [_result(record, entry, say) for entry in record.benchmarks]
+    return [_result(record, entry, report) for entry in record.benchmarks]
 
 
-def _result(record: SubmissionRecord, entry: BenchmarkEntry, say: Say) -> BenchmarkResult:
+def _result(record: SubmissionRecord, entry: BenchmarkEntry, report: Reporter) -> BenchmarkResult:
     gym_job_id = record.gym_job_id
     known: dict[str, Any] = {
         "gym_job_id": gym_job_id,
@@ -80,7 +80,7 @@ def _result(record: SubmissionRecord, entry: BenchmarkEntry, say: Say) -> Benchm
     try:
         return BenchmarkResult(**known, **_read(JobPaths(Path(entry.job_dir)), newest))
     except (DataError, OSError) as error:
-        say(f"{entry.benchmark} of {gym_job_id}: {error}")
+        report(f"{entry.benchmark} of {gym_job_id}: {error}")
         return BenchmarkResult(**known, status="no results", detail="its files cannot be read")
 
 

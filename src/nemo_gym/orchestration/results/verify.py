@@ -72,24 +72,24 @@ class Verification:
         }
 
 
-def verify(place: SubmissionLocation, benchmark: str | None) -> Verification:
+def verify(location: SubmissionLocation, benchmark: str | None) -> Verification:
     """Certify all benchmarks of a submission, or one; nothing is written.
 
     Raises `GymError` for a benchmark that there is not.
     """
-    entries = locations.chosen(place.record, benchmark)
-    digest, problems = _check_config(place)
+    entries = locations.chosen(location.record, benchmark)
+    digest, problems = _check_config(location)
     found = Verification(
-        gym_job_id=place.record.gym_job_id,
-        run_dir=str(place.run_dir),
+        gym_job_id=location.record.gym_job_id,
+        run_dir=str(location.run_dir),
         config_digest=digest,
-        benchmarks=[_verify(entry, place.job(entry.benchmark)) for entry in entries],
+        benchmarks=[_verify(entry, location.job(entry.benchmark)) for entry in entries],
         problems=problems,
     )
-    return _told_of(found, place.source) if place.source else found
+    return _with_source(found, location.source) if location.source else found
 
 
-def _told_of(found: Verification, source: str) -> Verification:
+def _with_source(found: Verification, source: str) -> Verification:
     """The same with the names of the files that were brought here for a moment."""
     near = found.run_dir
 
@@ -108,12 +108,12 @@ def _told_of(found: Verification, source: str) -> Verification:
     return replace(found, run_dir=source, benchmarks=benchmarks, problems=told(found.problems))
 
 
-def _check_config(place: SubmissionLocation) -> tuple[str | None, list[str]]:
+def _check_config(location: SubmissionLocation) -> tuple[str | None, list[str]]:
     """The digest of the resolved config, and what is wrong with it."""
     from nemo_gym.composition import load_yaml
     from nemo_gym.orchestration.config.resolve import digest_of
 
-    path, said = place.paths.resolved_config, place.record.config_digest
+    path, said = location.paths.resolved_config, location.record.config_digest
     try:
         real = digest_of(load_yaml(path))
     except GymError as error:

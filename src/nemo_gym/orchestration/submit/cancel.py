@@ -76,7 +76,7 @@ class CancelReport:
     """What became of all of them."""
 
     outcomes: tuple[CancelOutcome, ...]
-    troubles: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     """What the executor said when it could not do as it was asked."""
 
     @property
@@ -91,29 +91,29 @@ class CancelReport:
         return {
             "schema_version": SCHEMA_VERSION,
             "benchmarks": benchmarks,
-            "troubles": list(self.troubles),
+            "troubles": list(self.problems),
             "ended": self.exit_status == EXIT_DONE,
         }
 
 
 def cancel(
-    wish: CancelRequest,
-    sites: Groups,
+    request: CancelRequest,
+    machines: Groups,
     *,
     clock: Clock | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CancelReport:
-    """End benchmarks and return when every job of them is final, or when ``wish.within`` has passed.
+    """End benchmarks and return when every job of them is final, or when ``request.within`` has passed.
 
     Benchmarks of which nothing is alive are left as they are. When a tombstone cannot be written, nothing is
     cancelled: raises `NotReachableError` for a machine that does not answer, else `StillAliveError`.
     """
     clock = clock or SystemClock()
-    sweep = _Sweep(wish, sites, clock)
+    sweep = _Sweep(request, machines, clock)
     known = sweep.look()
     targets = [key for key, evidence in known.items() if _may_live(evidence)]
-    sweep.bury([known[key] for key in targets])
-    deadline, pause, clean = clock.monotonic() + wish.within, _FIRST_PAUSE, 0
+    sweep.write_tombstones([known[key] for key in targets])
+    deadline, pause, clean = clock.monotonic() + request.within, _FIRST_PAUSE, 0
     while targets:
         left = [known[key] for key in targets if _is_left(known[key])]
         clean = 0 if left else clean + 1
@@ -124,73 +124,75 @@ def cancel(
         pause = min(pause * 1.5, _LONGEST_PAUSE)
         known = sweep.look()
         sweep.renew([known[key] for key in targets])
-    return CancelReport(tuple(sweep.outcome(evidence) for evidence in known.values()), tuple(sweep.troubles))
+    return CancelReport(tuple(sweep.outcome(evidence) for evidence in known.values()), tuple(sweep.problems))
 
 
 class _Sweep:
     """One cancellation on one machine."""
 
-    def __init__(self, wish: CancelRequest, sites: Groups, clock: Clock) -> None:
-        self._wish, self._sites, self._clock = wish, sites, clock
-        self._site = _site(sites, wish.record)
+    def __init__(self, request: CancelRequest, machines: Groups, clock: Clock) -> None:
+        self._request, self._machines, self._clock = request, machines, clock
+        self._machine = _machine(machines, request.record)
         self._asked: dict[JobRef, float] = {}
         self._left_alone: set[str] = set()
-        self.troubles: list[str] = []
+        self.problems: list[str] = []
 
     def look(self) -> dict[Key, Evidence]:
         """All that is known of every job."""
-        scope = Scope(every_job=True, benchmark=self._wish.benchmark)
-        return gather([self._wish.record], self._sites, scope=scope, clock=self._clock)
+        scope = Scope(every_job=True, benchmark=self._request.benchmark)
+        return gather([self._request.record], self._machines, scope=scope, clock=self._clock)
 
-    def bury(self, targets: Sequence[Evidence]) -> None:
+    def write_tombstones(self, targets: Sequence[Evidence]) -> None:
         """Write the tombstones, all or none, before any job is asked to end; then the journals."""
         at = utc_text(self._clock.now())
-        wish = self._wish
+        request = self._request
         written: list[Evidence] = []
         try:
             for known in targets:
                 if not known.cancelled:
                     written.append(known)
-                    self._bury(known, at)
+                    self._write_tombstone(known, at)
         except _UNWRITTEN as error:
-            standing = [known.benchmark for known in written if not self._unbury(known)]
+            remaining = [known.benchmark for known in written if not self._remove_tombstone(known)]
             if isinstance(error, NotReachableError):
                 raise
-            raise StillAliveError(_nothing_done(error, targets, standing)) from error
-        event = {"at": at, "event": ChainEvent.CANCEL_ASKED.value, "by": wish.by, "why": wish.why}
+            raise StillAliveError(_nothing_done(error, targets, remaining)) from error
+        event = {"at": at, "event": ChainEvent.CANCEL_ASKED.value, "by": request.by, "why": request.why}
         for known in targets:
             path = JobPaths(known.job_dir).events
-            with self._told(f"{path} does not say that it was cancelled"):
-                self._site.files.append(path, json.dumps(event).encode() + b"\n")
+            with self._reported(f"{path} does not say that it was cancelled"):
+                self._machine.files.append(path, json.dumps(event).encode() + b"\n")
 
     def renew(self, targets: Sequence[Evidence]) -> None:
         """Write the tombstones that a resubmission has removed since."""
         for known in targets:
             if not known.cancelled and not known.unread:
-                with self._told(f"{JobPaths(known.job_dir).cancelled} is gone and cannot be written again"):
-                    self._bury(known, utc_text(self._clock.now()))
+                with self._reported(
+                    f"{JobPaths(known.job_dir).cancelled} is gone and cannot be written again"
+                ):
+                    self._write_tombstone(known, utc_text(self._clock.now()))
 
-    def _bury(self, known: Evidence, at: str) -> None:
-        text = f"{at}\n{self._wish.by}\n{self._wish.why}\n"
-        self._site.files.write(JobPaths(known.job_dir).cancelled, text.encode())
+    def _write_tombstone(self, known: Evidence, at: str) -> None:
+        text = f"{at}\n{self._request.by}\n{self._request.why}\n"
+        self._machine.files.write(JobPaths(known.job_dir).cancelled, text.encode())
 
-    def _unbury(self, known: Evidence) -> bool:
+    def _remove_tombstone(self, known: Evidence) -> bool:
         """Take a tombstone back, or what there is of it."""
         try:
-            self._site.files.remove(JobPaths(known.job_dir).cancelled)
+            self._machine.files.remove(JobPaths(known.job_dir).cancelled)
         except _UNWRITTEN:
             return False
         return True
 
     @contextlib.contextmanager
-    def _told(self, what: str) -> Iterator[None]:
+    def _reported(self, what: str) -> Iterator[None]:
         """Go on where something cannot be written: the jobs are to end all the same."""
         try:
             yield
         except _UNWRITTEN as error:
             said = f"{what}: {_reason(error)}"
-            if said not in self.troubles:
-                self.troubles.append(said)
+            if said not in self.problems:
+                self.problems.append(said)
 
     def ask(self, left: Sequence[Evidence]) -> None:
         """Ask what waits to go, then what runs, then what nobody can see."""
@@ -212,10 +214,10 @@ class _Sweep:
             return True
         self._asked |= dict.fromkeys(due, now)
         try:
-            self._site.executor.cancel(due)
+            self._machine.executor.cancel(due)
         except (GymError, RunsError, SlurmError, OSError) as error:
-            if str(error) not in self.troubles:
-                self.troubles.append(str(error))
+            if str(error) not in self.problems:
+                self.problems.append(str(error))
             if isinstance(error, NotOursError):
                 self._left_alone.update(error.job_ids)
             return not isinstance(error.__cause__ or error, NotReachableError)
@@ -243,14 +245,14 @@ class _Sweep:
         )
 
 
-def _nothing_done(error: Exception, targets: Sequence[Evidence], standing: Sequence[str]) -> str:
+def _nothing_done(error: Exception, targets: Sequence[Evidence], remaining: Sequence[str]) -> str:
     """That nothing is cancelled, why, and what to do."""
     names = ", ".join(known.benchmark for known in targets)
     still = f"{names} still {'runs or waits' if len(targets) == 1 else 'run or wait'}"
     room = "make room" if _is_full(error) else "put that right"
     done = "nothing was cancelled"
-    if standing:
-        done += f", but {', '.join(standing)} will not go on after the job that runs now"
+    if remaining:
+        done += f", but {', '.join(remaining)} will not go on after the job that runs now"
     return (
         f"the wish cannot be written down ({_reason(error)}), so {done}: {still}; "
         f"{room} and give the command again."
@@ -269,8 +271,8 @@ def _reason(error: Exception) -> str:
     return str(error).rstrip(".")
 
 
-def _site(sites: Groups, record: SubmissionRecord) -> SubmissionMachine:
-    return next(site for site, _ in sites.groups([record]))
+def _machine(machines: Groups, record: SubmissionRecord) -> SubmissionMachine:
+    return next(machine for machine, _ in machines.groups([record]))
 
 
 def _refs(known: Evidence, job_ids: Sequence[str]) -> list[JobRef]:

@@ -18,16 +18,16 @@ from nemo_gym.orchestration.status import chain_head
 _LIVE = (JobState.QUEUED, JobState.RUNNING)
 
 
-def refuse_twin(digest: str, executor: JobExecutor) -> None:
+def refuse_duplicate(digest: str, executor: JobExecutor) -> None:
     """Raise `BusyError` when a run with the same config is queued or running."""
-    twins = [
+    duplicates = [
         record
-        for record in index.indexed(say=lambda _sentence: None)
+        for record in index.indexed(report=lambda _sentence: None)
         if record.config_digest == digest and record.executor == executor.name
     ]
     references = {
         JobRef(job_id=entry.job_id, job_dir=Path(entry.job_dir)): record
-        for record in twins
+        for record in duplicates
         for entry in record.benchmarks
         if entry.job_id is not None
     }

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from nemo_gym.orchestration.executors.base import JobExecutor, Queued
     from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
     from nemo_gym.orchestration.plan.values import Submission
-    from nemo_gym.orchestration.records.index import Say
+    from nemo_gym.orchestration.records.index import Reporter
     from nemo_gym.provenance import Provenance
 
 _ATTEMPTS = 20
@@ -59,7 +59,7 @@ class SubmitContext:
     provenance: Callable[[], Provenance]
     environ: Mapping[str, str]
     cwd: Path
-    say: Say
+    report: Reporter
     destination: Destination = field(default_factory=ThisMachine)
     """The machine that holds the run directories."""
     preflight: Callable[[SubmitConfig], None] = lambda _config: None
@@ -70,27 +70,27 @@ class SubmitContext:
     token: Callable[[], str] = lambda: os.urandom(3).hex()
 
 
-def plan(order: SubmitRequest, desk: SubmitContext) -> Submission:
+def plan(order: SubmitRequest, context: SubmitContext) -> Submission:
     """Check everything and plan the submission under a fresh id; nothing is written."""
     config = order.resolved.config
-    rules.refuse_unsupported(config, desk.executor)
+    rules.refuse_unsupported(config, context.executor)
     for warning in rules.warnings(config):
-        desk.say(f"warning: {warning}")
+        context.report(f"warning: {warning}")
     policy = config.driver.policy_model
     model_name = served_name(config.services[policy]) if policy is not None else None
-    runs = load_runs(order.resolved, cwd=desk.cwd, model_name=model_name)
-    desk.destination.check(config, desk.environ)
-    gym = desk.destination.gym_program(config)
+    runs = load_runs(order.resolved, cwd=context.cwd, model_name=model_name)
+    context.destination.check(config, context.environ)
+    gym = context.destination.gym_program(config)
     for warning in gym_install.warnings(config, gym):
-        desk.say(f"warning: {warning}")
-    keeps = desk.destination.keeps(config, gym)
-    around = PlanContext(gym=gym, user=submitting_host.username(), environ=desk.environ, keeps=keeps)
-    gym_job_id = fresh_id(desk)
-    there = desk.destination.localized(runs, Path(config.job.output_path) / gym_job_id)
+        context.report(f"warning: {warning}")
+    keeps = context.destination.keeps(config, gym)
+    around = PlanContext(gym=gym, user=submitting_host.username(), environ=context.environ, keeps=keeps)
+    gym_job_id = fresh_id(context)
+    there = context.destination.localized(runs, Path(config.job.output_path) / gym_job_id)
     return plan_submission(config, there, gym_job_id, around)
 
 
-def submit(order: SubmitRequest, desk: SubmitContext) -> SubmissionRecord:
+def submit(order: SubmitRequest, context: SubmitContext) -> SubmissionRecord:
     """Submit and record. An entry of the record without ``job_id`` says why it could not be queued.
 
     Raises `BusyError` for a twin of a live run, and `SubmitError` when jobs were queued that could not be
@@ -99,51 +99,53 @@ def submit(order: SubmitRequest, desk: SubmitContext) -> SubmissionRecord:
     from nemo_gym.orchestration.records import index, submission_file
     from nemo_gym.orchestration.submit import duplicates
 
-    desk.preflight(order.resolved.config)
-    submission = plan(order, desk)
+    context.preflight(order.resolved.config)
+    submission = plan(order, context)
     with duplicates.one_at_a_time(order.resolved.digest):
         if not order.again:
-            duplicates.refuse_twin(order.resolved.digest, desk.executor)
-        desk.ready()
-        submission = _staged(submission, order, desk)
+            duplicates.refuse_duplicate(order.resolved.digest, context.executor)
+        context.ready()
+        submission = _staged(submission, order, context)
         with _uninterrupted():
-            known = _record(order, desk, submission, ())
-            submission_file.write(known, order.resolved.to_yaml(), submission, to=desk.destination.write)
-            queued = desk.executor.submit(submission)
-            record = replace(known, benchmarks=_entries(desk, submission, queued))
-            index.write_records(record, order.resolved.to_yaml(), say=desk.say, write=desk.destination.write)
+            known = _record(order, context, submission, ())
+            submission_file.write(known, order.resolved.to_yaml(), submission, to=context.destination.write)
+            queued = context.executor.submit(submission)
+            record = replace(known, benchmarks=_entries(context, submission, queued))
+            index.write_records(
+                record, order.resolved.to_yaml(), report=context.report, write=context.destination.write
+            )
     return record
 
 
-def fresh_id(desk: SubmitContext) -> str:
+def fresh_id(context: SubmitContext) -> str:
     """An id that the local index does not hold: UTC time and six random hex digits."""
     for _ in range(_ATTEMPTS):
-        gym_job_id = f"gym-job-{desk.now().astimezone(UTC):%Y%m%dT%H%M%SZ}-{desk.token()}"
+        gym_job_id = f"gym-job-{context.now().astimezone(UTC):%Y%m%dT%H%M%SZ}-{context.token()}"
         if not job_paths.index_entry(gym_job_id).exists():
             return gym_job_id
     raise BusyError("no free id for this submission was found; try again in a second.")
 
 
-def _staged(submission: Submission, order: SubmitRequest, desk: SubmitContext) -> Submission:
+def _staged(submission: Submission, order: SubmitRequest, context: SubmitContext) -> Submission:
     """Write the run directory; when somebody has that name already, plan again under another."""
     for _ in range(_ATTEMPTS):
         try:
-            desk.stage(submission)
+            context.stage(submission)
         except FileExistsError:
-            submission = plan(order, dataclasses.replace(desk, say=lambda _sentence: None))
+            submission = plan(order, dataclasses.replace(context, report=lambda _sentence: None))
         else:
             return submission
     raise BusyError(f"no free run directory in {submission.run_dir.parent} was found; try again in a second.")
 
 
 def _record(
-    order: SubmitRequest, desk: SubmitContext, submission: Submission, queued: Sequence[Queued]
+    order: SubmitRequest, context: SubmitContext, submission: Submission, queued: Sequence[Queued]
 ) -> SubmissionRecord:
     from nemo_gym.orchestration.jobs import SubmissionRecord
 
-    origin = desk.provenance()
+    origin = context.provenance()
     if origin.commit is None:
-        desk.say(f"warning: the commit of this Gym is not known: {origin.unknown_because}.")
+        context.report(f"warning: the commit of this Gym is not known: {origin.unknown_because}.")
     stamp = datetime.strptime(submission.gym_job_id.split("-")[2], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
     return SubmissionRecord(
         gym_job_id=submission.gym_job_id,
@@ -152,20 +154,20 @@ def _record(
         submitted_at=f"{stamp:%Y-%m-%dT%H:%M:%SZ}",
         run_dir=str(submission.run_dir),
         cluster=submission.cluster,
-        executor=desk.executor.name,
+        executor=context.executor.name,
         submitted_by=submitting_host.username(),
-        hostname=desk.destination.hostname,
-        benchmarks=_entries(desk, submission, queued),
+        hostname=context.destination.hostname,
+        benchmarks=_entries(context, submission, queued),
         labels=dict(order.labels),
         config_digest=order.resolved.digest,
     )
 
 
 def _entries(
-    desk: SubmitContext, submission: Submission, queued: Sequence[Queued]
+    context: SubmitContext, submission: Submission, queued: Sequence[Queued]
 ) -> tuple[BenchmarkEntry, ...]:
     answers = {answer.benchmark: answer for answer in queued}
-    hidden = _hidden(submission, desk.environ)
+    hidden = _hidden(submission, context.environ)
     return tuple(
         _entry(job.benchmark, job.job_dir, answers.get(job.benchmark), hidden) for job in submission.jobs
     )

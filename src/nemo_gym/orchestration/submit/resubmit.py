@@ -89,7 +89,7 @@ class _Budget:
     """Seconds."""
 
 
-def resubmit(wish: ResubmitRequest, sites: Groups, *, clock: Clock | None = None) -> Resubmitted:
+def resubmit(request: ResubmitRequest, machines: Groups, *, clock: Clock | None = None) -> Resubmitted:
     """Queue a benchmark again.
 
     Raises `RefusedError` while anything of it is alive or may be, when it has succeeded, and when its
@@ -98,37 +98,39 @@ def resubmit(wish: ResubmitRequest, sites: Groups, *, clock: Clock | None = None
     from nemo_gym.orchestration.plan.build import plan_again
 
     clock = clock or SystemClock()
-    if wish.raises and not wish.reason.strip():
+    if request.raises and not request.reason.strip():
         raise UsageError("--reason TEXT: raising a budget needs a reason; it is recorded with the run.")
-    scope = Scope(every_job=True, benchmark=wish.benchmark)
-    known = gather([wish.record], sites, scope=scope, clock=clock)[wish.record.gym_job_id, wish.benchmark]
-    site = next(site for site, _ in sites.groups([wish.record]))
+    scope = Scope(every_job=True, benchmark=request.benchmark)
+    known = gather([request.record], machines, scope=scope, clock=clock)[
+        request.record.gym_job_id, request.benchmark
+    ]
+    machine = next(machine for machine, _ in machines.groups([request.record]))
     _refuse(known)
-    config = _config(site, wish.record)
-    _check_token(config, wish.environ)
-    walltime = _checked_budget(wish, known, _budget(config, wish, known))
+    config = _config(machine, request.record)
+    _check_token(config, request.environ)
+    walltime = _checked_budget(request, known, _budget(config, request, known))
     number = len(known.resubmissions) + 1
     paths = JobPaths(known.job_dir).resubmission(number)
-    _refuse_elsewhere(site, known)
-    submission_file.refuse_changed(known.job_dir, site.files.read)
+    _refuse_elsewhere(machine, known)
+    submission_file.refuse_changed(known.job_dir, machine.files.read)
     for again in known.pending:
         # a job that it may have queued is refused a second one by the executor, and is seen once it starts
         error = JobPaths(known.job_dir).resubmission(again.number).queue_error
-        site.files.write(error, b"it was killed before it had noted down a job\n")
-    if not site.files.claim(paths.folder):
+        machine.files.write(error, b"it was killed before it had noted down a job\n")
+    if not machine.files.claim(paths.folder):
         raise RefusedError(_under_way(known, number))
     try:
-        _note(site, wish, paths, walltime, utc_text(clock.now()))
-        site.files.remove(JobPaths(known.job_dir).cancelled)
+        _note(machine, request, paths, walltime, utc_text(clock.now()))
+        machine.files.remove(JobPaths(known.job_dir).cancelled)
     except BaseException:
         # nothing was queued, and nothing of this attempt may stand in the way of the next
-        site.files.unclaim(paths.folder)
+        machine.files.unclaim(paths.folder)
         raise
     plan = plan_again(
-        config, known.gym_job_id, known.benchmark, known.job_dir, resubmission=number, user=wish.by
+        config, known.gym_job_id, known.benchmark, known.job_dir, resubmission=number, user=request.by
     )
-    answer = site.executor.submit(plan)[0]
-    return _recorded(site, wish, known, paths, answer, utc_text(clock.now()))
+    answer = machine.executor.submit(plan)[0]
+    return _recorded(machine, request, known, paths, answer, utc_text(clock.now()))
 
 
 def _refuse(known: Evidence) -> None:
@@ -159,11 +161,11 @@ def _under_way(known: Evidence, number: int) -> str:
     )
 
 
-def _refuse_elsewhere(site: SubmissionMachine, known: Evidence) -> None:
+def _refuse_elsewhere(machine: SubmissionMachine, known: Evidence) -> None:
     """A job script acts in the folder for which it was written, wherever it lies now."""
     script = JobPaths(known.job_dir).script
     try:
-        text = site.files.read(script).decode("utf-8", "surrogateescape")
+        text = machine.files.read(script).decode("utf-8", "surrogateescape")
     except FileNotFoundError:
         return  # the executor says so
     made_for = folder_of(text)
@@ -174,15 +176,15 @@ def _refuse_elsewhere(site: SubmissionMachine, known: Evidence) -> None:
         )
 
 
-def _config(site: SubmissionMachine, record: SubmissionRecord) -> SubmitConfig:
+def _config(machine: SubmissionMachine, record: SubmissionRecord) -> SubmitConfig:
     """The config as it was submitted."""
     from nemo_gym.orchestration.config.resolve import resolve
 
     path = RunPaths(Path(record.run_dir)).resolved_config
     try:
-        text = site.files.read(path)
+        text = machine.files.read(path)
     except FileNotFoundError:
-        message = f"{path} on {site.label} is not there, so nothing says how to queue the benchmark again."
+        message = f"{path} on {machine.label} is not there, so nothing says how to queue the benchmark again."
         raise GymError(message) from None
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder, path.name)
@@ -199,9 +201,9 @@ def _check_token(config: SubmitConfig, environ: Mapping[str, str]) -> None:
         )
 
 
-def _budget(config: SubmitConfig, wish: ResubmitRequest, known: Evidence) -> _Budget | None:
+def _budget(config: SubmitConfig, request: ResubmitRequest, known: Evidence) -> _Budget | None:
     """The budget as it stands, `None` for a benchmark that is not resumable."""
-    entry = config.driver.benchmarks.get(wish.benchmark)
+    entry = config.driver.benchmarks.get(request.benchmark)
     chain = entry.chain if entry is not None else None
     if chain is None:
         return None
@@ -212,23 +214,24 @@ def _budget(config: SubmitConfig, wish: ResubmitRequest, known: Evidence) -> _Bu
     return _Budget(max([chain.max_retries, *raised]), None if seconds is None else max([seconds, *longer]))
 
 
-def _checked_budget(wish: ResubmitRequest, known: Evidence, budget: _Budget | None) -> int | None:
+def _checked_budget(request: ResubmitRequest, known: Evidence, budget: _Budget | None) -> int | None:
     """The raised walltime in seconds, once everything that is asked is right."""
     if budget is None:
-        if wish.raises:
-            raise UsageError(f"{wish.benchmark} is not resumable: it has no budget that could be raised.")
+        if request.raises:
+            raise UsageError(f"{request.benchmark} is not resumable: it has no budget that could be raised.")
         return None
-    if wish.max_retries is not None and wish.max_retries <= (budget.max_retries or 0):
+    if request.max_retries is not None and request.max_retries <= (budget.max_retries or 0):
         raise UsageError(
-            f"--max-retries {wish.max_retries}: it is {budget.max_retries} already, and can only be raised."
+            f"--max-retries {request.max_retries}: it is {budget.max_retries} already, "
+            "and can only be raised."
         )
     walltime = None
-    if wish.max_walltime is not None:
-        walltime = parse_duration(wish.max_walltime, where="--max-walltime")
+    if request.max_walltime is not None:
+        walltime = parse_duration(request.max_walltime, where="--max-walltime")
         if budget.max_walltime is None or walltime <= budget.max_walltime:
             now = "unlimited" if budget.max_walltime is None else format_duration(budget.max_walltime)
             raise UsageError(
-                f"--max-walltime {wish.max_walltime}: it is {now} already, and can only be raised."
+                f"--max-walltime {request.max_walltime}: it is {now} already, and can only be raised."
             )
     cap, used = walltime or budget.max_walltime, known.walltime or 0
     if cap is not None and used >= cap:
@@ -240,20 +243,24 @@ def _checked_budget(wish: ResubmitRequest, known: Evidence, budget: _Budget | No
 
 
 def _note(
-    site: SubmissionMachine, wish: ResubmitRequest, paths: ResubmissionPaths, walltime: int | None, at: str
+    machine: SubmissionMachine,
+    request: ResubmitRequest,
+    paths: ResubmissionPaths,
+    walltime: int | None,
+    at: str,
 ) -> None:
-    reason = wish.reason.strip() or "no reason was given"
-    site.files.write(paths.owner, json.dumps(trees.identify().to_json()).encode() + b"\n")
-    if wish.max_retries is not None:
-        site.files.write(paths.max_retries, f"{wish.max_retries}\n".encode())
+    reason = request.reason.strip() or "no reason was given"
+    machine.files.write(paths.owner, json.dumps(trees.identify().to_json()).encode() + b"\n")
+    if request.max_retries is not None:
+        machine.files.write(paths.max_retries, f"{request.max_retries}\n".encode())
     if walltime is not None:
-        site.files.write(paths.max_walltime, f"{walltime}\n".encode())
-    site.files.write(paths.reason, f"{at}\n{wish.by}\n{' '.join(reason.split())}\n".encode())
+        machine.files.write(paths.max_walltime, f"{walltime}\n".encode())
+    machine.files.write(paths.reason, f"{at}\n{request.by}\n{' '.join(reason.split())}\n".encode())
 
 
 def _recorded(
-    site: SubmissionMachine,
-    wish: ResubmitRequest,
+    machine: SubmissionMachine,
+    request: ResubmitRequest,
     known: Evidence,
     paths: ResubmissionPaths,
     answer: Queued,
@@ -262,20 +269,20 @@ def _recorded(
     journal = JobPaths(known.job_dir).events
     if answer.job_id is None:
         error = answer.error or "the executor gave no reason"
-        site.files.write(paths.queue_error, f"{error}\n".encode())
-        raise GymError(f"{wish.benchmark} of {known.gym_job_id} could not be queued: {error}")
-    site.files.write(paths.queued, f"{answer.job_id}\n".encode())
+        machine.files.write(paths.queue_error, f"{error}\n".encode())
+        raise GymError(f"{request.benchmark} of {known.gym_job_id} could not be queued: {error}")
+    machine.files.write(paths.queued, f"{answer.job_id}\n".encode())
     event = {
         "at": at,
         "event": ChainEvent.RESUBMITTED.value,
         "job_id": answer.job_id,
-        "by": wish.by,
-        "reason": wish.reason.strip() or None,
-        "max_retries": wish.max_retries,
-        "max_walltime": wish.max_walltime,
+        "by": request.by,
+        "reason": request.reason.strip() or None,
+        "max_retries": request.max_retries,
+        "max_walltime": request.max_walltime,
     }
     said = {key: value for key, value in event.items() if value is not None}
-    site.files.append(journal, json.dumps(said).encode() + b"\n")
+    machine.files.append(journal, json.dumps(said).encode() + b"\n")
     number = int(paths.folder.name)
     return Resubmitted(
         gym_job_id=known.gym_job_id, benchmark=known.benchmark, job_id=answer.job_id, number=number

@@ -125,9 +125,9 @@ class Collector:
         drain: Drain,
         bounds: Bounds,
         own_service: bool = False,
-        room: DiskWait | None = None,
+        disk_wait: DiskWait | None = None,
         on_tick: Callable[[RunTally], None] = lambda _tally: None,
-        say: Callable[[str], None] = lambda _message: None,
+        report: Callable[[str], None] = lambda _message: None,
         monotonic: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -140,8 +140,8 @@ class Collector:
         self._bounds = bounds
         self._own_service = own_service
         self._on_tick = on_tick
-        self._say = say
-        self._room = room or DiskWait(environ={}, say=say, monotonic=monotonic)
+        self._report = report
+        self._disk_wait = disk_wait or DiskWait(environ={}, report=report, monotonic=monotonic)
         self._monotonic = monotonic
         self._now = now
         self._breaker = max(bounds.concurrency, BREAKER_AT_LEAST)
@@ -151,8 +151,8 @@ class Collector:
         self._dropped = False
         self._margin = bounds.drain_margin
         self._hurried = False
-        self._told_ends: set[str] = set()
-        self._said: set[bool] = set()
+        self._reported_ends: set[str] = set()
+        self._reported: set[bool] = set()
         self.tally = RunTally()
 
     async def collect(self) -> RunTally:
@@ -230,7 +230,7 @@ class Collector:
     async def _kept(self, task: Task, answer: Answer, latency_ms: float) -> bool:
         """Store an answer that has no grade yet; false where it cannot be written, which is a failure."""
         try:
-            await self._room.stored(lambda: self._store.answer(task, answer.ungraded()))
+            await self._disk_wait.stored(lambda: self._store.answer(task, answer.ungraded()))
         except TypeError as error:
             await self._failed(task, no_json("the answer", error), latency_ms)
             return False
@@ -250,22 +250,22 @@ class Collector:
                 await self._failed(task, failure, spent)
             return
         try:
-            await self._room.stored(lambda: self._store.record(task, fields))
+            await self._disk_wait.stored(lambda: self._store.record(task, fields))
         except TypeError as error:
             spent = 1000 * (time.perf_counter() - started)
             if kept or await self._kept(task, answer, spent):
                 await self._failed(task, no_json("the grade", error), spent)
             return
         self._streak = 0
-        self._tell_not_graded(fields.get(NOT_GRADED_FIELD))
+        self._report_not_graded(fields.get(NOT_GRADED_FIELD))
         self.tally.new += 1
         self.tally.reward_sum += reward
 
-    def _tell_not_graded(self, end: str | None) -> None:
+    def _report_not_graded(self, end: str | None) -> None:
         """Say once of each end that such answers are not graded."""
-        if end is not None and end not in self._told_ends:
-            self._told_ends.add(end)
-            self._say(
+        if end is not None and end not in self._reported_ends:
+            self._reported_ends.add(end)
+            self._report(
                 f"an answer did not end well ({end}): it is kept with reward 0, as others like it will be; "
                 f"benchmark.graded_ends=[{end}] has them graded."
             )
@@ -274,7 +274,7 @@ class Collector:
         stopped = self._drain.reason not in {None, *SERVER_STOPS}
         ours = stopped or (self._own_service and failure.unreachable)
         ended_at = self._now()
-        await self._room.stored(
+        await self._disk_wait.stored(
             lambda: self._store.fail(
                 task,
                 failure_class=failure.failure_class,
@@ -289,7 +289,7 @@ class Collector:
             )
         )
         self.tally.failed += 1
-        self._say_first(failure)
+        self._report_first(failure)
         self.tally.endpoint_failures += failure.of_endpoint
         if failure.http_status in REJECTED:
             self.tally.rejections += 1
@@ -298,7 +298,7 @@ class Collector:
         self._streak = self._streak + 1 if failure.of_endpoint else 0
         if self._streak >= self._breaker and self._drain.reason is None:
             self._drain.ask(StopReason.ENDPOINT, failure.failure_type)
-            self._say(
+            self._report(
                 f"{counted(self._streak, 'rollout')} in a row failed at the endpoint: no further "
                 "ones are started."
             )
@@ -313,18 +313,18 @@ class Collector:
     def _stop_refused(self, verdict: str | None) -> None:
         if verdict is not None and self._drain.reason is None:
             self._drain.ask(StopReason.REFUSED, "the same client error")
-            self._say(verdict)
+            self._report(verdict)
 
-    def _say_first(self, failure: RolloutFailure) -> None:
+    def _report_first(self, failure: RolloutFailure) -> None:
         """Tell the first failure of each stage; the others are counted."""
-        if failure.grading in self._said:
+        if failure.grading in self._reported:
             return
-        self._said.add(failure.grading)
+        self._reported.add(failure.grading)
         message = f"({failure.failure_type}): {failure.message.rstrip('.')}"
         if failure.grading:
-            self._say(f"grading an answer failed {message}. The answer is kept. Others are counted.")
+            self._report(f"grading an answer failed {message}. The answer is kept. Others are counted.")
         else:
-            self._say(f"a rollout failed {message}. Others are counted.")
+            self._report(f"a rollout failed {message}. Others are counted.")
 
     def _tick(self) -> None:
         now = self._monotonic()
@@ -338,7 +338,7 @@ class Collector:
             try:
                 self._store.tick()
             except (DiskFullError, OSError) as error:
-                self._room.missing(error)
+                self._disk_wait.missing(error)
         self._on_tick(self.tally)
 
     def _see_stop(self, now: float) -> None:
@@ -354,13 +354,13 @@ class Collector:
         self._stop_seen, self._hurried, self._margin = now, hurried, self._bounds.drain_margin
         if self._bounds.walltime_margin is not None and self._drain.ahead_of_limit():
             self._margin = self._bounds.walltime_margin
-        self._say(_stopping(reason, self._drain.asked_by, self._margin))
+        self._report(_stopping(reason, self._drain.asked_by, self._margin))
 
     def _overdue(self) -> bool:
         """Whether rollouts in flight have had their time after a stop."""
         if self._drain.at_once and not self._dropped:
             self._dropped = True
-            self._say(
+            self._report(
                 "stopping at once: rollouts in flight are dropped; everything recorded is kept, and --resume "
                 "goes on from there."
             )

@@ -17,10 +17,10 @@ class Console:
         self._stream = stream or sys.stderr
         self._display: Display | None = None
 
-    def say(self, message: str) -> None:
+    def report(self, message: str) -> None:
         """Print one line."""
         if self._display is not None:
-            self._display.say(message)
+            self._display.report(message)
         else:
             self._write(message)
 

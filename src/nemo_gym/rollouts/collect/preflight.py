@@ -25,7 +25,7 @@ _OTHER_FILES = 64
 _MOST_ROLLOUTS = 100_000_000
 """Each takes three bytes of memory and a row on the disk before the first request."""
 
-Say = Callable[[str], None]
+Reporter = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Prepared:
         return materialize(self.config, read_rows(self.dataset.path, limit=self.config.limit))
 
 
-def check(config: RunConfig, *, environ: Mapping[str, str], say: Say) -> Prepared:
+def check(config: RunConfig, *, environ: Mapping[str, str], report: Reporter) -> Prepared:
     """Check the run, making its data if need be. Raises `nemo_gym.errors.GymError`, one sentence each."""
     base_url, model = require_policy(config)
     _allow_connections(config.num_samples_in_parallel)
@@ -60,7 +60,7 @@ def check(config: RunConfig, *, environ: Mapping[str, str], say: Say) -> Prepare
     agent = load_agent(config.benchmark.agent)
     verifier = load_grader(config.benchmark)
     planned = Planned()
-    dataset = _dataset(config, paths, verifier, say, planned)
+    dataset = _dataset(config, paths, verifier, report, planned)
     if dataset.num_tasks * config.repeats > _MOST_ROLLOUTS:
         raise ConfigError(
             f"num_repeats: {counted(dataset.num_tasks, 'task')}, "
@@ -121,7 +121,7 @@ def _api_key(config: RunConfig, environ: Mapping[str, str]) -> SecretText | None
 
 
 def _dataset(
-    config: RunConfig, paths: RolloutPaths, verifier: Verifier, say: Say, planned: Planned
+    config: RunConfig, paths: RolloutPaths, verifier: Verifier, report: Reporter, planned: Planned
 ) -> DatasetFacts:
     """Count, digest and check the rows; when resuming, unchanged rows were checked before.
 
@@ -129,13 +129,13 @@ def _dataset(
     """
     known = load_manifest(paths.manifest) if config.resume_from_cache else None
     if known is None:
-        return check_rows(config, ensure_data(config, say=say), verifier, planned=planned)
+        return check_rows(config, ensure_data(config, report=report), verifier, planned=planned)
     path = data_path(config)
     digest = str(known.generation.get("dataset_sha256", ""))
     if not path.is_file() and _has_inputs(paths, known):
-        say(f"{path} is gone; going on with {paths.materialized_inputs.name}.")
+        report(f"{path} is gone; going on with {paths.materialized_inputs.name}.")
         return DatasetFacts(path, known.num_tasks, digest)
-    facts = check_rows(config, ensure_data(config, say=say), None)
+    facts = check_rows(config, ensure_data(config, report=report), None)
     if facts.sha256 == digest:
         return facts
     return check_rows(config, facts.path, verifier, planned=planned)

@@ -73,7 +73,7 @@ class Display(Protocol):
         """Show it, or leave it at what was shown last; ``now`` is monotonic seconds."""
         ...
 
-    def say(self, message: str) -> None:
+    def report(self, message: str) -> None:
         """Print one line above or between."""
         ...
 
@@ -150,7 +150,7 @@ class ProgressReport:
             fresh.write_bytes(data)
             fresh.replace(self._path)
         except OSError as error:  # results matter more: a full disk is reported where rows are written
-            self._display.say(f"{self._path} cannot be written ({error.strerror}).")
+            self._display.report(f"{self._path} cannot be written ({error.strerror}).")
 
 
 class ProgressLines:
@@ -172,7 +172,7 @@ class ProgressLines:
             self._last_at, self._last_percent = now, int(snapshot.percent)
             self._write(progress_line(snapshot, rate, eta))
 
-    def say(self, message: str) -> None:
+    def report(self, message: str) -> None:
         """Print one line."""
         self._write(message)
 
@@ -190,22 +190,22 @@ class Bar:
             TextColumn("rollouts"),
             BarColumn(),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[talk]}"),
+            TextColumn("{task.fields[summary]}"),
             console=console,
             auto_refresh=False,
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._bar = self._progress.add_task("rollouts", total=expected, talk="")
+        self._bar = self._progress.add_task("rollouts", total=expected, summary="")
         self._progress.start()
 
     def show(self, snapshot: Snapshot, rate: float, eta: float | None, now: float) -> None:  # noqa: ARG002 - always
         """Redraw."""
         self._progress.update(
-            self._bar, completed=snapshot.done, talk=_talk(snapshot, rate, eta), refresh=True
+            self._bar, completed=snapshot.done, summary=_summary(snapshot, rate, eta), refresh=True
         )
 
-    def say(self, message: str) -> None:
+    def report(self, message: str) -> None:
         """Print one line above the bar."""
         self._progress.console.print(message, markup=False, highlight=False)
 
@@ -217,10 +217,10 @@ class Bar:
 def progress_line(snapshot: Snapshot, rate: float, eta: float | None) -> str:
     """One plain line."""
     done = f"{snapshot.done:,}/{counted(snapshot.expected, 'rollout')} ({snapshot.percent:.0f}%)"
-    return f"{done}, {_talk(snapshot, rate, eta)}"
+    return f"{done}, {_summary(snapshot, rate, eta)}"
 
 
-def _talk(snapshot: Snapshot, rate: float, eta: float | None) -> str:
+def _summary(snapshot: Snapshot, rate: float, eta: float | None) -> str:
     parts = [] if snapshot.mean_reward is None else [f"mean reward {snapshot.mean_reward:.1%}"]
     parts.append(f"{rate:.1f}/s" if rate < 100 else f"{rate:,.0f}/s")
     if snapshot.failed:

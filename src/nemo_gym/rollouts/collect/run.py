@@ -83,19 +83,19 @@ class CollectorRun:
         config: RunConfig,
         *,
         drain: Drain,
-        talk: Console,
+        console: Console,
         clock: Clock,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._config = config
         self._drain = drain
-        self._talk = talk
+        self._console = console
         self._clock = clock
         self._environ = environ
-        self._retries = Retries(talk.say)
-        self._room = DiskWait(
+        self._retries = Retries(console.report)
+        self._disk_wait = DiskWait(
             environ=environ,
-            say=talk.say,
+            report=console.report,
             monotonic=clock.monotonic,
             stop=lambda: drain.hurried or drain.poll(),
         )
@@ -104,7 +104,7 @@ class CollectorRun:
         """Collect what is missing. Raises `nemo_gym.errors.GymError` for what keeps the run from starting."""
         with ThreadPoolExecutor(1) as beside:
             link = beside.submit(_provenance)  # it waits for another program while rows are read
-            prepared = preflight.check(self._config, environ=self._environ, say=self._talk.say)
+            prepared = preflight.check(self._config, environ=self._environ, report=self._console.report)
             collected = self._on_a_loop(prepared, link)
         output = str(prepared.paths.output)
         if collected is None:
@@ -165,7 +165,7 @@ class CollectorRun:
                 check_name=self._config.check_model,
                 pause=self._drain.pause,
                 monotonic=self._clock.monotonic,
-                say=self._talk.say,
+                report=self._console.report,
             )
         except EndpointError:
             if self._drain.poll():
@@ -176,7 +176,7 @@ class CollectorRun:
         config, facts = self._config, prepared.dataset
         found = {key: self._environ[name] for key, name in _LINK_VARIABLES.items() if self._environ.get(name)}
         asked = identity_of(config, dataset_sha256=facts.sha256, model=model.to_json() if model else None)
-        store = self._room.wait(
+        store = self._disk_wait.wait(
             lambda: OutputStore.open(
                 prepared.paths,
                 identity=asked,
@@ -192,24 +192,26 @@ class CollectorRun:
         )
         prepared.planned.forget()  # they are in their file
         for sentence in store.opened.repaired:
-            self._talk.say(sentence)
+            self._console.report(sentence)
         return store
 
     async def _collect_into(self, store: OutputStore, prepared: Prepared, policy: HttpPolicy) -> RunOutcome:
         config, resumed, started = self._config, store.recorded, self._clock.monotonic()
         before = store.reward_before
         if not store.opened.fresh:
-            self._talk.say(
+            self._console.report(
                 f"resuming: {resumed:,} of "
                 f"{counted(store.expected, 'rollout has', 'rollouts have')} a result, "
                 f"{counted(store.to_ask, 'is', 'are')} to be run, {store.exhausted:,} failed for good."
             )
         if store.ungraded:
             some = counted(store.ungraded, "answer is", "answers are")
-            self._talk.say(f"{some} stored without a grade; that is made up for first, without a request.")
+            self._console.report(
+                f"{some} stored without a grade; that is made up for first, without a request."
+            )
         report = ProgressReport(
             prepared.paths.progress,
-            self._talk.show_progress(store.expected),
+            self._console.show_progress(store.expected),
             now_utc=self._clock.now,
             monotonic=self._clock.monotonic,
         )
@@ -226,9 +228,9 @@ class CollectorRun:
                 config.dispatch_budget_s,
             ),
             own_service=config.policy_service_name is not None,
-            room=self._room,
+            disk_wait=self._disk_wait,
             on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed, before)),
-            say=self._talk.say,
+            report=self._console.report,
             monotonic=self._clock.monotonic,
             now=self._clock.now,
         )
@@ -241,9 +243,9 @@ class CollectorRun:
         finally:
             gc.unfreeze()
             report.finish(_with_state(collector.snapshot(store.expected, resumed, before), state))
-            self._talk.end_progress()
+            self._console.end_progress()
             if retries := self._retries.sentence():
-                self._talk.say(retries)
+                self._console.report(retries)
         return RunOutcome(counts, collector.tally, resumed, self._clock.monotonic() - started)
 
     def _end(self, counts: Counts) -> RunEnd:
@@ -268,7 +270,7 @@ class CollectorRun:
             "seconds": round(collected.seconds, 3),
         }
         tasks = prepared.dataset.num_tasks
-        return self._room.wait(
+        return self._disk_wait.wait(
             lambda: aggregate(prepared.paths, num_tasks=tasks, num_repeats=config.repeats, run=run)
         )
 

@@ -70,13 +70,13 @@ def _writable(folder: Path) -> bool:
     return folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)
 
 
-def ensure_data(config: RunConfig, *, say: Callable[[str], None] = lambda _: None) -> Path:
-    """The file of rows, made first if it is not there and can be made; ``say`` hears about that."""
+def ensure_data(config: RunConfig, *, report: Callable[[str], None] = lambda _: None) -> Path:
+    """The file of rows, made first if it is not there and can be made; ``report`` hears about that."""
     path = data_path(config)
     if path.is_file():
         return path
     if config.input_jsonl_fpath is None and _split(config).prepare_script is not None:
-        say(f"preparing the data of {config.benchmark.name}: {path}")
+        report(f"preparing the data of {config.benchmark.name}: {path}")
         return prepare(config)
     key = (
         "input_jsonl_fpath" if config.input_jsonl_fpath else f"benchmark.datasets.{config.split}.jsonl_fpath"

@@ -8,7 +8,7 @@ from typing import Final
 TERMINAL: Final = 255
 """Counted attempts of a rollout that is never tried again; fewer are a plain count."""
 
-_OPPOSITE: Final = bytes((1, 0)) + bytes(254)
+_INVERTED: Final = bytes((1, 0)) + bytes(254)
 
 
 @dataclass(slots=True)
@@ -100,7 +100,7 @@ class AttemptIndex:
     def wanted(self, max_attempts: int, *, failed_only: bool) -> bytes:
         """1 for each rollout that has neither result nor answer and may be asked, as it stands now."""
         closed = _either(_either(self.done, self.answered), self._spent(max_attempts))
-        chosen = closed.translate(_OPPOSITE)
+        chosen = closed.translate(_INVERTED)
         return _both(chosen, self.failed) if failed_only else bytes(chosen)
 
     def stored(self) -> int:
@@ -109,10 +109,10 @@ class AttemptIndex:
 
     def ungraded(self) -> bytes:
         """1 for each rollout whose stored answer waits for its grade."""
-        return _both(self._gradable(), self.done.translate(_OPPOSITE))
+        return _both(self._gradable(), self.done.translate(_INVERTED))
 
     def _gradable(self) -> bytes:
-        return _both(self.answered, self._spent(TERMINAL).translate(_OPPOSITE))
+        return _both(self.answered, self._spent(TERMINAL).translate(_INVERTED))
 
     def _spent(self, max_attempts: int) -> bytes:
         return bytes(self.attempts).translate(bytes(attempts >= max_attempts for attempts in range(256)))

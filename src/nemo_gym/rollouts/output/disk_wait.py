@@ -39,13 +39,13 @@ class DiskWait:
         self,
         *,
         environ: Mapping[str, str],
-        say: Callable[[str], None],
+        report: Callable[[str], None],
         monotonic: Callable[[], float] = time.monotonic,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._limit = _limit(environ)
         self._environ = environ
-        self._say = say
+        self._report = report
         self._monotonic = monotonic
         self._stop = stop
         self._since: float | None = None
@@ -83,19 +83,19 @@ class DiskWait:
         now = self._monotonic()
         if self._since is None:
             self._since = now
-            tell(self._environ, f"waiting {time.time():.0f}")
+            publish(self._environ, f"waiting {time.time():.0f}")
             reason = str(error).partition(";")[0].rstrip(".")
-            self._say(f"{reason}; waiting up to {self._limit:g} s for room, nothing is lost meanwhile.")
+            self._report(f"{reason}; waiting up to {self._limit:g} s for room, nothing is lost meanwhile.")
         if now - self._since >= self._limit:
-            tell(self._environ, "told")
+            publish(self._environ, "told")
             raise error
 
     def found(self) -> None:
         """Something fitted."""
         if self._since is not None:
             waited, self._since = self._monotonic() - self._since, None
-            tell(self._environ, "no")
-            self._say(f"there is room again after {waited:.0f} s; going on.")
+            publish(self._environ, "no")
+            self._report(f"there is room again after {waited:.0f} s; going on.")
 
 
 def is_full(error: BaseException) -> bool:
@@ -107,7 +107,7 @@ def is_full(error: BaseException) -> bool:
     )
 
 
-def tell(environ: Mapping[str, str], word: str) -> None:
+def publish(environ: Mapping[str, str], word: str) -> None:
     """Say in the folder of the link how the room is, in place, if this process is part of one."""
     folder = environ.get(LINK_VARIABLE)
     if not folder:

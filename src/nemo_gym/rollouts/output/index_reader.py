@@ -83,8 +83,8 @@ Take = Callable[[bytes], tuple[Sequence[bytes], bytes]]
 class Taker(ABC):
     """Takes the lines of one file into a census, in order; each kind of file says which rows count."""
 
-    def __init__(self, census: AttemptIndex) -> None:
-        self.census = census
+    def __init__(self, attempt_index: AttemptIndex) -> None:
+        self.attempt_index = attempt_index
         self.tally = FileTally()
 
     def take(self, line: bytes) -> tuple[Sequence[bytes], bytes]:
@@ -100,7 +100,7 @@ class Taker(ABC):
         kept: list[bytes] = []
         aside = [rest] if rest else []
         for row, identity in rows:
-            index = self.census.index(*identity)
+            index = self.attempt_index.index(*identity)
             if index is None:
                 tally.strays.append(tally.lines)
                 aside.append(row)
@@ -134,19 +134,19 @@ class Results(Taker):
     def take_batch(self, lines: list[bytes]) -> None:
         """The same, all at once where each line is a row that counts, just as it was written."""
         found = batches.identities(lines)
-        if found is not None and self.census.add_results(*found):
-            self.census.reward_sum += batches.rewards(lines)
+        if found is not None and self.attempt_index.add_results(*found):
+            self.attempt_index.reward_sum += batches.rewards(lines)
             self.tally.lines += len(lines)
             self.tally.kept += len(lines)
         else:
             super().take_batch(lines)
 
     def _wanted(self, index: int, row: bytes) -> bool:
-        if self.census.done[index]:
+        if self.attempt_index.done[index]:
             return False
-        self.census.done[index] = 1
-        self.census.recorded += 1
-        self.census.reward_sum += reward_of(row)
+        self.attempt_index.done[index] = 1
+        self.attempt_index.recorded += 1
+        self.attempt_index.reward_sum += reward_of(row)
         return True
 
 
@@ -159,7 +159,7 @@ class Failures(Taker):
             fields = decode_row(row)
             terminal = fields.get("_ng_failure_terminal") is True
             counted = fields.get("_ng_failure_counted") is not False
-        self.census.add_failure(index, terminal=terminal, counted=counted)
+        self.attempt_index.add_failure(index, terminal=terminal, counted=counted)
         return True
 
 
@@ -167,9 +167,9 @@ class Answers(Taker):
     """Stored answers: those of rollouts without a result count, once each. To be read after the results."""
 
     def _wanted(self, index: int, _row: bytes) -> bool:
-        if self.census.done[index] or self.census.answered[index]:
+        if self.attempt_index.done[index] or self.attempt_index.answered[index]:
             return False
-        self.census.answered[index] = 1
+        self.attempt_index.answered[index] = 1
         return True
 
     def _spare(self, _index: int) -> bool:
@@ -197,11 +197,11 @@ def nothing_to_ask(paths: RolloutPaths, num_tasks: int, num_repeats: int, max_at
     files = ((paths.output, Results), (paths.failures, Failures), (paths.answers, Answers))
     if sum(_mentions(path) for path, _ in files) < num_tasks * num_repeats:
         return False
-    census = AttemptIndex(num_tasks, num_repeats)
+    attempt_index = AttemptIndex(num_tasks, num_repeats)
     for path, kind in files:
-        taker = kind(census)
+        taker = kind(attempt_index)
         survey(path, taker, lambda: None, tail=True)
-    return not any(census.wanted(max_attempts, failed_only=False))
+    return not any(attempt_index.wanted(max_attempts, failed_only=False))
 
 
 def _mentions(path: Path) -> int:

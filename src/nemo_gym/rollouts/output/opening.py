@@ -53,7 +53,7 @@ class OutputOpening:
     asked: RequestedOutput
     claim: lock.Ownership
     clock: Clock
-    census: AttemptIndex = field(init=False)
+    attempt_index: AttemptIndex = field(init=False)
     said: list[str] = field(default_factory=list)
     """Sentences for stderr about what was repaired."""
     known: OutputManifest | None = None
@@ -64,7 +64,7 @@ class OutputOpening:
     def run(self) -> None:
         """Make the output ready to be added to, or raise and leave what was recorded as it was."""
         self._refuse_if_lost()
-        self.census = AttemptIndex(self.asked.num_tasks, self.asked.num_repeats)
+        self.attempt_index = AttemptIndex(self.asked.num_tasks, self.asked.num_repeats)
         if self.claim.proven:
             self._repair_tails()
         recorded = any(map(_has_lines, (self.paths.output, self.paths.failures, self.paths.answers)))
@@ -76,9 +76,9 @@ class OutputOpening:
         self.known = self._load_known(recorded)
         if recorded:
             self._compare()
-        self._take(self.paths.output, index_reader.Results, self.census.forget_results)
-        self._take(self.paths.failures, index_reader.Failures, self.census.forget_failures)
-        self._take(self.paths.answers, index_reader.Answers, self.census.forget_answers)
+        self._take(self.paths.output, index_reader.Results, self.attempt_index.forget_results)
+        self._take(self.paths.failures, index_reader.Failures, self.attempt_index.forget_failures)
+        self._take(self.paths.answers, index_reader.Answers, self.attempt_index.forget_answers)
         self._write_inputs_and_manifest(recorded)
         self.claim.fence()
 
@@ -98,9 +98,9 @@ class OutputOpening:
         for path in (self.paths.output, self.paths.failures, self.paths.answers):
             tail = files.repair_tail(path, whole=framing.is_whole)
             if tail:
-                self._say_torn(path, tail.size, tail.aside)
+                self._report_torn(path, tail.size, tail.aside)
 
-    def _say_torn(self, path: Path, size: int, aside: Path) -> None:
+    def _report_torn(self, path: Path, size: int, aside: Path) -> None:
         self.said.append(
             f"{path}: its last {counted(size, 'byte was', 'bytes were')} not a whole row; set aside "
             f"in {aside.name}, "
@@ -130,7 +130,7 @@ class OutputOpening:
         label = f"{self.claim.number:06d}"
         keep_old = True
         if self.claim.proven or self._changes:
-            taker = kind(self.census)
+            taker = kind(self.attempt_index)
             index_reader.survey(path, taker, self.beat)
             tally = taker.tally
             if self.claim.proven and tally.clean:
@@ -140,14 +140,14 @@ class OutputOpening:
                 _sync(self.paths.output)
                 keep_old = not self.claim.proven
             forget()
-        taker = kind(self.census)
+        taker = kind(self.attempt_index)
         adopted = files.adopt_rows(path, self._beating(taker.take), label=label, keep_old=keep_old)
         aside = path.with_name(f"{path.name}.damaged-{label}")
         if adopted.torn:
             taker.tally.forget_last()
         self.said += taker.tally.sentences(path, aside)
         if adopted.torn:
-            self._say_torn(path, adopted.torn, aside)
+            self._report_torn(path, adopted.torn, aside)
         if adopted.kept and adopted.superseded and not self.claim.proven:
             self.said.append(
                 f"{path}: its last writer cannot be seen from here, so its "
@@ -213,7 +213,7 @@ class OutputOpening:
         commit = self.asked.link.get("gym_commit")
         process = self.claim.claim.claimant.process
         entry = {"at": now, "claim": self.claim.number, "host": process.host, "pid": process.pid}
-        entry |= {"recorded": self.census.recorded, **self.asked.link}
+        entry |= {"recorded": self.attempt_index.recorded, **self.asked.link}
         wanted = self.asked.identity
         base = kept or OutputManifest(
             run_id=uuid.uuid4().hex,
@@ -227,7 +227,7 @@ class OutputOpening:
             num_repeats=self.asked.num_repeats,
             materialized=described,
         )
-        unsafe = {"at": now, "differences": self._changes, "recorded": self.census.recorded}
+        unsafe = {"at": now, "differences": self._changes, "recorded": self.attempt_index.recorded}
         return replace(
             base,
             generation=wanted.generation

@@ -142,13 +142,13 @@ def _is_index(value: object) -> TypeGuard[int]:
 
 def _encode_oddity(row: Row) -> bytes:
     try:
-        return orjson.dumps(_sayable(row))
+        return orjson.dumps(_encodable(row))
     except (RecursionError, TypeError) as error:
         message = f"nested too deeply for JSON ({error})"
         raise TypeError(message) from error
 
 
-def _sayable(value: Any) -> Any:
+def _encodable(value: Any) -> Any:
     match value:
         case None | bool():
             said: Any = value
@@ -157,9 +157,9 @@ def _sayable(value: Any) -> Any:
         case float():
             said = float(value) if math.isfinite(value) else None
         case Mapping():
-            said = {_sayable(str(key)): _sayable(item) for key, item in value.items()}
+            said = {_encodable(str(key)): _encodable(item) for key, item in value.items()}
         case list() | tuple() | set() | frozenset():
-            said = [_sayable(item) for item in value]
+            said = [_encodable(item) for item in value]
         case _:
             said = str(value).encode("utf-8", "replace").decode()
     return said

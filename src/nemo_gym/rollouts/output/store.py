@@ -73,11 +73,11 @@ class OutputStore:
         """Results recorded by this process."""
         self.failed = 0
         """Failed attempts recorded by this process, counted or not."""
-        self.exhausted = opening.census.exhausted(max_attempts)
+        self.exhausted = opening.attempt_index.exhausted(max_attempts)
         """Rollouts without a result that may not be tried again."""
-        self.reward_before = opening.census.reward_sum
+        self.reward_before = opening.attempt_index.reward_sum
         """Sum of the rewards that earlier runs recorded."""
-        self._census: AttemptIndex = opening.census
+        self._attempt_index: AttemptIndex = opening.attempt_index
         self._claim = opening.claim
         self._max_attempts = max_attempts
         self._clock = clock
@@ -85,8 +85,8 @@ class OutputStore:
         self._closed = False
         self._gradings: dict[int, int] = {}
         """Failed gradings of this process by rollout."""
-        self._stored = self._census.stored()
-        self._ungraded = self._census.ungraded().count(1)
+        self._stored = self._attempt_index.stored()
+        self._ungraded = self._attempt_index.ungraded().count(1)
         self._results = RowAppender(paths.output, clock=clock.monotonic)
         self._failures = RowAppender(paths.failures, clock=clock.monotonic)
         self._answers = RowAppender(paths.answers, clock=clock.monotonic)
@@ -95,10 +95,10 @@ class OutputStore:
             pending=self.remaining,
             recorded=self.recorded,
             exhausted=self.exhausted,
-            fresh=not self.recorded and not any(self._census.failed),
+            fresh=not self.recorded and not any(self._attempt_index.failed),
             repaired=opening.said,
-            attempts=self._census.attempts,
-            done=self._census.done,
+            attempts=self._attempt_index.attempts,
+            done=self._attempt_index.done,
         )
 
     @classmethod
@@ -161,7 +161,7 @@ class OutputStore:
     @property
     def recorded(self) -> int:
         """Rollouts that have a result, those of earlier runs among them."""
-        return self._census.recorded
+        return self._attempt_index.recorded
 
     @property
     def remaining(self) -> int:
@@ -171,7 +171,7 @@ class OutputStore:
     @property
     def to_ask(self) -> int:
         """Rollouts that need an answer of the model."""
-        return self._census.wanted(self._max_attempts, failed_only=False).count(1)
+        return self._attempt_index.wanted(self._max_attempts, failed_only=False).count(1)
 
     @property
     def ungraded(self) -> int:
@@ -186,7 +186,7 @@ class OutputStore:
     @property
     def final(self) -> int:
         """Rollouts whose failure no other attempt could mend."""
-        return self._census.final()
+        return self._attempt_index.final()
 
     def pending(self) -> Iterator[Task]:
         """Stream the rollouts to ask, in order: all that have neither result nor answer nor are exhausted."""
@@ -201,7 +201,7 @@ class OutputStore:
 
         Only those of now: what is stored while the stream is read is not part of it.
         """
-        wanted = bytearray(self._census.ungraded())
+        wanted = bytearray(self._attempt_index.ungraded())
         for index, failed in self._gradings.items():
             if failed >= self._max_attempts:
                 wanted[index] = 0
@@ -210,14 +210,14 @@ class OutputStore:
     def answer(self, task: Task, fields: Mapping[str, Any]) -> None:
         """Store an answer that is about to be graded; raises as `record` does."""
         index = self._index(task)
-        census = self._census
-        if census.done[index] or census.answered[index]:
+        attempt_index = self._attempt_index
+        if attempt_index.done[index] or attempt_index.answered[index]:
             return
         self._answers.append(encode_row(task.task_index, task.rollout_index, fields))
-        was_open = census.open(index, self._max_attempts)
-        census.answered[index] = 1
+        was_open = attempt_index.open(index, self._max_attempts)
+        attempt_index.answered[index] = 1
         self._stored += 1
-        is_open = census.open(index, self._max_attempts)
+        is_open = attempt_index.open(index, self._max_attempts)
         self._ungraded += is_open
         self.exhausted -= is_open and not was_open
 
@@ -229,19 +229,19 @@ class OutputStore:
         `nemo_runs.errors.DiskFullError` when the row does not fit; the file then ends with a whole row.
         """
         index = self._index(task)
-        census = self._census
-        if census.done[index]:
+        attempt_index = self._attempt_index
+        if attempt_index.done[index]:
             return
-        attempts = census.attempts[index]
+        attempts = attempt_index.attempts[index]
         if attempts:
             fields = {"_ng_attempt_index": attempts, **fields}
         self._results.append(encode_row(task.task_index, task.rollout_index, fields))
-        was_open = census.open(index, self._max_attempts)
-        if census.answered[index]:
+        was_open = attempt_index.open(index, self._max_attempts)
+        if attempt_index.answered[index]:
             self._stored -= 1
             self._ungraded -= was_open
-        census.done[index] = 1
-        census.recorded += 1
+        attempt_index.done[index] = 1
+        attempt_index.recorded += 1
         self.new += 1
         self._gradings.pop(index, None)
         if not was_open:
@@ -269,8 +269,8 @@ class OutputStore:
         row.
         """
         index = self._index(task)
-        census = self._census
-        grading = bool(census.answered[index]) and not census.done[index]
+        attempt_index = self._attempt_index
+        grading = bool(attempt_index.answered[index]) and not attempt_index.done[index]
         counted = counted and not grading
         fields: dict[str, Any] = {
             "_ng_failure_class": failure_class,
@@ -287,15 +287,15 @@ class OutputStore:
             fields["_ng_failure_at"] = round(ended_at, 3)
             fields["_ng_failure_latency_ms"] = round(latency_ms, 3)
         self._failures.append(encode_row(task.task_index, task.rollout_index, fields))
-        was_open = census.open(index, self._max_attempts)
-        census.add_failure(index, terminal=terminal, counted=counted)
+        was_open = attempt_index.open(index, self._max_attempts)
+        attempt_index.add_failure(index, terminal=terminal, counted=counted)
         self.failed += 1
         if grading and was_open:
             self._gradings[index] = self._gradings.get(index, 0) + 1
             if terminal:
                 self._ungraded -= 1
                 del self._gradings[index]
-        if was_open and not census.open(index, self._max_attempts):
+        if was_open and not attempt_index.open(index, self._max_attempts):
             self.exhausted += 1
 
     def tick(self) -> None:
@@ -340,17 +340,17 @@ class OutputStore:
 
     def _read_answers(self, wanted: bytearray) -> Iterator[tuple[int, int, Row]]:
         for _, line, identity in framing.read_rows(self.paths.answers) if any(wanted) else ():
-            index = None if identity is None else self._census.index(*identity)
+            index = None if identity is None else self._attempt_index.index(*identity)
             if identity is not None and index is not None and wanted[index]:
                 wanted[index] = 0
                 yield (*identity, decode_row(line))
 
     def _stream(self, *, failed_only: bool) -> Iterator[Task]:
-        wanted = self._census.wanted(self._max_attempts, failed_only=failed_only)
+        wanted = self._attempt_index.wanted(self._max_attempts, failed_only=failed_only)
         return inputs.read_tasks(self.paths.materialized_inputs, self.manifest.num_repeats, wanted)
 
     def _index(self, task: Task) -> int:
-        index = self._census.index(task.task_index, task.rollout_index)
+        index = self._attempt_index.index(task.task_index, task.rollout_index)
         if index is None:
             message = f"task {task.task_index}, rollout {task.rollout_index} is not planned here"
             raise IndexError(message)

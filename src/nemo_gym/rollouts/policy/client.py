@@ -170,7 +170,7 @@ class HttpPolicy:
             return False
         if self._limit_name != _NEWER_LIMIT:
             self._limit_name = _NEWER_LIMIT
-            self._retries.tell(
+            self._retries.report(
                 f"{self._where} does not take max_tokens: max_output_tokens is sent as {_NEWER_LIMIT}."
             )
         return True

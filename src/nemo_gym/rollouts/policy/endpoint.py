@@ -20,7 +20,7 @@ from nemo_runs.suggestions import suggestion
 PROBE_TIMEOUT = 5.0
 """Seconds for one probe; a server that accepts and stays silent must not use up the whole wait."""
 PROBE_EVERY = 0.5
-SAY_AFTER = 2.0
+REPORT_AFTER = 2.0
 """Seconds of waiting before it is said."""
 
 _WEIGHTS = ("*.safetensors", "*.gguf", "*.bin")
@@ -62,13 +62,13 @@ async def check_endpoint(
     check_name: bool,
     pause: Callable[[float], Awaitable[bool]],
     monotonic: Callable[[], float],
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> ModelIdentity:
     """Wait up to ``wait`` seconds for the server, then check key and model name. Raises `EndpointError`.
 
     ``check_name=False`` takes any name (a router that serves models it does not list).
     """
-    status, listing = await _wait_for_listing(session, endpoint, wait, pause, monotonic, say)
+    status, listing = await _wait_for_listing(session, endpoint, wait, pause, monotonic, report)
     if status in {401, 403}:
         source = "is not the right one" if endpoint.api_key else "is missing"
         raise RejectedError(
@@ -82,7 +82,7 @@ async def check_endpoint(
         )
     entries = _entries(listing)
     if not entries:
-        say(
+        report(
             f"{endpoint.shown} does not list its models ({status}), so the model's name could not be checked."
         )
         return ModelIdentity(endpoint.model)
@@ -99,7 +99,7 @@ async def _wait_for_listing(
     wait: float,
     pause: Callable[[float], Awaitable[bool]],
     monotonic: Callable[[], float],
-    say: Callable[[str], None],
+    report: Callable[[str], None],
 ) -> tuple[int, Any]:
     start = monotonic()
     said = False
@@ -115,9 +115,9 @@ async def _wait_for_listing(
                 f"policy_base_url: {reason}, tried for {waited:.0f} s; start the server or pass --model-url."
             )
             raise EndpointError(message) from problem
-        if waited >= SAY_AFTER and not said:
+        if waited >= REPORT_AFTER and not said:
             said = True
-            say(f"waiting up to {wait:g} s for the model server: {problem}")
+            report(f"waiting up to {wait:g} s for the model server: {problem}")
 
 
 async def _get(session: aiohttp.ClientSession, url: yarl.URL) -> tuple[int, Any]:

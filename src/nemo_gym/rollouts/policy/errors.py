@@ -139,7 +139,7 @@ def of_exception(where: str, error: Exception, *, timeout: float) -> PolicyError
         return PolicyError(
             "transport_peer_drop", f"{where} closed the connection before the answer was complete."
         )
-    return PolicyError("agent_request_failed", f"{where}: {type(error).__name__}: {_told(error)}")
+    return PolicyError("agent_request_failed", f"{where}: {type(error).__name__}: {_error_text(error)}")
 
 
 def wrongly_encoded(encoding: str) -> str:
@@ -151,7 +151,7 @@ def wrongly_encoded(encoding: str) -> str:
     )
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """What an exception says, without addresses: that of a proxy may hold a password."""
     if isinstance(error, aiohttp.ClientResponseError):
         return f"{error.status} {_one_line(error.message)}".rstrip()

@@ -9,21 +9,21 @@ from collections.abc import Callable
 class Retries:
     """Tells the first retry of each kind in full and counts the others, so that no retry is silent."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
-        self._say = say
+    def __init__(self, report: Callable[[str], None]) -> None:
+        self._report = report
         self.counts: Counter[str] = Counter()
         """Retried requests by failure kind."""
 
-    def tell(self, message: str) -> None:
+    def report(self, message: str) -> None:
         """Say something about all requests to come."""
-        self._say(message)
+        self._report(message)
 
     def note(self, kind: str, message: str, delay: float) -> None:
         """Note one retry that follows after ``delay`` seconds."""
         self.counts[kind] += 1
         if self.counts[kind] == 1:
             what = f"retrying in {delay:.1f} s ({kind}): {message.rstrip('.')}"
-            self._say(f"{what}. Further retries of this kind are counted.")
+            self._report(f"{what}. Further retries of this kind are counted.")
 
     @property
     def total(self) -> int:

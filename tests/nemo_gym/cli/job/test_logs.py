@@ -25,7 +25,7 @@ def submission(tmp_path):
                 for name in benchmarks
             ],
         )
-        index.write_records(record, "", say=print)
+        index.write_records(record, "", report=print)
         return record.gym_job_id
 
     return write

@@ -8,7 +8,7 @@ from tests.local_jobs import Workplace, until
 from nemo_gym.chain.decide import Budget
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
-from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_room
+from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_space
 from nemo_runs.durable.journal import read_journal
 
 pytestmark = pytest.mark.services
@@ -79,7 +79,7 @@ def job(tmp_path, monkeypatch):
     paths = JobPaths(tmp_path / "run" / "b")
     link = paths.link("local-1")
     link.folder.mkdir(parents=True)
-    reserve_room(link)
+    reserve_space(link)
     return paths, link
 
 
@@ -101,7 +101,7 @@ def test_only_a_job_that_says_so_is_owed_a_successor(job, word, owed):
     if owed:
         following = paths.link(link.next.read_text().strip())
         assert following.predecessor.read_text() == "local-1\n"
-        assert (following.full_disk.stat().st_size, following.end_room.stat().st_size) == (64, 2048)
+        assert (following.full_disk.stat().st_size, following.end_reserve.stat().st_size) == (64, 2048)
 
 
 def test_nobody_goes_on_after_a_cancellation(job):

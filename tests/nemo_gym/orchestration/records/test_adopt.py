@@ -58,13 +58,13 @@ def run_dir(tmp_path: Path) -> Path:
 
 
 def take(run_dir: Path) -> What:
-    done = adopt.adopt(run_dir, now=NOW, say=print)
+    done = adopt.adopt(run_dir, now=NOW, report=print)
     assert done == AdoptedRun(run_dir, run_dir.name, done.what)
     return done.what
 
 
 def indexed() -> list[SubmissionRecord]:
-    return list(index.indexed(say=pytest.fail))
+    return list(index.indexed(report=pytest.fail))
 
 
 def test_a_record_in_a_run_directory_is_indexed_and_left_as_it_is(run_dir: Path):
@@ -167,7 +167,7 @@ def test_a_directory_of_somebody_else_is_indexed_although_its_record_cannot_be_w
 
     monkeypatch.setattr(adopt, "create_file", refused)
     said: list[str] = []
-    adopt.adopt(run_dir, now=NOW, say=said.append)
+    adopt.adopt(run_dir, now=NOW, report=said.append)
     assert "in the local index alone" in said[0]
     assert len(indexed()) == 1
 

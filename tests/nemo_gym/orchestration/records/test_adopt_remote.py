@@ -79,7 +79,7 @@ def record(run_dir: Path) -> SubmissionRecord:
 
 
 def rebuilt(runs: Path, host: Far | None = None) -> list[tuple[str, str]]:
-    found = adopt_remote.of_parent(host or Far(), str(runs), now=NOW, say=pytest.fail)
+    found = adopt_remote.of_parent(host or Far(), str(runs), now=NOW, report=pytest.fail)
     return [
         (Path(each.run_dir).name, each.reason if isinstance(each, NotAdopted) else each.what)
         for each in found
@@ -87,7 +87,7 @@ def rebuilt(runs: Path, host: Far | None = None) -> list[tuple[str, str]]:
 
 
 def indexed() -> dict[str, SubmissionRecord]:
-    return {each.gym_job_id: each for each in index.indexed(say=pytest.fail)}
+    return {each.gym_job_id: each for each in index.indexed(report=pytest.fail)}
 
 
 def test_a_folder_of_another_machine_is_read_by_one_script_and_listed_with_that_machine(runs: Path):
@@ -122,7 +122,7 @@ def test_a_copy_a_damaged_record_and_a_folder_that_is_not_there_are_refused(runs
     assert f"far:{runs / ID}/gym-job.json is no JSON document" in done[ID]
     assert done[LOST] == f"far:{runs / LOST} is a fetched copy, not a run directory."
     assert indexed() == {}
-    (gone,) = adopt_remote.of_folders(Far(), ["/nowhere/at all"], now=NOW, say=pytest.fail)
+    (gone,) = adopt_remote.of_folders(Far(), ["/nowhere/at all"], now=NOW, report=pytest.fail)
     assert gone == NotAdopted("/nowhere/at all", "there is no folder /nowhere/at all on far.", gone=True)
     with pytest.raises(GymError, match="no such folder on far"):
         rebuilt(runs / "nowhere")
@@ -165,26 +165,26 @@ def test_run_directories_are_found_through_waiting_and_ended_jobs_and_each_is_na
     foreign = ("4", "(null)", "/home/ada")
     words = f"charged to 42: {LOST}/more/again-1-2"
     says(slurm, "sacct", ("1", words, f"/c/{LOST}/more"), strange, foreign)
-    run_dirs, refused = adopt_remote.forgotten(Far(), say=pytest.fail)
+    run_dirs, refused = adopt_remote.forgotten(Far(), report=pytest.fail)
     assert run_dirs == [f"/a b/{ID}", f"/c/{LOST}"]
     assert [(each.run_dir, "job 3 of " in each.reason) for each in refused] == [("/home/ada", True)]
 
 
 def test_a_silent_scheduler_is_an_error_and_never_nothing_there(slurm: Path):
-    assert adopt_remote.forgotten(Far(), say=pytest.fail) == ([], [])
+    assert adopt_remote.forgotten(Far(), report=pytest.fail) == ([], [])
     (slurm / "squeue.silent").touch()
     with pytest.raises(GymError, match=r"a part of the scheduler on far is silent.*Unable to contact"):
-        adopt_remote.forgotten(Far(), say=pytest.fail)
+        adopt_remote.forgotten(Far(), report=pytest.fail)
     says(slurm, "sacct", ("1", f"{LOST}/more/1", f"/c/{LOST}/more"))
     said: list[str] = []
-    assert adopt_remote.forgotten(Far(), say=said.append) == ([f"/c/{LOST}"], [])
+    assert adopt_remote.forgotten(Far(), report=said.append) == ([f"/c/{LOST}"], [])
     assert "there may be more runs" in said[0]
     (slurm / "sacct.silent").touch()
     with pytest.raises(NotReachableError, match="neither the controller nor accounting answers"):
-        adopt_remote.forgotten(Far(), say=pytest.fail)
+        adopt_remote.forgotten(Far(), report=pytest.fail)
     (slurm / "squeue.silent").unlink()
     with pytest.raises(GymError, match="nobody knows"):
-        adopt_remote.forgotten(Far(), say=pytest.fail)
+        adopt_remote.forgotten(Far(), report=pytest.fail)
 
 
 def test_the_made_record_is_one_json_document_that_everybody_may_read(runs: Path):

@@ -55,7 +55,7 @@ def test_all_three_locations_are_written_and_both_copies_hold_the_same_bytes(
     cache: Path, tmp_path: Path, said: list[str]
 ):
     mine = record(tmp_path)
-    index.write_records(mine, "compute: {}\n", say=said.append)
+    index.write_records(mine, "compute: {}\n", report=said.append)
     run_dir = Path(mine.run_dir)
     assert (run_dir / "gym-job.json").read_bytes() == mine.dumps()
     assert (cache / f"{mine.gym_job_id}.json").read_bytes() == mine.dumps()
@@ -67,7 +67,7 @@ def test_record_and_resolved_config_can_be_read_by_another_account(cache: Path, 
     before = os.umask(0o077)
     try:
         mine = record(tmp_path)
-        index.write_records(mine, "", say=print)
+        index.write_records(mine, "", report=print)
     finally:
         os.umask(before)
     assert mode(Path(mine.run_dir) / "gym-job.json") == 0o644
@@ -80,7 +80,7 @@ def test_the_index_is_in_the_home_cache_when_no_cache_home_is_set(
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     mine = record(tmp_path)
-    index.write_records(mine, "", say=print)
+    index.write_records(mine, "", report=print)
     assert (tmp_path / "home/.cache/nemo-gym/jobs" / f"{mine.gym_job_id}.json").is_file()
 
 
@@ -89,7 +89,7 @@ def test_an_index_that_cannot_be_written_is_told_and_does_not_fail_the_submit(
 ):
     cache.parent.parent.write_text("a file where a folder should be")
     mine = record(tmp_path)
-    index.write_records(mine, "", say=said.append)
+    index.write_records(mine, "", report=said.append)
     assert (Path(mine.run_dir) / "gym-job.json").is_file()
     assert len(said) == 1
     assert "could not be written" in said[0]
@@ -103,7 +103,7 @@ def test_a_failed_write_into_the_run_directory_names_every_queued_job(
     mine = record(tmp_path)
     (Path(mine.run_dir) / blocked).mkdir()
     with pytest.raises(SubmitError) as caught:
-        index.write_records(mine, "", say=print)
+        index.write_records(mine, "", report=print)
     text = str(caught.value)
     assert f"{mine.run_dir}/{blocked}" in text
     assert "these jobs are queued, note them down: a=fake-1, c=fake-2." in text
@@ -116,16 +116,16 @@ def test_the_index_was_written_before_the_run_directory_failed(cache: Path, tmp_
     mine = record(tmp_path)
     Path(mine.run_dir).rmdir()
     with pytest.raises(SubmitError, match="a=fake-1, c=fake-2"):
-        index.write_records(mine, "", say=print)
-    assert index.find(mine.gym_job_id, say=print) == mine
+        index.write_records(mine, "", report=print)
+    assert index.find(mine.gym_job_id, report=print) == mine
 
 
 def test_a_record_that_is_there_is_never_overwritten(cache: Path, tmp_path: Path, said: list[str]):
     mine = record(tmp_path)
-    index.write_records(mine, "", say=said.append)
+    index.write_records(mine, "", report=said.append)
     with pytest.raises(SubmitError):
-        index.write_records(record(tmp_path, cluster="other"), "changed", say=said.append)
-    assert index.find(mine.gym_job_id, say=print).cluster == "here"
+        index.write_records(record(tmp_path, cluster="other"), "changed", report=said.append)
+    assert index.find(mine.gym_job_id, report=print).cluster == "here"
     assert (Path(mine.run_dir) / "resolved-config.yaml").read_text() == ""
     assert len(said) == 1
 
@@ -133,36 +133,36 @@ def test_a_record_that_is_there_is_never_overwritten(cache: Path, tmp_path: Path
 def test_the_index_is_listed_newest_first_with_limit_and_labels(cache: Path, tmp_path: Path):
     for number in range(1, 6):
         labels = {"odd": str(number % 2)}
-        index.write_records(record(tmp_path, number, labels=labels), "", say=print)
-    ids = [found.submitted_at[-3:-1] for found in index.newest(limit=2, labels={}, say=print)]
+        index.write_records(record(tmp_path, number, labels=labels), "", report=print)
+    ids = [found.submitted_at[-3:-1] for found in index.newest(limit=2, labels={}, report=print)]
     assert ids == ["05", "04"]
-    odd = index.newest(limit=None, labels={"odd": "1"}, say=print)
+    odd = index.newest(limit=None, labels={"odd": "1"}, report=print)
     assert [found.submitted_at[-3:-1] for found in odd] == ["05", "03", "01"]
-    assert index.newest(limit=None, labels={"odd": "1", "x": "y"}, say=print) == []
+    assert index.newest(limit=None, labels={"odd": "1", "x": "y"}, report=print) == []
 
 
 def test_records_that_cannot_be_read_are_told_and_passed_over(cache: Path, tmp_path: Path, said: list[str]):
-    index.write_records(record(tmp_path, 1), "", say=print)
+    index.write_records(record(tmp_path, 1), "", report=print)
     (cache / "gym-job-torn.json").write_text('{"schema_')
     (cache / "gym-job-newer.json").write_text(json.dumps({"schema_version": 99}))
     (cache / ".half.json").write_text("")
     (cache / "gym-job-deep.json").write_text("[" * 99_999)
-    assert len(index.newest(limit=None, labels={}, say=said.append)) == 1
+    assert len(index.newest(limit=None, labels={}, report=said.append)) == 1
     assert len(said) == 3
     assert "newer Gym" in "".join(said)
 
 
 def test_an_index_that_does_not_exist_is_an_empty_list(cache: Path, said: list[str]):
-    assert index.newest(limit=None, labels={}, say=said.append) == []
+    assert index.newest(limit=None, labels={}, report=said.append) == []
     assert said == []
 
 
 def test_a_submission_is_found_by_id_unique_prefix_latest_or_run_directory(cache: Path, tmp_path: Path):
     mine = [record(tmp_path, number) for number in (1, 2)]
     for each in mine:
-        index.write_records(each, "", say=print)
+        index.write_records(each, "", report=print)
     names = [mine[1].gym_job_id, "gym-job-20261129T000002", "20261129T000002", "latest", mine[1].run_dir]
-    assert [index.find(name, say=print) for name in names] == [mine[1]] * 5
+    assert [index.find(name, report=print) for name in names] == [mine[1]] * 5
 
 
 @pytest.mark.parametrize(
@@ -171,14 +171,14 @@ def test_a_submission_is_found_by_id_unique_prefix_latest_or_run_directory(cache
 )
 def test_an_ambiguous_or_unknown_name_says_so(cache: Path, tmp_path: Path, name: str, message: str):
     for number in (1, 2):
-        index.write_records(record(tmp_path, number), "", say=print)
+        index.write_records(record(tmp_path, number), "", report=print)
     with pytest.raises(GymError, match=message):
-        index.find(name, say=print)
+        index.find(name, report=print)
 
 
 def test_latest_of_nothing_is_an_error(cache: Path):
     with pytest.raises(GymError, match="there is no submission"):
-        index.find("latest", say=print)
+        index.find("latest", report=print)
 
 
 def test_a_damaged_record_file_is_named(tmp_path: Path):
@@ -192,14 +192,14 @@ def test_a_full_id_is_the_submission_and_not_a_folder_of_that_name(
     cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     made = record(tmp_path / "runs", 1, hostname="cluster", run_dir="/scratch/runs/a")
-    index.write_records(made, "", say=print, write=lambda *_: None)
+    index.write_records(made, "", report=print, write=lambda *_: None)
     copy = tmp_path / "here" / made.gym_job_id
     copy.mkdir(parents=True)
     (copy / "gym-job.json").write_bytes(made.dumps())
     monkeypatch.chdir(copy.parent)
-    assert index.find(made.gym_job_id, say=print).run_dir == "/scratch/runs/a"
-    assert locations.find_place(made.gym_job_id, say=print).run_dir == copy
-    assert locations.readable(made.gym_job_id, say=print).run_dir == str(copy)
+    assert index.find(made.gym_job_id, report=print).run_dir == "/scratch/runs/a"
+    assert locations.find_location(made.gym_job_id, report=print).run_dir == copy
+    assert locations.readable(made.gym_job_id, report=print).run_dir == str(copy)
 
 
 @pytest.mark.parametrize("fetched", [True, False])
@@ -207,22 +207,22 @@ def test_a_copy_is_read_where_it_is_and_leads_to_its_original_otherwise(
     cache: Path, tmp_path: Path, fetched: bool
 ):
     made = record(tmp_path / "runs", 1, hostname="cluster" if fetched else None)
-    index.write_records(made, "", say=print)
+    index.write_records(made, "", report=print)
     copy = tmp_path / "copy"
     copy.mkdir()
     (copy / "gym-job.json").write_bytes(made.dumps())
     if fetched:
         RunPaths(copy).fetched.write_text("{}")
-    assert index.find(str(copy), say=print) == made
-    assert locations.find_place(str(copy), say=print).run_dir == copy
-    assert locations.readable(str(copy), say=print).run_dir == str(copy)
+    assert index.find(str(copy), report=print) == made
+    assert locations.find_location(str(copy), report=print).run_dir == copy
+    assert locations.readable(str(copy), report=print).run_dir == str(copy)
 
 
 def test_a_run_directory_that_was_moved_is_read_where_it_is(cache: Path, tmp_path: Path):
     made = record(tmp_path, 1)
-    index.write_records(made, "", say=print)
+    index.write_records(made, "", report=print)
     moved = Path(made.run_dir).rename(tmp_path / "moved")
-    found = index.find(str(moved), say=print)
+    found = index.find(str(moved), report=print)
     assert found.run_dir == str(moved)
     assert [Path(entry.job_dir) for entry in found.benchmarks] == [
         moved / entry.benchmark for entry in made.benchmarks

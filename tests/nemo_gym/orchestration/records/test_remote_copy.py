@@ -47,7 +47,7 @@ def test_the_times_of_rows_come_without_their_text_and_with_the_age_of_their_fil
     rows.write_text("\n".join(written))
     os.utime(rows, ns=(5_250_000_000, 5_250_000_000))
     said: list[str] = []
-    with RemoteCopy(for_bill, say=said.append, hosts=lambda _name: Far(), why="times") as near:
+    with RemoteCopy(for_bill, report=said.append, hosts=lambda _name: Far(), why="times") as near:
         place = near.brought(record)
         here = place.job("sums").rollouts.output
         assert here.read_text().splitlines() == ["{" + times + "}}", odd, "{}"]
@@ -58,6 +58,6 @@ def test_the_times_of_rows_come_without_their_text_and_with_the_age_of_their_fil
 
 
 def test_a_run_without_rows_and_one_whose_folder_is_here_need_nothing(record: SubmissionRecord):
-    with RemoteCopy(for_bill, say=print, hosts=lambda _name: Far(), why="times") as near:
+    with RemoteCopy(for_bill, report=print, hosts=lambda _name: Far(), why="times") as near:
         assert not near.brought(record).job("sums").rollouts.output.exists()
         assert near.of(record).run_dir == Path(record.run_dir)

@@ -78,8 +78,8 @@ def summary(found: Coverage) -> Summary:
 
 
 def only(folder: Path, said: list[str] | None = None) -> BenchmarkResult:
-    say = (said if said is not None else []).append
-    (row,) = scores.results(record(folder, entry(folder)), say=say)
+    report = (said if said is not None else []).append
+    (row,) = scores.results(record(folder, entry(folder)), report=report)
     return row
 
 
@@ -144,7 +144,7 @@ def test_a_chain_is_at_work_while_its_newest_job_is_however_the_first_one_ended(
 def test_a_benchmark_that_could_not_be_queued_at_first_has_the_results_of_its_resubmission(tmp_path: Path):
     write(tmp_path, summary=summary(coverage()))
     started(tmp_path, "local-7", 100)
-    (row,) = scores.results(record(tmp_path, entry(tmp_path, None)), say=print)
+    (row,) = scores.results(record(tmp_path, entry(tmp_path, None)), report=print)
     assert (row.status, row.measured) == ("complete", 10)
 
 
@@ -163,7 +163,7 @@ def test_a_run_directory_that_is_not_on_this_machine_says_so(tmp_path: Path):
 
 
 def test_a_benchmark_that_was_never_queued_says_why(tmp_path: Path):
-    (row,) = scores.results(record(tmp_path, entry(tmp_path, None)), say=print)
+    (row,) = scores.results(record(tmp_path, entry(tmp_path, None)), report=print)
     assert (row.status, row.detail, row.score) == ("not queued", "refused", None)
 
 
@@ -172,7 +172,7 @@ def test_damaged_files_are_told_and_do_not_hide_other_benchmarks(tmp_path: Path)
     write(tmp_path / "b", summary=summary(coverage()))
     JobPaths(tmp_path / "a").rollouts.coverage.write_text("{")
     said: list[str] = []
-    rows = scores.results(record(tmp_path, entry(tmp_path / "a"), entry(tmp_path / "b")), say=said.append)
+    rows = scores.results(record(tmp_path, entry(tmp_path / "a"), entry(tmp_path / "b")), report=said.append)
     assert [row.status for row in rows] == ["no results", "complete"]
     assert len(said) == 1
     assert "not JSON" in said[0]
@@ -201,6 +201,6 @@ def test_csv_and_json_hold_the_same_rows(tmp_path: Path):
 
 def test_results_on_another_machine_are_told_with_the_command_that_copies_them(tmp_path: Path):
     there = replace(record(tmp_path, entry(Path("/scratch/nowhere/sums"))), hostname="cluster")
-    (row,) = scores.results(there, say=print)
+    (row,) = scores.results(there, report=print)
     assert row.status == "not fetched"
     assert row.detail == f"its files are on cluster; gym job fetch {there.gym_job_id} copies them"

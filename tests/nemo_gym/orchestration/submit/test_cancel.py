@@ -84,8 +84,10 @@ class Place:
             gym_job_id=ID, gym_version="", gym_commit=None, submitted_at="", run_dir=str(self.folder),
             cluster="c", executor="fake", submitted_by="ada", benchmarks=entries,
         )  # fmt: skip
-        wish = CancelRequest(record=record, benchmark=benchmark, by="ada", why="wrong model", within=within)
-        return cancel(wish, self, clock=self.clock, sleep=self.clock.move)
+        request = CancelRequest(
+            record=record, benchmark=benchmark, by="ada", why="wrong model", within=within
+        )
+        return cancel(request, self, clock=self.clock, sleep=self.clock.move)
 
 
 def test_what_waits_is_ended_before_what_runs_over_all_benchmarks(place):
@@ -167,7 +169,7 @@ def test_a_job_beyond_reach_is_not_called_ended(place):
     place.executor.beyond = "1: kept by a supervisor on another machine"
     report = place.cancel(within=2)
     assert (report.exit_status, report.outcomes[0].unsure) == (EXIT_ALIVE, ("1",))
-    assert report.troubles == ("1: kept by a supervisor on another machine",)
+    assert report.problems == ("1: kept by a supervisor on another machine",)
 
 
 def test_a_waiting_job_that_is_not_proven_to_be_of_the_run_is_left_alone_and_the_wish_stays(place):
@@ -182,7 +184,7 @@ def test_a_waiting_job_that_is_not_proven_to_be_of_the_run_is_left_alone_and_the
     assert (report.exit_status, outcome.alive, outcome.left_alone) == (EXIT_ALIVE, ("1",), ("1",))
     assert outcome.asked == ()
     assert (job_dir / ".gym_cancelled").exists()
-    assert report.troubles == ("job 1 is left alone; it ends by itself as soon as it starts",)
+    assert report.problems == ("job 1 is left alone; it ends by itself as soon as it starts",)
 
 
 def test_what_has_ended_is_left_as_it_is_but_a_leftover_successor_goes(place):
@@ -279,7 +281,7 @@ def test_a_journal_that_finds_no_room_holds_no_cancellation_up(place):
     place.site = SubmissionMachine(place.executor, files=Full(".gym_events.jsonl"))
     report = place.cancel()
     assert report.exit_status == EXIT_DONE
-    assert "does not say that it was cancelled" in report.troubles[0]
+    assert "does not say that it was cancelled" in report.problems[0]
     assert place.executor.cluster.jobs["1"].state is JobState.CANCELLED
 
 

@@ -41,7 +41,7 @@ class World:
             FakeJobExecutor(self.cluster), self.jobs, stream=stream, clock=self.clock, sleep=self.sleep
         )
 
-    def say(self, benchmark, **report):
+    def report(self, benchmark, **report):
         path = JobPaths(self.jobs[benchmark].job_dir).rollouts.progress
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(report))
@@ -50,12 +50,12 @@ class World:
 def both_run(world):
     world.cluster.start("fake-1")
     world.cluster.start("fake-2")
-    world.say("a", **REPORT)
+    world.report("a", **REPORT)
 
 
 def minutes_pass(world):
     world.clock.move(120)
-    world.say("a", **{**REPORT, "done": 30})
+    world.report("a", **{**REPORT, "done": 30})
 
 
 def both_end(world):

@@ -114,7 +114,7 @@ def collect(
             drain=drain,
             bounds=Bounds(concurrency, **bounds),
             own_service=own_service,
-            say=(said if said is not None else []).append,
+            report=(said if said is not None else []).append,
         )
         if before:
             before(asyncio.get_running_loop(), drain)

@@ -24,7 +24,7 @@ class Silent:
     def show(self, *_arguments):
         pass
 
-    def say(self, message):
+    def report(self, message):
         self.said = message
 
     def close(self):
@@ -132,7 +132,7 @@ def test_the_bar_shows_done_reward_and_rate():
     out = io.StringIO()
     bar = Bar(Console(file=out, force_terminal=True, width=120), expected=1000)
     bar.show(snapshot(250), 12.0, 60.0, 0.0)
-    bar.say("a line [not markup]")
+    bar.report("a line [not markup]")
     bar.close()
     text = out.getvalue()
     assert "250/1000" in text

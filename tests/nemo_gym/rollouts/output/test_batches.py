@@ -61,7 +61,7 @@ LINES = st.sampled_from([*WELL, *ODD.values()])
 def read(kind: type[index_reader.Results], lines: list[bytes]) -> tuple[AttemptIndex, index_reader.FileTally]:
     taker = kind(AttemptIndex(TASKS, REPEATS))
     taker.take_batch([line + b"\n" for line in lines])
-    return taker.census, taker.tally
+    return taker.attempt_index, taker.tally
 
 
 class OneByOne(index_reader.Results):

@@ -5,7 +5,7 @@ import errno
 import pytest
 
 from nemo_gym.errors import ConfigError
-from nemo_gym.rollouts.output.disk_wait import DiskWait, is_full, tell
+from nemo_gym.rollouts.output.disk_wait import DiskWait, is_full, publish
 from nemo_runs.durable import disk
 from nemo_runs.errors import DiskFullError
 
@@ -29,7 +29,7 @@ class Disk:
 
 def made(disk, environ=None, **changes):
     said = []
-    return DiskWait(environ=environ or {}, say=said.append, monotonic=lambda: disk.now, **changes), said
+    return DiskWait(environ=environ or {}, report=said.append, monotonic=lambda: disk.now, **changes), said
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
@@ -51,7 +51,7 @@ def test_the_wait_has_a_bound_that_begins_with_the_first_failure(tmp_path):
         room.wait(full.write, sleep=full.sleep)
     assert full.now == 60
     full.full = 3
-    assert DiskWait(environ={}, say=print, monotonic=lambda: full.now).wait(full.write, sleep=full.sleep)
+    assert DiskWait(environ={}, report=print, monotonic=lambda: full.now).wait(full.write, sleep=full.sleep)
 
 
 def test_a_stop_ends_the_wait(tmp_path):
@@ -81,14 +81,14 @@ def test_a_full_disk_is_seen_behind_other_errors():
 
 def test_a_job_is_told_in_place_and_only_where_it_has_room(tmp_path):
     environ = {"NEMO_GYM_LINK": str(tmp_path)}
-    tell(environ, "told")
+    publish(environ, "told")
     assert list(tmp_path.iterdir()) == []
     file = tmp_path / "full_disk"
     file.write_text(f"{'no':<63}\n")
     inode = file.stat().st_ino
-    tell(environ, "waiting 1800000000")
+    publish(environ, "waiting 1800000000")
     assert file.read_text() == f"{'waiting 1800000000':<63}\n"
-    tell(environ, "no")
+    publish(environ, "no")
     assert file.read_text() == f"{'no':<63}\n"
     assert file.stat().st_ino == inode
 
@@ -96,4 +96,4 @@ def test_a_job_is_told_in_place_and_only_where_it_has_room(tmp_path):
 @pytest.mark.parametrize("text", ["soon", "-1", "inf", "nan"])
 def test_a_bound_that_is_no_number_is_refused_by_its_name(text):
     with pytest.raises(ConfigError, match=f"NEMO_GYM_FULL_DISK_SECONDS: '{text}' is not a number of seconds"):
-        DiskWait(environ={"NEMO_GYM_FULL_DISK_SECONDS": text}, say=print)
+        DiskWait(environ={"NEMO_GYM_FULL_DISK_SECONDS": text}, report=print)

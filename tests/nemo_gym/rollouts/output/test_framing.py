@@ -130,13 +130,13 @@ def test_reading_rows_holds_none_and_parses_none(many: RolloutPaths, monkeypatch
 
     monkeypatch.setattr(rows, "orjson", Refusing)
     monkeypatch.setattr(index_reader, "whole_rows", lambda _line: pytest.fail("a row took the slow way"))
-    census = AttemptIndex(20_001, 1)
-    results = index_reader.Results(census)
+    attempt_index = AttemptIndex(20_001, 1)
+    results = index_reader.Results(attempt_index)
     tracemalloc.start()
     try:
         index_reader.survey(many.output, results, lambda: None)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert (census.recorded, census.reward_sum, results.tally.clean) == (20_000, 10_000.0, True)
+    assert (attempt_index.recorded, attempt_index.reward_sum, results.tally.clean) == (20_000, 10_000.0, True)
     assert peak < 3 << 20  # a few blocks; the rows are 40 MB

@@ -28,7 +28,7 @@ def check(base_url, model="mock", *, key=None, wait=0.0, check_name=True, said=N
                 check_name=check_name,
                 pause=pause,
                 monotonic=lambda: clock[0],
-                say=(said if said is not None else []).append,
+                report=(said if said is not None else []).append,
             )
 
     with event_loop.runner() as runner:  # the loop that a run has
