@@ -28,9 +28,9 @@ def count(event, args):
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_numbers import claim_number
-from nemo_gym.orchestration.executors.local_successors import reserve_room
+from nemo_gym.orchestration.executors.local_successors import reserve_space
 sys.addaudithook(count)
-make_link(JobPaths(Path(sys.argv[1])), "local-1", reserve_room)
+make_link(JobPaths(Path(sys.argv[1])), "local-1", reserve_space)
 """
 
 
