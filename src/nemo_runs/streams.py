@@ -2,7 +2,7 @@
 an escape, and a command that has done its work does not fail because its report cannot be written.
 
 A closed stream is replaced by the null device, so that no other file gets its number. Text that cannot be
-written to standard error is dropped, and so is standard output after `tolerate_lost_stdout`. Before that call
+written to standard error is dropped, and so is standard output after `allow_lost_stdout`. Before that call
 a failed write is an error, since the output is then the purpose of the command.
 """
 
@@ -64,7 +64,7 @@ def prepare() -> None:
     _replace("stderr", optional=True)
 
 
-def tolerate_lost_stdout() -> None:
+def allow_lost_stdout() -> None:
     """From now on standard output only tells what was done."""
     for stdout in _stdout:
         stdout.optional = True

@@ -46,7 +46,8 @@ def test_the_handler_that_a_user_chose_stays():
 
 def test_a_command_whose_output_is_all_fails_when_that_cannot_be_written():
     with open("/dev/full", "wb") as full:
-        leave = "sys.excepthook = lambda _, error, __: (print(error, file=sys.stderr), streams.tolerate_lost_stdout())"
+        report = "(print(error, file=sys.stderr), streams.allow_lost_stdout())"
+        leave = f"sys.excepthook = lambda _, error, __: {report}"
         done = run(f"{leave}; print('x'); streams.finish()", stdout=full)
     assert done.returncode == 1
     assert done.stderr == b"[Errno 28] No space left on device: 'standard output'\n"
@@ -55,7 +56,7 @@ def test_a_command_whose_output_is_all_fails_when_that_cannot_be_written():
 def test_a_command_that_has_done_something_is_told_and_not_undone():
     with open("/dev/full", "wb") as full:
         done = run(
-            "streams.tolerate_lost_stdout(); print('x'); print(streams.finish(), file=sys.stderr)",
+            "streams.allow_lost_stdout(); print('x'); print(streams.finish(), file=sys.stderr)",
             stdout=full,
         )
     assert (done.returncode, done.stderr) == (0, b"No space left on device\n")
@@ -65,7 +66,7 @@ def test_a_reader_who_has_left_wants_no_more():
     reader, writer = os.pipe()
     os.close(reader)
     done = run(
-        "streams.tolerate_lost_stdout(); print('x'); print(repr(streams.finish()), file=sys.stderr)",
+        "streams.allow_lost_stdout(); print('x'); print(repr(streams.finish()), file=sys.stderr)",
         stdout=writer,
     )
     os.close(writer)

@@ -51,7 +51,7 @@ class LazyGroup(click.Group):
             hint = command_suggestion(ctx, self, args[0], shown)
             raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
         if name not in _PRINT and not isinstance(command, click.Group):
-            streams.tolerate_lost_stdout()
+            streams.allow_lost_stdout()
         return name, command, rest
 
     def _is_hidden(self, name: str) -> bool:

@@ -75,7 +75,7 @@ def main() -> NoReturn:
     """Run `gym` and leave with its documented exit status; no traceback reaches the user."""
     streams.prepare()
     status = _status(sys.argv[1:])
-    streams.tolerate_lost_stdout()  # the last flush
+    streams.allow_lost_stdout()  # the last flush
     gc.freeze()  # or the end of the interpreter looks for cycles in all that is there
     sys.exit(status)
 

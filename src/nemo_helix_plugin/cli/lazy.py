@@ -65,7 +65,7 @@ class LazyGroup(click.Group):
             hint = self.suggested(ctx, args[0])
             raise click.UsageError(f"{error.message.rstrip('.')}{hint}", ctx) from None
         if not isinstance(command, click.Group) and not _prints(ctx, name or ""):
-            streams.tolerate_lost_stdout()
+            streams.allow_lost_stdout()
         return name, command, rest
 
     def suggested(self, ctx: click.Context, typed: str) -> str:
