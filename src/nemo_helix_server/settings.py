@@ -126,6 +126,8 @@ class JobsSettings(SettingsSection):
     """How long it is tried to prepare what a new job needs."""
     cancel_deadline_seconds: Period = 60
     """How long a cancelled step may take to end before it is killed with everything it started."""
+    max_interruptions_without_progress: Annotated[int, Field(ge=0, le=1_000_000)] = 3
+    """So often in a row a step starts again after losing its place without saving a checkpoint in between."""
     executors: tuple[ExecutorProfile, ...] = ()
     """Further execution profiles: `provider`, `profile`, `backend`, `config`."""
     executor_defaults: ExecutorDefaults = ExecutorDefaults()

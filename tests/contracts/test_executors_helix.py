@@ -177,6 +177,21 @@ def test_a_run_that_was_stopped_before_its_start_never_starts(place):
         place.executor().start(run, place.launch(run))
 
 
+@pytest.mark.parametrize("place", [Fake], indirect=True)
+def test_a_run_that_is_stopped_in_the_queue_of_a_scheduler_never_starts(place):
+    executor, run = place.executor(), new_run(place)
+    assert isinstance(executor.admit(request_for(run)), Admitted)
+    executor.start(run, place.launch(run))
+    place.machine.enqueue(run.token, "Priority")
+    seen = executor.observe([run])[run.token]
+    assert (seen.state, seen.reason) == (RunState.QUEUED, "Priority")
+    executor.stop(run, grace_seconds=0)
+    seen = executor.observe([run])[run.token]
+    assert (seen.state, seen.never_started) == (RunState.LOST, True)
+    with pytest.raises(AlreadyStartedError):
+        place.executor().start(run, place.launch(run))
+
+
 def test_a_pause_is_requested_and_withdrawn_and_an_older_request_changes_nothing(place):
     executor, run = started(place)
     executor.request_pause(run, seq=1, by="ann", at=1.0)

@@ -15,6 +15,7 @@ from nemo_helix_server.controller.decisions import (
     Decision,
     Kill,
     Move,
+    NoteQueue,
     Prepare,
     RepeatControl,
     RequestControl,
@@ -22,7 +23,7 @@ from nemo_helix_server.controller.decisions import (
     StepFacts,
     Stop,
 )
-from nemo_helix_server.controller.endings import ended, is_stale, paused
+from nemo_helix_server.controller.endings import ended, interrupted, is_stale, paused
 from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 
@@ -33,6 +34,7 @@ __all__ = [
     "Decision",
     "Kill",
     "Move",
+    "NoteQueue",
     "Prepare",
     "RepeatControl",
     "RequestControl",
@@ -46,7 +48,8 @@ __all__ = [
 KILL_AFTER = 30.0
 """Seconds after the last deadline until a run is ended without its shim."""
 _OVER = frozenset({RunState.EXITED, RunState.LOST})
-_THERE = frozenset({RunState.STARTING, RunState.RUNNING})
+_THERE = frozenset({RunState.QUEUED, RunState.STARTING, RunState.RUNNING})
+_IN_A_QUEUE = "it waits in the queue of the scheduler"
 _TOO_LATE = (
     "the pause is withdrawn: its work was completed before it acted on it, and the step completes once its "
     "last results are written"
@@ -75,19 +78,31 @@ def _waiting(_facts: StepFacts, _seen: RunObservation, _now: float, _limits: Con
 def _pending(
     facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines
 ) -> Decision | None:
-    late = 0 < limits.before_active < now - facts.status_since
+    late = 0 < limits.before_active < now - _start_counts_from(facts)
+    if seen.state is RunState.QUEUED:
+        reason = seen.reason or _IN_A_QUEUE
+        return None if reason == facts.queued_reason else NoteQueue(reason)
     if seen.state in _OVER:
-        return _not_started(facts, seen, limits, late=late) if seen.never_started else ended(facts, seen, now)
+        if seen.never_started:
+            return _not_started(facts, seen, limits, late=late)
+        return ended(facts, seen, now, limits)
     if seen.state is RunState.RUNNING:
         return Move(StatusEvent.STARTED, "its command was seen running")
     if late and seen.state in {RunState.ABSENT, RunState.STARTING}:
-        over = now - facts.status_since - limits.before_active
+        over = now - _start_counts_from(facts) - limits.before_active
         hopeless = seen.state is RunState.ABSENT and over > KILL_AFTER
         return _not_started(facts, seen, limits, late=True) if hopeless else Stop(0)
     return Start() if seen.state is RunState.ABSENT else None
 
 
+def _start_counts_from(facts: StepFacts) -> float:
+    """What a start may take counts from when it was accepted, here or by the scheduler that let it wait."""
+    return facts.status_since if facts.queued_at is None else max(facts.status_since, facts.queued_at)
+
+
 def _not_started(facts: StepFacts, seen: RunObservation, limits: ControllerDeadlines, *, late: bool) -> Move:
+    if seen.interrupted:
+        return interrupted(facts, f"its start was given up: {seen.interrupted}", limits)
     if late:
         why = f"the step {facts.name} could not be started within {limits.before_active:g} seconds"
         return Move(StatusEvent.FAILED, why, StatusReason.START_FAILED, failed=True)
@@ -99,10 +114,10 @@ def _not_started(facts: StepFacts, seen: RunObservation, limits: ControllerDeadl
 
 
 def _active(
-    facts: StepFacts, seen: RunObservation, now: float, _limits: ControllerDeadlines
+    facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines
 ) -> Decision | None:
     if seen.state in _OVER:
-        return ended(facts, seen, now)
+        return ended(facts, seen, now, limits)
     if seen.state is RunState.ABSENT:
         why = f"there is no record that the step {facts.name} was ever started"
         return Move(StatusEvent.FAILED, why, StatusReason.LOST, failed=True)
@@ -112,12 +127,12 @@ def _active(
 
 
 def _pausing(
-    facts: StepFacts, seen: RunObservation, now: float, _limits: ControllerDeadlines
+    facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines
 ) -> Decision | None:
     asked_at = facts.pause_requested_at
     late = asked_at is None or now - asked_at > facts.pause_deadline
     if seen.state in _OVER:
-        return paused(facts, seen, now, late=late)
+        return paused(facts, seen, now, limits, late=late)
     if seen.state is RunState.ABSENT:
         # from here on it can never start, and the next look says so; unless even that cannot be recorded
         if asked_at is not None and now - asked_at <= facts.pause_deadline + KILL_AFTER:
@@ -129,10 +144,12 @@ def _pausing(
     if late and seen.state in _THERE:
         hopeless = asked_at is not None and now - asked_at > facts.pause_deadline + KILL_AFTER
         return Kill() if hopeless else Stop(0)
-    return None if late else _request(facts)
+    return None if late else _request(facts, seen)
 
 
-def _request(facts: StepFacts) -> Decision | None:
+def _request(facts: StepFacts, seen: RunObservation) -> Decision | None:
+    if seen.state is RunState.QUEUED:
+        return Stop(0)  # nothing runs that could save anything
     if (facts.sent_seq or 0) >= facts.control_seq:
         return None
     if facts.room_for_pause:
@@ -153,7 +170,8 @@ def _cancelling(facts: StepFacts, seen: RunObservation, now: float, limits: Cont
         return Move(StatusEvent.STOPPED, f"it can no longer be seen: {seen.reason}")
     if hopeless:
         return Kill()
-    return Stop(0 if since > limits.cancel or seen.state is RunState.ABSENT else limits.grace)
+    nothing_runs = seen.state in {RunState.ABSENT, RunState.QUEUED}
+    return Stop(0 if since > limits.cancel or nothing_runs else limits.grace)
 
 
 Rule = Callable[[StepFacts, RunObservation, float, ControllerDeadlines], Decision | None]
@@ -177,7 +195,7 @@ def next_deadline(facts: StepFacts, limits: ControllerDeadlines) -> float | None
     if facts.status is Status.CANCELLING:
         return facts.status_since + limits.cancel
     if facts.status is Status.PENDING and limits.before_active > 0:
-        return facts.status_since + limits.before_active
+        return _start_counts_from(facts) + limits.before_active
     if facts.status is Status.ACTIVE and facts.staleness > 0 and facts.last_sign_at is not None:
         return facts.last_sign_at + facts.staleness
     return None

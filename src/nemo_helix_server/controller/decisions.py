@@ -19,6 +19,8 @@ class ControllerDeadlines:
     cancel: float
     grace: float
     """What a stopped step gets between SIGTERM and SIGKILL."""
+    interruptions: int = 3
+    """So often in a row a step starts again after its place was taken away, without a new checkpoint."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +50,15 @@ class StepFacts:
     """Whether it says so and its results are there. Known once it has ended."""
     goes_on_from: int | None = None
     """The training step of the checkpoint from which it would go on; `None` = there is none. Known once a
-    step that was to be paused has ended."""
+    step has ended that was to be paused, or whose place was taken away."""
+    saved: bool = False
+    """Whether this start has saved a checkpoint that is whole. Known once its place was taken away."""
+    interruptions: int = 0
+    """So many starts before this one lost their place in a row, without a new checkpoint."""
+    queued_at: float | None = None
+    """When this start was last seen to wait in the queue of a scheduler; `None` = never."""
+    queued_reason: str | None = None
+    """What is noted that it waits for there."""
     last_step: int = 0
     """The last training step that it is known to have finished. Known likewise."""
     room_for_pause: str | None = None
@@ -105,6 +115,13 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
+class NoteQueue:
+    """Note what a start waits for in the queue of a scheduler."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class Move:
     """Let an event happen to the step."""
 
@@ -113,6 +130,8 @@ class Move:
     reason: StatusReason | None = None
     failed: bool = False
     """Whether the why is the step's error, to be explained by evidence."""
+    interruptions: int = 0
+    """See `StepFacts.interruptions`: of the start that follows."""
 
 
-Decision = Prepare | Admit | Start | RepeatControl | Stop | Kill | Move
+Decision = Prepare | Admit | Start | RepeatControl | Stop | Kill | NoteQueue | Move

@@ -12,7 +12,7 @@ from nemo_helix_server.clock import SECOND
 from nemo_helix_server.controller import decide, failures, metrics_tail
 from nemo_helix_server.controller.decide import Decision
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
-from nemo_helix_server.controller.facts import FactFinder
+from nemo_helix_server.controller.facts import INTERRUPTIONS, FactFinder
 from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
 from nemo_helix_server.controller.starts import WHO, Starter
 from nemo_helix_server.errors import UnavailableError
@@ -97,6 +97,10 @@ class Effects:
                     self.executor.stop(run, grace_seconds=grace)
                 case decide.Kill() if run:
                     self.executor.kill(run)
+                case decide.NoteQueue(reason=reason):
+                    with self.store.write() as unit:
+                        unit.note_step(task.context.step.id, {"queued_reason": reason})
+                        unit.note_attempt(task.context.step.attempt_id, {"queued_reason": reason})
                 case decide.RepeatControl(ask=ask) if run:
                     self._tell(task.context, ask)
         except (RunsError, OSError) as error:
@@ -177,7 +181,9 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, news: _News)
         piece.write(unit)
     if news.progress and step.task:
         unit.move_task(step.id, step.task, step.status, who=WHO, details=news.progress)
-    details: dict[str, Any] = {"message": move.why}
+    details: dict[str, Any] = {"message": move.why, "queued_reason": None}
+    if move.event in {StatusEvent.INTERRUPTED, StatusEvent.CHECKPOINT_VERIFIED}:
+        details[INTERRUPTIONS] = move.interruptions or None
     if task.seen is not None and task.seen.exit_status is not None:
         details["exit_code"] = task.seen.exit_status
     moved = unit.move(
@@ -191,6 +197,9 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, news: _News)
         details=details,
         error=failure.error if failure else None,
     )
-    if moved is not None and failure is not None and failure.attempt_details:
-        unit.note_attempt(step.attempt_id, failure.attempt_details)
+    noted = dict(failure.attempt_details) if failure else {}
+    if "queued_reason" in step.status_details:
+        noted["queued_reason"] = None
+    if moved is not None and noted:
+        unit.note_attempt(step.attempt_id, noted)
     return moved is not None

@@ -2,35 +2,50 @@
 
 from __future__ import annotations
 
-from nemo_helix_server.controller.decisions import Move, StepFacts
+from dataclasses import replace
+
+from nemo_helix_server.controller.decisions import ControllerDeadlines, Move, StepFacts
 from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_trainer.contract import EXIT_PAUSED
 
 
-def ended(facts: StepFacts, seen: RunObservation, now: float) -> Move:
+def ended(facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines) -> Move:
     """What it means that a run is over which nobody asked to pause or to stop (any more)."""
     if seen.state is RunState.EXITED and seen.exit_status == 0:
         return Move(StatusEvent.FINISHED, "its command exited with status 0")
-    if facts.done and _from_outside(seen):
-        return Move(StatusEvent.FINISHED, f"its work was completed before it ended: {_what(seen)}")
-    if facts.pausable and _by_the_machine(seen):
-        return Move(
-            StatusEvent.INTERRUPTED, "the machine was restarted while it ran", StatusReason.INTERRUPTED
-        )
+    if facts.done and _from_outside(facts, seen):
+        return Move(StatusEvent.FINISHED, f"its work was completed before it ended: {_what(facts, seen)}")
+    if facts.pausable and _by_the_place(facts, seen):
+        return interrupted(facts, f"{seen.interrupted} while it ran", limits)
     if facts.pausable and facts.sent_seq is not None and seen.exit_status == EXIT_PAUSED:
         why = "it acted on a pause that had been withdrawn"
         return Move(StatusEvent.INTERRUPTED, why, StatusReason.INTERRUPTED)
     return _failure(facts, seen, now)
 
 
-def paused(facts: StepFacts, seen: RunObservation, now: float, *, late: bool) -> Move:
+def interrupted(facts: StepFacts, why: str, limits: ControllerDeadlines) -> Move:
+    """A start that ended because its place was taken away: it is made again, unless that brings nothing."""
+    idle = 0 if facts.saved else facts.interruptions + 1
+    if idle <= limits.interruptions:
+        return Move(StatusEvent.INTERRUPTED, why, StatusReason.INTERRUPTED, interruptions=idle)
+    sentence = (
+        f"the step {facts.name} lost its place {idle} times in a row without saving a new checkpoint in "
+        f"between (jobs.max_interruptions_without_progress is {limits.interruptions}); the last time "
+        f"{why}; {_again(facts)}"
+    )
+    return Move(StatusEvent.FAILED, sentence, StatusReason.INTERRUPTED_WITHOUT_PROGRESS, failed=True)
+
+
+def paused(
+    facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines, *, late: bool
+) -> Move:
     """What it means that a run is over which was asked to pause."""
     good = _paused_or_finished(facts, seen)
     if good is not None:
         return good
-    if _place_lost(seen):
-        return _cut_off(facts, seen, now)
+    if _place_lost(facts, seen):
+        return _cut_off(facts, seen, now, limits)
     if seen.exit_status == EXIT_PAUSED:
         why = (
             f"the step {facts.name} exited with status 75 without a checkpoint that proves the pause: "
@@ -60,7 +75,9 @@ def _paused_or_finished(facts: StepFacts, seen: RunObservation) -> Move | None:
         why = "it saved a checkpoint of all that it had done and exited with status 75"
         return Move(StatusEvent.CHECKPOINT_VERIFIED, why, facts.pause_reason)
     if facts.done:
-        return Move(StatusEvent.FINISHED, f"its work was completed before it acted on a pause: {_what(seen)}")
+        return Move(
+            StatusEvent.FINISHED, f"its work was completed before it acted on a pause: {_what(facts, seen)}"
+        )
     return None
 
 
@@ -69,18 +86,19 @@ def is_stale(facts: StepFacts, now: float) -> bool:
     return 0 < facts.staleness < now - (facts.last_sign_at if facts.last_sign_at is not None else now)
 
 
-def _cut_off(facts: StepFacts, seen: RunObservation, now: float) -> Move:
+def _cut_off(facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines) -> Move:
     """A pause whose workload lost its place: it holds at the newest checkpoint, if there is one."""
     at = facts.goes_on_from
     if at is None:
-        move = ended(facts, seen, now)
+        move = ended(facts, seen, now, limits)
         why = f"the pause is withdrawn, since there is no checkpoint to pause at; {move.why}"
-        return Move(move.event, why, move.reason, move.failed)
+        return replace(move, why=why)
     first, last = at + 1, facts.last_step
     repeats = f"steps {first} to {last} are" if last > first else f"step {last} is"
+    cost = f"{repeats} trained again" if last > at else "no step is trained again"
     why = (
-        f"{_what(seen)} before the pause was through; the job is paused at the checkpoint of step {at}, and "
-        f"{f'{repeats} trained again' if last > at else 'no step is trained again'} when it is resumed"
+        f"{_what(facts, seen)} before the pause was through; the job is paused at the checkpoint of step "
+        f"{at}, and {cost} when it is resumed"
     )
     return Move(StatusEvent.CHECKPOINT_VERIFIED, why, facts.pause_reason)
 
@@ -92,24 +110,31 @@ def _again(facts: StepFacts) -> str:
     return f"rerun the job to go on from its checkpoint of step {facts.goes_on_from}"
 
 
-def _by_the_machine(seen: RunObservation) -> bool:
-    """Whether the run ended because the machine went down, with it or shortly before it."""
-    return seen.rebooted and (seen.state is RunState.LOST or seen.stopped or seen.signal != 0)
+def _by_the_place(facts: StepFacts, seen: RunObservation) -> bool:
+    """Whether the run ended because its place was taken away, with it or shortly before.
+
+    A workload that was told that its time is nearly over saves a checkpoint and exits with status 75.
+    """
+    if not seen.interrupted:
+        return False
+    if seen.state is RunState.LOST or seen.stopped or seen.signal != 0:
+        return True
+    return seen.exit_status == EXIT_PAUSED and facts.goes_on_from is not None
 
 
-def _place_lost(seen: RunObservation) -> bool:
-    """Whether the place to run was taken away: by a restart, a time limit, or somebody who is not us."""
-    return _by_the_machine(seen) or seen.timed_out or (seen.stopped and not seen.asked)
+def _place_lost(facts: StepFacts, seen: RunObservation) -> bool:
+    """Whether the place to run was taken away: by its machine, a time limit, or somebody who is not us."""
+    return _by_the_place(facts, seen) or seen.timed_out or (seen.stopped and not seen.asked)
 
 
-def _from_outside(seen: RunObservation) -> bool:
+def _from_outside(facts: StepFacts, seen: RunObservation) -> bool:
     """Whether the run did not end by itself."""
-    return seen.state is RunState.LOST or seen.stopped or _place_lost(seen)
+    return seen.state is RunState.LOST or seen.stopped or _place_lost(facts, seen)
 
 
-def _what(seen: RunObservation) -> str:
-    if _by_the_machine(seen):
-        return "the machine was restarted"
+def _what(facts: StepFacts, seen: RunObservation) -> str:
+    if _by_the_place(facts, seen):
+        return seen.interrupted
     if seen.timed_out:
         return "its time limit was reached"
     return f"it was ended from outside ({seen.reason})" if seen.stopped else f"it {seen.reason}"

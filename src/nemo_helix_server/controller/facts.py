@@ -17,6 +17,8 @@ from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_trainer import contract
 
+INTERRUPTIONS = "interruptions_without_progress"
+"""Key of a step's status details, see `StepFacts.interruptions`."""
 _PAUSES = (StatusReason.PAUSED_BY_USER, StatusReason.PAUSED_FOR_MAINTENANCE)
 
 
@@ -58,6 +60,9 @@ class FactFinder:
             control_seq=step.control_seq,
             sent_seq=sent,
             **self._what_was_done(context, run, seen),
+            interruptions=_count(step.status_details.get(INTERRUPTIONS)),
+            queued_at=self._queued_at(context, run, seen),
+            queued_reason=step.status_details.get("queued_reason"),
             proof=self._proof(context, run, seen) if step.status is Status.PAUSING else None,
             room_for_pause=self._room(context) if asking else None,
             staleness=staleness,
@@ -108,11 +113,24 @@ class FactFinder:
         facts: dict[str, Any] = {"says_done": start_remains.says_done(trainer, run.token)}
         if over:
             facts["done"] = start_remains.is_done(trainer, paths.storage, run.token)
-        if over and step.status is Status.PAUSING:
+        interrupted = seen is not None and bool(seen.interrupted)
+        if over and interrupted:
+            facts["saved"] = start_remains.has_saved(trainer, run.token)
+        if over and (interrupted or step.status is Status.PAUSING):
             named = context.attempt_checkpoint
             facts["goes_on_from"] = start_remains.goes_on_from(trainer, step.attempt_id, named)
             facts["last_step"] = start_remains.last_step(trainer, run.token)
         return facts
+
+    def _queued_at(
+        self, context: StepContext, run: StepRun | None, seen: RunObservation | None
+    ) -> float | None:
+        """When a start was last seen in the queue of a scheduler, on the monotonic clock."""
+        if run is None or context.step.status is not Status.PENDING:
+            return None
+        queued = seen is not None and seen.state is RunState.QUEUED
+        noted = "queued_reason" in context.step.status_details
+        return self.ages.last_queued(run.token, queued=queued, noted=noted)
 
     def _room(self, context: StepContext) -> str | None:
         trainer = self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
@@ -132,6 +150,10 @@ class FactFinder:
             return self.ages.since(step)
         trainer = self.storage.paths(context.workspace, step.job_id).trainer(step.name)
         return self.ages.last_change(run.token, metrics_tail.signs(trainer, run.folder / run_files.OUTPUT))
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 def _megabytes(size: int) -> str:

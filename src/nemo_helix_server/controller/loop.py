@@ -216,6 +216,7 @@ class Controller:
             creation=self.settings.jobs.creation_deadline_seconds,
             cancel=self.settings.jobs.cancel_deadline_seconds,
             grace=profile.graceful_shutdown_timeout_seconds,
+            interruptions=self.settings.jobs.max_interruptions_without_progress,
         )
 
     def _ends_of_windows(self) -> float:

@@ -22,6 +22,8 @@ class StepAges:
     """By step and version: the moment at which it came to its status."""
     _signs: dict[str, tuple[Hashable, float]] = field(default_factory=dict)
     """By token: what its files looked like last, and since when."""
+    _queued: dict[str, float] = field(default_factory=dict)
+    """By token: when it was last seen in the queue of a scheduler."""
 
     def now(self) -> float:
         """The present moment."""
@@ -44,9 +46,19 @@ class StepAges:
             known = self._signs[token] = (seen, self.now())
         return known[1]
 
+    def last_queued(self, token: str, *, queued: bool, noted: bool) -> float | None:
+        """When a start was last seen in the queue of a scheduler; `None` when it never was.
+
+        ``noted``: it was seen there, maybe by an earlier process of the service; the first look then counts.
+        """
+        if queued or (noted and token not in self._queued):
+            self._queued[token] = self.now()
+        return self._queued.get(token)
+
     def forget(self, token: str) -> None:
         """The start is over."""
         self._signs.pop(token, None)
+        self._queued.pop(token, None)
 
     def keep_only(self, steps: Collection[Step]) -> None:
         """Forget all other steps."""

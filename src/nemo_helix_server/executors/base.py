@@ -85,6 +85,8 @@ class RunState(StrEnum):
 
     ABSENT = "absent"
     """It was never started."""
+    QUEUED = "queued"
+    """It has been handed to a scheduler, and waits there; `RunObservation.reason` says for what."""
     STARTING = "starting"
     """It has been claimed, its command does not run yet."""
     RUNNING = "running"
@@ -114,8 +116,9 @@ class RunObservation:
     """It was ended from outside: because `StepExecutor.stop` asked for it, or by a signal to its shim."""
     asked: bool = False
     """Whether `StepExecutor.stop` had asked for its end."""
-    rebooted: bool = False
-    """Of a run that is over: the machine has booted since it began."""
+    interrupted: str = ""
+    """Of a run that is over: a clause that says why the place to run, and not the workload, may have ended
+    it, such as ``the machine was restarted`` or ``it was preempted``; empty when the place stayed."""
     never_started: bool = False
     """Of a lost run: it was given up before it started, and can never start."""
     reason: str = ""
@@ -173,7 +176,8 @@ class StepExecutor(Protocol):
     def stop(self, run: StepRun, *, grace_seconds: float) -> None:
         """Begin to end the run and everything it started; returns at once, may be repeated.
 
-        A run that was never started never will be afterwards: it is then observed as lost.
+        A run that was never started never will be afterwards, nor one that waits in a queue: it is then
+        observed as lost, and as never started.
         """
         ...
 

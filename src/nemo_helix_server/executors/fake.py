@@ -64,9 +64,17 @@ class FakeMachine:
         self._see(token, state=RunState.EXITED, exit_status=exit_status, **changes)
         self.holding.pop(token, None)
 
-    def lose(self, token: str, *, rebooted: bool = False) -> None:
-        """The shim was killed, or the machine restarted."""
-        self._see(token, state=RunState.LOST, rebooted=rebooted, reason="was lost")
+    def enqueue(self, token: str, reason: str) -> None:
+        """A scheduler has it, and lets it wait."""
+        self._see(token, state=RunState.QUEUED, reason=reason)
+
+    def dequeue(self, token: str) -> None:
+        """The scheduler has given it its place; the command does not run yet."""
+        self._see(token, state=RunState.STARTING, reason="")
+
+    def lose(self, token: str, *, interrupted: str = "") -> None:
+        """The shim was killed; with ``interrupted``, that is why its place was taken away."""
+        self._see(token, state=RunState.LOST, interrupted=interrupted, reason="was lost")
         self.holding.pop(token, None)
 
     def _see(self, token: str, **changes: object) -> None:
@@ -144,11 +152,11 @@ class FakeStepExecutor:
     def stop(self, run: StepRun, *, grace_seconds: float) -> None:
         """See the protocol; the command ends only once `FakeMachine.end` says so."""
         known = self.machine.runs.get(run.token)
-        if known is None:
+        if known is None or known.seen.state is RunState.QUEUED:
             given_up = RunObservation(
                 RunState.LOST, never_started=True, reason="was given up before it started"
             )
-            self.machine.runs[run.token] = FakeRun(given_up)
+            self.machine.runs[run.token] = FakeRun(given_up, stops=[grace_seconds] if known else [])
             self.release(run)
         else:
             known.stops.append(grace_seconds)

@@ -35,6 +35,7 @@ from nemo_runs.processes.trees import Liveness, ProcessIdentity
 from nemo_trainer import contract
 
 _FIFO = "wake"
+_RESTARTED = "the machine was restarted"
 _REMEMBERED = 10_000
 """Starts that are known to have been made, whatever becomes of their records."""
 
@@ -221,9 +222,9 @@ def _unfinished(run: StepRun, claim: run_files.RunClaim, shim: ProcessIdentity) 
 
 
 def _lost(run: StepRun, shim: ProcessIdentity, at: float | None) -> RunObservation:
-    rebooted = shim.boot_id != process_table.boot_id()
-    if rebooted:
-        return RunObservation(RunState.LOST, started_at=at, rebooted=True, reason="the machine was restarted")
+    interrupted = _interrupted(shim)
+    if interrupted:
+        return RunObservation(RunState.LOST, started_at=at, interrupted=interrupted, reason=interrupted)
     _end_strays(run.token)
     return RunObservation(
         RunState.LOST, started_at=at, reason="its shim was killed, so how it ended is unknown"
@@ -254,10 +255,14 @@ def _ended(run: StepRun, claim: run_files.RunClaim) -> RunObservation | None:
                 timed_out=end.timed_out,
                 stopped=end.stopped,
                 asked=run_files.read_stop(run.folder) is not None,
-                rebooted=claim.identity.boot_id != process_table.boot_id(),
+                interrupted=_interrupted(claim.identity),
                 reason=end.reason,
             )
     return None
+
+
+def _interrupted(shim: ProcessIdentity) -> str:
+    return _RESTARTED if shim.boot_id != process_table.boot_id() else ""
 
 
 def _ask_to_stop(folder: Path, shim: ProcessIdentity, grace_seconds: float) -> None:

@@ -39,7 +39,7 @@ WAYS_OUT: tuple[WayOut, ...] = (
         Status.PENDING,
         "ttl_seconds_before_active",
         StatusEvent.FAILED,
-        "the executor took it and it never ran",
+        "the executor took it and it never ran; what it waits in the queue of a scheduler does not count",
     ),
     WayOut(
         Status.RESUMING,

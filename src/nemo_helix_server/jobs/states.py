@@ -61,6 +61,7 @@ class StatusReason(StrEnum):
     INTERRUPTED = "interrupted"
     OUTPUTS_VERIFIED = "outputs_verified"
     CREATION_FAILED = "creation_failed"
+    INTERRUPTED_WITHOUT_PROGRESS = "interrupted_without_progress"
     WORKLOAD_FAILED = "workload_failed"
     OUT_OF_MEMORY = "out_of_memory"
     DISK_FULL = "disk_full"
@@ -83,6 +84,7 @@ REASONS: dict[StatusReason, Status] = {
     **dict.fromkeys(
         (
             StatusReason.CREATION_FAILED,
+            StatusReason.INTERRUPTED_WITHOUT_PROGRESS,
             StatusReason.WORKLOAD_FAILED,
             StatusReason.OUT_OF_MEMORY,
             StatusReason.DISK_FULL,
@@ -162,14 +164,15 @@ TABLE: tuple[StateEdge, ...] = (
         E.INTERRUPTED,
         S.RESUMING,
         A.CONTROLLER,
-        "the machine restarted, or a withdrawn pause was acted upon: it starts again from its checkpoint",
+        "its place was taken away (the machine restarted, or a scheduler ended it), or a withdrawn pause was "
+        "acted upon: it starts again from its checkpoint",
     ),
     *_rows(
         [S.PAUSING],
         E.INTERRUPTED,
         S.RESUMING,
         A.CONTROLLER,
-        "the machine restarted and there is no checkpoint: the pause is withdrawn, and it starts again",
+        "its place was taken away and there is no checkpoint: the pause is withdrawn, and it starts again",
     ),
     *_rows(
         WAITING,

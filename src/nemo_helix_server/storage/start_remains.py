@@ -50,6 +50,17 @@ def whole_checkpoints(trainer_path: Path) -> list[str]:
     ]
 
 
+def has_saved(trainer_path: Path, token: str) -> bool:
+    """Whether this start has saved a checkpoint whose files are all there, sizes compared."""
+    within = trainer_path.parent
+    return any(
+        isinstance(found, contract.Checkpoint)
+        and found.manifest.task == token
+        and not contract.verify(found.folder, deep=False, within=within)
+        for found in contract.list_checkpoints(trainer_path, within=within)
+    )
+
+
 def last_step(trainer_path: Path, token: str) -> int:
     """The last training step that is known to have been finished; 0: none is."""
     paths = contract.TrainerPaths(trainer_path)

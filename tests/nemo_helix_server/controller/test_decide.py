@@ -13,6 +13,7 @@ from nemo_helix_server.controller.decide import (
     ControllerDeadlines,
     Kill,
     Move,
+    NoteQueue,
     Prepare,
     RepeatControl,
     RequestControl,
@@ -27,13 +28,15 @@ from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 LIMITS = ControllerDeadlines(before_active=100, creation=100, cancel=60, grace=10)
 NOW = 1000.0
 
+RESTART = "the machine was restarted"
 ABSENT = RunObservation(RunState.ABSENT)
+QUEUED = RunObservation(RunState.QUEUED, reason="Priority")
 STARTING = RunObservation(RunState.STARTING)
 RUNNING = RunObservation(RunState.RUNNING, started_at=900.0)
 UNKNOWN = RunObservation(RunState.UNKNOWN, reason="runs elsewhere")
 LOST = RunObservation(RunState.LOST, reason="was killed")
 GIVEN_UP = RunObservation(RunState.LOST, never_started=True, reason="was given up")
-REBOOTED = RunObservation(RunState.LOST, rebooted=True, reason="the machine was restarted")
+REBOOTED = RunObservation(RunState.LOST, interrupted=RESTART, reason="the machine was restarted")
 
 
 def exited(status, **facts):
@@ -51,6 +54,7 @@ def exited(status, **facts):
 
 SEEN = {
     "absent": ABSENT,
+    "queued": QUEUED,
     "starting": STARTING,
     "running": RUNNING,
     "unknown": UNKNOWN,
@@ -90,6 +94,7 @@ EVERY = {
     Status.RESUMING: dict.fromkeys(SEEN, "Admit"),
     Status.PENDING: {
         "absent": "Start",
+        "queued": "NoteQueue",
         "starting": NONE,
         "running": "started",
         "unknown": NONE,
@@ -104,6 +109,7 @@ EVERY = {
     },
     Status.ACTIVE: {
         "absent": "failed",
+        "queued": NONE,
         "starting": NONE,
         "running": NONE,
         "unknown": NONE,
@@ -118,9 +124,10 @@ EVERY = {
     },
     Status.PAUSING: {
         "absent": "Stop",
-        "starting": "Tell",
-        "running": "Tell",
-        "unknown": "Tell",
+        "queued": "Stop",
+        "starting": "RepeatControl",
+        "running": "RepeatControl",
+        "unknown": "RepeatControl",
         "lost": "failed",
         "given up": "checkpoint_verified",
         "rebooted": "interrupted",
@@ -134,6 +141,7 @@ EVERY = {
     Status.CANCELLING: {
         **dict.fromkeys(SEEN, "stopped"),
         "absent": "Stop",
+        "queued": "Stop",
         "starting": "Stop",
         "running": "Stop",
         "unknown": "Stop",
@@ -221,8 +229,8 @@ class TestPausing:
 
 LOST_PLACES = {
     "a restart": REBOOTED,
-    "a restart, seen by its shim": exited(143, stopped=True, rebooted=True),
-    "a restart after it had saved a part": exited(75, stopped=True, rebooted=True),
+    "a restart, seen by its shim": exited(143, stopped=True, interrupted=RESTART),
+    "a restart after it had saved a part": exited(75, stopped=True, interrupted=RESTART),
     "the time limit": exited(137, timed_out=True),
     "a signal from outside": exited(143, stopped=True),
 }
@@ -268,7 +276,7 @@ class TestLosingThePlaceWhilePausing:
 
     def test_a_proven_pause_is_one_whatever_came_then(self):
         step = facts(Status.PAUSING, goes_on_from=47, last_step=47)
-        decision = decide.decide(step, exited(75, stopped=True, rebooted=True), NOW, LIMITS)
+        decision = decide.decide(step, exited(75, stopped=True, interrupted=RESTART), NOW, LIMITS)
         assert "all that it had done" in decision.why
 
     def test_a_killed_shim_is_no_lost_place(self):
@@ -277,7 +285,7 @@ class TestLosingThePlaceWhilePausing:
 
     def test_what_failed_before_the_restart_has_failed(self):
         step = facts(Status.PAUSING, goes_on_from=40, last_step=47)
-        assert decide.decide(step, exited(1, rebooted=True), NOW, LIMITS).event is StatusEvent.FAILED
+        assert decide.decide(step, exited(1, interrupted=RESTART), NOW, LIMITS).event is StatusEvent.FAILED
 
 
 class TestFinishingFirst:
@@ -306,7 +314,7 @@ class TestFinishingFirst:
             LOST,
             exited(137, timed_out=True),
             exited(137, stopped=True, asked=True),
-            exited(143, stopped=True, rebooted=True),
+            exited(143, stopped=True, interrupted=RESTART),
         ],
     )
     def test_while_active_it_completes_when_it_is_ended_from_outside(self, seen):
@@ -351,12 +359,12 @@ class TestActive:
 
     @pytest.mark.parametrize("status", [75, 137, 143])
     def test_a_training_that_the_shutdown_ended_goes_on(self, status):
-        seen = exited(status, stopped=True, rebooted=True)
+        seen = exited(status, stopped=True, interrupted=RESTART)
         assert decide.decide(facts(Status.ACTIVE), seen, NOW, LIMITS).event is StatusEvent.INTERRUPTED
 
     def test_a_training_that_failed_before_a_restart_has_failed(self):
         assert (
-            decide.decide(facts(Status.ACTIVE), exited(1, rebooted=True), NOW, LIMITS).event
+            decide.decide(facts(Status.ACTIVE), exited(1, interrupted=RESTART), NOW, LIMITS).event
             is StatusEvent.FAILED
         )
 
@@ -393,6 +401,111 @@ class TestPending:
         late = facts(Status.PENDING, status_since=0)
         limits = ControllerDeadlines(before_active=0, creation=1, cancel=1, grace=1)
         assert decide.decide(late, ABSENT, NOW, limits) == Start()
+
+
+class TestQueueOfAScheduler:
+    def test_what_it_waits_for_is_noted_once(self):
+        assert decide.decide(facts(Status.PENDING), QUEUED, NOW, LIMITS) == NoteQueue("Priority")
+        noted = facts(Status.PENDING, queued_reason="Priority")
+        assert decide.decide(noted, QUEUED, NOW, LIMITS) is None
+        other = RunObservation(RunState.QUEUED, reason="Resources")
+        assert decide.decide(noted, other, NOW, LIMITS) == NoteQueue("Resources")
+
+    def test_a_scheduler_that_gives_no_reason_still_has_one_noted(self):
+        assert (
+            "queue"
+            in decide.decide(facts(Status.PENDING), RunObservation(RunState.QUEUED), NOW, LIMITS).reason
+        )
+
+    def test_waiting_there_has_no_limit(self):
+        step = facts(Status.PENDING, status_since=NOW - 1e6, queued_reason="Priority", queued_at=NOW)
+        assert decide.decide(step, QUEUED, NOW, LIMITS) is None
+
+    @pytest.mark.parametrize(("since", "decision"), [(0, None), (100, None), (101, Stop(0))])
+    def test_a_start_may_take_so_long_once_it_has_left_the_queue(self, since, decision):
+        step = facts(Status.PENDING, status_since=NOW - 1e6, queued_reason="Priority", queued_at=NOW - since)
+        assert decide.decide(step, STARTING, NOW, LIMITS) == decision
+        assert decide.next_deadline(step, LIMITS) == NOW - since + 100
+
+    @pytest.mark.parametrize("elapsed", [0, 5000])
+    def test_a_pause_of_what_waits_there_ends_it_at_once_and_then_it_is_paused(self, elapsed):
+        step = facts(Status.PAUSING, pause_requested_at=NOW - min(elapsed, 1801))
+        assert decide.decide(step, QUEUED, NOW, LIMITS) == Stop(0)
+        assert decide.decide(step, GIVEN_UP, NOW, LIMITS).event is StatusEvent.CHECKPOINT_VERIFIED
+
+    def test_so_does_a_cancel(self):
+        assert decide.decide(facts(Status.CANCELLING), QUEUED, NOW, LIMITS) == Stop(0)
+        assert decide.decide(facts(Status.CANCELLING), GIVEN_UP, NOW, LIMITS).event is StatusEvent.STOPPED
+
+    def test_what_somebody_else_takes_out_of_the_queue_is_started_again_but_not_for_ever(self):
+        seen = RunObservation(
+            RunState.LOST, never_started=True, interrupted="the scheduler cancelled it", reason="CANCELLED"
+        )
+        decision = decide.decide(facts(Status.PENDING, pause_deadline=0), seen, NOW, LIMITS)
+        assert (decision.event, decision.interruptions) == (StatusEvent.INTERRUPTED, 1)
+        assert "the scheduler cancelled it" in decision.why
+        decision = decide.decide(facts(Status.PENDING, interruptions=3), seen, NOW, LIMITS)
+        assert decision.reason is StatusReason.INTERRUPTED_WITHOUT_PROGRESS
+
+
+PREEMPTED = "it was preempted"
+WALLTIME = "its time on the node was over"
+TAKEN_AWAY = {
+    "preempted": RunObservation(RunState.LOST, interrupted=PREEMPTED, reason="PREEMPTED"),
+    "killed at the walltime": exited(143, stopped=True, interrupted=WALLTIME),
+    "killed by the node": exited(137, interrupted="the node failed"),
+    "restarted": REBOOTED,
+}
+
+
+class TestLosingThePlace:
+    @pytest.mark.parametrize("how", TAKEN_AWAY)
+    def test_it_starts_again_and_says_why(self, how):
+        decision = decide.decide(facts(Status.ACTIVE), TAKEN_AWAY[how], NOW, LIMITS)
+        assert (decision.event, decision.reason) == (StatusEvent.INTERRUPTED, StatusReason.INTERRUPTED)
+        assert TAKEN_AWAY[how].interrupted in decision.why
+
+    def test_who_saved_ahead_of_the_end_of_its_place_goes_on_from_there(self):
+        step = facts(Status.ACTIVE, goes_on_from=40, saved=True)
+        decision = decide.decide(step, exited(75, interrupted=WALLTIME), NOW, LIMITS)
+        assert (decision.event, decision.interruptions) == (StatusEvent.INTERRUPTED, 0)
+
+    def test_without_a_checkpoint_status_75_that_nobody_asked_for_is_a_failure(self):
+        decision = decide.decide(facts(Status.ACTIVE), exited(75, interrupted=WALLTIME), NOW, LIMITS)
+        assert decision.reason is StatusReason.WORKLOAD_FAILED
+
+    def test_and_so_it_is_while_its_place_stays(self):
+        step = facts(Status.ACTIVE, goes_on_from=40, saved=True)
+        assert decide.decide(step, exited(75), NOW, LIMITS).reason is StatusReason.WORKLOAD_FAILED
+
+    @pytest.mark.parametrize("how", TAKEN_AWAY)
+    def test_a_step_that_cannot_go_on_has_failed(self, how):
+        decision = decide.decide(facts(Status.ACTIVE, pause_deadline=0), TAKEN_AWAY[how], NOW, LIMITS)
+        assert decision.event is StatusEvent.FAILED
+
+    @pytest.mark.parametrize("how", TAKEN_AWAY)
+    @pytest.mark.parametrize("status", [Status.ACTIVE, Status.PENDING, Status.PAUSING])
+    def test_interruptions_that_bring_nothing_end_with_that_reason(self, how, status):
+        for before in (0, 1, 2):
+            decision = decide.decide(facts(status, interruptions=before), TAKEN_AWAY[how], NOW, LIMITS)
+            assert (decision.event, decision.interruptions) == (StatusEvent.INTERRUPTED, before + 1)
+        decision = decide.decide(facts(status, interruptions=3, last_step=7), TAKEN_AWAY[how], NOW, LIMITS)
+        assert (decision.event, decision.reason, decision.failed) == (
+            StatusEvent.FAILED,
+            StatusReason.INTERRUPTED_WITHOUT_PROGRESS,
+            True,
+        )
+        assert "4 times in a row" in decision.why
+        assert TAKEN_AWAY[how].interrupted in decision.why
+
+    def test_a_new_checkpoint_fills_the_budget_again(self):
+        step = facts(Status.ACTIVE, interruptions=3, saved=True, goes_on_from=40)
+        decision = decide.decide(step, TAKEN_AWAY["preempted"], NOW, LIMITS)
+        assert (decision.event, decision.interruptions) == (StatusEvent.INTERRUPTED, 0)
+
+    def test_a_budget_of_nothing_allows_no_interruption_without_a_checkpoint(self):
+        limits = ControllerDeadlines(before_active=1, creation=1, cancel=1, grace=1, interruptions=0)
+        assert decide.decide(facts(Status.ACTIVE), REBOOTED, NOW, limits).event is StatusEvent.FAILED
 
 
 class TestCancelling:

@@ -67,7 +67,7 @@ def test_a_restart_while_pausing_ends_in_paused_and_a_resume_goes_on(place, cloc
     job = pausing(place)
     save(place, job, 40)
     say(place, job, step=47)
-    place.executor.machine.lose(token(place, job), rebooted=True)
+    place.executor.machine.lose(token(place, job), interrupted="the machine was restarted")
     clock.reboot(7200 if late else 5)
     place.controller.stop()
     place.controller = place.new_controller()
@@ -87,7 +87,7 @@ def test_a_restart_while_pausing_ends_in_paused_and_a_resume_goes_on(place, cloc
 def test_without_a_checkpoint_the_pause_is_withdrawn_and_it_starts_again(place):
     job = pausing(place)
     before = token(place, job)
-    place.executor.machine.lose(before, rebooted=True)
+    place.executor.machine.lose(before, interrupted="the machine was restarted")
     passes(place)
     assert place.get(job).status is Status.PENDING
     assert token(place, job) != before
@@ -116,7 +116,7 @@ def test_training_that_is_completed_is_not_killed_while_it_writes_its_report(pla
 def test_it_is_completed_when_the_machine_is_restarted_meanwhile(place):
     job = pausing(place)
     say(place, job, step=50, final_step=50, phase="completed")
-    place.executor.machine.lose(token(place, job), rebooted=True)
+    place.executor.machine.lose(token(place, job), interrupted="the machine was restarted")
     passes(place)
     assert place.get(job).status is Status.COMPLETED
 

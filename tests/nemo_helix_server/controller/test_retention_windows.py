@@ -228,7 +228,7 @@ def test_a_machine_that_was_restarted_goes_on_with_trainings_and_fails_the_rest(
         place.executor.machine.begin(token)
     passes(place, 1)
     for token in tokens.values():
-        place.executor.machine.lose(token, rebooted=True)
+        place.executor.machine.lose(token, interrupted="the machine was restarted")
     passes(place, 3)
     assert (place.get(other).status, place.get(other).reason) == (Status.ERROR, "lost")
     assert place.get(trains).status is Status.PENDING

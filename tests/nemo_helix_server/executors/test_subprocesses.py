@@ -243,7 +243,7 @@ def test_a_run_of_an_earlier_boot_is_lost_to_the_restart(executor, tmp_path):
     run = new_run(tmp_path)
     claimed_by(run, boot_id="another-boot")
     seen = executor.observe([run])[run.token]
-    assert (seen.state, seen.rebooted) == (RunState.LOST, True)
+    assert (seen.state, seen.interrupted) == (RunState.LOST, "the machine was restarted")
 
 
 def test_a_run_of_another_host_is_not_judged(executor, tmp_path):
@@ -272,15 +272,15 @@ SERVICE = """
 import os, sys, threading, time
 from pathlib import Path
 from nemo_helix_server.executors.base import Launch
-from nemo_helix_server.storage.run_files import Run
-from nemo_helix_server.executors.capacity import OpenRoom
-from nemo_helix_server.executors.subprocesses import SubprocessExecutor
+from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.executors.capacity import UnlimitedCapacity
+from nemo_helix_server.executors.subprocesses import ProcessExecutor
 folder, token, delay = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-executor = SubprocessExecutor(folder / "executor", OpenRoom())
+executor = ProcessExecutor(folder / "executor", UnlimitedCapacity())
 executor.warm()
 time.sleep(0.3)
 threading.Timer(delay, lambda: os.kill(os.getpid(), 9)).start()
-run = Run(token, folder / "runs" / token)
+run = StepRun(token, folder / "runs" / token)
 executor.start(run, Launch(("/bin/sh", "-c", "echo x >>$FOLDER/runs; exit 3"), {"FOLDER": str(run.folder)}))
 time.sleep(60)
 """
