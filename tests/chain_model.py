@@ -12,18 +12,9 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from nemo_gym.chain.decide import (
-    Budget,
-    ChainAction,
-    ChainDecision,
-    ChainState,
-    Marker,
-    Predecessor,
-    Requester,
-    Spent,
-    decide,
-    look_again,
-)
+from nemo_gym.chain.budget import Budget
+from nemo_gym.chain.decide import ChainAction, ChainDecision, ChainState, Spent, decide, look_again
+from nemo_gym.chain.run_end import Marker, Requester, RunEnd
 from nemo_slurm.cluster import JobLook, SlurmJob
 from nemo_slurm.errors import NotReachableError, SchedulerRefusedError
 from nemo_slurm.observing import has_ended
@@ -194,7 +185,7 @@ class Link:
 
     def _recall(
         self, before: str
-    ) -> Generator[str, None, tuple[Predecessor | ChainDecision | None, tuple[str, int] | None]]:
+    ) -> Generator[str, None, tuple[RunEnd | ChainDecision | None, tuple[str, int] | None]]:
         """What is known about the run before, and which it is."""
         links = self._folder.links
         for run in self._folder.runs_of(self.job)[1:]:
@@ -207,13 +198,13 @@ class Link:
                 return ChainDecision(ChainAction.STOP, ChainState.RUNNING, False, "another goes on"), None
             marker = earlier.marker
             ours = self._folder.cancelled
-            return Predecessor(marker=marker, scheduler=None, cancelled_by_us=ours, same_job=True), (
+            return RunEnd(marker=marker, scheduler=None, cancelled_by_us=ours, same_job=True), (
                 self.job,
                 run,
             )
         ours = self._folder.cancelled
         if not before:
-            first = Predecessor(marker=None, scheduler=None, cancelled_by_us=True) if ours else None
+            first = RunEnd(marker=None, scheduler=None, cancelled_by_us=True) if ours else None
             return first, None
         found = next(((before, run) for run in self._folder.runs_of(before)), None)
         if found:
@@ -226,7 +217,7 @@ class Link:
             claim.successor = claim.successor or self.job
             if claim.successor != self.job:
                 return ChainDecision(ChainAction.STOP, ChainState.RUNNING, False, "another goes on"), None
-        predecessor = Predecessor(
+        predecessor = RunEnd(
             marker=links[found].marker if found else None, scheduler=None, cancelled_by_us=ours
         )
         looks = 0

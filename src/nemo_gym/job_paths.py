@@ -142,6 +142,31 @@ class LinkPaths:
         return self.folder / "queue_error"
 
     @property
+    def rows(self) -> Path:
+        """Rows that were recorded when it started."""
+        return self.folder / "rows"
+
+    @property
+    def command(self) -> Path:
+        """Exists where a command of the user's ran in place of the collector."""
+        return self.folder / "command"
+
+    @property
+    def walltime(self) -> Path:
+        """Seconds that it was given."""
+        return self.folder / "walltime"
+
+    @property
+    def alive(self) -> Path:
+        """Seconds that it had lived when it last said so."""
+        return self.folder / "alive"
+
+    @property
+    def ready(self) -> Path:
+        """Seconds from its start until its driver was started."""
+        return self.folder / "ready"
+
+    @property
     def collected(self) -> Path:
         """How the collector ended, with its counts: one JSON line. It alone proves completeness."""
         return self.folder / "collected"
@@ -271,13 +296,38 @@ class JobPaths:
         """The tombstone of ``gym job cancel``: UTC time, who, why, a line each. No job goes on."""
         return self.job_dir / ".gym_cancelled"
 
+    @property
+    def chain(self) -> Path:
+        """The jobs that went on, in their order, for people."""
+        return self.job_dir / ".gym_job_chain"
+
+    @property
+    def accumulated_walltime(self) -> Path:
+        """Seconds of ended runs, for people."""
+        return self.job_dir / ".gym_accumulated_walltime"
+
+    @property
+    def infra_retries(self) -> Path:
+        """Counted retries, for people."""
+        return self.job_dir / ".gym_infra_retries"
+
+    @property
+    def resubmissions(self) -> Path:
+        """One folder for each ``gym job resubmit``."""
+        return self.job_dir / "resubmits"
+
     def resubmission(self, number: int) -> ResubmissionPaths:
         """The folder of one ``gym job resubmit``, numbered from 1."""
-        return ResubmissionPaths(self.job_dir / "resubmits" / str(number))
+        return ResubmissionPaths(self.resubmissions / str(number))
+
+    @property
+    def links(self) -> Path:
+        """One folder for each run of each job."""
+        return self.job_dir / "links"
 
     def link(self, job_id: str, restart: int = 0) -> LinkPaths:
         """The folder of one run of one job."""
-        return LinkPaths(self.job_dir / "links" / f"{job_id}.{restart}")
+        return LinkPaths(self.links / f"{job_id}.{restart}")
 
     @property
     def otel(self) -> Path:

@@ -15,7 +15,7 @@ import pytest
 from tests.local_jobs import STAND_INS, Workplace
 from tests.resident_programs import ResidentPrograms
 
-from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor
 from nemo_gym.orchestration.plan.values import SlurmPlan

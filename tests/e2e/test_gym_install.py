@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.local_jobs import Workplace, until
 
-from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.chain.observation import JobState
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.plan.values import InstallPlan

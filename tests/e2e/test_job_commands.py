@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.local_jobs import Workplace, until
 
-from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.local_jobs import STAND_INS, Workplace, service, until
 
-from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.chain.observation import JobState
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef

@@ -20,7 +20,7 @@ from tests.local_jobs import STAND_INS, Workplace, service
 from tests.slurm.lab import RealSlurm, until
 
 import nemo_gym
-from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import SlurmCompute

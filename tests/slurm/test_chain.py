@@ -15,7 +15,7 @@ from tests.slurm.chains import QUICK, Chain, Chains, together
 from tests.slurm.lab import SCRIPTS, RealSlurm, until
 from tests.slurm.test_slurm_executor import Student
 
-from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.job_paths import JobPaths
 from nemo_runs.processes import trees
 from nemo_runs.secret_refs import Reference

@@ -1,10 +1,7 @@
 """Whether a chain of jobs goes on, decided from how the job before ended; pure.
 
-Witnesses lie in known ways, so they are heard in a fixed order: proof of completeness (identities, never an
-exit status), a cancellation (ours or the scheduler's), a drain that our own early signal asked for or
-"nothing left to retry", the scheduler's other states, and at last "nobody saw it". ``scancel`` makes a
-driver drain as well, so a marker alone never outweighs CANCELLED. ``shell/decide.sh`` decides the same; one
-test feeds both.
+`nemo_gym.chain.run_end` says which witness of that end is heard; here stand what follows from each end, and
+the budgets. ``shell/decide.sh`` decides the same; one test feeds both.
 """
 
 from __future__ import annotations
@@ -13,76 +10,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_gym.chain.budget import Budget
-from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, EXIT_EXHAUSTED, EXIT_INCOMPLETE
+from nemo_gym.chain.run_end import EndKind, Requester, RunEnd
+from nemo_gym.errors import EXIT_DONE, EXIT_ERROR
 from nemo_runs.counts import counted
 from nemo_runs.durations import format_duration
-from nemo_slurm.states import Meaning, SlurmState, foreign
+from nemo_slurm.states import Meaning, foreign
 
 LOOKS = 6
 """How often a state that is not visible yet is looked up, ten seconds apart: accounting lags."""
-
-
-FULL_DISKS = 10
-"""How many jobs in a row may end because their disk stayed full."""
-
-
-class Requester(StrEnum):
-    """Who asked a job to stop, as its end marker says."""
-
-    NOBODY = "nobody"
-    EARLY = "early"
-    """Our own signal ahead of the time limit."""
-    CANCEL = "cancel"
-    """A cancellation that the job itself knew of."""
-    TERM = "term"
-    """SIGTERM: a time limit, a preemption or ``scancel``; only the scheduler can tell."""
-    PERSON = "person"
-    """Somebody wrote into the drain file."""
-
-    @classmethod
-    def of(cls, outcome: str, who: str) -> Requester:
-        """From the words of an end marker: what became of the job, and who asked it to stop.
-
-        A signal without more is our own early one when the job only drained, anybody's when it was stopped.
-        What is no word of ours is a person.
-        """
-        if who == "signal":
-            return cls.EARLY if outcome == "drained" else cls.TERM
-        ours = {"cancel": cls.CANCEL, "walltime": cls.EARLY}
-        ours |= dict.fromkeys(("", "none", "continued", "service_died"), cls.NOBODY)
-        return ours.get(who, cls.PERSON)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Marker:
-    """A job script's own last word."""
-
-    complete: bool
-    """Every expected identity is recorded exactly once, as the collector counted (or it accepts less)."""
-    exit_status: int
-    asked: Requester
-    hopeless: str | None = None
-    """Why no retry can help, for a failure of that kind."""
-    full_disks: int = 0
-    """So many jobs in a row, this one the last, ended because their disk stayed full."""
-    undecided: bool = False
-    """Whether those had not decided: all else is about the run before them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Predecessor:
-    """What is known about the end of the run before this one."""
-
-    marker: Marker | None
-    """`None` when it left none: it was killed, or its node failed."""
-    scheduler: SlurmState | None
-    """What the scheduler says, `None` when it says nothing (yet)."""
-    cancelled_by_us: bool = False
-    """Whether the tombstone of `gym job cancel` is there."""
-    same_job: bool = False
-    """A second run of one job id after a requeue: the scheduler's state is that of the run that asks."""
-    owner: int | None = None
-    """Number of the user who owns the chain's jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,7 +70,7 @@ class ChainDecision:
         return EXIT_ERROR if self.action is ChainAction.FAIL else EXIT_DONE
 
 
-def look_again(predecessor: Predecessor, *, looks: int) -> bool:
+def look_again(predecessor: RunEnd, *, looks: int) -> bool:
     """Whether to ask the scheduler once more after so many looks.
 
     Nothing is gained when the marker or the tombstone has decided already.
@@ -147,71 +82,78 @@ def look_again(predecessor: Predecessor, *, looks: int) -> bool:
     return predecessor.scheduler is None or predecessor.scheduler.meaning is Meaning.LAG
 
 
-def decide(predecessor: Predecessor | None, spent: Spent, budget: Budget) -> ChainDecision:
+def decide(predecessor: RunEnd | None, spent: Spent, budget: Budget) -> ChainDecision:
     """Say whether the chain goes on after ``predecessor``; `None` is the first job, of no cancelled chain."""
     if predecessor is None:
         return _go_on("the first job of its chain")
-    ended = _final(predecessor) or _last_word(predecessor.marker) or _by_scheduler(predecessor)
-    return _within(ended, predecessor, spent, budget)
+    return _within(_after(predecessor), predecessor, spent, budget)
 
 
-def _final(predecessor: Predecessor) -> ChainDecision | None:
-    """Completeness and cancellation, which nothing outranks."""
-    marker, scheduler = predecessor.marker, _scheduler(predecessor)
-    if marker and marker.complete:
-        return ChainDecision(ChainAction.STOP, ChainState.SUCCEEDED, False, "every rollout is recorded")
-    if predecessor.cancelled_by_us or (marker and marker.asked is Requester.CANCEL):
-        return ChainDecision(ChainAction.STOP, ChainState.CANCELLED, False, "the chain was cancelled")
-    if scheduler and scheduler.meaning is Meaning.CANCELLED:
-        who = foreign(scheduler.author, predecessor.owner)
-        who = who or ("" if scheduler.author is None else f"user {scheduler.author}")
-        by = f" by {who}" if who else ""
-        return ChainDecision(
-            ChainAction.STOP, ChainState.CANCELLED, False, f"the job before was cancelled{by}"
-        )
-    return None
+def _after(run: RunEnd) -> ChainDecision:
+    """What follows from the end of the run before, budgets aside."""
+    kind = run.kind
+    if kind is EndKind.SCHEDULER:
+        assert run.said is not None
+        reason = f"the job before ended as {run.said.name} ({run.said.reason})"
+        counts = run.said.meaning is Meaning.OTHER
+        return ChainDecision(ChainAction.GO_ON, ChainState.RUNNING, counts, reason)
+    action, chain = _FOLLOWS[kind]
+    return ChainDecision(action, chain, False, _sentence(kind, run))
 
 
-def _last_word(marker: Marker | None) -> ChainDecision | None:
-    """What the job itself said, where that outranks the scheduler's states other than CANCELLED."""
-    if marker is None:
-        return None
-    if marker.hopeless:
-        return _fail(f"no retry can help: {marker.hopeless}")
-    if marker.exit_status == EXIT_EXHAUSTED:
-        return _fail("rollouts are missing and none of them may be tried again")
-    if marker.asked is Requester.PERSON:
-        return _stop("a person asked the job before to drain")
-    return _last_wait(marker)
+_GOES_ON = (ChainAction.GO_ON, ChainState.RUNNING)
+_FAILS = (ChainAction.FAIL, ChainState.FAILED)
+_FOLLOWS = {
+    EndKind.COMPLETE: (ChainAction.STOP, ChainState.SUCCEEDED),
+    EndKind.CANCELLED: (ChainAction.STOP, ChainState.CANCELLED),
+    EndKind.CANCELLED_THERE: (ChainAction.STOP, ChainState.CANCELLED),
+    EndKind.HOPELESS: _FAILS,
+    EndKind.EXHAUSTED: _FAILS,
+    EndKind.DRAINED_BY_PERSON: (ChainAction.STOP, ChainState.STOPPED),
+    EndKind.FULL_DISK_AGAIN: _FAILS,
+    EndKind.FULL_DISK: _GOES_ON,
+    EndKind.DRAINED_EARLY: _GOES_ON,
+    EndKind.REQUEUED: _GOES_ON,
+    EndKind.UNSEEN: _GOES_ON,
+    EndKind.UNPROVEN: (ChainAction.STOP, ChainState.FAILED),
+}
+_SENTENCES = {
+    EndKind.COMPLETE: "every rollout is recorded",
+    EndKind.CANCELLED: "the chain was cancelled",
+    EndKind.CANCELLED_THERE: "the job before was cancelled{by}",
+    EndKind.HOPELESS: "no retry can help: {hopeless}",
+    EndKind.EXHAUSTED: "rollouts are missing and none of them may be tried again",
+    EndKind.DRAINED_BY_PERSON: "a person asked the job before to drain",
+    EndKind.FULL_DISK_AGAIN: (
+        "the disk stayed full in {full_disks} jobs in a row; make room, then resubmit the benchmark"
+    ),
+    EndKind.FULL_DISK: "the job before ended because its disk stayed full",
+    EndKind.DRAINED_EARLY: "the job before drained ahead of its time limit",
+    EndKind.REQUEUED: "the scheduler put this job back into its queue",
+    EndKind.UNSEEN: "nobody saw how the job before ended",
+    EndKind.UNPROVEN: (
+        "the scheduler says COMPLETED of the job before, but nothing proves that every rollout is recorded"
+    ),
+}
 
 
-def _last_wait(marker: Marker) -> ChainDecision | None:
-    """An end that work is left after, by the job's own doing."""
-    if marker.full_disks >= FULL_DISKS:
-        jobs = f"{marker.full_disks} jobs in a row"
-        return _fail(f"the disk stayed full in {jobs}; make room, then resubmit the benchmark")
-    if marker.full_disks and not marker.undecided:
-        return _go_on("the job before ended because its disk stayed full")
-    if marker.exit_status == EXIT_INCOMPLETE and marker.asked is Requester.EARLY:
-        return _go_on("the job before drained ahead of its time limit")
-    return None
+def _sentence(kind: EndKind, run: RunEnd) -> str:
+    marker = run.marker
+    return _SENTENCES[kind].format(
+        by=_by(run),
+        hopeless=marker.hopeless if marker else "",
+        full_disks=marker.full_disks if marker else 0,
+    )
 
 
-def _by_scheduler(predecessor: Predecessor) -> ChainDecision:
-    scheduler = _scheduler(predecessor)
-    if predecessor.same_job:
-        return _go_on("the scheduler put this job back into its queue")
-    if scheduler is None or scheduler.meaning is Meaning.LAG:
-        return _go_on("nobody saw how the job before ended")
-    if scheduler.meaning is Meaning.COMPLETE:
-        unproven = "but nothing proves that every rollout is recorded"
-        said = f"the scheduler says COMPLETED of the job before, {unproven}"
-        return ChainDecision(ChainAction.STOP, ChainState.FAILED, False, said)
-    said = f"the job before ended as {scheduler.name} ({scheduler.reason})"
-    return ChainDecision(ChainAction.GO_ON, ChainState.RUNNING, scheduler.meaning is Meaning.OTHER, said)
+def _by(run: RunEnd) -> str:
+    """Who cancelled it, as the scheduler says; with a blank before it, empty where it does not say."""
+    author = run.said.author if run.said is not None else None
+    who = foreign(author, run.owner) or ("" if author is None else f"user {author}")
+    return f" by {who}" if who else ""
 
 
-def _within(ended: ChainDecision, predecessor: Predecessor, spent: Spent, budget: Budget) -> ChainDecision:
+def _within(ended: ChainDecision, predecessor: RunEnd, spent: Spent, budget: Budget) -> ChainDecision:
     """Hold a decision to go on against the budgets."""
     if ended.action is not ChainAction.GO_ON:
         return ended
@@ -234,16 +176,12 @@ def _within(ended: ChainDecision, predecessor: Predecessor, spent: Spent, budget
     return ended
 
 
-def _ran_out_of_time(predecessor: Predecessor) -> bool:
+def _ran_out_of_time(predecessor: RunEnd) -> bool:
     """Whether the walltime cap applies: after a time limit, a drain before it, or the machine's doing."""
-    marker, scheduler = predecessor.marker, _scheduler(predecessor)
+    marker, scheduler = predecessor.marker, predecessor.said
     if (scheduler and scheduler.meaning is Meaning.INFRASTRUCTURE) or (marker and marker.full_disks):
         return True
     return predecessor.same_job or bool(marker and marker.asked is Requester.EARLY)
-
-
-def _scheduler(predecessor: Predecessor) -> SlurmState | None:
-    return None if predecessor.same_job else predecessor.scheduler
 
 
 def _go_on(reason: str) -> ChainDecision:

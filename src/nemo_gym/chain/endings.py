@@ -1,8 +1,7 @@
-"""How a benchmark ended, from the last run that started: state, reason and who is to be blamed. Pure.
+"""How a benchmark ended, from the last run that started: state, reason and whose doing it is. Pure.
 
-The order of witnesses is that of `nemo_gym.chain.decide`: proof of completeness, a cancellation, what the job
-itself said where that outranks the scheduler, the scheduler's states. Cause beats symptom: what was done to a
-job outranks what the dying job managed to say.
+`nemo_gym.chain.run_end` says which witness of a run's end is heard, here as for the next job of a chain. What
+the last run decided about the run before it is an end too: only proof and a cancellation outrank it.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_gym import errors
-from nemo_gym.chain.decide import FULL_DISKS, Requester
 from nemo_gym.chain.evidence import CollectorReport, Evidence, Link
 from nemo_gym.chain.observation import JobObservation, JobState
+from nemo_gym.chain.run_end import FULL_DISKS, EndKind, Marker, Requester, RunEnd
 from nemo_runs.counts import counted
 from nemo_slurm.states import Meaning, SlurmState, read_state
 
@@ -41,6 +40,21 @@ class BenchmarkState(StrEnum):
     def final(self) -> bool:
         """Whether nothing more happens unless somebody asks for it."""
         return not self.live and self is not BenchmarkState.UNKNOWN
+
+    @property
+    def ended_well(self) -> bool:
+        """Whether it ended, and not as a failure."""
+        return self in (BenchmarkState.SUCCEEDED, BenchmarkState.STOPPED)
+
+    @property
+    def speaks_for_itself(self) -> bool:
+        """Whether nobody asks why."""
+        return self in (BenchmarkState.SUCCEEDED, BenchmarkState.RUNNING)
+
+    @property
+    def can_be_helped(self) -> bool:
+        """Whether a change to the config or the site can help the jobs that follow."""
+        return self in (BenchmarkState.RUNNING, BenchmarkState.FAILED)
 
 
 class EndCause(StrEnum):
@@ -73,8 +87,6 @@ class Ending:
 
 
 _OF_THE_CLUSTER = frozenset({"BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"})
-EARLY = ("early", "walltime")
-"""Our own signal ahead of the time limit, as a drain file names it."""
 _CHAIN = {
     "succeeded": BenchmarkState.SUCCEEDED,
     "cancelled": BenchmarkState.CANCELLED,
@@ -87,23 +99,99 @@ def ended(known: Evidence, last: Link) -> Ending:
     """How a benchmark ended whose last started run is over, or is not seen any more."""
     seen = known.seen.get(last.job_id)
     observation = seen.observation if seen is not None else None
-    return (
-        _complete(known, last)
-        or _cancelled(known, last, observation)
-        or _unsealed(last)
-        or _decided(known, last)
-        or _last_word(last)
-        or _by_scheduler(known, last, observation)
-        or _by_marker(known, last)
-        or Ending(BenchmarkState.UNKNOWN, observation.reason if observation else "nobody saw how it ended")
+    proof = _complete(known, last)
+    kind = run_end(known, last, observation, complete=proof is not None).kind
+    if kind.is_final:
+        return proof or _cancelled(known, last, observation)
+    return _unsealed(last) or _decided(known, last) or _of_run(kind, known, last, observation)
+
+
+def run_end(known: Evidence, last: Link, observation: JobObservation | None, *, complete: bool) -> RunEnd:
+    """What is known about the end of a run, from the files and from the executor."""
+    end, collected = last.end, last.collected
+    marker = None
+    if complete or end is not None or collected is not None or last.full_disks:
+        said = end.status if end is not None else collected.status if collected is not None else 1
+        marker = Marker(
+            complete=complete,
+            exit_status=said,
+            asked=last.asked,
+            hopeless=collected.hopeless if collected is not None else None,
+            full_disks=last.full_disks,
+        )
+    state = word_of(last, observation)
+    if observation is not None and observation.state is JobState.CANCELLED:
+        state = state if state is not None and state.meaning is Meaning.CANCELLED else read_state("CANCELLED")
+    return RunEnd(marker=marker, scheduler=state, cancelled_by_us=bool(known.cancelled))
+
+
+def _of_run(kind: EndKind, known: Evidence, last: Link, observation: JobObservation | None) -> Ending:
+    """The end of a run that nothing final is known of, and that decided nothing about the one before it."""
+    if kind in _OWN_WORDS:
+        return _last_word(kind, last)
+    state = word_of(last, observation)
+    if state is not None and kind is EndKind.UNPROVEN:
+        return _done(known, last, state.name)
+    if state is not None and kind is EndKind.SCHEDULER:
+        return _failed(last, state, observation)
+    return _unseen(known, last, observation)
+
+
+_FULL = (BenchmarkState.FAILED, "{own_or_full}" + NOTHING_FOLLOWS, EndCause.INFRASTRUCTURE, "job")
+_OWN_WORDS = {
+    EndKind.HOPELESS: (
+        BenchmarkState.FAILED,
+        "no retry can help: {hopeless}",
+        EndCause.YOUR_CODE,
+        "driver",
+    ),
+    EndKind.EXHAUSTED: (
+        BenchmarkState.FAILED,
+        "rollouts are missing and none of them may be tried again",
+        EndCause.YOUR_CODE,
+        "driver",
+    ),
+    EndKind.DRAINED_BY_PERSON: (BenchmarkState.STOPPED, "{own_or_drain}", EndCause.PERSON, ""),
+    EndKind.FULL_DISK_AGAIN: _FULL,
+    EndKind.FULL_DISK: _FULL,
+    EndKind.DRAINED_EARLY: (
+        BenchmarkState.FAILED,
+        f"it drained ahead of its time limit with work left{NOTHING_FOLLOWS}",
+        EndCause.INFRASTRUCTURE,
+        "driver",
+    ),
+}
+"""Ends that the job itself told of: state, reason, cause, log."""
+
+
+def _last_word(kind: EndKind, last: Link) -> Ending:
+    state, reason, cause, log = _OWN_WORDS[kind]
+    own = last.end.reason if last.end is not None else ""
+    said = reason.format(
+        hopeless=last.collected.hopeless if last.collected is not None else "",
+        own_or_full=own or "its disk stayed full, or a quota used up",
+        own_or_drain=own or "a person asked it to drain",
     )
+    return Ending(state, said, cause, log)
+
+
+def _unseen(known: Evidence, last: Link, observation: JobObservation | None) -> Ending:
+    """The end of a run that no scheduler has a word for: by an exit status, and by its own last word."""
+    if observation is not None and observation.state is JobState.SUCCEEDED:
+        return _done(known, last, "exit status 0")
+    if found := _by_marker(known, last):
+        return found
+    if observation is not None and observation.state.final:
+        log = _log_of(last, observation.reason)
+        return Ending(BenchmarkState.FAILED, observation.reason, EndCause.YOUR_CODE, log)
+    return Ending(BenchmarkState.UNKNOWN, observation.reason if observation else "nobody saw how it ended")
 
 
 def _complete(known: Evidence, last: Link) -> Ending | None:
     """Proof that every rollout is recorded, of whichever run, or that the config accepts what there is."""
     if known.complete is not None:
         return Ending(BenchmarkState.SUCCEEDED)
-    if last.collected is not None and last.collected.status == 0:
+    if last.collected is not None and last.collected.status == errors.EXIT_DONE:
         return Ending(BenchmarkState.SUCCEEDED, _accepted(last.collected))
     decision = last.decision
     if decision is not None and decision.chain == "succeeded" and "complete=yes" in decision.evidence:
@@ -135,22 +223,20 @@ def _wish(tombstone: str) -> str:
     return f"by {by} at {at}{f': {why}' if why else ''}" if by else tombstone
 
 
-def _cancelled(known: Evidence, last: Link, observation: JobObservation | None) -> Ending | None:
+def _cancelled(known: Evidence, last: Link, observation: JobObservation | None) -> Ending:
     if known.cancelled:
         return Ending(BenchmarkState.CANCELLED, _wish(known.cancelled), EndCause.PERSON)
     state = word_of(last, observation)
-    stranger = observation.stranger if observation is not None else ""
-    cause = EndCause.INFRASTRUCTURE if stranger else EndCause.PERSON
+    said = observation.reason if observation is not None else ""
+    cause = EndCause.INFRASTRUCTURE if observation is not None and observation.stranger else EndCause.PERSON
     if state is not None and state.meaning is Meaning.CANCELLED:
-        said = observation.reason if observation is not None else ""
         by = said if said.startswith("cancelled by ") else "cancelled"
         if by == "cancelled" and state.author is not None:
             by = f"cancelled by user {state.author}"
         return Ending(BenchmarkState.CANCELLED, f"job {last.job_id} was {by}", cause)
-    if observation is not None and observation.state is JobState.CANCELLED:
-        said = observation.reason or f"job {last.job_id} was cancelled"
-        return Ending(BenchmarkState.CANCELLED, said, cause)
-    return None
+    if observation is None or observation.state is not JobState.CANCELLED:
+        said = last.end.reason if last.end is not None else ""
+    return Ending(BenchmarkState.CANCELLED, said or f"job {last.job_id} was cancelled", cause)
 
 
 def _unsealed(last: Link) -> Ending | None:
@@ -166,7 +252,7 @@ def _decided(known: Evidence, last: Link) -> Ending | None:
     At a cap the cause of the last end is told with it: the cap is seldom what has to be mended.
     """
     decision = last.decision
-    if decision is None or decision.action not in ("stop", "fail"):
+    if decision is None or not decision.ends_chain:
         return None
     state = _CHAIN.get(decision.chain, BenchmarkState.FAILED)
     before, evidence = _before(known, last), _evidence_state(last)
@@ -181,52 +267,12 @@ def _decided(known: Evidence, last: Link) -> Ending | None:
     own = before.end.reason if before is not None and before.end is not None else ""
     reason = decision.reason if not own or own in decision.reason else f"{decision.reason}; {own}"
     if state is BenchmarkState.STOPPED:
-        by_person = before is not None and _asked(before) is Requester.PERSON
+        by_person = before is not None and before.asked is Requester.PERSON
         return Ending(
             state, own if by_person and own else reason, EndCause.PERSON if by_person else EndCause.LIMIT
         )
     cause = _cause_of(evidence) or EndCause.YOUR_CODE
     return Ending(state, reason, cause, _log_of(before, own) if before is not None else "job")
-
-
-def _last_word(last: Link) -> Ending | None:
-    if last.collected is not None and last.collected.hopeless:
-        reason = f"no retry can help: {last.collected.hopeless}"
-        return Ending(BenchmarkState.FAILED, reason, EndCause.YOUR_CODE, "driver")
-    if last.end is not None and last.end.status == errors.EXIT_EXHAUSTED:
-        reason = "rollouts are missing and none of them may be tried again"
-        return Ending(BenchmarkState.FAILED, reason, EndCause.YOUR_CODE, "driver")
-    if _asked(last) is Requester.PERSON:
-        own = last.end.reason if last.end is not None else ""
-        return Ending(BenchmarkState.STOPPED, own or "a person asked it to drain", EndCause.PERSON)
-    if last.full_disks:
-        own = last.end.reason if last.end is not None else ""
-        reason = own or "its disk stayed full, or a quota used up"
-        return Ending(BenchmarkState.FAILED, f"{reason}{NOTHING_FOLLOWS}", EndCause.INFRASTRUCTURE, "job")
-    if last.end is not None and last.end.status == errors.EXIT_INCOMPLETE and last.end.asked in EARLY:
-        reason = f"it drained ahead of its time limit with work left{NOTHING_FOLLOWS}"
-        return Ending(BenchmarkState.FAILED, reason, EndCause.INFRASTRUCTURE, "driver")
-    return None
-
-
-def _asked(link: Link) -> Requester:
-    """Who asked a run to stop, as its end marker says."""
-    return Requester.NOBODY if link.end is None else Requester.of(link.end.outcome, link.end.asked)
-
-
-def _by_scheduler(known: Evidence, last: Link, observation: JobObservation | None) -> Ending | None:
-    state = word_of(last, observation)
-    if state is not None and state.meaning is Meaning.COMPLETE:
-        return _done(known, last, state.name)
-    if state is not None and state.meaning in (Meaning.INFRASTRUCTURE, Meaning.OTHER):
-        return _failed(last, state, observation)
-    if observation is None or not observation.state.final:
-        return None
-    if observation.state is JobState.SUCCEEDED:
-        return _done(known, last, "exit status 0")
-    return _by_marker(known, last) or Ending(
-        BenchmarkState.FAILED, observation.reason, EndCause.YOUR_CODE, _log_of(last, observation.reason)
-    )
 
 
 def _done(known: Evidence, last: Link, said: str) -> Ending:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.chain.observation import JobObservation, JobState
+from nemo_gym.chain.run_end import Requester
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +57,11 @@ class RecordedDecision:
     evidence: str
     """``scheduler=PREEMPTED source=scontrol marker=…``"""
 
+    @property
+    def ends_chain(self) -> bool:
+        """Whether the job did nothing but end its chain."""
+        return self.action in ("stop", "fail")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
@@ -96,6 +102,11 @@ class Link:
         return f"{self.job_id}.{self.restart}"
 
     @property
+    def asked(self) -> Requester:
+        """Who asked it to stop, as its end marker says."""
+        return Requester.NOBODY if self.end is None else Requester.of(self.end.outcome, self.end.asked)
+
+    @property
     def stepped_aside(self) -> bool:
         """Whether it ended at once because another successor of the same job goes on."""
         decision = self.decision
@@ -124,6 +135,11 @@ class CollectorProgress:
     """UTC seconds."""
     new: int | None = None
     """Rollouts that the collector that said it has recorded itself."""
+
+    @property
+    def at_work(self) -> bool:
+        """Whether the collector had not ended when it said it."""
+        return self.state in ("running", "draining")
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,15 +246,15 @@ class Evidence:
         What was just said of this very job, beyond doubt, is outlived by nothing.
         """
         observation = seen.observation
-        if observation.state in (JobState.RUNNING, JobState.UNKNOWN) or (seen.fresh and observation.proven):
+        if not observation.state.at_rest or (seen.fresh and observation.proven):
             return False
         signs = [link.started or 0.0 for link in self.links if link.job_id == job_id]
         last, progress = self.last, self.progress
         if last is not None and last.job_id == job_id and not last.ended and progress is not None:
-            signs.append((progress.updated_at or 0.0) if progress.state in ("running", "draining") else 0.0)
+            signs.append((progress.updated_at or 0.0) if progress.at_work else 0.0)
         return max(signs, default=0.0) > (seen.at if observation.ended_at is None else observation.ended_at)
 
     def alive(self, *states: JobState) -> tuple[str, ...]:
         """Jobs that the executor sees queued or running (or in one of ``states``)."""
-        wanted = states or (JobState.QUEUED, JobState.RUNNING)
-        return tuple(job_id for job_id, seen in self.seen.items() if seen.observation.state in wanted)
+        found = {job_id: seen.observation.state for job_id, seen in self.seen.items()}
+        return tuple(job for job, state in found.items() if (state in states if states else state.live))

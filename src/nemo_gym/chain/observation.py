@@ -26,6 +26,21 @@ class JobState(StrEnum):
         """Whether a job in this state stays in it."""
         return self in (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
+    @property
+    def live(self) -> bool:
+        """Whether the job is seen queued or running."""
+        return self in (JobState.QUEUED, JobState.RUNNING)
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether the job is seen not to run: it waits, or has ended."""
+        return self.final or self is JobState.QUEUED
+
+    @property
+    def ended_badly(self) -> bool:
+        """Whether the job ended, but not with exit status 0."""
+        return self.final and self is not JobState.SUCCEEDED
+
 
 @dataclass(frozen=True, slots=True)
 class JobObservation:

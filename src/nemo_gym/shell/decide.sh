@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# Whether a chain goes on: the shell's twin of nemo_gym/chain/decide.py, fed with the same cases by one test. Nothing here
+# Whether a chain goes on: the shell's twin of nemo_gym/chain/decide.py and of the order of witnesses in
+# nemo_gym/chain/run_end.py, fed with the same cases by one test. Nothing here
 # acts or asks; the table of states is the file states.tsv, which Python reads too.
 #
 # What is known about the run before stands in gym_p_*: gym_p_first (there is none), gym_p_marker (it left a last word),

@@ -6,18 +6,9 @@ import itertools
 
 import pytest
 
-from nemo_gym.chain.decide import (
-    Budget,
-    ChainAction,
-    ChainDecision,
-    ChainState,
-    Marker,
-    Predecessor,
-    Requester,
-    Spent,
-    decide,
-    look_again,
-)
+from nemo_gym.chain.budget import Budget
+from nemo_gym.chain.decide import ChainAction, ChainDecision, ChainState, Spent, decide, look_again
+from nemo_gym.chain.run_end import Marker, Requester, RunEnd
 from nemo_slurm.states import read_state, table
 
 FRESH = Spent(retries=0, walltime=0, links_without_progress=0)
@@ -34,7 +25,7 @@ def after(
     budget: Budget | None = None,
     **facts: bool,
 ) -> ChainDecision:
-    predecessor = Predecessor(marker=marker, scheduler=read_state(state), **facts)
+    predecessor = RunEnd(marker=marker, scheduler=read_state(state), **facts)
     return decide(predecessor, spent, budget or Budget())
 
 
@@ -196,7 +187,7 @@ def test_a_second_run_of_one_job_goes_on_uncounted_whatever_its_own_state_reads(
 
 def test_a_state_is_looked_up_again_for_a_minute() -> None:
     def looks(state: str, number: int, marker: Marker | None = None, **facts: bool) -> bool:
-        return look_again(Predecessor(marker=marker, scheduler=read_state(state), **facts), looks=number)
+        return look_again(RunEnd(marker=marker, scheduler=read_state(state), **facts), looks=number)
 
     assert looks("", 0)
     assert looks("RUNNING", 5)

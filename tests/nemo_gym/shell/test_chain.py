@@ -12,7 +12,7 @@ from tests.local_jobs import until
 
 import nemo_gym
 import nemo_slurm
-from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.plan import job_script
 from nemo_gym.orchestration.plan.sealed_files import SHELL_PARTS, folder_name, with_own_digest

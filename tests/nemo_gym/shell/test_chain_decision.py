@@ -11,7 +11,9 @@ import pytest
 import nemo_gym
 import nemo_slurm
 from nemo_gym.chain import decide
-from nemo_gym.chain.decide import Budget, Marker, Predecessor, Requester, Spent
+from nemo_gym.chain.budget import Budget
+from nemo_gym.chain.decide import Spent
+from nemo_gym.chain.run_end import FULL_DISKS, Marker, Requester, RunEnd
 from nemo_gym.rollouts.collect.exit_report import ExitReport
 from nemo_slurm.states import read_state, table
 
@@ -95,9 +97,7 @@ MARKERS = [None] + [
         (False, True), (0, 1, 75, 76, 137), Requester, (None, 'run.limit: "x" \\ is wrong')
     )
 ]
-FULL = [
-    replace(MARKERS[1], full_disks=number) for number in (1, decide.FULL_DISKS - 1, decide.FULL_DISKS, 12)
-]
+FULL = [replace(MARKERS[1], full_disks=number) for number in (1, FULL_DISKS - 1, FULL_DISKS, 12)]
 FULL += [replace(marker, undecided=True) for marker in FULL]
 FEW = [None, MARKERS[1], *FULL, *(replace(MARKERS[1], exit_status=75, asked=asked) for asked in Requester)]
 
@@ -172,7 +172,7 @@ def test_both_decide_every_case_alike_with_the_same_words(ask):
     assert len(said) == len(found) > 2000
     for answer, case in zip(said, found, strict=True):
         state, marker, ours, same, spent, budget, looks, owner = (*case, 1000)[:8]
-        predecessor = Predecessor(
+        predecessor = RunEnd(
             marker=marker,
             scheduler=read_state(state),
             cancelled_by_us=ours,
@@ -219,7 +219,7 @@ def test_both_start_the_first_job_of_a_chain(ask):
 def test_the_limits_are_the_same_numbers():
     text = (SHELL / "decide.sh").read_text()
     assert f"gym_looks_allowed={decide.LOOKS}\n" in text
-    assert f"gym_full_disks_allowed={decide.FULL_DISKS}\n" in text
+    assert f"gym_full_disks_allowed={FULL_DISKS}\n" in text
 
 
 COMPLETE = ExitReport("complete", 0, 5, 5, 2, None)

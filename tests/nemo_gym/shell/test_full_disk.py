@@ -10,9 +10,10 @@ from tests.local_jobs import until
 from tests.nemo_gym.shell.test_chain import COMPLETE, UNTIL_TOLD, World, says
 
 from nemo_gym.chain import endings
-from nemo_gym.chain.decide import FULL_DISKS, Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.chain.evidence import Evidence
+from nemo_gym.chain.run_end import FULL_DISKS
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.benchmark_state import standing
 from nemo_gym.orchestration.status.link_files import parse

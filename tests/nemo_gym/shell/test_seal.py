@@ -11,7 +11,7 @@ from tests.local_jobs import Workplace
 from tests.nemo_gym.shell.test_chain import World, says
 
 from nemo_gym.chain import endings
-from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.job_paths import JobPaths

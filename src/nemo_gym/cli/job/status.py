@@ -66,8 +66,5 @@ def status(
 
 def status_of(found: Sequence[SubmissionStatus]) -> int:
     """0 when every benchmark has succeeded or stopped."""
-    from nemo_gym.chain.endings import BenchmarkState
-
-    good = (BenchmarkState.SUCCEEDED, BenchmarkState.STOPPED)
     states = [status.state for submission in found for status in submission.benchmarks]
-    return EXIT_DONE if all(state in good for state in states) else EXIT_ERROR
+    return EXIT_DONE if all(state.ended_well for state in states) else EXIT_ERROR

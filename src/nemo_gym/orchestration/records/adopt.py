@@ -213,7 +213,7 @@ def _first_job(paths: JobPaths) -> str | None:
     for event in read_journal(paths.events):
         if event.get("event") in wanted and isinstance(event.get("job_id"), str):
             return str(event["job_id"])
-    chain = paths.job_dir / ".gym_job_chain"
+    chain = paths.chain
     ids = chain.read_text(errors="replace").split() if chain.is_file() else []
     links = paths.link("0").folder.parent
     folders = sorted(links.iterdir(), key=lambda link: link.stat().st_mtime) if links.is_dir() else []

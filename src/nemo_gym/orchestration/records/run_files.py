@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nemo_gym.errors import DataError
+from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_runs.durable import disk, files
 from nemo_slurm.errors import NoSuchPathError, SlurmError
 from nemo_slurm.hosts import Host
@@ -32,10 +33,13 @@ HASHED = 16 * 1024 * 1024
 """Bytes; larger files are compared by the jobs that read them, not at every look."""
 _ESCAPED = re.compile(r"\\(.)")
 
-_IN_JOB_DIR = (".gym_job_chain", ".gym_accumulated_walltime", ".gym_infra_retries", ".gym_cancelled")
-_IN_ARTIFACTS = ("progress.json", "rollouts_coverage.json")
-_FOLDERS = ("links", "resubmits")
-_SUBMISSION = ".gym_submission.json"
+_JOB = JobPaths(Path())
+_IN_JOB_DIR = tuple(
+    path.name for path in (_JOB.chain, _JOB.accumulated_walltime, _JOB.infra_retries, _JOB.cancelled)
+)
+_IN_ARTIFACTS = (_JOB.rollouts.progress.name, _JOB.rollouts.coverage.name)
+_FOLDERS = (_JOB.links.name, _JOB.resubmissions.name)
+_SUBMISSION = RunPaths(Path()).submission.name
 _SEALED = ("sealed", "shell", "inputs", "run.yaml")
 _FILE = 0o644
 
@@ -156,7 +160,7 @@ class LocalRunFiles:
 
 
 def _small_files(job_dir: Path) -> Iterator[tuple[str, str]]:
-    names = [*_IN_JOB_DIR, *(f"artifacts/{name}" for name in _IN_ARTIFACTS)]
+    names = [*_IN_JOB_DIR, *(f"{_JOB.artifacts.name}/{name}" for name in _IN_ARTIFACTS)]
     for parent in _FOLDERS:
         for folder in _names(job_dir / parent):
             names += [f"{parent}/{folder}/{name}" for name in _names(job_dir / parent / folder)]
@@ -284,7 +288,7 @@ def _look_script(job_dirs: Sequence[Path]) -> str:
     """
     names = [f"-path '*/{folder}/*/*'" for folder in _FOLDERS]
     names += [f"-name {name}" for name in _IN_JOB_DIR]
-    names += [f"-path '*/artifacts/{name}'" for name in _IN_ARTIFACTS]
+    names += [f"-path '*/{_JOB.artifacts.name}/{name}'" for name in _IN_ARTIFACTS]
     of_interest = f"-type f -size -{LARGEST // 1024}k \\( {' -o '.join(names)} \\)"
     search = f'exec find -L "$@" -maxdepth 3 -name logs -prune -o {of_interest} -print0'
     quoted = " ".join(shlex.quote(str(folder)) for folder in job_dirs)

@@ -53,20 +53,17 @@ def _runs(known: Evidence, job_id: str) -> bool:
     state = _state(known, job_id)
     if state is JobState.RUNNING:
         return bool(seen and seen.fresh) or last is None or not last.ended
-    if last is None or last.ended or state in (JobState.QUEUED, *_FINAL):
+    if last is None or last.ended or (state is not None and state.at_rest):
         return False
     # nobody says that it ended: not the scheduler, not the job
     return bool(known.silent) or _beats(known)
-
-
-_FINAL = (JobState.SUCCEEDED, JobState.FAILED, JobState.CANCELLED)
 
 
 def _beats(known: Evidence) -> bool:
     progress = known.progress
     return (
         progress is not None
-        and progress.state in ("running", "draining")
+        and progress.at_work
         and progress.updated_at is not None
         and _is_recent(known, progress.updated_at, BEATING)
     )
@@ -117,7 +114,7 @@ def _without_successor(known: Evidence, finished: Ending) -> Ending:
     last = known.last
     successor = last.queued if last is not None else ""
     state = _state(known, successor) if successor else None
-    if finished.state is BenchmarkState.FAILED and state in (JobState.CANCELLED, JobState.FAILED):
+    if finished.state is BenchmarkState.FAILED and state is not None and state.ended_badly:
         return _lost_successor(known, finished, successor)
     unseen = successor and state in (None, JobState.UNKNOWN)
     if unseen and finished.state is BenchmarkState.FAILED and not known.cancelled:

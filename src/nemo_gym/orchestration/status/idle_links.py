@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from nemo_gym.chain.endings import EARLY, word_of
+from nemo_gym.chain.endings import word_of
 from nemo_gym.chain.evidence import Evidence, Link
+from nemo_gym.chain.run_end import Requester
 from nemo_runs.counts import counted
 from nemo_runs.durations import format_duration
 
@@ -80,7 +81,7 @@ def barren(known: Evidence, *, running: bool) -> IdleLinks | None:
 
 def _only_decided(link: Link) -> bool:
     """Whether a job did nothing but end its chain."""
-    return link.decision is not None and link.decision.action in ("stop", "fail")
+    return link.decision is not None and link.decision.ends_chain
 
 
 def _rows_now(known: Evidence, last: Link | None) -> int | None:
@@ -104,13 +105,12 @@ def _described(known: Evidence, found: list[Link]) -> IdleLinks:
     last = found[0]
     seen = known.seen.get(last.job_id)
     word = word_of(last, seen.observation if seen is not None else None)
-    asked = last.end.asked if last.end is not None else ""
     return IdleLinks(
         links=len(found),
         walltime=last.walltime,
         start_up=last.ready if last.ready is not None else _lived(known, last),
         begun=last.ready is not None,
-        out_of_time=asked in EARLY or (word is not None and word.name == "TIMEOUT"),
+        out_of_time=last.asked is Requester.EARLY or (word is not None and word.name == "TIMEOUT"),
         ended=(last.end.reason if last.end is not None else "") or (word.name if word is not None else ""),
     )
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from nemo_gym.chain.evidence import (
@@ -16,9 +17,14 @@ from nemo_gym.chain.evidence import (
     RecordedDecision,
     Resubmission,
 )
+from nemo_gym.job_paths import JobPaths, LinkPaths, ResubmissionPaths
 
 _LINK = re.compile(r"(?P<job_id>[^/]+)\.(?P<restart>[0-9]{1,9})")
 _WHOLE = re.compile(r"[0-9]{1,15}")
+_JOB = JobPaths(Path())
+_RUN = LinkPaths(Path())
+_AGAIN = ResubmissionPaths(Path())
+"""For their names: what is read here are mappings from name to content."""
 LARGEST = 253_402_300_799
 """The last second of the year 9999: no count and no time of a run is greater."""
 
@@ -26,15 +32,17 @@ LARGEST = 253_402_300_799
 def parse(files: Mapping[str, str]) -> dict[str, Any]:
     """The fields of an `Evidence` that come from the small files of a benchmark's folder."""
     problems: list[str] = []
-    progress = _json(files.get("artifacts/progress.json"), "progress.json", problems)
-    coverage = _json(files.get("artifacts/rollouts_coverage.json"), "rollouts_coverage.json", problems)
-    links = [_link(*found, problems) for found in _folders(files, "links")]
+    progress = _json(files.get(str(_JOB.rollouts.progress)), "progress.json", problems)
+    coverage = _json(files.get(str(_JOB.rollouts.coverage)), "rollouts_coverage.json", problems)
+    links = [_link(*found, problems) for found in _folders(files, _JOB.links)]
     return {
         "links": _in_order([link for link in links if link is not None]),
-        "chain": tuple(files.get(".gym_job_chain", "").split()),
-        "cancelled": ", ".join(files.get(".gym_cancelled", "").splitlines()),
-        "walltime": _count(files.get(".gym_accumulated_walltime"), ".gym_accumulated_walltime", problems),
-        "retries": _count(files.get(".gym_infra_retries"), ".gym_infra_retries", problems),
+        "chain": tuple(files.get(_JOB.chain.name, "").split()),
+        "cancelled": ", ".join(files.get(_JOB.cancelled.name, "").splitlines()),
+        "walltime": _count(
+            files.get(_JOB.accumulated_walltime.name), _JOB.accumulated_walltime.name, problems
+        ),
+        "retries": _count(files.get(_JOB.infra_retries.name), _JOB.infra_retries.name, problems),
         "progress": _progress(progress),
         "score": _mean(coverage),
         "resubmissions": tuple(_resubmissions(files, problems)),
@@ -42,13 +50,13 @@ def parse(files: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _folders(files: Mapping[str, str], parent: str) -> Iterable[tuple[str, dict[str, str]]]:
+def _folders(files: Mapping[str, str], parent: Path) -> Iterable[tuple[str, dict[str, str]]]:
     """The numbered or named folders below one, each with its files by name."""
     found: dict[str, dict[str, str]] = {}
     for path, content in files.items():
         top, _, rest = path.partition("/")
         folder, _, name = rest.partition("/")
-        if top == parent and name:
+        if top == parent.name and name:
             found.setdefault(folder, {})[name] = content
     return found.items()
 
@@ -90,26 +98,26 @@ def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | 
     if name is None:
         return None
     where = f"links/{folder}"
-    started = files.get("started")
+    started = files.get(_RUN.started.name)
     return Link(
         job_id=name["job_id"],
         restart=int(name["restart"]),
-        predecessor=files.get("predecessor", "").strip(),
+        predecessor=files.get(_RUN.predecessor.name, "").strip(),
         started=None if started is None else _number(started, f"{where}/started", problems),
-        end=_end(files.get("end")),
-        exit=_json(files.get("exit.json"), f"{where}/exit.json", problems),
-        collected=_collected(_json(files.get("collected"), f"{where}/collected", problems)),
-        decision=_decision(files.get("decision")),
-        queued=job_of(files.get("queued", "")),
-        queue_error=" ".join(files.get("queue_error", "").split()),
-        service_died=" ".join(files.get("service_died", "").split()),
-        full_disks=whole(next(iter(files.get("full_disk", "").split()), "")) or 0,
-        waits_for_room=_waits_for_room(files.get("full_disk", "")),
-        rows=whole(files.get("rows", "").strip()),
-        command="command" in files,
-        walltime=whole(files.get("walltime", "").strip()),
-        lived=whole(files.get("alive", "").strip()),
-        ready=whole(files.get("ready", "").strip()),
+        end=_end(files.get(_RUN.end.name)),
+        exit=_json(files.get(_RUN.exit.name), f"{where}/{_RUN.exit.name}", problems),
+        collected=_collected(_json(files.get(_RUN.collected.name), f"{where}/collected", problems)),
+        decision=_decision(files.get(_RUN.decision.name)),
+        queued=job_of(files.get(_RUN.queued.name, "")),
+        queue_error=" ".join(files.get(_RUN.queue_error.name, "").split()),
+        service_died=" ".join(files.get(_RUN.service_died.name, "").split()),
+        full_disks=whole(next(iter(files.get(_RUN.full_disk.name, "").split()), "")) or 0,
+        waits_for_room=_waits_for_room(files.get(_RUN.full_disk.name, "")),
+        rows=whole(files.get(_RUN.rows.name, "").strip()),
+        command=_RUN.command.name in files,
+        walltime=whole(files.get(_RUN.walltime.name, "").strip()),
+        lived=whole(files.get(_RUN.alive.name, "").strip()),
+        ready=whole(files.get(_RUN.ready.name, "").strip()),
     )
 
 
@@ -181,18 +189,18 @@ def _mean(coverage: Mapping[str, Any]) -> float | None:
 
 
 def _resubmissions(files: Mapping[str, str], problems: list[str]) -> Iterable[Resubmission]:
-    numbered = [(whole(name), found) for name, found in _folders(files, "resubmits")]
+    numbered = [(whole(name), found) for name, found in _folders(files, _JOB.resubmissions)]
     known = [(number, found) for number, found in numbered if number is not None]
     for number, found in sorted(known, key=lambda item: item[0]):
         where = f"resubmits/{number}"
         yield Resubmission(
             number=number,
-            job_id=job_of(found.get("queued", "")),
-            error=" ".join(found.get("queue_error", "").split()),
-            owner=_json(found.get("owner"), f"{where}/owner", problems),
-            reason=", ".join(found.get("reason", "").splitlines()),
-            max_retries=_count(found.get("max_retries"), f"{where}/max_retries", problems),
-            max_walltime=_count(found.get("max_walltime"), f"{where}/max_walltime", problems),
+            job_id=job_of(found.get(_AGAIN.queued.name, "")),
+            error=" ".join(found.get(_AGAIN.queue_error.name, "").split()),
+            owner=_json(found.get(_AGAIN.owner.name), f"{where}/owner", problems),
+            reason=", ".join(found.get(_AGAIN.reason.name, "").splitlines()),
+            max_retries=_count(found.get(_AGAIN.max_retries.name), f"{where}/max_retries", problems),
+            max_walltime=_count(found.get(_AGAIN.max_walltime.name), f"{where}/max_walltime", problems),
         )
 
 

@@ -56,7 +56,7 @@ def _what_helps(known: Evidence, verdict: Ending) -> str:
     last = known.last
     if not known.job_ids:
         return read_refusal(verdict.reason).help
-    if last is None or verdict.state not in (BenchmarkState.RUNNING, BenchmarkState.FAILED):
+    if last is None or not verdict.state.can_be_helped:
         return ""
     seen = known.seen.get(last.job_id)
     word = seen.observation.word if seen is not None else ""

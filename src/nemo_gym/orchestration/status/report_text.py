@@ -57,7 +57,7 @@ def _is_done(status: BenchmarkStatus) -> bool:
 def details(status: BenchmarkStatus, *, whole: bool = False) -> Iterable[str]:
     """Reason, notes and the next command, below the benchmark's name; ``whole``: its submission's too."""
     name = f"{status.benchmark} of {status.gym_job_id}" if whole else status.benchmark
-    ordinary = status.state in (BenchmarkState.SUCCEEDED, BenchmarkState.RUNNING)
+    ordinary = status.state.speaks_for_itself
     if ordinary and not status.reason and not status.notes:
         yield f"{name}: {status.next_command}"
         return

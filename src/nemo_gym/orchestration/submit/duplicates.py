@@ -9,13 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nemo_gym import job_paths
-from nemo_gym.chain.observation import JobState
 from nemo_gym.errors import BusyError
 from nemo_gym.orchestration.executors.base import JobExecutor, JobRef
 from nemo_gym.orchestration.records import index
 from nemo_gym.orchestration.status import chain_head
-
-_LIVE = (JobState.QUEUED, JobState.RUNNING)
 
 
 def refuse_duplicate(digest: str, executor: JobExecutor) -> None:
@@ -36,7 +33,7 @@ def refuse_duplicate(digest: str, executor: JobExecutor) -> None:
     seen = chain_head.observe(executor, list(references))
     for reference, record in references.items():
         observation = seen.get(reference.job_id)
-        if observation is not None and observation.state in _LIVE:
+        if observation is not None and observation.state.live:
             raise BusyError(
                 f"{record.gym_job_id} was submitted with the same config and is {observation.state.lower()} "
                 f"(job {reference.job_id}); --again submits it once more."

@@ -53,7 +53,7 @@ def _named(run_dir: Path, *, taken: type[OSError] | tuple[()] = ()) -> Iterator[
 
 
 def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
-    links = paths.job_dir / "links"
+    links = paths.links
     sealed = sealed_files(plan)
     home = paths.sealed / folder_name(sealed)
     for folder in (paths.job_dir, paths.logs, paths.artifacts, paths.config, paths.sealed, home, links):

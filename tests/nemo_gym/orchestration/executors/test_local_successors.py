@@ -5,7 +5,7 @@ import subprocess
 import pytest
 from tests.local_jobs import Workplace, until
 
-from nemo_gym.chain.decide import Budget
+from nemo_gym.chain.budget import Budget
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_space
