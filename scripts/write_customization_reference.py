@@ -1,4 +1,4 @@
-"""Write docs/reference/customization.md from the input types and the tables of what is honoured.
+"""Write docs/reference/customization.md from the backends: their input types and support tables.
 
 `page` is compared by a test.
 """
@@ -11,20 +11,20 @@ from typing import Any, get_args
 
 from pydantic import BaseModel
 
+from nemo_helix_plugin.customization.backends import BUILT_IN
 from nemo_helix_plugin.customization.requests import CustomizationOptions
-from nemo_helix_plugin.customization.types import INPUTS
-from nemo_helix_server.customizer.honour import Rule
-from nemo_helix_server.customizer.honoured import automodel, rl, unsloth
+from nemo_helix_server.customizer.backends import registry
+from nemo_helix_server.customizer.support import Rule
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "customization.md"
 
 HEAD = """# Fine-tuning jobs
 
-`nemo customization automodel|unsloth|rl --job-json job.json` submits a job; the file holds the backend's
+`nemo customization {names} --job-json job.json` submits a job; the file holds the backend's
 input spec. This page is written from the code (`make reference`).
 
-- A field that cannot be honoured is refused by its dotted name when it is set. A default that cannot be
-  honoured becomes what is done instead, and the stored spec shows it.
+- A field that is not supported is refused by its dotted name when it is set. A default that is not
+  supported becomes what is done instead, and the stored spec shows it.
 - A model is `workspace/name` (a model or fileset), a folder of the service's machine as `/path` or
   `file:///path` (referred to, not copied), or `hf://owner/name`. Data are given in the same ways.
 - Four steps follow each other: `model-and-dataset-download` (GRPO: `model-dataset-environment-download`),
@@ -63,7 +63,7 @@ twice.
   refused with what to write instead.
 - A text gets the tokens that the tokenizer puts around it, and the one that ends it, unless it has them.
 - `mask`, `loss_mask`, `assistant_masks`, `labels`, `input_ids`, a `weight` of a whole row other than 1 and
-  the like cannot be honoured, and are refused by file and line. So is content other than text.
+  the like are not supported: they are refused by file and line. So is content other than text.
 - Arguments of tool calls may be objects or, as the OpenAI API has them, JSON text: they are written once, as
   the template wants them.
 - A message, `reasoning_content`, `tool_calls` or `tools` that the chat template never writes is refused.
@@ -86,12 +86,6 @@ nothing reports is refused at the latest with the first step. The first step ask
 model's name is still free, and looks for room where filesets lie.
 
 """
-TITLES = {
-    "automodel": ("automodel", "automodel: NeMo Automodel, supervised", automodel.DONE, automodel.RULES),
-    "unsloth": ("unsloth", "unsloth: Unsloth, supervised, one device", unsloth.DONE, unsloth.RULES),
-    "dpo": ("rl", "rl with `training.type: dpo`: TRL", rl.DONE_DPO, rl.RULES_DPO),
-    "grpo": ("rl", "rl with `training.type: grpo`: TRL", rl.DONE_GRPO, rl.RULES_GRPO),
-}
 WHERE = {"any": "", "cpu": "on machines without a GPU: ", "untrusted": "without the role admin: "}
 
 
@@ -120,18 +114,18 @@ def fits(model: type[BaseModel], kind: str) -> bool:
     return known is None or kind in get_args(known.annotation)
 
 
-def fate(path: str, done: Mapping[str, str], rules: tuple[Rule, ...]) -> str:
+def fate(path: str, supported: Mapping[str, str], rules: tuple[Rule, ...]) -> str:
     """What becomes of a field."""
     parts = path.split(".")
     said = []
     for length in range(1, len(parts) + 1):
         place = ".".join(parts[:length])
-        if place in done:
-            said.append(f"→ {done[place]}")
+        if place in supported:
+            said.append(f"→ {supported[place]}")
         for rule in rules:
             if rule.path == place:
                 allowed = " or ".join(shown(value) for value in rule.allowed if value is not None)
-                only = f"only {allowed}" if allowed else "not honoured"
+                only = f"only {allowed}" if allowed else "not supported"
                 said.append(f"{WHERE[rule.on]}{only}: {rule.reason}")
     return "; ".join(said)
 
@@ -149,14 +143,20 @@ def shown(value: Any) -> str:
 
 def page() -> str:
     """The whole page."""
-    lines = [HEAD.rstrip("\n"), ""]
-    for kind, (backend, title, done, rules) in TITLES.items():
-        lines += [f"## {title}", "", "| Field | Default | What becomes of it |", "| --- | --- | --- |"]
-        lines += [
-            f"| `{path}` | {shown(default)} | {fate(path, done, rules)} |"
-            for path, default in fields(INPUTS[backend], kind)
-        ]
-        lines.append("")
+    lines = [HEAD.replace("{names}", "|".join(BUILT_IN)).rstrip("\n"), ""]
+    for backend in map(registry.find, BUILT_IN):
+        for table in backend.tables:
+            lines += [
+                f"## {table.title}",
+                "",
+                "| Field | Default | What becomes of it |",
+                "| --- | --- | --- |",
+            ]
+            lines += [
+                f"| `{path}` | {shown(default)} | {fate(path, table.supported, table.rules)} |"
+                for path, default in fields(backend.description.input_type(), table.kind)
+            ]
+            lines.append("")
     lines += ["## Options", "", "`-o backend.key=value`, or the request's `options`.", ""]
     lines += ["| Option | Default |", "| --- | --- |"]
     lines += [f"| `{path}` | {shown(default)} |" for path, default in fields(CustomizationOptions, "")]

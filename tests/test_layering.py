@@ -72,6 +72,7 @@ LAYERS = {
         "jobs",
         "store",
         "storage logs",
+        "engines.catalogue customizer.paths customizer.facts customizer.support customizer.backends",
         "setting_paths settings",
         "executors auth",
         "isolation engines",
@@ -84,7 +85,7 @@ LAYERS = {
         "commands",
     ),
     "nemo_helix_plugin": (
-        "errors model_fields addresses yaml_text",
+        "errors model_fields addresses yaml_text entry_points",
         "jobs access files models",
         "customization",
         "config client customization.sdk",

@@ -50,7 +50,7 @@ class Engine:
     packages: tuple[str, ...]
     """Distributions whose versions are recorded in each manifest."""
     lacks: tuple[str, ...] = ()
-    """Paths of the spec that it cannot honour, alone or as ``path=value``; refused when they are set."""
+    """Paths of the spec that it does not support, alone or as ``path=value``; refused when they are set."""
     cpu: bool = True
     """Whether it trains on a machine without a GPU."""
 
@@ -121,7 +121,7 @@ def _refuse(spec: EngineSpec, engine: Engine, lacking: str) -> None:
     given = flatten(spec)[path]
     if (str(given) == value) if value else given:
         shown = f"{path} '{given}'" if value else path
-        raise BadSpecError(f"{shown} cannot be honoured by engine '{engine.name}': leave it out")
+        raise BadSpecError(f"{shown} is not supported by engine '{engine.name}': leave it out")
 
 
 def load_driver(engine: Engine) -> Driver:

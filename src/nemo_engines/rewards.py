@@ -96,10 +96,10 @@ class Rewards:
 
 
 def _check_parameters(asked: object) -> None:
-    """What a row says about its own request cannot be honoured: all answers of a step are made alike."""
+    """What a row says about its own request is not supported: all answers of a step are made alike."""
     for name, value in asked.items() if isinstance(asked, dict) else ():
         if name not in _OF_NO_EFFECT and value not in (None, [], {}):
-            raise ValueError(f"'responses_create_params.{name}' cannot be honoured in training; leave it out")
+            raise ValueError(f"'responses_create_params.{name}' is not supported in training; leave it out")
 
 
 def _ends(benchmark: Mapping[str, Any]) -> list[str]:

@@ -236,5 +236,4 @@ def _database(settings: Settings) -> list[Path]:
 
 
 def _engines(settings: Settings) -> list[EngineSettings]:
-    engines = settings.engines
-    return [engines.trl, engines.unsloth, engines.automodel, engines.trackers]
+    return [getattr(settings.engines, name) for name in type(settings.engines).model_fields]

@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
+from nemo_helix_plugin.customization import backends
 from nemo_helix_server import setting_paths
+from nemo_helix_server.customizer.backends import registry
+from nemo_helix_server.engines import catalogue
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.storage.filesystem_kind import is_network
 from nemo_runs import homes, yaml_scalars
@@ -150,20 +153,6 @@ class BackendSettings(SettingsSection):
     """Training that says nothing for so long ends in error; 0 = never."""
 
 
-class AutomodelSettings(BackendSettings):
-    """The automodel backend."""
-
-    training_staleness_timeout_seconds: Period = 3600
-    """Training that says nothing for so long ends in error; 0 = never."""
-
-
-class ReinforcementSettings(BackendSettings):
-    """The rl backend, where one step includes generating rollouts."""
-
-    training_pause_deadline_seconds: Period = 3600
-    """How long a pause of training may take."""
-
-
 class EngineSettings(SettingsSection):
     """One training engine."""
 
@@ -173,13 +162,24 @@ class EngineSettings(SettingsSection):
     """Processor threads of one process; more of them than cores makes small steps much slower."""
 
 
-class EnginesSettings(SettingsSection):
-    """The training engines, each in an interpreter of its own."""
+def _engine_names() -> list[str]:
+    """Those that can be installed, and those that backends of other packages bring."""
+    return list(dict.fromkeys([*catalogue.RECIPES, *(backend.engine for backend in registry.usable())]))
 
-    trl: EngineSettings = EngineSettings()
-    unsloth: EngineSettings = EngineSettings()
-    automodel: EngineSettings = EngineSettings()
-    trackers: EngineSettings = EngineSettings()
+
+if TYPE_CHECKING:
+
+    class EnginesSettings(SettingsSection):
+        """The training engines, each in an interpreter of its own."""
+
+        trackers: EngineSettings = EngineSettings()
+else:
+    EnginesSettings = create_model(
+        "EnginesSettings",
+        __base__=SettingsSection,
+        __module__=__name__,
+        **{name: (EngineSettings, EngineSettings()) for name in _engine_names()},
+    )
 
 
 class TrackersSettings(SettingsSection):
@@ -223,8 +223,8 @@ class AuthSettings(SettingsSection):
     """Whether every request needs a token; unset = unless the service listens on loopback only."""
 
 
-class Settings(SettingsSection):
-    """All settings of `nemo services run`."""
+class _FixedSettings(SettingsSection):
+    """The settings of `nemo services run` that do not depend on which backends there are."""
 
     host: str = "127.0.0.1"
     """Name or address to listen on; anything but loopback needs access tokens."""
@@ -240,9 +240,6 @@ class Settings(SettingsSection):
     """Of the log on stderr."""
     platform: PlatformSettings = PlatformSettings()
     jobs: JobsSettings = JobsSettings()
-    automodel: AutomodelSettings = AutomodelSettings()
-    unsloth: BackendSettings = BackendSettings()
-    rl: ReinforcementSettings = ReinforcementSettings()
     engines: EnginesSettings = EnginesSettings()
     trackers: TrackersSettings = TrackersSettings()
     files: FilesSettings = FilesSettings()
@@ -255,6 +252,54 @@ class Settings(SettingsSection):
         written = {ord(sign): quote(sign) for sign in "%?#"}
         file = str(self.data_dir.absolute() / "jobs.db").translate(written)
         return self.database_url or f"sqlite:///{file}"
+
+    def of_backend(self, name: str) -> BackendSettings:
+        """The section of a backend; raises `ServerError` where its name is that of another section."""
+        section = getattr(self, name)
+        if not isinstance(section, BackendSettings):
+            raise ServerError(f"the backend '{name}' cannot be used: the service has settings of that name")
+        return section
+
+
+def _backend_section(name: str) -> type[BackendSettings]:
+    """The section of a backend, with the backend's own defaults."""
+    fields = BackendSettings.model_fields
+    try:
+        backend = registry.find(name)
+    except ServerError:  # its package is broken; whoever asks for it is told so
+        return BackendSettings
+    defaults = {
+        "training_pause_deadline_seconds": backend.pause_deadline_seconds,
+        "training_staleness_timeout_seconds": backend.staleness_timeout_seconds,
+    }
+    own: dict[str, Any] = {
+        key: (Period, Field(default=value, description=fields[key].description))
+        for key, value in defaults.items()
+    }
+    return create_model(f"{name.title()}Settings", __base__=BackendSettings, __module__=__name__, **own)
+
+
+def _backend_sections() -> dict[str, Any]:
+    sections = {
+        name: _backend_section(name)
+        for name in backends.names()
+        if name not in _FixedSettings.model_fields  # see `of_backend`
+    }
+    return {name: (section, section()) for name, section in sections.items()}
+
+
+if TYPE_CHECKING:
+
+    class Settings(_FixedSettings):
+        """All settings of `nemo services run`."""
+else:
+    Settings = create_model(
+        "Settings",
+        __base__=_FixedSettings,
+        __module__=__name__,
+        __doc__="All settings of `nemo services run`.",
+        **_backend_sections(),
+    )
 
 
 def load(

@@ -196,7 +196,7 @@ def test_each_end_has_its_exit_status(service: JobsService, tmp_path: Path, pair
     nemo(*rl, written(tmp_path, whole), "--wait", "--watch", status=2)
     nemo("customization", "rl", status=2)
     refused = nemo(*rl, written(tmp_path, {**whole, "deployment_config": "x"}), status=3)
-    assert "deployment_config 'x' cannot be honoured" in refused.stderr
+    assert "deployment_config 'x' is not supported" in refused.stderr
     code = nemo(*rl, written(tmp_path, whole), "-f", "code")
     compile(code.stdout, "printed", "exec")
     explained = json.loads(nemo("customization", "rl", "explain", "--json").stdout)

@@ -157,7 +157,7 @@ def test_the_best_checkpoint_becomes_the_model_where_that_is_asked_for(
     assert (training.output / weights.name).read_bytes() == weights.read_bytes()
 
 
-PACKING = "batch.packing cannot be honoured by engine 'automodel': leave it out"
+PACKING = "batch.packing is not supported by engine 'automodel': leave it out"
 POLYNOMIAL = (
     "schedule.lr_scheduler 'polynomial' is not one that engine 'automodel' knows: constant, "
     "constant_with_warmup, cosine, cosine_with_min_lr, linear"
@@ -168,7 +168,7 @@ NEVER_REPORTED = (
     "train_num_label_tokens, val_loss"
 )
 BF16 = (
-    "precision 'bf16' cannot be honoured by engine 'automodel' for full weights on a CPU, where it would "
+    "precision 'bf16' is not supported by engine 'automodel' for full weights on a CPU, where it would "
     "also store them so: use 'fp32'"
 )
 

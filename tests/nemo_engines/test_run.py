@@ -67,11 +67,11 @@ def test_a_bad_row_ends_the_run_before_any_library_is_loaded(tmp_path: Path) -> 
             "method 'dpo' is not one that engine 'unsloth' knows: sft",
         ),
         ({"precision": "fp16"}, 2, "precision 'fp16' needs a GPU; on a CPU 'fp32' and 'bf16' can be used"),
-        ({"load_in_4bit": True}, 2, "load_in_4bit cannot be honoured by engine 'trl': leave it out"),
+        ({"load_in_4bit": True}, 2, "load_in_4bit is not supported by engine 'trl': leave it out"),
         (
             {"optimizer": {"name": "adamw_8bit"}},
             2,
-            "optimizer.name 'adamw_8bit' cannot be honoured by engine 'trl': leave it out",
+            "optimizer.name 'adamw_8bit' is not supported by engine 'trl': leave it out",
         ),
         (
             {"engine": "unsloth", "load_in_4bit": True},

@@ -80,7 +80,7 @@ def test_a_merged_model_is_whole(unsloth: Forge, tmp_path: Path) -> None:
     [
         (
             {"batch": {"packing": True}},
-            "batch.packing cannot be honoured by engine 'unsloth' on a CPU: leave it out",
+            "batch.packing is not supported by engine 'unsloth' on a CPU: leave it out",
         ),
         ({"extra": {"x": 1}}, "extra.x is not an option of engine 'unsloth'"),
     ],

@@ -166,7 +166,14 @@ def test_the_engine_of_a_preview_is_kept_to_what_is_its_own(tmp_path):
     )
     found = Isolation(reads, tmp_path / "cache")
     places = found.of_preview(folder, "lab", "anna")
-    seen = previewing.ask(EngineFacts("trl", str(program), {}), folder, 1, places=places, seconds=60)
+    seen = previewing.ask(
+        EngineFacts("trl", str(program), {}),
+        folder,
+        1,
+        previewer="nemo_engines.preview",
+        places=places,
+        seconds=60,
+    )
     assert seen == {
         "signing.key": False,
         "filesets/lab": True,
@@ -175,7 +182,9 @@ def test_the_engine_of_a_preview_is_kept_to_what_is_its_own(tmp_path):
         "spec.json": True,
         "TMPDIR": True,
     }
-    unconfined = previewing.ask(EngineFacts("trl", str(program), {}), folder, 1, seconds=60)
+    unconfined = previewing.ask(
+        EngineFacts("trl", str(program), {}), folder, 1, previewer="nemo_engines.preview", seconds=60
+    )
     assert unconfined["signing.key"]
 
 

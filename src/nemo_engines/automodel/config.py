@@ -24,13 +24,13 @@ _DECAYS = {
 
 
 def check(run: TrainingRun) -> None:
-    """Refuse what the recipe cannot honour, beyond what the registry says of the engine."""
+    """Refuse what the recipe does not support, beyond what the registry says of the engine."""
     spec = run.spec
     if run.precision == "fp16":
-        raise BadSpecError("precision 'fp16' cannot be honoured by engine 'automodel': use 'bf16' or 'fp32'")
+        raise BadSpecError("precision 'fp16' is not supported by engine 'automodel': use 'bf16' or 'fp32'")
     if run.precision == "bf16" and run.device == "cpu" and spec.finetuning == "full":
         raise BadSpecError(
-            "precision 'bf16' cannot be honoured by engine 'automodel' for full weights on a CPU, where it "
+            "precision 'bf16' is not supported by engine 'automodel' for full weights on a CPU, where it "
             "would also store them so: use 'fp32'"
         )
     if spec.schedule.lr_scheduler not in _DECAYS:

@@ -29,7 +29,7 @@ class Conversation(NamedTuple):
 
 
 def conversation(value: object, name: str) -> Conversation:
-    """Messages of a row; `ValueError` with a phrase for what cannot be honoured or is no message."""
+    """Messages of a row; `ValueError` with a phrase for what is not supported or is no message."""
     if value is None:
         raise ValueError(f"lacks '{name}'")
     if not isinstance(value, list) or not value:
@@ -51,7 +51,7 @@ def check_messages(value: object, name: str) -> list[Message]:
     for index, message in enumerate(value if isinstance(value, list) else []):
         given = [key for key in LEARNED_WHERE if message.get(key) is not None]
         if given:
-            raise ValueError(f"'{name}[{index}].{given[0]}' cannot be honoured here; leave it out")
+            raise ValueError(f"'{name}[{index}].{given[0]}' is not supported here; leave it out")
     return found.messages
 
 
@@ -70,7 +70,7 @@ def _is_learned(message: Mapping[str, Any], where: str) -> bool:
     for key in _AMBIGUOUS:
         if message.get(key) is not None:
             raise ValueError(
-                f"'{where}.{key}' cannot be honoured; write 'weight': 0 for what is not to be learned"
+                f"'{where}.{key}' is not supported; write 'weight': 0 for what is not to be learned"
             )
     given = {key: message[key] for key in LEARNED_WHERE if message.get(key) is not None}
     for key, value in given.items():
@@ -78,7 +78,7 @@ def _is_learned(message: Mapping[str, Any], where: str) -> bool:
             raise ValueError(f"'{where}.{key}' must be 0 or 1, or false or true")
         if value and message["role"] != "assistant":
             raise ValueError(
-                f"'{where}.{key}' {value!r} cannot be honoured: only the assistant's messages are meant"
+                f"'{where}.{key}' {value!r} is not supported: only the assistant's messages are meant"
             )
     if len({bool(value) for value in given.values()}) > 1:
         raise ValueError(f"'{where}' says both that it is learned and that it is not: {', '.join(given)}")
@@ -148,19 +148,19 @@ def check_objects(value: object, name: str) -> None:
 
 
 def check_row(row: Mapping[str, Any], uses: frozenset[str] = frozenset()) -> None:
-    """Refuse keys of a row that say what is learned and cannot be honoured; ``uses`` are read as data."""
+    """Refuse keys of a row that say what is learned and are not supported; ``uses`` are read as data."""
     for key in (*LEARNED_WHERE, "sample_weight", "loss_weight"):
         value = row.get(key)
         if key not in uses and value is not None and value not in (1, True):
-            raise ValueError(f"'{key}' {value!r} cannot be honoured for a row; leave the row or the key out")
+            raise ValueError(f"'{key}' {value!r} is not supported for a row; leave the row or the key out")
     refused = (*_AMBIGUOUS, "input_ids", "attention_mask", "assistant_masks", "completion_mask", "prompt_ids")
     for key in refused:
         if key not in uses and row.get(key) is not None:
-            raise ValueError(f"'{key}' cannot be honoured: rows are texts or messages; leave it out")
+            raise ValueError(f"'{key}' is not supported: rows are texts or messages; leave it out")
     for key in (*_MEDIA, "functions"):
         if key not in uses and row.get(key):
             remedy = "write tools" if key == "functions" else "only text can be learned"
-            raise ValueError(f"'{key}' cannot be honoured: {remedy}")
+            raise ValueError(f"'{key}' is not supported: {remedy}")
 
 
 def must_be_named(message: Mapping[str, Any]) -> list[str]:

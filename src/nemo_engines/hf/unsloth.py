@@ -81,6 +81,6 @@ def _check(run: TrainingRun) -> None:
     if run.device != "cpu":
         return
     if run.spec.batch.packing:
-        raise BadSpecError("batch.packing cannot be honoured by engine 'unsloth' on a CPU: leave it out")
+        raise BadSpecError("batch.packing is not supported by engine 'unsloth' on a CPU: leave it out")
     if run.precision == "bf16" and not unsloth.is_bfloat16_supported():
-        raise BadSpecError("precision 'bf16' cannot be honoured by engine 'unsloth' on this CPU: use 'fp32'")
+        raise BadSpecError("precision 'bf16' is not supported by engine 'unsloth' on this CPU: use 'fp32'")

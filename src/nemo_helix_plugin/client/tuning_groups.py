@@ -1,61 +1,102 @@
-"""The sub-clients of fine-tuning: `client.customization.<backend>.jobs`, `client.files`, `client.models`."""
+"""The sub-clients of fine-tuning: `client.customization.<backend>.jobs`, `client.files`, `client.models`.
+
+One class serves every backend, so that the methods of each are those of all.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from nemo_helix_plugin.client.calls import files, tuning
 from nemo_helix_plugin.client.calls.call import Call
 from nemo_helix_plugin.client.methods import AsyncGroup, Group, Method
+from nemo_helix_plugin.client.session import AsyncSession, ClientSession
+from nemo_helix_plugin.customization import backends
 
 Arguments = ParamSpec("Arguments")
 Sync = TypeVar("Sync")
 Async = TypeVar("Async")
 
 
-def _of(
-    backend: str, build: Callable[Concatenate[str, Arguments], Call[Sync, Async]]
-) -> Method[Arguments, Sync, Async]:
-    """The method of one backend."""
+class BackendMethod(Generic[Arguments, Sync, Async]):
+    """A method of a backend's group, made of the builder of its call, which takes the backend first."""
 
-    @functools.wraps(build)
-    def bound(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Call[Sync, Async]:
-        return build(backend, *args, **kwargs)
+    def __init__(self, build: Callable[Concatenate[str, Arguments], Call[Sync, Async]]) -> None:
+        self._build = build
+        self._name = build.__name__
+        self.__doc__ = build.__doc__
 
-    whole = inspect.signature(build)
-    own = [parameter for name, parameter in whole.parameters.items() if name != "backend"]
-    vars(bound).update(__signature__=whole.replace(parameters=own))
-    return Method(bound)
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: BackendGroup, owner: type | None = None) -> Callable[Arguments, Sync]: ...
+    @overload
+    def __get__(
+        self, instance: AsyncBackendGroup, owner: type | None = None
+    ) -> Callable[Arguments, Awaitable[Async]]: ...
+    @overload
+    def __get__(self, instance: None, owner: type | None = None) -> Self: ...
+    def __get__(self, instance: BackendGroup | AsyncBackendGroup | None, owner: type | None = None) -> Any:
+        """The method of a client, or this itself on the class."""
+        if instance is None:
+            return self
+        method = Method(self._of(instance.backend))
+        method.__set_name__(type(instance), self._name)
+        return method.__get__(instance)
+
+    def _of(self, backend: str) -> Callable[Arguments, Call[Sync, Async]]:
+        @functools.wraps(self._build)
+        def bound(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Call[Sync, Async]:
+            return self._build(backend, *args, **kwargs)
+
+        whole = inspect.signature(self._build)
+        own = [parameter for name, parameter in whole.parameters.items() if name != "backend"]
+        vars(bound).update(__signature__=whole.replace(parameters=own))
+        return bound
 
 
-class _AutomodelJobs:
-    create = _of("automodel", tuning.create_job)
-    list = _of("automodel", tuning.list_jobs)
-    get = _of("automodel", tuning.get_job)
-    get_status = _of("automodel", tuning.get_status)
-    cancel = _of("automodel", tuning.cancel_job)
-    delete = _of("automodel", tuning.delete_job)
+class BackendGroup(Group):
+    """Methods of one backend."""
+
+    def __init__(self, session: ClientSession, backend: str) -> None:
+        super().__init__(session)
+        self.backend = backend
+
+    @classmethod
+    def from_client(cls, client: Any, backend: str | None = None) -> Self:
+        """The same over the connection of a client, or of a group, whose backend is the default."""
+        return cls(client._session, backend or client.backend)  # noqa: SLF001 - clients and groups are one family
 
 
-class _UnslothJobs:
-    create = _of("unsloth", tuning.create_job)
-    list = _of("unsloth", tuning.list_jobs)
-    get = _of("unsloth", tuning.get_job)
-    get_status = _of("unsloth", tuning.get_status)
-    cancel = _of("unsloth", tuning.cancel_job)
-    delete = _of("unsloth", tuning.delete_job)
+class AsyncBackendGroup(AsyncGroup):
+    """Methods of one backend."""
+
+    def __init__(self, session: AsyncSession, backend: str) -> None:
+        super().__init__(session)
+        self.backend = backend
+
+    @classmethod
+    def from_client(cls, client: Any, backend: str | None = None) -> Self:
+        """The same over the connection of a client, or of a group, whose backend is the default."""
+        return cls(client._session, backend or client.backend)  # noqa: SLF001 - clients and groups are one family
 
 
-class _RlJobs:
-    create = _of("rl", tuning.create_job)
-    list = _of("rl", tuning.list_jobs)
-    get = _of("rl", tuning.get_job)
-    get_status = _of("rl", tuning.get_status)
-    cancel = _of("rl", tuning.cancel_job)
-    delete = _of("rl", tuning.delete_job)
+class _BackendJobs:
+    create = BackendMethod(tuning.create_job)
+    list = BackendMethod(tuning.list_jobs)
+    get = BackendMethod(tuning.get_job)
+    get_status = BackendMethod(tuning.get_status)
+    cancel = BackendMethod(tuning.cancel_job)
+    delete = BackendMethod(tuning.delete_job)
+
+
+class _Backend:
+    explain = BackendMethod(tuning.explain)
+    preview = BackendMethod(tuning.preview)
 
 
 class _Templates:
@@ -84,28 +125,12 @@ class _Models:
     delete = Method(files.delete_model)
 
 
-class AutomodelJobsClient(_AutomodelJobs, Group):
-    """Jobs of the backend ``automodel``."""
+class BackendJobsClient(_BackendJobs, BackendGroup):
+    """Jobs of a backend."""
 
 
-class AsyncAutomodelJobsClient(_AutomodelJobs, AsyncGroup):
-    """Jobs of the backend ``automodel``."""
-
-
-class UnslothJobsClient(_UnslothJobs, Group):
-    """Jobs of the backend ``unsloth``."""
-
-
-class AsyncUnslothJobsClient(_UnslothJobs, AsyncGroup):
-    """Jobs of the backend ``unsloth``."""
-
-
-class RlJobsClient(_RlJobs, Group):
-    """Jobs of the backend ``rl``."""
-
-
-class AsyncRlJobsClient(_RlJobs, AsyncGroup):
-    """Jobs of the backend ``rl``."""
+class AsyncBackendJobsClient(_BackendJobs, AsyncBackendGroup):
+    """Jobs of a backend."""
 
 
 class TemplatesClient(_Templates, Group):
@@ -116,128 +141,84 @@ class AsyncTemplatesClient(_Templates, AsyncGroup):
     """Saved specs."""
 
 
-class AutomodelClient(Group):
-    """Supervised fine-tuning with NeMo Automodel."""
-
-    explain = _of("automodel", tuning.explain)
-    preview = _of("automodel", tuning.preview)
+class BackendClient(_Backend, BackendGroup):
+    """One backend."""
 
     @property
-    def jobs(self) -> AutomodelJobsClient:
+    def jobs(self) -> BackendJobsClient:
         """Its jobs."""
-        return AutomodelJobsClient(self._session)
+        return BackendJobsClient(self._session, self.backend)
 
 
-class AsyncAutomodelClient(AsyncGroup):
-    """Supervised fine-tuning with NeMo Automodel."""
-
-    explain = _of("automodel", tuning.explain)
-    preview = _of("automodel", tuning.preview)
+class AsyncBackendClient(_Backend, AsyncBackendGroup):
+    """One backend."""
 
     @property
-    def jobs(self) -> AsyncAutomodelJobsClient:
+    def jobs(self) -> AsyncBackendJobsClient:
         """Its jobs."""
-        return AsyncAutomodelJobsClient(self._session)
-
-
-class UnslothClient(Group):
-    """Supervised fine-tuning with Unsloth."""
-
-    explain = _of("unsloth", tuning.explain)
-    preview = _of("unsloth", tuning.preview)
-
-    @property
-    def jobs(self) -> UnslothJobsClient:
-        """Its jobs."""
-        return UnslothJobsClient(self._session)
-
-
-class AsyncUnslothClient(AsyncGroup):
-    """Supervised fine-tuning with Unsloth."""
-
-    explain = _of("unsloth", tuning.explain)
-    preview = _of("unsloth", tuning.preview)
-
-    @property
-    def jobs(self) -> AsyncUnslothJobsClient:
-        """Its jobs."""
-        return AsyncUnslothJobsClient(self._session)
-
-
-class RlClient(Group):
-    """DPO and GRPO."""
-
-    explain = _of("rl", tuning.explain)
-    preview = _of("rl", tuning.preview)
-
-    @property
-    def jobs(self) -> RlJobsClient:
-        """Its jobs."""
-        return RlJobsClient(self._session)
-
-
-class AsyncRlClient(AsyncGroup):
-    """DPO and GRPO."""
-
-    explain = _of("rl", tuning.explain)
-    preview = _of("rl", tuning.preview)
-
-    @property
-    def jobs(self) -> AsyncRlJobsClient:
-        """Its jobs."""
-        return AsyncRlJobsClient(self._session)
+        return AsyncBackendJobsClient(self._session, self.backend)
 
 
 class CustomizationClient(Group):
-    """Fine-tuning, backend by backend."""
+    """Fine-tuning, backend by backend: each is an attribute of its name."""
 
     health = Method(tuning.health)
 
-    @property
-    def automodel(self) -> AutomodelClient:
-        """Supervised fine-tuning with NeMo Automodel."""
-        return AutomodelClient(self._session)
+    if TYPE_CHECKING:  # what editors complete; another package's backend is `backend(name)` to them
+        automodel: BackendClient
+        unsloth: BackendClient
+        rl: BackendClient
+    else:
 
-    @property
-    def unsloth(self) -> UnslothClient:
-        """Supervised fine-tuning with Unsloth."""
-        return UnslothClient(self._session)
+        def __getattr__(self, name: str) -> BackendClient:
+            return self.backend(_known(name))
 
-    @property
-    def rl(self) -> RlClient:
-        """DPO and GRPO."""
-        return RlClient(self._session)
+    def backend(self, name: str) -> BackendClient:
+        """A backend by its name, whether it is known here or on the service alone."""
+        return BackendClient(self._session, name)
 
     @property
     def templates(self) -> TemplatesClient:
         """Saved specs."""
         return TemplatesClient(self._session)
 
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *backends.names()]
+
 
 class AsyncCustomizationClient(AsyncGroup):
-    """Fine-tuning, backend by backend."""
+    """Fine-tuning, backend by backend: each is an attribute of its name."""
 
     health = Method(tuning.health)
 
-    @property
-    def automodel(self) -> AsyncAutomodelClient:
-        """Supervised fine-tuning with NeMo Automodel."""
-        return AsyncAutomodelClient(self._session)
+    if TYPE_CHECKING:
+        automodel: AsyncBackendClient
+        unsloth: AsyncBackendClient
+        rl: AsyncBackendClient
+    else:
 
-    @property
-    def unsloth(self) -> AsyncUnslothClient:
-        """Supervised fine-tuning with Unsloth."""
-        return AsyncUnslothClient(self._session)
+        def __getattr__(self, name: str) -> AsyncBackendClient:
+            return self.backend(_known(name))
 
-    @property
-    def rl(self) -> AsyncRlClient:
-        """DPO and GRPO."""
-        return AsyncRlClient(self._session)
+    def backend(self, name: str) -> AsyncBackendClient:
+        """A backend by its name, whether it is known here or on the service alone."""
+        return AsyncBackendClient(self._session, name)
 
     @property
     def templates(self) -> AsyncTemplatesClient:
         """Saved specs."""
         return AsyncTemplatesClient(self._session)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *backends.names()]
+
+
+def _known(name: str) -> str:
+    """A backend's name; raises `AttributeError` for what is none."""
+    if name not in backends.names():
+        known = ", ".join(backends.names())
+        raise AttributeError(f"there is no backend '{name}' here; known are {known}", name=name)
+    return name
 
 
 class FilesClient(_Files, Group):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from pydantic import BaseModel
-
+from nemo_helix_plugin.customization import backends
 from nemo_helix_plugin.customization.requests import CustomizationOptions
-from nemo_helix_plugin.customization.types import INPUTS
 
 _STORED: dict[str, dict[str, Any]] = {
     "engine": {"type": "string", "description": "The engine that trains."},
@@ -27,14 +25,13 @@ _STORED: dict[str, dict[str, Any]] = {
 
 def input_schema(backend: str) -> dict[str, Any]:
     """The JSON schema of a backend's input spec."""
-    model: type[BaseModel] = INPUTS[backend]
-    return model.model_json_schema()
+    return backends.find(backend).input_type().model_json_schema()
 
 
 def output_schema(backend: str) -> dict[str, Any]:
     """The JSON schema of the stored spec: the input with every default resolved, and what was decided.
 
-    Fields that cannot be honoured hold null.
+    Fields that are not supported hold null.
     """
     schema = copy.deepcopy(input_schema(backend))
     schema["title"] = schema["title"].replace("Input", "Output")

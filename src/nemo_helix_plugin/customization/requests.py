@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
 
+from nemo_helix_plugin.customization import backends
 from nemo_helix_plugin.jobs import models, names
 from nemo_helix_plugin.jobs.platform_spec import Quantity
 from nemo_helix_plugin.jobs.requests import ShortText
 
-Backend = Literal["automodel", "unsloth", "rl"]
+if TYPE_CHECKING:
+    BackendName = str
+else:
+    BackendName = Literal[backends.names()]
+    """The name of a backend that is known here."""
 
 
 class SubprocessOptions(models.RequestModel):
@@ -142,7 +147,7 @@ class Explanation(models.ResponseModel):
     output: dict[str, Any] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict)
     refused: dict[str, str] = Field(default_factory=dict)
-    """Fields that cannot be honoured here, and why; by dotted name."""
+    """Fields that are not supported here, and why; by dotted name."""
 
 
 class CustomizationHealth(models.ResponseModel):
@@ -158,7 +163,7 @@ class CreateJobTemplateRequest(models.RequestModel):
     """A saved spec; it is not validated before it is submitted."""
 
     name: names.EntityName
-    backend: Backend
+    backend: BackendName
     config: models.JsonObject
     description: ShortText | None = None
 
@@ -166,7 +171,7 @@ class CreateJobTemplateRequest(models.RequestModel):
 class UpdateJobTemplateRequest(models.RequestModel):
     """Changes of a saved spec."""
 
-    backend: Backend | None = None
+    backend: BackendName | None = None
     config: models.JsonObject | None = None
     description: ShortText | None = None
 

@@ -4,28 +4,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from types import MappingProxyType, ModuleType
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from nemo_helix_server.customizer import honour, names
-from nemo_helix_server.customizer.backends import automodel, rl, shared, unsloth
-from nemo_helix_server.customizer.facts import Backend, CompileFacts, InputSource, TrainingMachine
-from nemo_helix_server.customizer.honoured import automodel as automodel_table
-from nemo_helix_server.customizer.honoured import rl as rl_table
-from nemo_helix_server.customizer.honoured import unsloth as unsloth_table
+from nemo_helix_server.customizer import names, support
+from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.backends.base import Backend
+from nemo_helix_server.customizer.facts import CompileFacts, InputSource, TrainingMachine
 
-_BACKENDS: Mapping[Backend, ModuleType] = MappingProxyType(
-    {"automodel": automodel, "unsloth": unsloth, "rl": rl}
-)
-_TABLES: Mapping[Backend, tuple[tuple[honour.Rule, ...], ...]] = MappingProxyType(
-    {
-        "automodel": (automodel_table.RULES,),
-        "unsloth": (unsloth_table.RULES,),
-        "rl": (rl_table.RULES_DPO, rl_table.RULES_GRPO),
-    }
-)
 _STEPS = "nemo_helix_server.customizer.steps"
 _LIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "16Gi"}}
 _STORAGE = {"name": "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH", "value": "storage"}
@@ -47,51 +34,49 @@ class Compiled(NamedTuple):
 def compile_job(
     backend: Backend, given: BaseModel, facts: CompileFacts, profile: str | None = None
 ) -> Compiled:
-    """Compile a job; raises `InvalidError` naming the field that cannot be honoured."""
+    """Compile a job; raises `InvalidError` naming the field that is not supported."""
     spec = resolved(backend, given, facts)
     output = names.output_names(
-        (spec["output"] or {}).get("name"), facts.model.shown, facts.dataset.shown, facts.digits
+        (spec.get("output") or {}).get("name"), facts.model.shown, facts.dataset.shown, facts.digits
     )
-    spec["output"] = {**(spec["output"] or {}), "name": output.name, "fileset": output.fileset}
+    spec["output"] = {**(spec.get("output") or {}), "name": output.name, "fileset": output.fileset}
     _name_runs(spec, output.name, facts.job_name)
-    engine_spec = _BACKENDS[backend].engine_spec(spec, facts)
-    steps = list(_steps(spec, engine_spec, output, facts, profile))
+    engine_spec = backend.engine_spec(spec, facts)
+    steps = list(_steps(backend, spec, engine_spec, output, facts, profile))
     return Compiled(spec, {"steps": steps}, engine_spec, output)
 
 
-def rules(backend: Backend, given: BaseModel, facts: CompileFacts) -> list[honour.Rule]:
+def rules(backend: Backend, given: BaseModel, facts: CompileFacts) -> list[support.Rule]:
     """The rules that hold for an input in this situation."""
-    return list(_BACKENDS[backend].rules(given, facts))
+    return list(backend.rules(given, facts))
 
 
 def resolved(backend: Backend, given: BaseModel, facts: CompileFacts) -> dict[str, Any]:
     """The spec with every default as it will be; raises `InvalidError`."""
     holding = rules(backend, given, facts)
-    honour.check(given, holding)
+    support.check(given, holding)
     spec = given.model_dump(mode="json")
-    honour.resolve(spec, holding)
+    support.resolve(spec, holding)
     spec = {
-        "backend": backend,
+        "backend": backend.name,
         "engine": facts.engine.name,
         "device": facts.machine.device,
         **spec,
         "name": facts.job_name,
     }
-    _BACKENDS[backend].resolve(spec, facts)
+    backend.resolve(spec, facts)
     return spec
 
 
 def refused(backend: Backend, machine: TrainingMachine) -> dict[str, str]:
-    """Fields of which not every value can be honoured on a machine, with the reason; for people to read."""
-    table: list[honour.Rule] = []
-    for rules_of_one in _TABLES[backend]:
-        table += [rule for rule in rules_of_one if rule.on in {"any", machine.device}]
-    return {rule.path: rule.reason for rule in table}
+    """Fields of which not every value is supported on a machine, with the reason; for people to read."""
+    holding = (rule for table in backend.tables for rule in table.rules if rule.on in {"any", machine.device})
+    return {rule.path: rule.reason for rule in holding}
 
 
 def _name_runs(spec: dict[str, Any], output: str, job: str) -> None:
     """Trackers' projects are called after the output, their runs after the job."""
-    trackers = spec["integrations"] or {}
+    trackers = spec.get("integrations") or {}
     if trackers.get("wandb"):
         trackers["wandb"]["project"] = trackers["wandb"]["project"] or output
         trackers["wandb"]["name"] = trackers["wandb"]["name"] or job
@@ -101,15 +86,16 @@ def _name_runs(spec: dict[str, Any], output: str, job: str) -> None:
 
 
 def _steps(
+    backend: Backend,
     spec: Mapping[str, Any],
     engine_spec: Mapping[str, Any],
     output: names.OutputNames,
     facts: CompileFacts,
     profile: str | None,
 ) -> Iterator[dict[str, Any]]:
-    grpo, reinforced = engine_spec["method"] == "grpo", spec["backend"] == "rl"
+    grpo = engine_spec.get("method") == "grpo"
     download = "model-dataset-environment-download" if grpo else "model-and-dataset-download"
-    adapter = engine_spec["finetuning"] == "lora" and engine_spec.get("output_method") != "merged"
+    adapter = engine_spec.get("finetuning") == "lora" and engine_spec.get("output_method") != "merged"
     end = {
         "workspace": facts.workspace,
         "name": output.name,
@@ -119,8 +105,7 @@ def _steps(
         "base": shared.MODEL,
     }
     yield _light(download, "download", {**_download(spec, facts), "end": end}, facts, _hub_token(facts))
-    name = f"{engine_spec['method']}-training" if reinforced else "training"
-    yield _training(name, spec, engine_spec, facts, profile)
+    yield _training(backend, spec, engine_spec, facts, profile)
     place = {"root": facts.files_root, "workspace": facts.workspace, "fileset": output.fileset}
     base = {"base_model": facts.model.base or facts.model.shown}
     description = spec["output"].get("description")
@@ -187,7 +172,7 @@ def _hub_token(facts: CompileFacts) -> tuple[dict[str, Any], ...]:
 
 
 def _training(
-    name: str,
+    backend: Backend,
     spec: Mapping[str, Any],
     engine_spec: Mapping[str, Any],
     facts: CompileFacts,
@@ -198,12 +183,12 @@ def _training(
     if facts.engine.digest:
         variables["NEMO_ENGINE_ENVIRONMENT"] = facts.engine.digest
     return {
-        "name": name,
+        "name": backend.training_step(engine_spec),
         "environment": [
             dict(_STORAGE),
             *({"name": key, "value": value} for key, value in sorted(variables.items())),
         ],
-        "executor": _executor(profile or given, engine_spec, facts),
+        "executor": _executor(backend, profile or given, engine_spec, facts),
         "config": dict(engine_spec),
         "lifecycle": {
             "pause_deadline_seconds": facts.pause_deadline_seconds,
@@ -212,16 +197,18 @@ def _training(
     }
 
 
-def _executor(profile: str | None, engine_spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
+def _executor(
+    backend: Backend, profile: str | None, engine_spec: Mapping[str, Any], facts: CompileFacts
+) -> dict[str, Any]:
     limits = {key: value for key, value in (facts.options.get("subprocess") or {}).items() if value}
     resources: dict[str, Any] = {"limits": limits}
     on_gpu = facts.machine.device == "cuda"
     if on_gpu:
         resources["num_gpus"] = (engine_spec.get("devices") or {}).get("count", 1)
-        resources["shm_size"] = _SHARED_MEMORY[engine_spec["finetuning"]]
+        resources["shm_size"] = _SHARED_MEMORY[engine_spec.get("finetuning", "full")]
     return {
         "provider": "gpu" if on_gpu else "cpu",
         "profile": profile or ("gpu" if on_gpu else "default"),
-        "container": {"command": [facts.engine.python, "-P", "-m", "nemo_engines.run"]},
+        "container": {"command": [facts.engine.python, "-P", "-m", backend.trainer]},
         "resources": resources,
     }

@@ -6,11 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Backend = Literal["automodel", "unsloth", "rl"]
-BACKENDS: tuple[Backend, ...] = ("automodel", "unsloth", "rl")
-ENGINES: Mapping[Backend, str] = {"automodel": "automodel", "unsloth": "unsloth", "rl": "trl"}
-"""The engine that trains for each backend; several for one are told apart by a setting, once there are."""
-
 
 @dataclass(frozen=True, slots=True)
 class InputSource:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.compile import Compiled
 from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputSource
 from nemo_helix_server.customizer.steps import fetching, splitting
 from nemo_helix_server.customizer.steps.reporting import StepError
@@ -36,10 +37,10 @@ Document = dict[str, Any]
 
 def preview(
     facts: CompileFacts,
-    spec: Mapping[str, Any],
-    engine_spec: Mapping[str, Any],
+    compiled: Compiled,
     count: int,
     *,
+    previewer: str,
     places_in: Callable[[Path], IsolationFolders] | None = None,
     seconds: float = SECONDS,
 ) -> Document:
@@ -52,10 +53,10 @@ def preview(
     try:
         with tempfile.TemporaryDirectory(prefix="nemo-preview-") as made:
             folder = Path(made)
-            _bring(facts, spec, folder)
-            (folder / "spec.json").write_text(json.dumps(engine_spec), encoding="utf-8")
+            _bring(facts, compiled.spec, folder)
+            (folder / "spec.json").write_text(json.dumps(compiled.engine_spec), encoding="utf-8")
             places = places_in(folder) if places_in else None
-            return ask(facts.engine, folder, count, places=places, seconds=seconds)
+            return ask(facts.engine, folder, count, previewer=previewer, places=places, seconds=seconds)
     finally:
         _one_at_a_time.release()
 
@@ -116,11 +117,12 @@ def ask(
     folder: Path,
     count: int,
     *,
+    previewer: str,
     places: IsolationFolders | None = None,
     seconds: float = SECONDS,
 ) -> Document:
-    """Run the engine's preview on the spec in a folder, kept to ``places`` where they are given."""
-    argv = [engine.python, "-P", "-m", "nemo_engines.preview", "--spec", "spec.json", "--rows", str(count)]
+    """Run the module ``previewer`` on the spec in a folder, kept to ``places`` where they are given."""
+    argv = [engine.python, "-P", "-m", previewer, "--spec", "spec.json", "--rows", str(count)]
     environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | dict(engine.environment)
     if places is not None:
         argv, environ = confinement.confined(argv, places.sight), environ | dict(places.environment)

@@ -14,22 +14,16 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from nemo_helix_plugin.access.roles import Role
-from nemo_helix_plugin.customization import explain
+from nemo_helix_plugin.customization import backends, explain
 from nemo_helix_plugin.customization.requests import CreateCustomizationJobRequest, PreviewRequest
-from nemo_helix_plugin.customization.types import INPUTS, AutomodelJobInput, RlJobInput, UnslothJobInput
 from nemo_helix_plugin.jobs.types import TERMINAL, CreateHelixJobRequest
 from nemo_helix_plugin.model_fields import field_suggestion
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import environment, names, previewing
+from nemo_helix_server.customizer.backends import registry
+from nemo_helix_server.customizer.backends.base import Backend
 from nemo_helix_server.customizer.engines import Engines
-from nemo_helix_server.customizer.facts import (
-    BACKENDS,
-    ENGINES,
-    Backend,
-    CompileFacts,
-    EngineFacts,
-    InputSource,
-)
+from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputSource
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.errors import InvalidError, StateConflictError, UnknownNameError
 from nemo_helix_server.isolation import Isolation
@@ -38,7 +32,7 @@ from nemo_helix_server.jobs.filtering.tree import Compare, Operator, Tree, all_o
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.service.jobs import JobsService
 from nemo_helix_server.service.profiles import Profiles
-from nemo_helix_server.settings import BackendSettings, Settings
+from nemo_helix_server.settings import Settings
 from nemo_helix_server.trackers import endpoints
 from nemo_helix_server.trackers.errors import OffError
 from nemo_runs.durable.disk import read_regular
@@ -67,13 +61,13 @@ class Customizer:
         self,
         caller: Caller,
         workspace: str,
-        backend: Backend,
+        backend: str,
         body: CreateCustomizationJobRequest,
         *,
         client_token: str | None = None,
     ) -> tuple[Document, bool]:
         """Make a job; the flag says whether it is new."""
-        facts, compiled = self._compiled(caller, workspace, backend, body, client_token)
+        facts, compiled = self._compiled(caller, workspace, registry.find(backend), body, client_token)
         name = facts.job_name
         request = _request(body, name, compiled)
         self.profiles.check(request.platform_spec)
@@ -83,16 +77,18 @@ class Customizer:
             self._check_output(workspace, name, compiled.output, client_token)
             return self.jobs.create(caller, workspace, request, client_token=client_token)
 
-    def preview(self, caller: Caller, workspace: str, backend: Backend, body: PreviewRequest) -> Document:
+    def preview(self, caller: Caller, workspace: str, backend: str, body: PreviewRequest) -> Document:
         """What a job of this spec would learn of its first rows, and what would be cut; there is no job."""
-        request = CreateCustomizationJobRequest(spec=body.spec)
-        facts, compiled = self._compiled(caller, workspace, backend, request, None)
+        request, trains = CreateCustomizationJobRequest(spec=body.spec), registry.find(backend)
+        if trains.previewer is None:
+            raise InvalidError(f"the backend {backend} shows no preview of what a job would learn")
+        facts, compiled = self._compiled(caller, workspace, trains, request, None)
         places_in = None
         if self.isolation is not None:
             places_in = functools.partial(
                 self.isolation.of_preview, workspace=workspace, asked_by=caller.name
             )
-        return previewing.preview(facts, compiled.spec, compiled.engine_spec, body.rows, places_in=places_in)
+        return previewing.preview(facts, compiled, body.rows, previewer=trains.previewer, places_in=places_in)
 
     def _compiled(
         self,
@@ -102,11 +98,11 @@ class Customizer:
         body: CreateCustomizationJobRequest,
         client_token: str | None,
     ) -> tuple[CompileFacts, compiling.Compiled]:
-        given = validated(backend, body.spec)
+        given = validated(backend.description, body.spec)
         self._check_workspace(workspace)
-        engine = self.engines.require(ENGINES[backend])
+        engine = self.engines.require(backend.engine)
         digits = names.token(workspace, client_token)
-        name = body.name or getattr(given, "name", None) or names.job_name(backend, digits)
+        name = body.name or getattr(given, "name", None) or names.job_name(backend.name, digits)
         facts = self.facts(caller, workspace, backend, given, engine, body, name=name, digits=digits)
         return facts, compiling.compile_job(backend, given, facts, body.profile)
 
@@ -123,8 +119,8 @@ class Customizer:
         digits: str,
     ) -> CompileFacts:
         """Find out everything that compiling needs to know."""
-        found = self._sources(caller, workspace, given)
-        own: BackendSettings = getattr(self.settings, backend)
+        found = self._sources(caller, workspace, backend.description, given)
+        own = self.settings.of_backend(backend.name)
         surroundings = found.get("environment")
         return CompileFacts(
             machine=self.engines.machine,
@@ -145,8 +141,10 @@ class Customizer:
             options=body.options.model_dump(mode="json") if body.options else {},
         )
 
-    def _sources(self, caller: Caller, workspace: str, given: BaseModel) -> dict[str, InputSource]:
-        wanted = named(given)
+    def _sources(
+        self, caller: Caller, workspace: str, backend: backends.BackendDescription, given: BaseModel
+    ) -> dict[str, InputSource]:
+        wanted = named(backend, given)
         found = {}
         for what, (field, reference) in wanted.items():
             find = self.references.model if what == "model" else self.references.data
@@ -174,7 +172,7 @@ class Customizer:
     def list_jobs(
         self,
         workspace: str,
-        backend: Backend,
+        backend: str,
         where: Tree,
         *,
         sort: str,
@@ -189,7 +187,7 @@ class Customizer:
             workspace, where=tree, sort=sort, page=page, page_size=page_size, echo=echo
         )
 
-    def get(self, workspace: str, backend: Backend, name: str) -> Document:
+    def get(self, workspace: str, backend: str, name: str) -> Document:
         """One job of a backend; raises `UnknownNameError` for any other."""
         job = self.jobs.get(workspace, name)
         if job["source"] != names.SOURCE or (job["spec"] or {}).get("backend") != backend:
@@ -198,26 +196,28 @@ class Customizer:
             )
         return job
 
-    def explain(self, backend: Backend) -> Document:
+    def explain(self, backend: str) -> Document:
         """The schemas of a backend and the state of its engine."""
+        trains = registry.find(backend)
         return {
             "backend": backend,
-            "engine": self.engines.state(ENGINES[backend]),
+            "engine": self.engines.state(trains.engine),
             "profiles": sorted({entry["profile"] for entry in self.profiles.all()}),
             "input": explain.input_schema(backend),
             "output": explain.output_schema(backend),
             "options": explain.options_schema(),
-            "refused": compiling.refused(backend, self.engines.machine),
+            "refused": compiling.refused(trains, self.engines.machine),
         }
 
     def health(self) -> Document:
         """Whether there is anything to train with."""
-        states = [self.engines.state(ENGINES[backend]) for backend in BACKENDS]
+        usable_backends = list(registry.usable())
+        states = [self.engines.state(backend.engine) for backend in usable_backends]
         usable = any(state["installed"] for state in states)
         return {
             "plugin": names.SOURCE,
             "status": "ok" if usable else "no engine is installed",
-            "contributors": list(BACKENDS),
+            "contributors": [backend.name for backend in usable_backends],
             "engines": states,
         }
 
@@ -227,7 +227,7 @@ class Customizer:
 
     def _check_secrets(self, workspace: str, spec: Mapping[str, Any]) -> None:
         """Trackers' keys are named by the spec, not by a step: the service alone publishes."""
-        wandb = (spec["integrations"] or {}).get("wandb") or {}
+        wandb = (spec.get("integrations") or {}).get("wandb") or {}
         name = wandb.get("api_key_secret")
         if name is None:
             return
@@ -242,7 +242,7 @@ class Customizer:
     def _check_trackers(self, spec: Mapping[str, Any]) -> None:
         """An address that a publisher would refuse is refused before there is a job."""
         for tracker, field in (("wandb", "base_url"), ("mlflow", "tracking_uri")):
-            address = ((spec["integrations"] or {}).get(tracker) or {}).get(field)
+            address = ((spec.get("integrations") or {}).get(tracker) or {}).get(field)
             if address is None:
                 continue
             try:
@@ -277,38 +277,32 @@ class Customizer:
                 )
 
 
-def validated(backend: Backend, spec: Mapping[str, Any]) -> BaseModel:
+def validated(backend: backends.BackendDescription, spec: Mapping[str, Any]) -> BaseModel:
     """A spec as the backend's input; raises `InvalidError` naming the first field that is wrong."""
     try:
-        return INPUTS[backend].model_validate(spec)
+        return backend.input_type().model_validate(spec)
     except ValidationError as error:
         found = error.errors(include_url=False, include_context=False, include_input=False)
         first, more = found[0], len(found) - 1
         where = ".".join(str(part) for part in first["loc"] if part not in {"dpo", "grpo"})
         text = first["msg"].removeprefix("Value error, ")
         if first["type"] == "extra_forbidden":
-            meant = field_suggestion(INPUTS[backend], str(first["loc"][-1]))
-            text = f"there is no such field{meant}; `nemo customization {backend} explain` shows them"
+            meant = field_suggestion(backend.input_type(), str(first["loc"][-1]))
+            text = f"there is no such field{meant}; `nemo customization {backend.name} explain` shows them"
         end = f" (and {more} more)" if more else ""
         raise InvalidError(f"{where + ': ' if where else ''}{text[:1].lower()}{text[1:]}{end}") from None
 
 
-def named(given: BaseModel) -> dict[str, tuple[str, str]]:
+def named(backend: backends.BackendDescription, given: BaseModel) -> dict[str, tuple[str, str]]:
     """Field and reference of everything that a spec names."""
-    found: dict[str, tuple[str, str | None]] = {}
-    if isinstance(given, AutomodelJobInput):
-        found["model"] = ("model", given.model)
-        found["dataset"] = ("dataset.training", given.dataset.training)
-        found["validation"] = ("dataset.validation", given.dataset.validation)
-    elif isinstance(given, UnslothJobInput):
-        found["model"] = ("model.name", given.model.name)
-        found["dataset"] = ("dataset.path", given.dataset.path)
-        found["validation"] = ("dataset.validation_path", given.dataset.validation_path)
-    elif isinstance(given, RlJobInput):
-        found["model"] = ("model", given.model)
-        found["dataset"] = ("dataset", given.dataset)
-        found["environment"] = ("environment", given.environment)
-    return {what: (field, reference) for what, (field, reference) in found.items() if reference is not None}
+    found = {}
+    for what, place in backend.references.items():
+        reference: Any = given
+        for part in place:
+            reference = getattr(reference, part, None)
+        if reference is not None:
+            found[what] = (".".join(place), reference)
+    return found
 
 
 def _request(

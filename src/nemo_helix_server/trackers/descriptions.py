@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from nemo_helix_plugin.customization import tracker_names
+from nemo_helix_plugin.customization import backends, tracker_names
 from nemo_helix_server.jobs.model import Job, Json
 
 Tracker = Literal["wandb", "mlflow"]
@@ -120,7 +120,7 @@ def _facts(job: Job) -> dict[str, str]:
 def _backend(job: Job) -> str | None:
     """A fine-tuning job is named after its backend, unless its user named it."""
     stem = job.name.partition("-")[0]
-    return stem if job.source == "customization" and stem in {"automodel", "unsloth", "rl"} else None
+    return stem if job.source == "customization" and stem in backends.names() else None
 
 
 def _at(spec: Any, *path: str) -> Any:

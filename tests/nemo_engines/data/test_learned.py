@@ -432,6 +432,6 @@ def test_prompts_of_grpo_are_messages_of_their_own_row(tmp_path: Path) -> None:
     assert second.endswith("<|im_start|>assistant\n")
     assert found[prompts]["training"]["tokens_learned"] == 0
     sentence = (
-        f"rows-{with_tools}.jsonl, line 2: 'responses_create_params.tools' cannot be honoured in training"
+        f"rows-{with_tools}.jsonl, line 2: 'responses_create_params.tools' is not supported in training"
     )
     assert sentence in found[with_tools]["refused"]

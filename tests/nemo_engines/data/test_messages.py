@@ -1,4 +1,4 @@
-"""What rows say about what is learned is honoured, or refused by file and line; nothing is learned twice."""
+"""What rows say about what is learned is done, or refused by file and line; nothing is learned twice."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_a_message_that_is_not_to_be_learned_is_left_out_of_learning(
         ({"messages": [ASK, {**GOOD, "weight": "0"}]}, "'messages[1].weight' must be 0 or 1"),
         (
             {"messages": [{**ASK, "weight": 1}, GOOD]},
-            "'messages[0].weight' 1 cannot be honoured: only the assistant",
+            "'messages[0].weight' 1 is not supported: only the assistant",
         ),
         (
             {"messages": [ASK, {**GOOD, "weight": 0}]},
@@ -68,24 +68,24 @@ def test_a_message_that_is_not_to_be_learned_is_left_out_of_learning(
         ({"messages": [ASK, {**GOOD, "weight": 0, "train": True}, GOOD]}, "says both that it is learned and"),
         (
             {"messages": [ASK, {**GOOD, "mask": 1}]},
-            "'messages[1].mask' cannot be honoured; write 'weight': 0",
+            "'messages[1].mask' is not supported; write 'weight': 0",
         ),
-        ({"messages": [ASK, {**GOOD, "train_detail": []}]}, "'messages[1].train_detail' cannot be honoured"),
-        ({"messages": [ASK, GOOD], "weight": 0}, "'weight' 0 cannot be honoured for a row"),
-        ({"messages": [ASK, GOOD], "sample_weight": 2.5}, "'sample_weight' 2.5 cannot be honoured for a row"),
+        ({"messages": [ASK, {**GOOD, "train_detail": []}]}, "'messages[1].train_detail' is not supported"),
+        ({"messages": [ASK, GOOD], "weight": 0}, "'weight' 0 is not supported for a row"),
+        ({"messages": [ASK, GOOD], "sample_weight": 2.5}, "'sample_weight' 2.5 is not supported for a row"),
         (
             {"messages": [ASK, GOOD], "assistant_masks": [0, 1]},
-            "'assistant_masks' cannot be honoured: rows are",
+            "'assistant_masks' is not supported: rows are",
         ),
-        ({"text": "abc", "labels": [1]}, "'labels' cannot be honoured"),
-        ({"text": "abc", "loss_mask": [1]}, "'loss_mask' cannot be honoured"),
-        ({"prompt": "a", "completion": "b", "train": False}, "'train' False cannot be honoured for a row"),
+        ({"text": "abc", "labels": [1]}, "'labels' is not supported"),
+        ({"text": "abc", "loss_mask": [1]}, "'loss_mask' is not supported"),
+        ({"prompt": "a", "completion": "b", "train": False}, "'train' False is not supported for a row"),
         ({"prompt": "a", "completion": "b", "tools": [{"name": "f"}]}, "'tools' needs messages"),
         (
             {"messages": [ASK, GOOD], "images": ["a.png"]},
-            "'images' cannot be honoured: only text can be learned",
+            "'images' is not supported: only text can be learned",
         ),
-        ({"messages": [ASK, GOOD], "functions": [{}]}, "'functions' cannot be honoured: write tools"),
+        ({"messages": [ASK, GOOD], "functions": [{}]}, "'functions' is not supported: write tools"),
         ({"messages": [ASK, {**GOOD, "function_call": {}}]}, "'messages[1].function_call' is the older form"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}, GOOD]},
@@ -97,7 +97,7 @@ def test_a_message_that_is_not_to_be_learned_is_left_out_of_learning(
         ),
     ],
 )
-def test_what_cannot_be_honoured_is_refused_by_file_and_line(
+def test_what_is_not_supported_is_refused_by_file_and_line(
     tmp_path: Path, row: dict[str, Any], problem: str
 ) -> None:
     with pytest.raises(TrainingDataError) as caught:
@@ -227,6 +227,6 @@ def test_keys_of_which_nothing_is_learned_are_counted(tmp_path: Path) -> None:
 def test_what_a_row_says_about_its_own_request_is_refused_in_training() -> None:
     made = Rewards({"verifier": {"type": "match"}})
     row = {"expected_answer": "4", "responses_create_params": {"input": [ASK], "tools": [{"name": "f"}]}}
-    with pytest.raises(ValueError, match=r"'responses_create_params.tools' cannot be honoured in training"):
+    with pytest.raises(ValueError, match=r"'responses_create_params.tools' is not supported in training"):
         made.shape(row)
     assert made.shape({**row, "responses_create_params": {"input": [ASK], "tools": []}})["prompt"] == [ASK]

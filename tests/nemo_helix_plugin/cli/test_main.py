@@ -7,6 +7,7 @@ import pytest
 
 from nemo_helix_plugin import errors
 from nemo_helix_plugin.cli import main, outside_commands
+from nemo_helix_plugin.entry_points import InstalledEntry
 
 
 @pytest.fixture
@@ -141,9 +142,7 @@ def test_only_our_section_is_read(packages):
         "",
         "[console_scripts]\nother = mixed:main\n\n[nemo.commands]\n# no = not:one\nours = mixed:x [extra]\n",
     )
-    assert outside_commands.installed_commands() == {
-        "ours": outside_commands.InstalledCommand("ours", "mixed:x", "mixed")
-    }
+    assert outside_commands.installed_commands() == {"ours": InstalledEntry("ours", "mixed:x", "mixed")}
 
 
 def test_an_interrupt_ends_with_its_own_status(monkeypatch, capsys):

@@ -60,7 +60,7 @@ def test_files_models_and_jobs_with_await(bench: Bench, tmp_path: Path) -> None:
             with pytest.raises(errors.NotFoundError):
                 await tuning.unsloth.jobs.get(name="mine")
             with pytest.raises(
-                errors.UnprocessableEntityError, match="deployment_config 'x' cannot be honoured"
+                errors.UnprocessableEntityError, match="deployment_config 'x' is not supported"
             ):
                 await tuning.rl.jobs.create(
                     spec={**spec.model_dump(exclude_unset=True), "deployment_config": "x"}

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nemo_helix_plugin.customization.types import INPUTS
+from nemo_helix_server.customizer.backends import registry
+from nemo_helix_server.customizer.backends.base import Backend
 from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputSource, TrainingMachine
 
 REWARDS = {"benchmark": {"prompt": {"user": "{question}"}, "verifier": {"type": "match", "mode": "numeric"}}}
@@ -29,6 +30,10 @@ MINIMAL: dict[str, dict[str, Any]] = {
 
 def backend_of(kind: str) -> Any:
     return "rl" if kind in {"dpo", "grpo"} else kind
+
+
+def backend(kind: str) -> Backend:
+    return registry.find(backend_of(kind))
 
 
 def source(name: str, *files: str) -> InputSource:
@@ -53,7 +58,7 @@ def facts(kind: str = "automodel", *, device: Any = "cpu", gpus: int = 1, **chan
 
 
 def parsed(kind: str, spec: dict[str, Any]) -> BaseModel:
-    return INPUTS[backend_of(kind)].model_validate(spec)
+    return backend(kind).description.input_type().model_validate(spec)
 
 
 def with_value(kind: str, path: str, value: Any) -> dict[str, Any]:

@@ -5,8 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.nemo_helix_server.customizer.situations import KINDS, MINIMAL, backend_of, facts, parsed, source
-from tests.nemo_helix_server.customizer.test_honour import OTHER, job, with_value
+from tests.nemo_helix_server.customizer.situations import (
+    KINDS,
+    MINIMAL,
+    backend,
+    backend_of,
+    facts,
+    parsed,
+    source,
+)
+from tests.nemo_helix_server.customizer.test_support import OTHER, job, with_value
 
 from nemo_engines import devices, registry
 from nemo_engines import spec as engine_specs
@@ -92,7 +100,9 @@ def test_training_runs_in_the_engines_interpreter_on_what_the_machine_has() -> N
 def test_a_profile_of_the_request_goes_before_that_of_the_spec() -> None:
     given = parsed("dpo", with_value("dpo", "training.execution_profile", "slow"))
     chosen = [
-        compiling.compile_job("rl", given, facts("dpo"), profile).platform_spec["steps"][1]["executor"]
+        compiling.compile_job(backend("dpo"), given, facts("dpo"), profile).platform_spec["steps"][1][
+            "executor"
+        ]
         for profile in (None, "fast")
     ]
     assert [executor["profile"] for executor in chosen] == ["slow", "fast"]

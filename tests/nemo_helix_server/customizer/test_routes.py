@@ -130,7 +130,7 @@ def test_a_missing_engine_is_said_before_there_is_a_job(
         ({"dataset": "s3://x/y"}, 422, "dataset: 's3://x/y' does not name anything"),
         ({"model": "hf://a/b/c"}, 422, "model: 'hf://a/b/c' is not a name at the hub"),
         ({"model": "No Name"}, 422, "model: 'No Name' names no model or fileset"),
-        ({"deployment_config": "x"}, 422, "deployment_config 'x' cannot be honoured, because this service"),
+        ({"deployment_config": "x"}, 422, "deployment_config 'x' is not supported, because this service"),
         ({"output": {"name": "X"}}, 422, "output.name: "),
         ({"training": {"type": "dpo", "execution_profile": "slow"}}, 422, "'dpo-training' wants the profile"),
         (
@@ -348,7 +348,7 @@ class TestWithTokens:
             (
                 "unsloth",
                 {"model": {"trust_remote_code": True}},
-                "model.trust_remote_code true cannot be honoured",
+                "model.trust_remote_code true is not supported",
             ),
         ],
     )

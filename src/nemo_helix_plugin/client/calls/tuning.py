@@ -122,7 +122,7 @@ def delete_job(backend: str, *, name: str, workspace: str | None = None) -> Noth
 def explain(
     backend: str, *, workspace: str | None = None
 ) -> Call[responses.NemoResponse[requests.Explanation], responses.NemoResponse[requests.Explanation]]:
-    """Get what a backend takes and stores, what it cannot honour here, and its engine's state."""
+    """Get what a backend takes and stores, what it refuses here, and its engine's state."""
     path = ROOT + "/workspaces/{workspace}/{backend}/explain"
     return single(Request("GET", path, {"workspace": workspace, "backend": backend}), requests.Explanation)
 

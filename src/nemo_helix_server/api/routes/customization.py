@@ -17,7 +17,6 @@ from nemo_helix_server.api.access import OPERATES, READS, Operator, PathName, Se
 from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.api.routes import logs, results
-from nemo_helix_server.customizer.facts import Backend
 from nemo_helix_server.jobs.filtering import parse
 
 ROOT = "/apis/customization/v2"
@@ -25,7 +24,7 @@ JOBS = ROOT + "/workspaces/{workspace}/{backend}/jobs"
 TEMPLATES = ROOT + "/workspaces/{workspace}/job-templates"
 router = make_router(tags=["customization"])
 Document = dict[str, Any]
-BackendName = Annotated[Backend, Path(description="Which backend trains.")]
+BackendName = Annotated[requests.BackendName, Path(description="Which backend trains.")]
 _LIST_PARAMETERS = frozenset({"page", "page_size", "sort"})
 
 
@@ -44,7 +43,7 @@ def customization_health(service: Service) -> Document:
     dependencies=READS,
 )
 def explain_backend(workspace: PathName, backend: BackendName, service: Service) -> Document:  # noqa: ARG001 - in the path
-    """JSON schemas of what a backend takes and stores, what it cannot honour, and its engine's state."""
+    """JSON schemas of what a backend takes and stores, what it refuses, and its engine's state."""
     return service.customizer.explain(backend)
 
 
@@ -85,7 +84,7 @@ def create_customization_job(
         Header(min_length=1, max_length=255, description="The same key gives the job that was made before."),
     ] = None,
 ) -> Document:
-    """Make a fine-tuning job; what cannot be honoured is refused by name, before there is a job."""
+    """Make a fine-tuning job; what is not supported is refused by name, before there is a job."""
     document, new = service.customizer.create(caller, workspace, backend, body, client_token=idempotency_key)
     response.status_code = 201 if new else 200
     return document

@@ -1,1 +1,1 @@
-"""What each backend's input means: its rules in one situation, its resolved spec, and the engine spec."""
+"""A folder for each backend: which fields it supports, its resolved spec, and what its engine is told."""

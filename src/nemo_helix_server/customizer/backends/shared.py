@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from nemo_helix_server.customizer.facts import CompileFacts
-from nemo_helix_server.customizer.honour import Rule
+from nemo_helix_server.customizer.support import Rule
 
 MODEL, DATASET, VALIDATION, ENVIRONMENT, OUTPUT = (
     "model",

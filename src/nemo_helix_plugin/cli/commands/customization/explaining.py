@@ -1,4 +1,4 @@
-"""`nemo customization <backend> explain`: what a backend takes, stores, and cannot honour."""
+"""`nemo customization <backend> explain`: what a backend takes, stores, and refuses."""
 
 from __future__ import annotations
 

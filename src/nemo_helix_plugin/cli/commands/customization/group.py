@@ -12,12 +12,11 @@ from nemo_helix_plugin.cli.commands.customization.submitting import given_upload
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
 from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
 from nemo_helix_plugin.cli.output import documents
+from nemo_helix_plugin.customization import backends
 
 _HERE = "nemo_helix_plugin.cli.commands.customization"
 _COMMANDS = {
-    "automodel": Lazy(f"{_HERE}.submitting:automodel", "Supervised fine-tuning with NeMo Automodel."),
-    "unsloth": Lazy(f"{_HERE}.submitting:unsloth", "Supervised fine-tuning with Unsloth on one device."),
-    "rl": Lazy(f"{_HERE}.submitting:rl", "Preference optimization (DPO), reinforcement learning (GRPO)."),
+    **{name: Lazy(f"{_HERE}.submitting:{name}", backends.summary(name)) for name in backends.names()},
     "job-templates": Lazy(f"{_HERE}.templates:templates", "Saved specs."),
 }
 

@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nemo_helix_plugin.customization import backends
 from nemo_runs import json_lines
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-PLACES: Mapping[str, Mapping[str, tuple[str, ...]]] = {
-    "automodel": {"model": ("model",), "dataset": ("dataset", "training")},
-    "unsloth": {"model": ("model", "name"), "dataset": ("dataset", "path")},
-    "rl": {"model": ("model",), "dataset": ("dataset",), "environment": ("environment",)},
-}
-"""Where in each backend's spec a reference stands that an upload gives."""
 PLACEHOLDER = "placeholder/placeholder"
 
 
@@ -92,7 +87,7 @@ def _scalar(text: str) -> Any:
 def check_uploads(backend: str, spec: Mapping[str, Any], uploads: Mapping[str, str]) -> None:
     """Refuse a reference that is both in the spec and uploaded, and what a backend has no place for."""
     for what in uploads:
-        place = PLACES[backend].get(what)
+        place = backends.find(backend).references.get(what)
         if place is None:
             raise click.UsageError(f"--upload-{what}: the backend {backend} takes no {what}.")
         if _look(spec, place) is not None:
@@ -105,16 +100,15 @@ def with_references(backend: str, spec: Mapping[str, Any], references: Mapping[s
     """The spec with references written into their places."""
     found = copy.deepcopy(dict(spec))
     for what, reference in references.items():
-        _put(found, PLACES[backend][what], reference, f"--upload-{what}")
+        _put(found, backends.find(backend).references[what], reference, f"--upload-{what}")
     return found
 
 
 def checked(backend: str, spec: Mapping[str, Any]) -> BaseModel:
     """The spec as its type; `click.UsageError` names the field that is wrong."""
     from nemo_helix_plugin.cli.inputs import validated
-    from nemo_helix_plugin.customization.types import INPUTS
 
-    return validated(INPUTS[backend], spec)
+    return validated(backends.find(backend).input_type(), spec)
 
 
 def _look(spec: Mapping[str, Any], place: Sequence[str]) -> Any:

@@ -1,7 +1,8 @@
-"""`nemo customization automodel|unsloth|rl`: a job out of a file with its spec."""
+"""`nemo customization <backend>`: a job out of a file with its spec."""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -14,6 +15,7 @@ from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, w
 from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.cli.output.code import Operation
+from nemo_helix_plugin.customization import backends
 
 Function = Callable[..., Any]
 _HELP = """\
@@ -77,8 +79,10 @@ def _submit_options(function: Function) -> Function:
     return function
 
 
-def backend_group(backend: str, summary: str) -> click.Group:
-    """The command of one backend, with `explain` below it."""
+@functools.cache
+def backend_group(backend: str) -> click.Group:
+    """The command of one backend, with `explain` and `preview` below it; raises `BackendLoadError`."""
+    summary = backends.find(backend).summary
 
     @click.group(backend, cls=LazyGroup, invoke_without_command=True, short_help=summary)
     @_submit_options
@@ -96,7 +100,7 @@ def backend_group(backend: str, summary: str) -> click.Group:
 
     group.help = f"{summary}\n\n{_HELP}"
 
-    @group.command("explain", short_help="JSON schemas, and what cannot be honoured.")
+    @group.command("explain", short_help="JSON schemas, and what is not supported.")
     @click.option("--profile", metavar="NAME", help="Say whether this execution profile is there.")
     @workspace_option
     @command_options
@@ -207,6 +211,8 @@ def _guide(call: CommandContext, job: Mapping[str, Any]) -> None:
     call.say(f"`nemo jobs list {place} --filter.source customization` all such jobs.")
 
 
-automodel = backend_group("automodel", "Supervised fine-tuning with NeMo Automodel: LoRA or all weights.")
-unsloth = backend_group("unsloth", "Supervised fine-tuning with Unsloth on one device: LoRA or all weights.")
-rl = backend_group("rl", "Preference optimization (DPO) and reinforcement learning (GRPO).")
+def __getattr__(name: str) -> click.Group:
+    """The command of the backend of that name, where the group of commands looks it up."""
+    if name not in backends.names():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return backend_group(name)

@@ -12,6 +12,7 @@ from nemo_helix_plugin.cli.lazy import LazyGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
 from nemo_helix_plugin.cli.shared_options import name_argument, paging_options
+from nemo_helix_plugin.customization import backends
 
 templates = LazyGroup("job-templates", help="Saved specs; they are validated when they are submitted.")
 
@@ -19,7 +20,7 @@ templates = LazyGroup("job-templates", help="Saved specs; they are validated whe
 @templates.command("create", short_help="Save a spec.")
 @name_argument
 @click.option(
-    "--backend", required=True, type=click.Choice(list(specs.PLACES)), help="Which backend it is for."
+    "--backend", required=True, type=click.Choice(backends.names()), help="Which backend it is for."
 )
 @click.option("--job-json", required=True, metavar="FILE", help="The spec; `-` is standard input.")
 @click.option("--description", metavar="TEXT", help="What people should read about it.")

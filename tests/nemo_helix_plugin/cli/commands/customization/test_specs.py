@@ -10,6 +10,7 @@ import pytest
 
 from nemo_helix_plugin.cli import uploading
 from nemo_helix_plugin.cli.commands.customization import specs
+from nemo_helix_plugin.customization import backends
 
 
 def test_words_win_over_the_options_file(tmp_path):
@@ -49,7 +50,7 @@ def test_a_spec_that_cannot_be_read_is_said(tmp_path, text, words):
         specs.read_object(str(file), "--job-json")
 
 
-@pytest.mark.parametrize("backend", specs.PLACES)
+@pytest.mark.parametrize("backend", backends.BUILT_IN)
 def test_references_are_written_where_the_backend_has_them(backend):
     spec = specs.with_references(backend, {}, {"model": "lab/base", "dataset": "lab/sums"})
     if backend == "rl":

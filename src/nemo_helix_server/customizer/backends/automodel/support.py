@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from nemo_helix_server.customizer.honour import Rule
-from nemo_helix_server.customizer.honoured.common import NEEDS_GPU, NO_DEPLOYMENT, parallelism
+from nemo_helix_server.customizer.backends.reasons import NEEDS_GPU, NO_DEPLOYMENT, parallelism
+from nemo_helix_server.customizer.support import Rule, SupportTable
 
 _DISTILLATION = "distillation is done by no engine here"
 _UNPACKED = "each row is a sequence of its own"
 _KERNELS = "the kernels are the engine's own choice"
 
-DONE = {
+_SUPPORTED = {
     "name": "the job's name",
     "model": "model",
     "dataset.training": "dataset",
@@ -51,9 +51,8 @@ DONE = {
     "output": "names of the trained model and its fileset",
     "integrations": "the job's trackers",
 }
-"""What is done, and where it goes: a field of the engine spec, or something else of the job."""
 
-RULES = (
+_RULES = (
     Rule("training.training_type", ("sft",), _DISTILLATION),
     Rule("training.recipe", ("auto", "sft"), "encoders for retrieval are trained by no engine here"),
     Rule("training.precision", (None, "bf16", "fp32"), "the engine scales no losses for fp16 or fp8"),
@@ -76,4 +75,8 @@ RULES = (
     *parallelism("parallelism"),
     Rule("parallelism.pipeline", (None,), "pipeline parallelism is done by no engine here"),
     Rule("deployment_config", (None,), NO_DEPLOYMENT),
+)
+
+TABLE = SupportTable(
+    kind="automodel", title="automodel: NeMo Automodel, supervised", supported=_SUPPORTED, rules=_RULES
 )

@@ -9,6 +9,7 @@ import pytest
 from tests.nemo_helix_server.customizer.situations import (
     KINDS,
     MINIMAL,
+    backend,
     backend_of,
     facts,
     leaves,
@@ -17,18 +18,11 @@ from tests.nemo_helix_server.customizer.situations import (
     with_value,
 )
 
-from nemo_helix_plugin.customization.types import INPUTS
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import paths
-from nemo_helix_server.customizer.honoured import automodel, rl, unsloth
 from nemo_helix_server.errors import InvalidError
 
-TABLES: dict[str, tuple[dict[str, str], Any]] = {
-    "automodel": (automodel.DONE, automodel.RULES),
-    "unsloth": (unsloth.DONE, unsloth.RULES),
-    "dpo": (rl.DONE_DPO, rl.RULES_DPO),
-    "grpo": (rl.DONE_GRPO, rl.RULES_GRPO),
-}
+TABLES = {table.kind: table for kind in KINDS for table in backend(kind).tables}
 # A value that is not the default, for every field that is done.
 OTHER: dict[str, dict[str, Any]] = {
     "automodel": {
@@ -197,9 +191,9 @@ def covered(path: str, table: Any) -> bool:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_is_done_or_has_a_rule(kind: str) -> None:
-    done, rules = TABLES[kind]
-    fields = set(leaves(INPUTS[backend_of(kind)], kind))
-    known = [*done, *(rule.path for rule in rules)]
+    table = TABLES[kind]
+    fields = set(leaves(backend(kind).description.input_type(), kind))
+    known = [*table.supported, *(rule.path for rule in table.rules)]
     assert {path for path in fields if not covered(path, known)} == set()
     blocks = {path.rpartition(".")[0] for path in fields} | {path.split(".")[0] for path in fields}
     assert {path for path in known if path not in fields | blocks} == set()
@@ -207,7 +201,7 @@ def test_every_field_is_done_or_has_a_rule(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_field_that_is_done_has_another_value_here(kind: str) -> None:
-    assert set(TABLES[kind][0]) - set(OTHER[kind]) == ELSEWHERE[kind]
+    assert set(TABLES[kind].supported) - set(OTHER[kind]) == ELSEWHERE[kind]
 
 
 def job(kind: str, spec: dict[str, Any], **changes: Any) -> compiling.Compiled:
@@ -219,7 +213,7 @@ def job(kind: str, spec: dict[str, Any], **changes: Any) -> compiling.Compiled:
             changes[what] = source(name)
     if getattr(given, "name", None):
         changes["job_name"] = given.name  # type: ignore[attr-defined]
-    return compiling.compile_job(backend_of(kind), given, facts(kind, **changes))
+    return compiling.compile_job(backend(kind), given, facts(kind, **changes))
 
 
 @pytest.mark.parametrize(
@@ -339,11 +333,11 @@ _TWO_AT_LEAST = (
     [
         pytest.param(kind, rule, id=f"{kind}-{rule.path}-{rule.on}")
         for kind in KINDS
-        for rule in TABLES[kind][1]
+        for rule in TABLES[kind].rules
         if rule.path.rpartition(".")[2] not in _TWO_AT_LEAST
     ],
 )
-def test_what_cannot_be_honoured_is_refused_by_name_where_it_is_set(kind: str, rule: Any) -> None:
+def test_what_is_not_supported_is_refused_by_name_where_it_is_set(kind: str, rule: Any) -> None:
     changes = {"trusted": False} if rule.on == "untrusted" else {}
     if rule.path == "batch.packed_sequence_size":
         return  # its type wants sequence_packing, which is refused first
@@ -363,7 +357,7 @@ def test_what_cannot_be_honoured_is_refused_by_name_where_it_is_set(kind: str, r
 @pytest.mark.parametrize(("kind", "block"), [("automodel", "parallelism"), ("dpo", "training.parallelism")])
 def test_a_model_is_spread_over_no_devices(kind: str, block: str, size: str) -> None:
     spec = with_value(kind, block, {"num_gpus_per_node": 2, size: 2})
-    with pytest.raises(InvalidError, match=rf"^{block}\.{size} 2 cannot be honoured"):
+    with pytest.raises(InvalidError, match=rf"^{block}\.{size} 2 is not supported"):
         job(kind, spec, device="cuda", gpus=2)
 
 
@@ -371,7 +365,7 @@ def test_a_model_is_spread_over_no_devices(kind: str, block: str, size: str) -> 
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_refused_where_nothing_is_set(kind: str, device: str) -> None:
     compiled = job(kind, MINIMAL[kind], device=device, trusted=False)
-    for rule in TABLES[kind][1]:
+    for rule in TABLES[kind].rules:
         holds = rule.on == "any" or (rule.on == "cpu") == (device == "cpu")
         if rule.on != "untrusted" and holds and paths.is_there(compiled.spec, rule.path):
             shown = paths.look(compiled.spec, rule.path)
@@ -433,37 +427,37 @@ def test_what_needs_a_gpu_is_done_on_one() -> None:
         (
             "dpo",
             with_value("dpo", "training.val_check_interval", 5),
-            "training.val_check_interval 5.0 cannot be honoured, because there are no rows to validate with",
+            "training.val_check_interval 5.0 is not supported, because there are no rows to validate with",
         ),
         (
             "automodel",
             with_value("automodel", "schedule.val_check_interval", 0.5),
-            "schedule.val_check_interval 0.5 cannot be honoured",
+            "schedule.val_check_interval 0.5 is not supported",
         ),
         (
             "automodel",
             with_value("automodel", "schedule.checkpoint_selection", "both"),
-            "schedule.checkpoint_selection 'both' cannot be honoured, because one trained model is published",
+            "schedule.checkpoint_selection 'both' is not supported, because one trained model is published",
         ),
         (
             "automodel",
             with_value("automodel", "optimizer", {"lr_decay_style": "linear", "min_learning_rate": 1e-6}),
-            "optimizer.min_learning_rate 1e-06 cannot be honoured, because only the cosine decay ends at one",
+            "optimizer.min_learning_rate 1e-06 is not supported, because only the cosine decay ends at one",
         ),
         (
             "automodel",
             with_value("automodel", "training", {"finetuning_type": "all_weights", "lora": {"rank": 4}}),
-            "training.lora cannot be honoured, because all weights are trained",
+            "training.lora is not supported, because all weights are trained",
         ),
         (
             "automodel",
             with_value("automodel", "training", {"finetuning_type": "all_weights", "precision": "bf16"}),
-            "training.precision 'bf16' cannot be honoured, because on a CPU all weights",
+            "training.precision 'bf16' is not supported, because on a CPU all weights",
         ),
         (
             "unsloth",
             with_value("unsloth", "schedule.eval_steps", 5),
-            "schedule.eval_steps 5 cannot be honoured, because there are no rows to validate with",
+            "schedule.eval_steps 5 is not supported, because there are no rows to validate with",
         ),
     ],
 )
@@ -495,15 +489,15 @@ NO_WARM_UP = "schedule.lr_scheduler_type constant has no warm-up, as constant_wi
     [
         (
             {"warmup_steps": 5, "warmup_ratio": 0.1},
-            "schedule.warmup_ratio 0.1 cannot be honoured, because schedule.warmup_steps is 5; leave it out",
+            "schedule.warmup_ratio 0.1 is not supported, because schedule.warmup_steps is 5; leave it out",
         ),
         (
             {"lr_scheduler_type": "constant", "warmup_steps": 5},
-            f"schedule.warmup_steps 5 cannot be honoured, because {NO_WARM_UP}; leave it out, or give 0",
+            f"schedule.warmup_steps 5 is not supported, because {NO_WARM_UP}; leave it out, or give 0",
         ),
         (
             {"lr_scheduler_type": "constant", "warmup_ratio": 0.1},
-            f"schedule.warmup_ratio 0.1 cannot be honoured, because {NO_WARM_UP}; leave it out, or give 0.0",
+            f"schedule.warmup_ratio 0.1 is not supported, because {NO_WARM_UP}; leave it out, or give 0.0",
         ),
     ],
 )

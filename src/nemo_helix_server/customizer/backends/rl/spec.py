@@ -1,4 +1,4 @@
-"""``rl``: DPO and GRPO."""
+"""Input spec of ``rl`` → resolved spec → engine spec."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from nemo_helix_plugin.customization.types import GrpoTraining, RlJobInput
 from nemo_helix_plugin.customization.types.rl import RlLora
 from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.backends.rl import support
 from nemo_helix_server.customizer.facts import CompileFacts
-from nemo_helix_server.customizer.honour import Rule
-from nemo_helix_server.customizer.honoured import rl as table
+from nemo_helix_server.customizer.support import Rule
 from nemo_helix_server.errors import InvalidError
 
 DEFAULT_SEED = 42
@@ -35,7 +35,7 @@ _LORA = ("rank", "alpha", "dropout", "target_modules", "exclude_modules")
 def rules(given: RlJobInput, facts: CompileFacts) -> Iterator[Rule]:
     """What holds for this input here."""
     training = given.training
-    yield from shared.in_force(table.RULES_DPO if training.type == "dpo" else table.RULES_GRPO, facts)
+    yield from shared.in_force((support.DPO if training.type == "dpo" else support.GRPO).rules, facts)
     if training.finetuning_type == "all_weights":
         yield shared.without_lora("training.lora")
     yield from shared.intervals(

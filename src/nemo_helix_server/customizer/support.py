@@ -1,8 +1,8 @@
-"""Honour or refuse: no field of an input spec is ever ignored.
+"""Support or refuse: no field of an input spec is ever ignored.
 
-A backend's table (in `honoured/`) has a `Rule` for every field that is not simply done. What somebody set
-and what cannot be done is refused, with the field's dotted name and the reason. What nobody set becomes what
-is done instead, and is shown so in the stored spec.
+A backend's support table has a `Rule` for every field of which not every value is supported. A value that
+somebody set and that is not supported is refused, with the field's dotted name and the reason. A default that
+is not supported becomes what is done instead, and the stored spec shows it.
 """
 
 from __future__ import annotations
@@ -39,6 +39,19 @@ class Rule:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupportTable:
+    """Every field of one kind of job: what becomes of it, and which of its values are refused."""
+
+    kind: str
+    """The kind of job: the backend's name, or the value of ``training.type``."""
+    title: str
+    """Its heading in the reference."""
+    supported: Mapping[str, str]
+    """Dotted field → where it goes: a field of the engine spec, or something else of the job."""
+    rules: tuple[Rule, ...]
+
+
 def check(model: BaseModel, rules: Iterable[Rule]) -> None:
     """Raise `InvalidError` for the first field that somebody set and that cannot be done."""
     by_path: dict[str, list[Rule]] = {}
@@ -56,7 +69,7 @@ def refusal(rule: Rule, value: Any) -> str:
     alone = rule.allowed == (None,)
     others = " or ".join(_shown(known) for known in rule.allowed if known is not None)
     remedy = "leave it out" if alone or not others else f"leave it out, or give {others}"
-    return f"{rule.path}{shown} cannot be honoured, because {rule.reason}; {remedy}"
+    return f"{rule.path}{shown} is not supported, because {rule.reason}; {remedy}"
 
 
 def resolve(spec: dict[str, Any], rules: Iterable[Rule]) -> None:

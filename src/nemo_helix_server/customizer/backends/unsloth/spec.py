@@ -1,4 +1,4 @@
-"""``unsloth``: supervised fine-tuning with Unsloth on one device."""
+"""Input spec of ``unsloth`` → resolved spec → engine spec."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from nemo_helix_plugin.customization.types import UnslothJobInput
 from nemo_helix_plugin.customization.types.unsloth import UnslothLora, UnslothOutput
 from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.backends.unsloth import support
 from nemo_helix_server.customizer.facts import CompileFacts
-from nemo_helix_server.customizer.honour import Rule
-from nemo_helix_server.customizer.honoured import unsloth as table
+from nemo_helix_server.customizer.support import Rule
 
 _DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _LORA = (
@@ -30,7 +30,7 @@ _LORA = (
 
 def rules(given: UnslothJobInput, facts: CompileFacts) -> Iterator[Rule]:
     """What holds for this input here."""
-    yield from shared.in_force(table.RULES, facts)
+    yield from shared.in_force(support.TABLE.rules, facts)
     if given.training.finetuning_type == "all_weights":
         reason = "all weights are trained, and quantised ones cannot be"
         yield Rule("model.load_in_4bit", (False,), reason)

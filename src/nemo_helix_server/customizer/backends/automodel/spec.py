@@ -1,4 +1,4 @@
-"""``automodel``: supervised fine-tuning with the recipe of NeMo Automodel."""
+"""Input spec of ``automodel`` → resolved spec → engine spec."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from nemo_helix_plugin.customization.types import AutomodelJobInput
 from nemo_helix_plugin.customization.types.automodel import AutomodelLora
 from nemo_helix_server.customizer.backends import shared
+from nemo_helix_server.customizer.backends.automodel import support
 from nemo_helix_server.customizer.facts import CompileFacts
-from nemo_helix_server.customizer.honour import Rule
-from nemo_helix_server.customizer.honoured import automodel as table
+from nemo_helix_server.customizer.support import Rule
 
 DEFAULT_SEED = 1111
 _OPTIMIZERS = {"auto": "adamw_torch", "AdamW": "adamw_torch", "FusedAdam": "adamw_torch_fused"}
@@ -19,7 +19,7 @@ _DECAYS = {"cosine": "cosine", "linear": "linear", "constant": "constant_with_wa
 
 def rules(given: AutomodelJobInput, facts: CompileFacts) -> Iterator[Rule]:
     """What holds for this input here."""
-    yield from shared.in_force(table.RULES, facts)
+    yield from shared.in_force(support.TABLE.rules, facts)
     if given.training.finetuning_type == "all_weights":
         yield shared.without_lora("training.lora")
         if facts.machine.device == "cpu":

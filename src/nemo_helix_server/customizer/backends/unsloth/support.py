@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from nemo_helix_server.customizer.honour import Rule
-from nemo_helix_server.customizer.honoured.common import FOREIGN_CODE, NEEDS_GPU, NO_DEPLOYMENT
+from nemo_helix_server.customizer.backends.reasons import FOREIGN_CODE, NEEDS_GPU, NO_DEPLOYMENT
+from nemo_helix_server.customizer.support import Rule, SupportTable
 
 SCHEDULERS = ("linear", "cosine", "constant", "constant_with_warmup", "cosine_with_min_lr", "polynomial")
 
-DONE = {
+_SUPPORTED = {
     "name": "the job's name",
     "model.name": "model",
     "model.max_seq_length": "max_seq_length",
@@ -60,9 +60,8 @@ DONE = {
     "output.save_method": "output_method",
     "integrations": "the job's trackers",
 }
-"""What is done, and where it goes: a field of the engine spec, or something else of the job."""
 
-RULES = (
+_RULES = (
     Rule("model.load_in_4bit", (False,), NEEDS_GPU, on="cpu"),
     Rule("model.load_in_8bit", (False,), NEEDS_GPU, on="cpu"),
     Rule("model.dtype", ("auto", "float32", "bfloat16"), NEEDS_GPU, on="cpu"),
@@ -86,4 +85,8 @@ RULES = (
         "models with 4-bit weights are written by no engine here",
     ),
     Rule("deployment_config", (None,), NO_DEPLOYMENT),
+)
+
+TABLE = SupportTable(
+    kind="unsloth", title="unsloth: Unsloth, supervised, one device", supported=_SUPPORTED, rules=_RULES
 )

@@ -1,8 +1,8 @@
-"""Reasons that several backends share."""
+"""Reasons and rules that several backends share."""
 
 from __future__ import annotations
 
-from nemo_helix_server.customizer.honour import Rule
+from nemo_helix_server.customizer.support import Rule
 
 NO_DEPLOYMENT = "this service deploys no models"
 ONE_MACHINE = "this service has one machine"

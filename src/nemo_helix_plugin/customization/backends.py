@@ -1,0 +1,120 @@
+"""The training backends, as clients and the service know them: the only place that lists them by name.
+
+The commands `nemo customization <name>`, the clients' `customization.<name>`, the section of the service's
+settings and the reference page are made of this. What the service makes of an input is a folder of that name
+in ``nemo_helix_server/customizer/backends``.
+
+Another package brings a backend by an entry point of the group ``nemo_helix.backends``, which names a
+`BackendDescription`, and one of the group ``nemo_helix_server.backends`` for the service. A package that is
+broken harms only those who ask for its backend.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from nemo_helix_plugin import entry_points, errors
+
+if TYPE_CHECKING:
+    from nemo_helix_plugin.jobs.models import RequestModel
+
+GROUP = "nemo_helix.backends"
+"""An entry point of this group is ``<backend> = <module>:<attribute>``, a `BackendDescription`."""
+RESERVED = frozenset({"backend", "from_client", "health", "templates"})
+"""What a client's `customization` has besides backends."""
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
+_TYPES = "nemo_helix_plugin.customization.types"
+
+
+class BackendDescription(NamedTuple):
+    """What a client needs to know of a backend."""
+
+    name: str
+    """A lowercase word: of the command, of the client's attribute, and in the routes and settings."""
+    summary: str
+    """One line for the help."""
+    input: str
+    """The type of its input spec, as ``module:class``; it is imported when a spec is checked."""
+    references: Mapping[str, tuple[str, ...]]
+    """The field of the input that names each thing: ``model``, ``dataset``, ``validation``, ``environment``.
+
+    `--upload-…` writes into it, and the service looks up what it names.
+    """
+
+    def input_type(self) -> type[RequestModel]:
+        """The type of its input spec."""
+        found: type[RequestModel] = entry_points.load(self.input)
+        return found
+
+
+_BUILT_IN = (
+    BackendDescription(
+        name="automodel",
+        summary="Supervised fine-tuning with NeMo Automodel.",
+        input=f"{_TYPES}.automodel:AutomodelJobInput",
+        references={
+            "model": ("model",),
+            "dataset": ("dataset", "training"),
+            "validation": ("dataset", "validation"),
+        },
+    ),
+    BackendDescription(
+        name="unsloth",
+        summary="Supervised fine-tuning with Unsloth on one device.",
+        input=f"{_TYPES}.unsloth:UnslothJobInput",
+        references={
+            "model": ("model", "name"),
+            "dataset": ("dataset", "path"),
+            "validation": ("dataset", "validation_path"),
+        },
+    ),
+    BackendDescription(
+        name="rl",
+        summary="Preference optimization (DPO), reinforcement learning (GRPO).",
+        input=f"{_TYPES}.rl:RlJobInput",
+        references={"model": ("model",), "dataset": ("dataset",), "environment": ("environment",)},
+    ),
+)
+BUILT_IN: Mapping[str, BackendDescription] = {backend.name: backend for backend in _BUILT_IN}
+
+
+class BackendLoadError(errors.NemoError):
+    """A package brings a backend that cannot be used; the message names both."""
+
+
+@functools.cache
+def names() -> tuple[str, ...]:
+    """All backends: the built-in ones, then those of other packages; whether each works is not tried."""
+    return (*BUILT_IN, *(name for name in entry_points.installed(GROUP) if name not in BUILT_IN))
+
+
+@functools.cache
+def find(name: str) -> BackendDescription:
+    """A backend by name; raises `KeyError` for one that nobody brings, and `BackendLoadError`."""
+    if name in BUILT_IN:
+        return BUILT_IN[name]
+    entry = entry_points.installed(GROUP)[name]
+    try:
+        found = entry_points.load(entry.target)
+    except Exception as error:  # foreign code: an import may raise anything
+        raise BackendLoadError(_broken(entry, f"{type(error).__name__}: {error}")) from error
+    if not isinstance(found, BackendDescription) or found.name != name:
+        raise BackendLoadError(_broken(entry, f"{entry.target} is no BackendDescription of that name"))
+    if name in RESERVED or not _NAME.fullmatch(name):
+        raise BackendLoadError(_broken(entry, "a name is a lowercase word, and this one cannot be had"))
+    return found
+
+
+def summary(name: str) -> str:
+    """The line of a backend in a list; of one that does not load, why."""
+    try:
+        return find(name).summary
+    except BackendLoadError as error:
+        return str(error)
+
+
+def _broken(entry: entry_points.InstalledEntry, reason: str) -> str:
+    return f"the backend '{entry.name}' of the package {entry.distribution} cannot be loaded ({reason})"
