@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -141,10 +141,10 @@ def shown(value: Any) -> str:
     return f"`{value}`" if value != "required" else "required"
 
 
-def page() -> str:
-    """The whole page."""
-    lines = [HEAD.replace("{names}", "|".join(BUILT_IN)).rstrip("\n"), ""]
-    for backend in map(registry.find, BUILT_IN):
+def page(names: Iterable[str] = tuple(BUILT_IN)) -> str:
+    """The whole page, about these backends."""
+    lines = [HEAD.replace("{names}", "|".join(names)).rstrip("\n"), ""]
+    for backend in map(registry.find, names):
         for table in backend.tables:
             lines += [
                 f"## {table.title}",

@@ -46,6 +46,12 @@ NAMES = {
     ),
     "nemo_gym.orchestration.jobs": "SubmissionRecord.load SubmissionRecord.to_json SubmissionRecord.failed",
     "nemo_helix_plugin.client.client": "NemoClient AsyncNemoClient",
+    # what a backend of another package is made of
+    "nemo_helix_plugin.customization.backends": "GROUP BackendDescription",
+    "nemo_helix_server.customizer.backends.base": "Backend",
+    "nemo_helix_server.customizer.backends.registry": "GROUP",
+    "nemo_helix_server.customizer.support": "Rule SupportTable",
+    "nemo_helix_server.customizer.facts": "CompileFacts EngineFacts InputSource TrainingMachine",
     "nemo_trainer.session": "Session",
     "nemo_trainer.contract": (
         "EXIT_BAD_SPEC EXIT_CHECKPOINT_UNUSABLE EXIT_DIVERGED EXIT_DONE EXIT_ENGINE_UNAVAILABLE EXIT_PAUSED "

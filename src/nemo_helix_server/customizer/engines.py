@@ -41,6 +41,11 @@ class Engines:
                     "which is not a program"
                 )
             return EngineFacts(name, str(given), environment)
+        if name not in catalogue.RECIPES:
+            raise StateConflictError(
+                f"engine {name} has no interpreter on the service's machine: name one by the setting "
+                f"engines.{name}.python"
+            )
         found = self._installed(name)
         if found is None:
             raise StateConflictError(
@@ -58,8 +63,7 @@ class Engines:
         return {**found, "installed": True, "python": facts.python}
 
     def _installed(self, name: str) -> environments.Environment | None:
-        known = catalogue.RECIPES.get(name)
-        return environments.find(known, self.machine.device, self.cache) if known else None
+        return environments.find(catalogue.RECIPES[name], self.machine.device, self.cache)
 
     def _environment(self) -> Mapping[str, str]:
         """With as many threads as the service's own OMP_NUM_THREADS says; by default one."""

@@ -180,7 +180,7 @@ def test_the_common_beginning_ends_before_an_answer(tmp_path: Path) -> None:
         ),
         (
             {"prompt": [ASK], "chosen": [{**GOOD, "weight": 1}], "rejected": [BAD]},
-            "'chosen[0].weight' cannot be",
+            "'chosen[0].weight' is not supported",
         ),
         (
             {"chosen": "a", "chosen_response": "b", "rejected": "c", "prompt": "d"},

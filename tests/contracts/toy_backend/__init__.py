@@ -1,0 +1,1 @@
+"""A training backend as another package would bring it: it counts words in place of training."""
