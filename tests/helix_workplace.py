@@ -14,6 +14,7 @@ from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.orders import NewAttempt, NewJob
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.settings import Settings, StorageSettings, SubprocessSettings
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.store import JobStore
@@ -117,24 +118,26 @@ class Workplace:
             **changes,
         )
         with self.store.write() as unit:
-            unit.create_job(new, who="ann", why="asked")
+            unit.jobs.create(new, who="ann", why="asked")
         self.controller.wake()
         return new.id
 
     def get(self, job_id):
         with self.store.read() as unit:
-            return unit.job_by_id(job_id)
+            return unit.jobs.by_id(job_id)
 
     def step_of(self, job_id):
         with self.store.read() as unit:
-            return unit.current_step(unit.job_by_id(job_id).attempt_id)
+            return unit.steps.current(unit.jobs.by_id(job_id).attempt_id)
 
     def ask(self, job_id, *events, reason=None):
         """What a user asks for: the first of the events that means something now."""
         with self.store.write() as unit:
-            current = unit.current_step(unit.job_by_id(job_id).attempt_id)
+            current = unit.steps.current(unit.jobs.by_id(job_id).attempt_id)
             for event in events:
-                moved = unit.move(current.id, event, who="ann", why="asked", reason=reason)
+                moved = unit.statuses.move(
+                    current.id, StatusChange(event, who="ann", why="asked", reason=reason)
+                )
                 if moved is not None:
                     break
         self.controller.wake()
@@ -162,7 +165,7 @@ class Workplace:
             checkpoint=checkpoint,
         )
         with self.store.write() as unit:
-            made = unit.create_attempt(job_id, new, who="ann", why="asked")
+            made = unit.jobs.add_attempt(job_id, new, who="ann", why="asked")
         self.controller.wake()
         return made
 
@@ -202,5 +205,5 @@ class Workplace:
         from nemo_helix_server.store.queries import TransitionQuery
 
         with self.store.read() as unit:
-            rows = unit.since(TransitionQuery(job_id=job_id))
+            rows = unit.transitions.since(TransitionQuery(job_id=job_id))
         return [f"{row.origin}>{row.to}" for row in rows if (row.step_id is None) is job_only]

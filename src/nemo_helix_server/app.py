@@ -71,7 +71,9 @@ class AssembledService:
     def under_way(self) -> int:
         """How many jobs have a workload now."""
         with self.parts.jobs.store.read() as reader:
-            return sum(number for status, number in reader.counts(None).items() if status in _WITH_WORKLOAD)
+            return sum(
+                number for status, number in reader.jobs.counts(None).items() if status in _WITH_WORKLOAD
+            )
 
     def close(self) -> None:
         """Let go of everything; workloads go on."""

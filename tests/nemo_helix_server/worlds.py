@@ -10,6 +10,7 @@ from nemo_helix_plugin.jobs.types import CreateHelixJobRequest, HelixJobStatus
 from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.jobs.model import Caller, Job, Moved, Step
 from nemo_helix_server.jobs.states import StatusEvent
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service.jobs import JobsService
 from nemo_helix_server.settings import StorageSettings
 from nemo_helix_server.store.store import JobStore
@@ -112,25 +113,27 @@ class World:
     def job(self, name: str = "job-1") -> Job:
         """A job's row."""
         with self.store.read() as reader:
-            job = reader.job("default", name)
+            job = reader.jobs.find("default", name)
         assert job is not None
         return job
 
     def step(self, name: str = "job-1") -> Step:
         """The newest step of a job."""
         with self.store.read() as reader:
-            job = reader.job("default", name)
+            job = reader.jobs.find("default", name)
             assert job is not None
-            return reader.current_step(job.attempt_id)
+            return reader.steps.current(job.attempt_id)
 
     def move(self, event: StatusEvent, name: str = "job-1", **more: Any) -> Moved:
         """Let an event happen to the newest step of a job."""
         if event is StatusEvent.ACCEPTED:
             more.setdefault("task", f"task-{self.clock.now():x}-{self.step(name).version}")
         with self.store.write() as writer:
-            job = writer.job("default", name)
+            job = writer.jobs.find("default", name)
             assert job is not None
-            moved = writer.move(writer.current_step(job.attempt_id).id, event, **{**CONTROLLER, **more})
+            moved = writer.statuses.move(
+                writer.steps.current(job.attempt_id).id, StatusChange(event, **{**CONTROLLER, **more})
+            )
         assert moved is not None, f"{event} is not possible in {self.step(name).status}"
         return moved
 

@@ -40,13 +40,13 @@ class StoreFeed:
     def newest(self) -> int:
         """See `streams.Feed.newest`."""
         with self.store.read() as reader:
-            return reader.last_transition()
+            return reader.transitions.last()
 
     def since(self, seq: int, limit: int) -> Sequence[StreamEvent]:
         """See `streams.Feed.since`."""
         with self.store.read() as reader:
-            found = reader.since(TransitionQuery(after=seq, limit=limit))
-            jobs = {job_id: reader.job_by_id(job_id) for job_id in {row.job_id for row in found}}
+            found = reader.transitions.since(TransitionQuery(after=seq, limit=limit))
+            jobs = {job_id: reader.jobs.by_id(job_id) for job_id in {row.job_id for row in found}}
         newest = {row.job_id: row.seq for row in found}
         return [
             self._event(row, jobs[row.job_id] if newest[row.job_id] == row.seq else None) for row in found

@@ -42,13 +42,13 @@ class Pulse:
     def _look(self) -> Iterator[str]:
         try:
             with self.store.read() as reader:
-                reader.last_transition()
+                reader.transitions.last()
         except Exception as error:  # noqa: BLE001 - whatever it is, this answer is how an operator learns of it
             yield f"the database cannot be read ({_why(error)})"
             return
         try:
             with self.store.write() as writer:
-                writer.prove()
+                writer.workspaces.prove()
         except Exception as error:  # noqa: BLE001 - as above
             yield f"the database cannot be written ({_why(error)})"
         try:

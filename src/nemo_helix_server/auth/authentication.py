@@ -71,12 +71,12 @@ class Authenticator:
     def _of_token(self, credentials: str) -> Principal:
         now = self.clock.now()
         with self.store.read() as reader:
-            record = reader.token_by_digest(tokens.digest_of(credentials))
+            record = reader.tokens.by_digest(tokens.digest_of(credentials))
         caller = tokens.caller_of(record, now)
         if record is not None and now - self._touched.get(record.id, 0) >= _TOUCH_EVERY:
             self._touched[record.id] = now
             with self.store.write() as writer:
-                writer.touch_token(record.id)
+                writer.tokens.touch(record.id)
         return Principal(caller)
 
     def _of_step(self, credentials: str) -> Principal:
@@ -84,7 +84,7 @@ class Authenticator:
         if claims.is_maintenance:
             return Principal(Caller(name=_local_user(), role=Role.ADMIN))
         with self.store.read() as reader:
-            job = reader.job_by_id(claims.job_id)
+            job = reader.jobs.by_id(claims.job_id)
         if job is None or job.name != claims.job or job.status.is_terminal:
             raise UnauthenticatedError(f"the job '{claims.job}' of this step's token has ended")
         caller = Caller(name=f"step:{claims.job}/{claims.step}", role=Role.READ, workspace=claims.workspace)

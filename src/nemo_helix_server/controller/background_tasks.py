@@ -95,7 +95,7 @@ class BackgroundTasks:
 
     def _pin(self) -> None:
         with self.store.read() as unit:
-            requests = unit.pin_requests()
+            requests = unit.checkpoints.pin_requests()
         for request in requests:
             with self.troubles.apart(f"the checkpoint {request.id}"):
                 if request.pin_requested_at is not None:
@@ -103,7 +103,7 @@ class BackgroundTasks:
                 else:
                     checkpoints.unpin(self.storage, request)
                     with self.store.write() as unit:
-                        unit.set_pinned(request.job_id, request.id, None)
+                        unit.checkpoints.set_pinned(request.job_id, request.id, None)
 
     def _make_pin(self, request: CheckpointRow) -> None:
         path, problem = None, None
@@ -113,11 +113,11 @@ class BackgroundTasks:
             problem = str(error)
             _LOG.warning("%s", problem)
         with self.store.write() as unit:
-            unit.set_pinned(request.job_id, request.id, path, problem)
+            unit.checkpoints.set_pinned(request.job_id, request.id, path, problem)
 
     def _delete(self) -> None:
         with self.store.read() as unit:
-            jobs = unit.jobs_in(Status.DELETION_PENDING, _BATCH)
+            jobs = unit.jobs.in_status(Status.DELETION_PENDING, _BATCH)
         for job in jobs:
             with self.troubles.apart(job.name):
                 self._delete_one(job)
@@ -131,7 +131,7 @@ class BackgroundTasks:
         """The files first: a crash in between leaves a job that is still being removed."""
         self.storage.discard(self.storage.paths(job.workspace, job.id).folder)
         with self.store.write() as unit:
-            unit.remove_job(job.id)
+            unit.jobs.remove(job.id)
 
     def _measure(self) -> None:
         while self._to_measure and not self._stopping:
@@ -139,4 +139,4 @@ class BackgroundTasks:
             del self._to_measure[job_id]
             size = self.storage.size(self.storage.paths(workspace, job_id))
             with self.store.write() as unit:
-                unit.set_storage_bytes(job_id, size)
+                unit.jobs.set_storage_bytes(job_id, size)

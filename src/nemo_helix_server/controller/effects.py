@@ -19,6 +19,7 @@ from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.base import RunObservation, RunState, StepExecutor
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusEvent
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.store.writer import StoreWriter
 from nemo_runs.errors import RunsError
@@ -99,8 +100,8 @@ class Effects:
                     self.executor.kill(run)
                 case decide.NoteQueue(reason=reason):
                     with self.store.write() as unit:
-                        unit.note_step(task.context.step.id, {"queued_reason": reason})
-                        unit.note_attempt(task.context.step.attempt_id, {"queued_reason": reason})
+                        unit.steps.note(task.context.step.id, {"queued_reason": reason})
+                        unit.attempts.note(task.context.step.attempt_id, {"queued_reason": reason})
                 case decide.RepeatControl(ask=ask) if run:
                     self._tell(task.context, ask)
         except (RunsError, OSError) as error:
@@ -122,12 +123,14 @@ class Effects:
     def _prepare(self, context: StepContext) -> None:
         self.finder.storage.prepare(context.workspace, context.step.job_id)
         with self.store.write() as unit:
-            unit.move(
+            unit.statuses.move(
                 context.step.id,
-                StatusEvent.PREPARED,
-                who=WHO,
-                why="its directories are made",
-                expected=Status.CREATION_PENDING,
+                StatusChange(
+                    StatusEvent.PREPARED,
+                    who=WHO,
+                    why="its directories are made",
+                    expected=Status.CREATION_PENDING,
+                ),
             )
 
     def _before(self, task: DecidedStep) -> _News:
@@ -178,28 +181,30 @@ _ENDS = frozenset(
 def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, news: _News) -> bool:
     step, failure = task.context.step, news.failure
     for piece in news.pieces:
-        piece.write(unit)
+        piece.write(unit.series)
     if news.progress and step.task:
-        unit.move_task(step.id, step.task, step.status, who=WHO, details=news.progress)
+        unit.tasks.move(step.id, step.task, step.status, who=WHO, details=news.progress)
     details: dict[str, Any] = {"message": move.why, "queued_reason": None}
     if move.event in {StatusEvent.INTERRUPTED, StatusEvent.CHECKPOINT_VERIFIED}:
         details[INTERRUPTIONS] = move.interruptions or None
     if task.seen is not None and task.seen.exit_status is not None:
         details["exit_code"] = task.seen.exit_status
-    moved = unit.move(
+    moved = unit.statuses.move(
         step.id,
-        move.event,
-        who=WHO,
-        why=move.why,
-        expected=step.status,
-        version=step.version,
-        reason=failure.reason if failure else move.reason,
-        details=details,
-        error=failure.error if failure else None,
+        StatusChange(
+            move.event,
+            who=WHO,
+            why=move.why,
+            expected=step.status,
+            version=step.version,
+            reason=failure.reason if failure else move.reason,
+            details=details,
+            error=failure.error if failure else None,
+        ),
     )
     noted = dict(failure.attempt_details) if failure else {}
     if "queued_reason" in step.status_details:
         noted["queued_reason"] = None
     if moved is not None and noted:
-        unit.note_attempt(step.attempt_id, noted)
+        unit.attempts.note(step.attempt_id, noted)
     return moved is not None

@@ -281,11 +281,11 @@ def build(
 
 def _live(unit: StoreReader) -> tuple[StepContext, ...]:
     """Steps that may have a workload, or whose job is being made."""
-    return unit.contexts(StepQuery(statuses=_LIVE)).items
+    return unit.steps.contexts(StepQuery(statuses=_LIVE)).items
 
 
 def _waiting(unit: StoreReader) -> list[StepContext]:
     """Steps that wait for their turn, in no order that matters."""
-    new = unit.contexts(StepQuery(statuses=states.origins(StatusEvent.DEFERRED), limit=_NEW)).items
-    queued = unit.contexts(StepQuery(statuses=frozenset({Status.QUEUED}), limit=_QUEUED)).items
+    new = unit.steps.contexts(StepQuery(statuses=states.origins(StatusEvent.DEFERRED), limit=_NEW)).items
+    queued = unit.steps.contexts(StepQuery(statuses=frozenset({Status.QUEUED}), limit=_QUEUED)).items
     return [*queued, *new]

@@ -18,14 +18,14 @@ from nemo_trainer import contract
 _DEEPEST = 32
 
 
-class Points(Protocol):
-    """The unit of the store that a tail is written in, see `nemo_helix_server.store.writer.StoreWriter`."""
+class SeriesSink(Protocol):
+    """Where a tail is written, see `nemo_helix_server.store.metric_series.SeriesWriter`."""
 
-    def add_points(self, job_id: str, step_name: str, points: Iterable[MetricPoint]) -> None:
+    def add(self, job_id: str, step_name: str, points: Iterable[MetricPoint]) -> None:
         """Add to the series of a step."""
         ...
 
-    def truncate_points(self, job_id: str, step_name: str, after: int) -> None:
+    def truncate(self, job_id: str, step_name: str, after: int) -> None:
         """Drop what lies beyond a training step."""
         ...
 
@@ -44,18 +44,18 @@ class MetricsPiece:
     offset: int
     """Just behind them."""
 
-    def write(self, unit: Points) -> None:
+    def write(self, series: SeriesSink) -> None:
         """Store the points and the offset."""
         pending: list[MetricPoint] = []
         for row in self.rows:
             if isinstance(row, contract.ContinueRow):
-                unit.add_points(self.job_id, self.step_name, pending)
+                series.add(self.job_id, self.step_name, pending)
                 pending = []
-                unit.truncate_points(self.job_id, self.step_name, row.continue_from)
+                series.truncate(self.job_id, self.step_name, row.continue_from)
             else:
                 pending += _points(row)
-        unit.add_points(self.job_id, self.step_name, pending)
-        unit.set_tail(self.job_id, tail_name(self.step_name), self.offset)
+        series.add(self.job_id, self.step_name, pending)
+        series.set_tail(self.job_id, tail_name(self.step_name), self.offset)
 
 
 def tail_name(step_name: str) -> str:

@@ -48,11 +48,11 @@ class ProgressIngestion:
         pieces = self.rest(context)
         for piece in pieces:
             with self.store.write() as unit:
-                piece.write(unit)
+                piece.write(unit.series)
         progress = self.progress(context)
         if progress and context.step.task:
             with self.store.write() as unit:
-                unit.move_task(
+                unit.tasks.move(
                     context.step.id, context.step.task, context.step.status, who=WHO, details=progress
                 )
         self.catalogue(context)
@@ -64,7 +64,7 @@ class ProgressIngestion:
         if not contract.TrainerPaths(trainer).metrics.exists():
             return []
         with self.store.read() as unit:
-            offset = unit.tail(step.job_id, metrics_tail.tail_name(step.name))
+            offset = unit.series.tail(step.job_id, metrics_tail.tail_name(step.name))
         return list(metrics_tail.pieces(step.job_id, step.name, trainer, offset))
 
     def progress(self, context: StepContext) -> dict[str, Any] | None:
@@ -86,12 +86,12 @@ class ProgressIngestion:
         with self.store.write() as unit:
             others = [
                 known.id
-                for known in unit.checkpoints(step.job_id)
+                for known in unit.checkpoints.of_job(step.job_id)
                 if known.step_name != step.name and known.present
             ]
             for checkpoint in found:
-                unit.put_checkpoint(checkpoint)
-            unit.drop_checkpoints(step.job_id, [*others, *(checkpoint.id for checkpoint in found)])
+                unit.checkpoints.put(checkpoint)
+            unit.checkpoints.drop(step.job_id, keep=[*others, *(checkpoint.id for checkpoint in found)])
         self._catalogued[key] = mark
 
     def over(self, context: StepContext) -> None:

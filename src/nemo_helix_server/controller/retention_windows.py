@@ -14,8 +14,9 @@ from nemo_helix_server.jobs import retention
 from nemo_helix_server.jobs.model import CheckpointRow, Job
 from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.store.reading_jobs import Settled
+from nemo_helix_server.store.job_reader import Settled
 from nemo_helix_server.store.store import JobStore
 
 
@@ -31,7 +32,7 @@ class RetentionWindows:
     def run(self) -> float | None:
         """End what is due; the seconds until the next window ends, when there is one."""
         with self.store.read() as unit:
-            resting = unit.settled(retention.WITH_WINDOW)
+            resting = unit.jobs.settled(retention.WITH_WINDOW)
         left = [(job, self._left(job)) for job in resting]
         for job, seconds in left:
             if seconds is not None and seconds <= 0:
@@ -42,7 +43,7 @@ class RetentionWindows:
     def sweep(self) -> None:
         """Remove storage that is recorded as deleted and is still there: a crash came in between."""
         with self.store.read() as unit:
-            reclaimed = unit.reclaimed()
+            reclaimed = unit.jobs.reclaimed()
         for workspace, job_id in reclaimed:
             with self.troubles.apart(job_id):
                 paths = self.storage.paths(workspace, job_id)
@@ -73,30 +74,32 @@ class RetentionWindows:
             return
         with self.store.write() as unit:
             # the row as it is now: a rerun or another window may have come first
-            current = unit.job_by_id(job.id)
+            current = unit.jobs.by_id(job.id)
             if current is None or current.status is not job.status or current.attempt_id != job.attempt_id:
                 return
             if not self._over(current):
                 return
-            if any(_is_to_be_pinned(checkpoint) for checkpoint in unit.checkpoints(job.id)):
+            if any(_is_to_be_pinned(checkpoint) for checkpoint in unit.checkpoints.of_job(job.id)):
                 return  # it is copied within moments; the next look ends the window
-            reclaimed = unit.reclaim_storage(job.id)
+            reclaimed = unit.jobs.reclaim_storage(job.id)
         if reclaimed is not None:
             self.storage.reclaim(self.storage.paths(reclaimed.workspace, job.id))
 
     def _cancel(self, job: Settled) -> None:
         with self.store.write() as unit:
-            current = unit.job_by_id(job.id)
+            current = unit.jobs.by_id(job.id)
             if current is None or not self._over(current):
                 return
-            step = unit.current_step(current.attempt_id)
-            unit.move(
+            step = unit.steps.current(current.attempt_id)
+            unit.statuses.move(
                 step.id,
-                StatusEvent.WINDOW_EXPIRED,
-                who="retention",
-                why="the storage window of the pause ended",
-                expected=Status.PAUSED,
-                reason=StatusReason.PAUSE_WINDOW_ENDED,
+                StatusChange(
+                    StatusEvent.WINDOW_EXPIRED,
+                    who="retention",
+                    why="the storage window of the pause ended",
+                    expected=Status.PAUSED,
+                    reason=StatusReason.PAUSE_WINDOW_ENDED,
+                ),
             )
 
 

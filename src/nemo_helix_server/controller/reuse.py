@@ -11,6 +11,7 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs import states
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.store import JobStore
 from nemo_trainer import contract
@@ -50,8 +51,8 @@ class Reuse:
     def _completed_before(self, context: StepContext) -> bool:
         step = context.step
         with self.store.read() as unit:
-            for attempt in unit.attempts(step.job_id).items:
-                earlier = unit.step_named(attempt.id, step.name) if attempt.id != step.attempt_id else None
+            for attempt in unit.attempts.of_job(step.job_id).items:
+                earlier = unit.steps.named(attempt.id, step.name) if attempt.id != step.attempt_id else None
                 if earlier and earlier.status is Status.COMPLETED and earlier.spec == step.spec:
                     return True
         return False
@@ -65,15 +66,17 @@ class Reuse:
         step = context.step
         why = "an earlier attempt completed this step and its outputs verify"
         with self.store.write() as unit:
-            unit.move(
+            unit.statuses.move(
                 step.id,
-                StatusEvent.OUTPUTS_VERIFIED,
-                who="controller",
-                why=why,
-                expected=states.origins(StatusEvent.OUTPUTS_VERIFIED),
-                version=step.version,
-                reason=StatusReason.OUTPUTS_VERIFIED,
-                details={"message": why},
+                StatusChange(
+                    StatusEvent.OUTPUTS_VERIFIED,
+                    who="controller",
+                    why=why,
+                    expected=states.origins(StatusEvent.OUTPUTS_VERIFIED),
+                    version=step.version,
+                    reason=StatusReason.OUTPUTS_VERIFIED,
+                    details={"message": why},
+                ),
             )
         self.wake()
         return True

@@ -25,6 +25,7 @@ from nemo_helix_server.executors.base import (
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.storage import checkpoints
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.store.store import JobStore
@@ -116,7 +117,7 @@ class Starter:
         except (ExecutorError, RunsError, OSError) as error:
             _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, error)
             with self.store.write() as unit:
-                unit.note_step(context.step.id, {"message": f"its start is tried again: {error}"})
+                unit.steps.note(context.step.id, {"message": f"its start is tried again: {error}"})
 
     def _turn(
         self, context: StepContext, room: str | None, blocked: dict[tuple[str, bool], str]
@@ -157,17 +158,19 @@ class Starter:
         with self.store.write() as unit:
             for turn in turns:
                 step = turn.context.step
-                moved = unit.move(
+                moved = unit.statuses.move(
                     step.id,
-                    StatusEvent.ACCEPTED,
-                    who=WHO,
-                    why="its turn has come",
-                    expected=step.status,
-                    version=step.version,
-                    task=turn.run.token,
+                    StatusChange(
+                        StatusEvent.ACCEPTED,
+                        who=WHO,
+                        why="its turn has come",
+                        expected=step.status,
+                        version=step.version,
+                        task=turn.run.token,
+                    ),
                 )
                 if moved is not None:
-                    unit.note_image(step.id, turn.digest, turn.image)
+                    unit.steps.note_image(step.id, turn.digest, turn.image)
                     accepted.append(turn)
         for turn in turns:
             self._tokens.pop(turn.context.step.id, None)
@@ -189,17 +192,19 @@ class Starter:
                 for context, reason in changed:
                     step = context.step
                     if step.status is Status.QUEUED:
-                        unit.note_step(step.id, {"message": reason})
+                        unit.steps.note(step.id, {"message": reason})
                         continue
-                    unit.move(
+                    unit.statuses.move(
                         step.id,
-                        StatusEvent.DEFERRED,
-                        who=WHO,
-                        why=reason,
-                        expected=step.status,
-                        version=step.version,
-                        reason=StatusReason.WAITING_FOR_CAPACITY,
-                        details={"message": reason},
+                        StatusChange(
+                            StatusEvent.DEFERRED,
+                            who=WHO,
+                            why=reason,
+                            expected=step.status,
+                            version=step.version,
+                            reason=StatusReason.WAITING_FOR_CAPACITY,
+                            details={"message": reason},
+                        ),
                     )
         self._fail(failed)
 
@@ -212,13 +217,15 @@ class Starter:
         ]
         with self.store.write() as unit:
             for (context, why), again in zip(failed, clauses, strict=True):
-                unit.move(
+                unit.statuses.move(
                     context.step.id,
-                    StatusEvent.FAILED,
-                    who=WHO,
-                    why=why,
-                    reason=StatusReason.START_FAILED,
-                    error={"message": why, "type": str(StatusReason.START_FAILED), "rerun": again},
+                    StatusChange(
+                        StatusEvent.FAILED,
+                        who=WHO,
+                        why=why,
+                        reason=StatusReason.START_FAILED,
+                        error={"message": why, "type": str(StatusReason.START_FAILED), "rerun": again},
+                    ),
                 )
 
     def _checkpoint(self, context: StepContext) -> Path | None:
@@ -235,7 +242,7 @@ class Starter:
         if next(own, None) is not None:
             return None
         with self.store.read() as unit:
-            known = unit.checkpoint(step.job_id, wanted)
+            known = unit.checkpoints.find(step.job_id, wanted)
         if known is None or known.step_name != step.name:
             return None
         folder = checkpoints.folder_of(self.launches.storage, known)

@@ -232,7 +232,7 @@ class Customizer:
         if name is None:
             return
         with self.jobs.store.read() as reader:
-            if reader.secret(workspace, name) is None:
+            if reader.secrets.find(workspace, name) is None:
                 raise StateConflictError(
                     f"integrations.wandb.api_key_secret: there is no secret {name} in workspace {workspace}; "
                     f"create it with `nemo secrets create {name} --value host:VARIABLE "
@@ -256,7 +256,7 @@ class Customizer:
     ) -> None:
         name = output.name
         with self.jobs.store.read() as reader:
-            if client_token and reader.job_by_client_token(workspace, client_token):
+            if client_token and reader.jobs.by_client_token(workspace, client_token):
                 return
         if self.references.models.find(workspace, name):
             raise StateConflictError(

@@ -39,9 +39,9 @@ class TemplateRepository:
             updated_at=now,
         )
         with self.store.write() as unit:
-            if unit.workspace(workspace) is None:
+            if unit.workspaces.find(workspace) is None:
                 raise UnknownNameError(f"there is no workspace '{workspace}'")
-            if not unit.add_entity(record):
+            if not unit.entities.add(record):
                 raise StateConflictError(
                     f"there is a job template '{body.name}' already in workspace {workspace}"
                 )
@@ -51,26 +51,26 @@ class TemplateRepository:
         """A page of a workspace's templates, the newest first."""
         only = None if workspace == names.ALL else workspace
         with self.store.read() as unit:
-            found, total = unit.entities(_KIND, only, offset=(number - 1) * size, limit=size)
+            found, total = unit.entities.page(_KIND, only, offset=(number - 1) * size, limit=size)
         return page_of([_shown(one) for one in found], number=number, size=size, total=total)
 
     def get(self, workspace: str, name: str) -> Document:
         """One template."""
         with self.store.read() as unit:
-            return _shown(_known(unit.entity(_KIND, workspace, name), name))
+            return _shown(_known(unit.entities.find(_KIND, workspace, name), name))
 
     def update(self, workspace: str, name: str, body: UpdateJobTemplateRequest) -> Document:
         """Change what was given."""
         with self.store.write() as unit:
-            before = _known(unit.entity(_KIND, workspace, name), name)
+            before = _known(unit.entities.find(_KIND, workspace, name), name)
             changed = {**before.document, **body.model_dump(mode="json", exclude_none=True)}
-            unit.change_entity(_KIND, workspace, name, changed, self.clock.now())
-            return _shown(_known(unit.entity(_KIND, workspace, name), name))
+            unit.entities.change(_KIND, workspace, name, changed, self.clock.now())
+            return _shown(_known(unit.entities.find(_KIND, workspace, name), name))
 
     def delete(self, workspace: str, name: str) -> None:
         """Forget one."""
         with self.store.write() as unit:
-            if not unit.remove_entity(_KIND, workspace, name):
+            if not unit.entities.remove(_KIND, workspace, name):
                 _known(None, name)
 
 

@@ -67,7 +67,7 @@ class LogPages:
     def sources(self, workspace: str, name: str, selection: Selection) -> tuple[Job, list[LogSource]]:
         """The job, and the logs of the tasks that were selected, in the order in which they ran."""
         with self.store.read() as reader:
-            job = reader.job(workspace, name)
+            job = reader.jobs.find(workspace, name)
             if job is None:
                 raise UnknownNameError(f"there is no job '{name}' in the workspace '{workspace}'")
             attempts = _attempts(reader, job, selection.attempt)
@@ -79,11 +79,11 @@ class LogPages:
         ]
 
     def _of_attempt(self, reader: StoreReader, job: Job, attempt: Attempt) -> list[LogSource]:
-        names = {step.id: step.name for step in reader.steps(attempt.id)}
+        names = {step.id: step.name for step in reader.steps.of_attempt(attempt.id)}
         paths = self.storage.paths(job.workspace, job.id)
         return [
             LogSource(attempt.id, names[task.step_id], task.name, paths.run(task.name).folder)
-            for task in reader.tasks_of_attempt(attempt.id)
+            for task in reader.tasks.of_attempt(attempt.id)
             if task.step_id in names
         ]
 
@@ -141,7 +141,7 @@ def _size(path: Path) -> tuple[int, int] | None:
 
 
 def _attempts(reader: StoreReader, job: Job, wanted: str | None) -> Sequence[Attempt]:
-    attempts = reader.attempts(job.id, newest_first=False).items
+    attempts = reader.attempts.of_job(job.id, newest_first=False).items
     if wanted is None:
         return attempts
     known = [

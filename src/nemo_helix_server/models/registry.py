@@ -45,28 +45,28 @@ class ModelRegistry:
             updated_at=now,
         )
         with self.store.write() as unit:
-            if unit.add_entity(record):
+            if unit.entities.add(record):
                 return shown(record), True
-            there = unit.entity(_KIND, workspace, name)
+            there = unit.entities.find(_KIND, workspace, name)
             job = document.get("created_by_job")
             if there is None or (
                 there.document != document and (not job or there.document.get("created_by_job") != job)
             ):
                 raise StateConflictError(f"there is a model '{name}' already in workspace {workspace}")
-            unit.change_entity(_KIND, workspace, name, document, now)
-            return shown(unit.entity(_KIND, workspace, name) or there), False
+            unit.entities.change(_KIND, workspace, name, document, now)
+            return shown(unit.entities.find(_KIND, workspace, name) or there), False
 
     def page(self, workspace: str, number: int, size: int) -> Document:
         """A page of a workspace's models, the newest first."""
         only = None if workspace == names.ALL else workspace
         with self.store.read() as unit:
-            found, total = unit.entities(_KIND, only, offset=(number - 1) * size, limit=size)
+            found, total = unit.entities.page(_KIND, only, offset=(number - 1) * size, limit=size)
         return page_of([shown(one) for one in found], number=number, size=size, total=total)
 
     def find(self, workspace: str, name: str) -> Document | None:
         """One model, if there is one of that name."""
         with self.store.read() as unit:
-            found = unit.entity(_KIND, workspace, name)
+            found = unit.entities.find(_KIND, workspace, name)
         return shown(found) if found else None
 
     def get(self, workspace: str, name: str) -> Document:
@@ -81,7 +81,7 @@ class ModelRegistry:
     def delete(self, workspace: str, name: str) -> None:
         """Forget a model; its fileset stays."""
         with self.store.write() as unit:
-            if not unit.remove_entity(_KIND, workspace, name):
+            if not unit.entities.remove(_KIND, workspace, name):
                 raise UnknownNameError(f"there is no model '{name}' in workspace '{workspace}'")
 
 

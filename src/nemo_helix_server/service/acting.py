@@ -12,12 +12,13 @@ from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job, Step
 from nemo_helix_server.jobs.orders import NewAttempt
 from nemo_helix_server.jobs.rules import ActionFacts, ActionRefused, Go, JobAction
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.lookups import Lookups, checked
 from nemo_helix_server.service.responses import Document
+from nemo_helix_server.store.job_reader import EVERYWHERE
 from nemo_helix_server.store.queries import StepQuery
 from nemo_helix_server.store.reader import StoreReader
-from nemo_helix_server.store.reading_jobs import EVERYWHERE
 from nemo_helix_server.store.writer import StoreWriter
 from nemo_helix_server.trackers import descriptions
 
@@ -61,7 +62,7 @@ class Acting(Lookups):
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
             named = _usable_checkpoint(writer, job, checkpoint) if checkpoint else None
-            step = writer.current_step(job.attempt_id)
+            step = writer.steps.current(job.attempt_id)
             pinned = named is not None and named.pinned_at is not None
             self._event(JobAction.RERUN, job, step, pinned=pinned)
             failed = self.find_attempt(writer, job, "current")
@@ -75,8 +76,8 @@ class Acting(Lookups):
                 checkpoint=checkpoint,
             )
             why = f"asked to run again from checkpoint {checkpoint}" if checkpoint else "asked to run again"
-            writer.create_attempt(job.id, order, who=caller.name, why=why)
-            job = writer.job_by_id(job.id) or job
+            writer.jobs.add_attempt(job.id, order, who=caller.name, why=why)
+            job = writer.jobs.by_id(job.id) or job
         self.wake()
         return self._shown(job)
 
@@ -87,8 +88,8 @@ class Acting(Lookups):
         retention.check_control(**windows, limits=self.limits)
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
-            self._event(JobAction.CONTROL, job, writer.current_step(job.attempt_id))
-            job = writer.set_control(job.id, **windows) or job
+            self._event(JobAction.CONTROL, job, writer.steps.current(job.attempt_id))
+            job = writer.jobs.set_control(job.id, **windows) or job
         self.wake()
         return self._shown(job)
 
@@ -98,18 +99,18 @@ class Acting(Lookups):
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
             if body.spec is not None:
-                self._event(JobAction.UPDATE, job, writer.current_step(job.attempt_id))
+                self._event(JobAction.UPDATE, job, writer.steps.current(job.attempt_id))
             if body.description is not None:
-                job = writer.set_description(job.id, body.description) or job
+                job = writer.jobs.set_description(job.id, body.description) or job
         return self._shown(job)
 
     def delete(self, caller: Caller, workspace: str, name: str) -> None:
         """Have a finished job removed; it is deletion_pending until the controller has done so."""
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
-            event = self._event(JobAction.DELETE, job, writer.current_step(job.attempt_id))
+            event = self._event(JobAction.DELETE, job, writer.steps.current(job.attempt_id))
             if event is not None:
-                writer.move_job(job.id, event, who=caller.name, why="asked to delete")
+                writer.statuses.move_job(job.id, event, who=caller.name, why="asked to delete")
         self.wake()
 
     def pause_all(
@@ -132,7 +133,7 @@ class Acting(Lookups):
             where = None if workspace == EVERYWHERE else workspace
             pausable = states.origins(StatusEvent.PAUSE_REQUESTED)
             query = StepQuery(workspace=where, statuses=pausable, source=source)
-            for found in writer.contexts(query).items:
+            for found in writer.steps.contexts(query).items:
                 job = self.find_job(writer, found.workspace, found.step.job_id)
                 try:
                     self._move(writer, caller, job, found.step, JobAction.PAUSE, reason)
@@ -148,7 +149,7 @@ class Acting(Lookups):
     ) -> Document:
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
-            step = writer.current_step(job.attempt_id)
+            step = writer.steps.current(job.attempt_id)
             moved = self._move(writer, caller, job, step, action, reason)
         self.wake()
         return self._shown(moved)
@@ -163,8 +164,8 @@ class Acting(Lookups):
             return
         with self.store.read() as reader:
             job = self.find_job(reader, workspace, name)
-            step = reader.current_step(job.attempt_id)
-            context = reader.context(step.id)
+            step = reader.steps.current(job.attempt_id)
+            context = reader.steps.context(step.id)
             attempt = self.find_attempt(reader, job, "current")
             pinned = (
                 checkpoint is not None and _usable_checkpoint(reader, job, checkpoint).pinned_at is not None
@@ -197,14 +198,16 @@ class Acting(Lookups):
         event = self._event(action, job, step)
         if event is None:
             return job
-        moved = writer.move(
+        moved = writer.statuses.move(
             step.id,
-            event,
-            who=caller.name,
-            why=_WHY[action],
-            expected=step.status,
-            version=step.version,
-            reason=reason,
+            StatusChange(
+                event,
+                who=caller.name,
+                why=_WHY[action],
+                expected=step.status,
+                version=step.version,
+                reason=reason,
+            ),
         )
         if moved is None:
             raise StateConflictError(f"job {job.name} has just changed; look at it and ask again")
@@ -241,7 +244,7 @@ class Acting(Lookups):
 
 
 def _usable_checkpoint(reader: StoreReader, job: Job, checkpoint: str) -> CheckpointRow:
-    found = reader.checkpoint(job.id, checkpoint)
+    found = reader.checkpoints.find(job.id, checkpoint)
     listing = f"`nemo jobs checkpoints list {job.name} --workspace {job.workspace}` shows what there is"
     if found is None:
         raise UnknownNameError(f"job '{job.name}' has no checkpoint '{checkpoint}'; {listing}")

@@ -30,7 +30,7 @@ class CheckpointCatalogue:
         """The checkpoints of a job, the newest step first."""
         with self.store.read() as reader:
             job = _job(reader, workspace, name)
-            return {"data": [shown(found) for found in reader.checkpoints(job.id)]}
+            return {"data": [shown(found) for found in reader.checkpoints.of_job(job.id)]}
 
     def get(self, workspace: str, name: str, checkpoint: str) -> dict[str, Any]:
         """One checkpoint, by its id."""
@@ -56,7 +56,7 @@ class CheckpointCatalogue:
         with self.store.write() as writer:
             job = _job(writer, workspace, name)
             found = _checkpoint(writer, job, checkpoint)
-            asked = writer.request_pin(job.id, checkpoint, by=caller.name, pin=pin)
+            asked = writer.checkpoints.request_pin(job.id, checkpoint, by=caller.name, pin=pin)
         self.wake()
         return shown(asked or found)
 
@@ -72,14 +72,14 @@ class CheckpointCatalogue:
 
 
 def _job(reader: StoreReader, workspace: str, name: str) -> Job:
-    job = reader.job(workspace, name)
+    job = reader.jobs.find(workspace, name)
     if job is None:
         raise UnknownNameError(f"there is no job '{name}' in the workspace '{workspace}'")
     return job
 
 
 def _checkpoint(reader: StoreReader, job: Job, checkpoint: str) -> CheckpointRow:
-    found = reader.checkpoint(job.id, checkpoint)
+    found = reader.checkpoints.find(job.id, checkpoint)
     if found is None:
         raise UnknownNameError(
             f"job '{job.name}' has no checkpoint '{checkpoint}'; "

@@ -13,6 +13,7 @@ from nemo_helix_server.jobs import identifiers, retention
 from nemo_helix_server.jobs.model import Caller, Job
 from nemo_helix_server.jobs.orders import NewJob
 from nemo_helix_server.jobs.states import StatusEvent
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.lookups import Lookups, checked
 from nemo_helix_server.service.responses import Document
@@ -112,11 +113,13 @@ class Creating(Lookups):
 
 
 def _made(writer: StoreWriter, order: NewJob, caller: Caller, *, prepared: bool) -> Job:
-    job = writer.create_job(order, who=caller.name, why="created")
-    writer.follow_with(job.id, descriptions.wanted(order.spec))
+    job = writer.jobs.create(order, who=caller.name, why="created")
+    writer.tracker_runs.follow_with(job.id, descriptions.wanted(order.spec))
     if not prepared:
         return job
-    moved = writer.move(order.step_id, StatusEvent.PREPARED, who="service", why="its directories are made")
+    moved = writer.statuses.move(
+        order.step_id, StatusChange(StatusEvent.PREPARED, who="service", why="its directories are made")
+    )
     assert moved is not None
     return moved.job
 
@@ -125,21 +128,23 @@ def _made_before(reader: StoreReader, order: NewJob, *, named: bool) -> Job | No
     """The job that the same request made before; raises `StateConflictError` when another one is in the
     way.
     """
-    by_token = reader.job_by_client_token(order.workspace, order.client_token) if order.client_token else None
+    by_token = (
+        reader.jobs.by_client_token(order.workspace, order.client_token) if order.client_token else None
+    )
     if by_token is not None:
-        if reader.body_digest(by_token.id) == order.body_digest:
+        if reader.jobs.body_digest(by_token.id) == order.body_digest:
             return by_token
         raise StateConflictError(
             f"the idempotency key was used before, for job {by_token.name} with other contents; use a new key"
         )
-    there = reader.job(order.workspace, order.name) if named else None
+    there = reader.jobs.find(order.workspace, order.name) if named else None
     if there is None or there.name != order.name:
         return None
     if there.status is HelixJobStatus.DELETION_PENDING:
         raise StateConflictError(
             f"job {there.name} is still being deleted; create it again when that is done"
         )
-    if reader.body_digest(there.id) == order.body_digest:
+    if reader.jobs.body_digest(there.id) == order.body_digest:
         return there
     raise StateConflictError(
         f"a job named {there.name} exists already in workspace {there.workspace}, with other contents; "
@@ -154,7 +159,7 @@ def _check_secrets(reader: StoreReader, caller: Caller, order: NewJob) -> None:
             workspace, name = order.workspace, reference
         if caller.workspace not in {None, workspace}:
             raise ForbiddenError(f"the secret {reference} is of another workspace than yours")
-        if reader.secret(workspace, name) is None:
+        if reader.secrets.find(workspace, name) is None:
             remedy = f"nemo secrets create {name} --value host:VARIABLE --workspace {workspace}"
             raise StateConflictError(
                 f"there is no secret {name} in workspace {workspace}; create it with `{remedy}`"

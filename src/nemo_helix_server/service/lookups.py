@@ -14,8 +14,8 @@ from nemo_helix_server.jobs.model import Attempt, Job, Step
 from nemo_helix_server.jobs.ports import StepMachine, Storage, StorageLimits
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.responses import Document
+from nemo_helix_server.store.job_reader import EVERYWHERE
 from nemo_helix_server.store.reader import StoreReader
-from nemo_helix_server.store.reading_jobs import EVERYWHERE
 from nemo_helix_server.store.store import JobStore
 
 CURRENT = "current"
@@ -44,7 +44,7 @@ class Lookups:
 
     def find_job(self, reader: StoreReader, workspace: str, name: str) -> Job:
         """A job by name or id; raises `UnknownNameError`."""
-        job = reader.job(workspace, name)
+        job = reader.jobs.find(workspace, name)
         if job is not None:
             return job
         self.check_workspace(reader, workspace)
@@ -55,16 +55,16 @@ class Lookups:
 
     def check_workspace(self, reader: StoreReader, workspace: str) -> None:
         """Raise `UnknownNameError` for a workspace that does not exist."""
-        if workspace != EVERYWHERE and reader.workspace(workspace) is None:
+        if workspace != EVERYWHERE and reader.workspaces.find(workspace) is None:
             raise UnknownNameError(f"there is no workspace '{workspace}'; create it, or name another one")
 
     def find_attempt(self, reader: StoreReader, job: Job, name: str) -> Attempt:
         """An attempt of a job by its id, its sequence number, or `current`; raises `UnknownNameError`."""
-        attempt = reader.attempt(job.attempt_id if name == CURRENT else name)
+        attempt = reader.attempts.by_id(job.attempt_id if name == CURRENT else name)
         if attempt is None and name.isascii() and name.isdecimal():
-            found = reader.attempts(job.id).items
+            found = reader.attempts.of_job(job.id).items
             numbered = next((one for one in found if one.seq == int(name[:9])), None)
-            attempt = reader.attempt(numbered.id) if numbered else None
+            attempt = reader.attempts.by_id(numbered.id) if numbered else None
         if attempt is None or attempt.job_id != job.id:
             raise UnknownNameError(
                 f"job '{job.name}' has no attempt '{name}'; `nemo jobs attempts list {job.name}` shows them"
@@ -74,7 +74,7 @@ class Lookups:
     def find_step(self, reader: StoreReader, job: Job, attempt: str, name: str) -> Step:
         """A step of an attempt by its name; raises `UnknownNameError`."""
         of = self.find_attempt(reader, job, attempt)
-        step = reader.step_named(of.id, name)
+        step = reader.steps.named(of.id, name)
         if step is None:
             planned = [one["name"] for one in of.platform_spec["steps"]]
             known = "its turn has not come yet" if name in planned else f"its steps are {', '.join(planned)}"
@@ -88,7 +88,7 @@ class Lookups:
     def series_of(self, reader: StoreReader, job: Job) -> dict[str, Any] | None:
         """The series of a job's current attempt."""
         reported = job.status_details.get("metrics")
-        return series.shown(reader.series(job.id), series.globs(job), reported)
+        return series.shown(reader.series.documents(job.id), series.globs(job), reported)
 
 
 def checked(document: Mapping[str, Any], what: str) -> bytes:

@@ -14,6 +14,7 @@ from nemo_helix_plugin.jobs.types import (
 from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs import states
 from nemo_helix_server.jobs.model import Caller, Job, Step
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.lookups import CURRENT, Lookups, checked
 from nemo_helix_server.service.responses import Document
@@ -41,13 +42,13 @@ class Reporting(Lookups):
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
             found = self.find_attempt(writer, job, attempt)
-            step = writer.current_step(found.id)
+            step = writer.steps.current(found.id)
             if expected_step_id not in {None, step.id} or expected_step_status not in {None, step.status}:
                 raise StateConflictError(
                     f"job {job.name} is in step {step.name}, which is {step.status.value}, by now"
                 )
-            writer.note_attempt(found.id, details)
-            job = writer.job_by_id(job.id) or job
+            writer.attempts.note(found.id, details)
+            job = writer.jobs.by_id(job.id) or job
         with self.store.read() as reader:
             return self.shown(reader, job)
 
@@ -74,7 +75,7 @@ class Reporting(Lookups):
             if body.expected_step_id not in {None, found.id}:
                 raise StateConflictError(f"step {step} of job {job.name} is another one by now: {found.id}")
             if found.status is body.status:
-                moved = writer.note_step(found.id, details) or found
+                moved = writer.steps.note(found.id, details) or found
             else:
                 moved = _moved(writer, caller, job, found, body)
             document = responses.step(moved, job)
@@ -97,7 +98,7 @@ class Reporting(Lookups):
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
             found = self.find_step(writer, job, attempt, step)
-            done = writer.move_task(
+            done = writer.tasks.move(
                 found.id,
                 task,
                 HelixJobStatus(body.status),
@@ -120,7 +121,7 @@ class Reporting(Lookups):
         """Name an artifact."""
         with self.store.write() as writer:
             job = self.find_job(writer, workspace, name)
-            made = writer.put_result(job.id, result, body.artifact_url, body.artifact_storage_type.value)
+            made = writer.results.put(job.id, result, body.artifact_url, body.artifact_storage_type.value)
             return responses.result(made, job)
 
 
@@ -128,14 +129,16 @@ def _moved(writer: StoreWriter, caller: Caller, job: Job, step: Step, body: Heli
     event = states.event_between(step.status, body.status)
     moved = None
     if event is not None:
-        moved = writer.move(
+        moved = writer.statuses.move(
             step.id,
-            event,
-            who=caller.name,
-            why="set by a caller",
-            expected=step.status,
-            details=body.status_details,
-            error=body.error_details,
+            StatusChange(
+                event,
+                who=caller.name,
+                why="set by a caller",
+                expected=step.status,
+                details=body.status_details,
+                error=body.error_details,
+            ),
         )
     if moved is None:
         raise StateConflictError(

@@ -12,9 +12,9 @@ from nemo_helix_server.jobs.pages import page_of
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.lookups import CURRENT, Lookups
 from nemo_helix_server.service.responses import Document
+from nemo_helix_server.store.job_reader import EVERYWHERE
 from nemo_helix_server.store.queries import JobQuery, StepQuery, TransitionQuery
 from nemo_helix_server.store.reader import StoreReader
-from nemo_helix_server.store.reading_jobs import EVERYWHERE
 
 
 class Showing(Lookups):
@@ -39,7 +39,7 @@ class Showing(Lookups):
         query = JobQuery(workspace=_one(workspace), where=where, sort=sort, page=page, page_size=page_size)
         with self.store.read() as reader:
             self.check_workspace(reader, workspace)
-            found = reader.jobs(query)
+            found = reader.jobs.page(query)
         data = [responses.job(job, self.limits, self.clock) for job in found.items]
         envelope = page_of(data, number=page, size=page_size, total=found.total)
         return {**envelope, "sort": sort, "filter": echo}
@@ -50,8 +50,8 @@ class Showing(Lookups):
             job = self.find_job(reader, workspace, name)
             return responses.tree(
                 job,
-                reader.steps(job.attempt_id),
-                reader.tasks_of_attempt(job.attempt_id),
+                reader.steps.of_attempt(job.attempt_id),
+                reader.tasks.of_attempt(job.attempt_id),
                 self.limits,
                 self.clock,
                 self.series_of(reader, job),
@@ -71,7 +71,7 @@ class Showing(Lookups):
         wanted = None if statuses is None else frozenset(HelixJobStatus(status) for status in statuses)
         with self.store.read() as reader:
             job = self.find_job(reader, workspace, name)
-            found = reader.attempts(
+            found = reader.attempts.of_job(
                 job.id,
                 statuses=wanted,
                 newest_first=sort.startswith("-"),
@@ -92,7 +92,7 @@ class Showing(Lookups):
         """The steps of an attempt: ``{data: […]}``."""
         with self.store.read() as reader:
             job = self.find_job(reader, workspace, name)
-            found = reader.steps(self.find_attempt(reader, job, attempt).id)
+            found = reader.steps.of_attempt(self.find_attempt(reader, job, attempt).id)
         return {"data": [responses.step(step, job) for step in found]}
 
     def list_steps(
@@ -118,7 +118,7 @@ class Showing(Lookups):
                 offset=(page - 1) * page_size,
                 limit=page_size,
             )
-            found = reader.contexts(query)
+            found = reader.steps.contexts(query)
         data = [responses.step_in_context(context) for context in found.items]
         return page_of(data, number=page, size=page_size, total=found.total)
 
@@ -132,14 +132,14 @@ class Showing(Lookups):
         """The tasks of a step: ``{data: […]}``."""
         with self.store.read() as reader:
             job = self.find_job(reader, workspace, name)
-            found = reader.tasks(self.find_step(reader, job, attempt, step).id)
+            found = reader.tasks.of_step(self.find_step(reader, job, attempt, step).id)
         return {"data": [responses.task(task, job) for task in found]}
 
     def task(self, workspace: str, name: str, step: str, task: str, *, attempt: str = CURRENT) -> Document:
         """One task by its name."""
         with self.store.read() as reader:
             job = self.find_job(reader, workspace, name)
-            found = reader.task(self.find_step(reader, job, attempt, step).id, task)
+            found = reader.tasks.named(self.find_step(reader, job, attempt, step).id, task)
         if found is None:
             raise UnknownNameError(f"step '{step}' of job '{job.name}' has no task '{task}'")
         return responses.task(found, job)
@@ -151,14 +151,14 @@ class Showing(Lookups):
         with self.store.read() as reader:
             job = self.find_job(reader, workspace, name)
             only = self.find_attempt(reader, job, attempt).id if attempt else None
-            found = reader.results(job.id, attempt_id=only, newest_first=sort.startswith("-"))
+            found = reader.results.of_job(job.id, attempt_id=only, newest_first=sort.startswith("-"))
         return {"data": [responses.result(result, job) for result in found]}
 
     def result(self, workspace: str, name: str, result: str) -> Document:
         """One result by its name."""
         with self.store.read() as reader:
             job = self.find_job(reader, workspace, name)
-            found = reader.result(job.id, result)
+            found = reader.results.named(job.id, result)
         if found is None:
             raise UnknownNameError(f"job '{job.name}' has no result '{result}'")
         return responses.result(found, job)
@@ -173,7 +173,7 @@ class Showing(Lookups):
             query = TransitionQuery(
                 after=after, workspace=_one(workspace), job_id=job.id if job else None, limit=limit
             )
-            found = reader.since(query)
+            found = reader.transitions.since(query)
         return {
             "data": [responses.transition(transition) for transition in found],
             "next": found[-1].seq if found else after,

@@ -40,17 +40,17 @@ class TokenStore:
             last_used_at=None,
         )
         with self.store.write() as writer:
-            if any(other.name == record.name and usable(other, now) for other in writer.tokens()):
+            if any(other.name == record.name and usable(other, now) for other in writer.tokens.all()):
                 raise StateConflictError(
                     f"there is a token '{record.name}' already; revoke it or choose another name"
                 )
-            writer.put_token(record)
+            writer.tokens.put(record)
         return {**shown(record), "token": minted.token, "note": self._note(record)}
 
     def confined(self, name: str) -> bool:
         """Whether somebody of this name has, or had, a token of one workspace alone."""
         with self.store.read() as reader:
-            return any(token.name == name and token.workspace is not None for token in reader.tokens())
+            return any(token.name == name and token.workspace is not None for token in reader.tokens.all())
 
     def _note(self, record: Token) -> str | None:
         known = record.role == "admin" and record.workspace is not None and self.boundary is not None
@@ -59,18 +59,18 @@ class TokenStore:
     def all(self) -> list[dict[str, Any]]:
         """What may be known of all tokens, the newest first."""
         with self.store.read() as reader:
-            return [shown(record) for record in reader.tokens()]
+            return [shown(record) for record in reader.tokens.all()]
 
     def any_usable(self) -> bool:
         """Whether anybody could use the service with a token."""
         now = self.clock.now()
         with self.store.read() as reader:
-            return any(usable(record, now) for record in reader.tokens())
+            return any(usable(record, now) for record in reader.tokens.all())
 
     def revoke(self, token: str) -> dict[str, Any]:
         """Make a token, given by name or id, worthless; it stays listed."""
         with self.store.write() as writer:
-            record = writer.revoke_token(token)
+            record = writer.tokens.revoke(token)
         if record is None:
             raise UnknownNameError(f"there is no token '{token}'; `nemo auth token list` shows them")
         return shown(record)

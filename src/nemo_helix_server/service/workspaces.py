@@ -25,25 +25,27 @@ class WorkspaceRepository:
     def ensure_default(self) -> None:
         """Make the default workspace where it is not there yet."""
         with self.store.write() as writer:
-            writer.put_workspace(WorkspaceRow(name=DEFAULT, description=None, created_at=self.clock.now()))
+            writer.workspaces.put(WorkspaceRow(name=DEFAULT, description=None, created_at=self.clock.now()))
 
     def create(self, name: str, description: str | None) -> dict[str, Any]:
         """Make a workspace; raises `StateConflictError` when there is one of that name."""
         record = WorkspaceRow(name=name, description=description, created_at=self.clock.now())
         with self.store.write() as writer:
-            if not writer.put_workspace(record):
+            if not writer.workspaces.put(record):
                 raise StateConflictError(f"there is a workspace '{name}' already")
             return shown(writer, record)
 
     def all(self, only: str | None) -> list[dict[str, Any]]:
         """All workspaces, or the one that a caller is confined to."""
         with self.store.read() as reader:
-            return [shown(reader, record) for record in reader.workspaces() if only in {None, record.name}]
+            return [
+                shown(reader, record) for record in reader.workspaces.all() if only in {None, record.name}
+            ]
 
     def get(self, name: str) -> dict[str, Any]:
         """One workspace, with how many jobs it has and what their storage takes."""
         with self.store.read() as reader:
-            record = reader.workspace(name)
+            record = reader.workspaces.find(name)
             if record is None:
                 raise UnknownNameError(f"there is no workspace '{name}'; `nemo workspaces list` shows them")
             return shown(reader, record)
@@ -53,9 +55,9 @@ class WorkspaceRepository:
         if name == DEFAULT:
             raise StateConflictError(f"the workspace '{DEFAULT}' always stays")
         with self.store.write() as writer:
-            if writer.secrets(name):
+            if writer.secrets.in_workspace(name):
                 raise StateConflictError(f"the workspace '{name}' has secrets; delete them first")
-            if not writer.remove_workspace(name):
+            if not writer.workspaces.remove(name):
                 raise UnknownNameError(f"there is no workspace '{name}'; `nemo workspaces list` shows them")
 
 
@@ -64,7 +66,7 @@ def shown(reader: StoreReader, record: WorkspaceRow) -> dict[str, Any]:
     return {
         "name": record.name,
         "description": record.description,
-        "jobs": sum(reader.counts(record.name).values()),
-        "storage_bytes": reader.storage_bytes(record.name),
+        "jobs": sum(reader.jobs.counts(record.name).values()),
+        "storage_bytes": reader.jobs.storage_bytes(record.name),
         "created_at": wire(record.created_at),
     }

@@ -56,8 +56,8 @@ class RecordMirror:
         with self._store.read() as unit:
             if self._done is None:
                 # of a database that was lost and begun anew, or put back, less has happened
-                self._done = min(_begin(self._cursor, unit), unit.last_transition())
-            batch = unit.since(TransitionQuery(after=self._done, limit=_BATCH))
+                self._done = min(_begin(self._cursor, unit), unit.transitions.last())
+            batch = unit.transitions.since(TransitionQuery(after=self._done, limit=_BATCH))
             records = {
                 job_id: _records(unit, job_id) for job_id in dict.fromkeys(item.job_id for item in batch)
             }
@@ -103,15 +103,15 @@ def _is_spoilt(path: Path, *, folder: bool) -> bool:
 
 
 def _records(unit: StoreReader, job_id: str) -> dict[str, Any]:
-    job = unit.job_by_id(job_id)
+    job = unit.jobs.by_id(job_id)
     if job is None:
         return {}
-    steps = unit.steps(job.attempt_id)
+    steps = unit.steps.of_attempt(job.attempt_id)
     return {
         "job": job,
-        "attempt": unit.attempt(job.attempt_id),
+        "attempt": unit.attempts.by_id(job.attempt_id),
         "steps": steps,
-        "tasks": unit.tasks_of_attempt(job.attempt_id),
+        "tasks": unit.tasks.of_attempt(job.attempt_id),
     }
 
 
@@ -184,5 +184,5 @@ def _begin(cursor: Path, unit: StoreReader) -> int:
         where = json.loads(cursor.read_bytes())
         if where["boot"] == process_table.boot_id():
             return int(where["seq"])
-        return min(int(where["seq"]), unit.last_transition(before=int(where["at"]) - _AGAIN))
+        return min(int(where["seq"]), unit.transitions.last(before=int(where["at"]) - _AGAIN))
     return 0

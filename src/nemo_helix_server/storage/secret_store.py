@@ -61,15 +61,15 @@ class SecretStore:
         )
         with self._one_at_a_time:
             with self.store.read() as reader:
-                if reader.workspace(workspace) is None:
+                if reader.workspaces.find(workspace) is None:
                     raise UnknownNameError(f"there is no workspace '{workspace}'")
-                if reader.secret(workspace, name) is not None:
+                if reader.secrets.find(workspace, name) is not None:
                     raise StateConflictError(
                         f"there is a secret '{name}' already; `nemo secrets update` changes its value"
                     )
             self._write_value(workspace, name, value)
             with self.store.write() as writer:
-                writer.put_secret(record)
+                writer.secrets.put(record)
         return shown(record)
 
     def update(self, workspace: str, name: str, value: str) -> dict[str, Any]:
@@ -86,13 +86,16 @@ class SecretStore:
                 updated_at=self.clock.now(),
             )
             with self.store.write() as writer:
-                writer.put_secret(record)
+                writer.secrets.put(record)
         return shown(record)
 
     def all(self, workspace: str) -> list[dict[str, Any]]:
         """What may be known of a workspace's secrets."""
         with self.store.read() as reader:
-            return [shown(record) for record in reader.secrets(None if workspace == names.ALL else workspace)]
+            return [
+                shown(record)
+                for record in reader.secrets.in_workspace(None if workspace == names.ALL else workspace)
+            ]
 
     def get(self, workspace: str, name: str) -> dict[str, Any]:
         """What may be known of one secret."""
@@ -105,11 +108,11 @@ class SecretStore:
             # the value first: a crash in between leaves a name without one, and never a value without a name
             value_path(self.data_dir, workspace, name).unlink(missing_ok=True)
             with self.store.write() as writer:
-                writer.remove_secret(workspace, name)
+                writer.secrets.remove(workspace, name)
 
     def _known(self, workspace: str, name: str) -> SecretRow:
         with self.store.read() as reader:
-            record = reader.secret(workspace, name)
+            record = reader.secrets.find(workspace, name)
         if record is None:
             raise UnknownNameError(f"there is no secret '{name}' in the workspace '{workspace}'")
         return record

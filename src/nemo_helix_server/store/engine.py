@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from typing import Any
 
+import orjson
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from nemo_helix_server.errors import StoreError
-from nemo_helix_server.store import documents
 
 BUSY_MILLISECONDS = 60_000
 """How long another process may hold the database before a unit gives up."""
@@ -61,10 +62,26 @@ def keep_private(file: str) -> None:
                 os.chmod(file + ending, 0o600)
 
 
+def _dumps(value: Any) -> str:
+    """A value as JSON text: quickly where that is possible, and never an error for what was once accepted."""
+    try:
+        return orjson.dumps(value, option=orjson.OPT_NON_STR_KEYS).decode()
+    except TypeError:  # numbers beyond 64 bits
+        return json.dumps(value)
+
+
+def _loads(text: str | bytes) -> Any:
+    """A value from JSON text."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return json.loads(text)
+
+
 def _options() -> dict[str, Any]:
     return {
-        "json_serializer": documents.dumps,
-        "json_deserializer": documents.loads,
+        "json_serializer": _dumps,
+        "json_deserializer": _loads,
         "pool_size": 16,
         "max_overflow": 112,
         "pool_use_lifo": True,

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
-    Connection,
     Index,
     String,
     Table,
@@ -22,6 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from nemo_helix_server.store import schema
+from nemo_helix_server.store.session import StorePart
 
 MODEL, TEMPLATE = "model", "job-template"
 
@@ -52,17 +52,15 @@ class Entity:
     updated_at: int
 
 
-class EntityReading:
+class EntityReader(StorePart):
     """Questions about entities."""
 
-    connection: Connection
-
-    def entity(self, kind: str, workspace: str, name: str) -> Entity | None:
+    def find(self, kind: str, workspace: str, name: str) -> Entity | None:
         """One by its name."""
         found = self.connection.execute(select(table).where(*_here(kind, workspace, name))).first()
         return Entity(**found._asdict()) if found else None
 
-    def entities(
+    def page(
         self, kind: str, workspace: str | None, *, offset: int = 0, limit: int | None = None
     ) -> tuple[Sequence[Entity], int]:
         """Those of a workspace (None: of all), the newest first, and how many there are."""
@@ -73,12 +71,12 @@ class EntityReading:
         return [Entity(**row._asdict()) for row in rows], total
 
 
-class EntityWriting(EntityReading):
+class EntityWriter(EntityReader):
     """Making, changing and removing them."""
 
-    def add_entity(self, entity: Entity) -> bool:
+    def add(self, entity: Entity) -> bool:
         """Make one; False when there is one of that name."""
-        if self.entity(entity.kind, entity.workspace, entity.name) is not None:
+        if self.find(entity.kind, entity.workspace, entity.name) is not None:
             return False
         values = {column.name: getattr(entity, column.name) for column in table.c}
         try:
@@ -88,14 +86,14 @@ class EntityWriting(EntityReading):
             return False
         return True
 
-    def change_entity(self, kind: str, workspace: str, name: str, document: dict[str, Any], now: int) -> bool:
+    def change(self, kind: str, workspace: str, name: str, document: dict[str, Any], now: int) -> bool:
         """Give one another document; False when there is none of that name."""
         values = {"document": document, "updated_at": now}
         return (
             self.connection.execute(update(table).where(*_here(kind, workspace, name)), values).rowcount > 0
         )
 
-    def remove_entity(self, kind: str, workspace: str, name: str) -> bool:
+    def remove(self, kind: str, workspace: str, name: str) -> bool:
         """Forget one; False when there is none of that name."""
         return self.connection.execute(delete(table).where(*_here(kind, workspace, name))).rowcount > 0
 

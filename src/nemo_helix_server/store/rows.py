@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
-from sqlalchemy import Row, Select, select
+from sqlalchemy import Connection, Row, Select, Table, select
+from sqlalchemy.dialects import postgresql, sqlite
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.model import (
@@ -129,3 +131,19 @@ def secret(row: AnyRow) -> SecretRow:
 def workspace(row: AnyRow) -> WorkspaceRow:
     """A workspace."""
     return WorkspaceRow(**_values(row))
+
+
+def columns(table: Table, value: Any, *, without: Collection[str] = ()) -> dict[str, Any]:
+    """A value of the model as the columns of its table."""
+    return {column.name: getattr(value, column.name) for column in table.c if column.name not in without}
+
+
+def put(
+    connection: Connection, table: Table, values: list[dict[str, Any]], *, replaced: tuple[str, ...]
+) -> None:
+    """Insert rows; where one with the same key is there, give its `replaced` columns the new values."""
+    keys = [column.name for column in table.primary_key]
+    dialect = sqlite if connection.dialect.name == "sqlite" else postgresql
+    statement = dialect.insert(table)
+    new = {name: statement.excluded[name] for name in replaced}
+    connection.execute(statement.on_conflict_do_update(index_elements=keys, set_=new), values)

@@ -15,8 +15,9 @@ from nemo_helix_server.errors import StoreError, UnavailableError
 from nemo_helix_server.store import schema
 from nemo_helix_server.store.engine import is_sqlite, keep_private, make_engine, sqlite_file
 from nemo_helix_server.store.migrations import HEAD
-from nemo_helix_server.store.reader import StoreReader
-from nemo_helix_server.store.writer import StoreWriter
+from nemo_helix_server.store.reader import StoreReader, reader
+from nemo_helix_server.store.session import StoreSession
+from nemo_helix_server.store.writer import StoreWriter, writer
 
 DEFAULT_WORKSPACE = "default"
 
@@ -56,7 +57,7 @@ class JobStore:
     def read(self) -> Iterator[StoreReader]:
         """A consistent view; waits for nobody."""
         with self._unit(), self.engine.connect() as connection, connection.begin():
-            yield StoreReader(connection, self.clock.now(), mark(self.clock))
+            yield reader(StoreSession(connection, self.clock.now(), mark(self.clock)))
 
     @contextmanager
     def write(self) -> Iterator[StoreWriter]:
@@ -64,7 +65,7 @@ class JobStore:
         with self._unit(), self._turn, self.engine.connect() as plain:
             connection = plain.execution_options(writes=True)
             with connection.begin():
-                yield StoreWriter(connection, self.clock.now(), mark(self.clock))
+                yield writer(StoreSession(connection, self.clock.now(), mark(self.clock)))
 
     def close(self) -> None:
         """Let go of the database."""

@@ -9,7 +9,6 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
-    Connection,
     ForeignKey,
     String,
     Table,
@@ -23,6 +22,7 @@ from sqlalchemy import (
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.store import schema
+from nemo_helix_server.store.session import StorePart
 
 table = Table(
     "tracker_runs",
@@ -39,7 +39,7 @@ table = Table(
     Column("problem", Text),
 )
 
-_jobs, _points, _runs = schema.jobs.c, schema.metric_points.c, table.c
+_jobs, _runs = schema.jobs.c, table.c
 _NOTHING_YET = [status for status in Status if status.is_new or status is Status.DELETION_PENDING]
 _WAITING = [
     status for status in Status if status.is_under_way and not (status.is_new or status.reports_progress)
@@ -70,18 +70,16 @@ class TrackerRun:
     """Why it cannot be told more now, a sentence."""
 
 
-class TrackerReading:
+class TrackerRunReader(StorePart):
     """Questions about what trackers know."""
 
-    connection: Connection
-
-    def tracker_run(self, job_id: str, tracker: str) -> TrackerRun | None:
+    def find(self, job_id: str, tracker: str) -> TrackerRun | None:
         """How far a tracker has been told about a job."""
         query = select(table).where(_runs.job_id == job_id, _runs.tracker == tracker)
         found = self.connection.execute(query).first()
         return TrackerRun(**found._asdict()) if found else None
 
-    def tracker_runs_due(self) -> list[tuple[str, str]]:
+    def due(self) -> list[tuple[str, str]]:
         """Job and tracker of each run of which the tracker may not have been told everything."""
         waits = _jobs.status.not_in(_WAITING)
         query = select(_runs.job_id, _runs.tracker).join(schema.jobs, _jobs.id == _runs.job_id)
@@ -98,34 +96,8 @@ class TrackerReading:
         """Since when the job is as it is; to be recorded as `TrackerRun.settled`."""
         return self.connection.execute(select(_MARK).where(_jobs.id == job_id)).scalar()
 
-    def newest_step(self, job_id: str, step_name: str) -> int:
-        """The last training step that has a point; 0: none has."""
-        query = select(func.max(_points.step)).where(_points.job_id == job_id, _points.step_name == step_name)
-        return int(self.connection.execute(query).scalar() or 0)
 
-    def values_by_step(
-        self, job_id: str, step_name: str, *, after: int, to: int, most: int
-    ) -> dict[int, dict[str, float]]:
-        """The values of training steps, in order; so many values at most, but whole steps, at least one."""
-        here = (_points.job_id == job_id, _points.step_name == step_name)
-        query = select(_points.step, _points.name, _points.value)
-        query = query.where(*here, _points.step > after, _points.step <= to).order_by(_points.step)
-        found: dict[int, dict[str, float]] = {}
-        number = 0
-        for step, name, value in self.connection.execute(query.limit(most + 1)):
-            found.setdefault(step, {})[name] = value
-            number += 1
-        if number <= most:
-            return found
-        last = max(found)
-        if len(found) > 1:
-            del found[last]
-            return found
-        whole = self.connection.execute(query.where(_points.step == last))
-        return {last: {name: value for _, name, value in whole}}
-
-
-class TrackerWriting(TrackerReading):
+class TrackerRunWriter(TrackerRunReader):
     """Recording what trackers know."""
 
     def follow_with(self, job_id: str, trackers: Iterable[str]) -> None:
@@ -133,7 +105,7 @@ class TrackerWriting(TrackerReading):
         for tracker in trackers:
             self.connection.execute(insert(table), {"job_id": job_id, "tracker": tracker, "published": 0})
 
-    def note_tracker_run(self, run: TrackerRun, **changes: Any) -> None:
+    def note(self, run: TrackerRun, **changes: Any) -> None:
         """Record what is new about a run, column by column."""
         here = (_runs.job_id == run.job_id, _runs.tracker == run.tracker)
         self.connection.execute(update(table).where(*here), changes)

@@ -57,7 +57,7 @@ class Publishing:
     def look(self) -> None:
         """Hand what is due to the lanes."""
         with self.teller.store.read() as unit:
-            due = unit.tracker_runs_due()
+            due = unit.tracker_runs.due()
         for job_id, tracker in due:
             subject = self.teller.look(job_id, tracker)
             if subject is None:

@@ -67,10 +67,12 @@ class TrackerSync:
     def look(self, job_id: str, tracker: str) -> JobSnapshot | None:
         """What there is to tell a tracker about a job; None when job or run are gone."""
         with self.store.read() as unit:
-            job, run = unit.job_by_id(job_id), unit.tracker_run(job_id, tracker)
+            job, run = unit.jobs.by_id(job_id), unit.tracker_runs.find(job_id, tracker)
             if job is None or run is None:
                 return None
-            return JobSnapshot(job, run, planning.plan(_facts(unit, job, run)), unit.settling_mark(job_id))
+            return JobSnapshot(
+                job, run, planning.plan(_facts(unit, job, run)), unit.tracker_runs.settling_mark(job_id)
+            )
 
     def settle(self, subject: JobSnapshot) -> None:
         """Record that nothing is left to tell, until the job's status changes."""
@@ -129,7 +131,7 @@ class TrackerSync:
         job, run = subject.job, subject.run
         to, at = run.sending_to, run.sending_at
         with self.store.read() as unit:
-            rows = unit.values_by_step(
+            rows = unit.series.values_by_step(
                 job.id,
                 descriptions.training_step(job),
                 after=run.published,
@@ -145,19 +147,19 @@ class TrackerSync:
 
     def _note(self, run: TrackerRun, **changes: Any) -> None:
         with self.store.write() as unit:
-            unit.note_tracker_run(run, **changes)
+            unit.tracker_runs.note(run, **changes)
 
     def _show(self, subject: JobSnapshot) -> None:
         """Where the run is, in the job's status details."""
         with self.store.write() as unit:
-            run = unit.tracker_run(subject.job.id, subject.run.tracker)
+            run = unit.tracker_runs.find(subject.job.id, subject.run.tracker)
             if run is not None:
                 shown = {"id": run.run_id, "url": run.url, "step": run.published, "status": run.said}
-                unit.note_attempt(subject.job.attempt_id, {f"{run.tracker}_run": _known(shown)})
+                unit.attempts.note(subject.job.attempt_id, {f"{run.tracker}_run": _known(shown)})
 
     def _warn(self, subject: JobSnapshot, message: str | None) -> None:
         with self.store.write() as unit:
-            unit.note_attempt(subject.job.attempt_id, {f"{subject.run.tracker}_warning": message})
+            unit.attempts.note(subject.job.attempt_id, {f"{subject.run.tracker}_warning": message})
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -167,7 +169,9 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 def _facts(unit: StoreReader, job: Job, run: TrackerRun) -> TrackerFacts:
     step = descriptions.training_step(job)
     usable = [
-        found.step for found in unit.checkpoints(job.id) if found.step_name == step and found.problem is None
+        found.step
+        for found in unit.checkpoints.of_job(job.id)
+        if found.step_name == step and found.problem is None
     ]
     covered = max(usable, default=0)
     over = job.status.is_terminal
@@ -176,7 +180,7 @@ def _facts(unit: StoreReader, job: Job, run: TrackerRun) -> TrackerFacts:
     return TrackerFacts(
         status=job.status,
         final=job.storage_reclaimed_at is not None,
-        newest=unit.newest_step(job.id, step) if needed else run.published,
+        newest=unit.series.newest_step(job.id, step) if needed else run.published,
         covered=covered,
         published=run.published,
         said=TrackerState(run.said) if run.said else None,

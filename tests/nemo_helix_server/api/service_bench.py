@@ -8,6 +8,7 @@ from nemo_helix_server import app, settings
 from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.jobs.states import StatusEvent
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.store.store import JobStore
 
 JOBS = "/apis/jobs/v2/workspaces/default/jobs"
@@ -66,10 +67,13 @@ class Bench:
         """Let events happen to the current step of a job, as the controller would."""
         for event in events:
             with self.store.write() as unit:
-                job = unit.job(workspace, name)
-                step = unit.current_step(job.attempt_id)
+                job = unit.jobs.find(workspace, name)
+                step = unit.steps.current(job.attempt_id)
                 task = f"task-{'0' * 31}{step.control_seq}" if event is StatusEvent.ACCEPTED else None
-                assert unit.move(step.id, event, who="test", why="a test", task=task) is not None
+                assert (
+                    unit.statuses.move(step.id, StatusChange(event, who="test", why="a test", task=task))
+                    is not None
+                )
 
     def close(self):
         self.service.close()

@@ -93,7 +93,7 @@ def test_a_database_that_cannot_be_written_is_failing(bench, monkeypatch):
     def away(self):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("nemo_helix_server.store.writer.StoreWriter.prove", away)
+    monkeypatch.setattr("nemo_helix_server.store.access.WorkspaceWriter.prove", away)
     answer = bench.client().get("/health")
     assert answer.status_code == 503
     assert "the database cannot be written" in answer.json()["problems"][0]
@@ -112,7 +112,7 @@ def test_the_database_is_for_its_owner(tmp_path, before):
         store = JobStore(f"sqlite:///{file}", MovableClock())
         store.migrate()
         with store.write() as writer:
-            writer.prove()
+            writer.workspaces.prove()
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
         store.close()
     finally:

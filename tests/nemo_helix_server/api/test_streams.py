@@ -256,7 +256,7 @@ def test_an_id_that_is_none_is_refused(bench, identity):
 def write_log(bench, job, *messages):
     """Add lines to the log of the newest task of a job, as its shim would."""
     with bench.store.read() as unit:
-        task = unit.current_step(unit.job("default", job["name"]).attempt_id).task
+        task = unit.steps.current(unit.jobs.find("default", job["name"]).attempt_id).task
     folder = bench.data_dir / "jobs" / "default" / job["id"] / "runs" / task
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "output.jsonl").open("a") as log:

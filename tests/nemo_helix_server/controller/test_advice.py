@@ -53,7 +53,7 @@ def test_another_checkpoint_is_named_where_the_one_that_was_named_is_damaged(pla
     job = place.job(training(20, 0.0, "--save-every", 5, "--keep", 3, "--fail-at", 17))
     failure(place, job)
     with place.store.read() as unit:
-        newest, older, *_ = (found.id for found in unit.checkpoints(job) if found.present)
+        newest, older, *_ = (found.id for found in unit.checkpoints.of_job(job) if found.present)
     state = place.trainer(job) / "checkpoints" / newest.split("-")[1] / "state.json"
     state.write_bytes(b" " * state.stat().st_size)
     place.rerun(job, checkpoint=newest)

@@ -85,9 +85,9 @@ class Campaign:
         starts = list(self.place.storage.paths("default", job).folder.glob("storage/starts-*"))
         assert all(path.read_text() == "x\n" for path in starts)
         with self.place.store.read() as unit:
-            attempt = unit.job_by_id(job).attempt_id
-            points = unit.points(job, "training").get("train_loss")
-            tokens = [task.name for task in unit.tasks_of_attempt(attempt)]
+            attempt = unit.jobs.by_id(job).attempt_id
+            points = unit.series.points(job, "training").get("train_loss")
+            tokens = [task.name for task in unit.tasks.of_attempt(attempt)]
         if kind != "trains" and status is not Status.CANCELLED:
             assert len(starts) == len(self.place.get(job).platform_spec["steps"])
         if points is not None and status is Status.COMPLETED:

@@ -76,7 +76,7 @@ def test_a_job_is_deleted_and_its_space_is_free_though_no_record_can_be_written(
     place.controller.run_once()
     place.wait_for(lambda: place.controller.run_once() and place.get(job).status is Status.CANCELLED)
     with place.store.write() as unit:
-        unit.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
+        unit.statuses.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
 
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -137,7 +137,7 @@ def test_a_failed_job_keeps_its_attempt_and_its_window(site, change):
         site.service.rerun(ANNA, "default", "job-1")
     assert site.service.get("default", "job-1") == before
     with site.store.read() as unit:
-        assert unit.attempts(job).total == 1
+        assert unit.attempts.of_job(job).total == 1
 
 
 def test_a_secret_that_is_gone_is_named(site):
@@ -149,7 +149,7 @@ def test_a_secret_that_is_gone_is_named(site):
         workspace="default", name="hf", description=None, created_by="a", created_at=1, updated_at=1
     )
     with site.store.write() as unit:
-        unit.put_secret(kept)
+        unit.secrets.put(kept)
     site.paused(site.training(environment=[variable]))
     path.unlink()
     with pytest.raises(StateConflictError, match=r"stays paused.*the secret hf.*nemo secrets create"):
@@ -215,7 +215,7 @@ def test_the_real_pool_says_what_there_is(tmp_path):
             }
         )
         with place.store.read() as unit:
-            context = unit.context(unit.current_step(unit.job_by_id(job).attempt_id).id)
+            context = unit.steps.context(unit.steps.current(unit.jobs.by_id(job).attempt_id).id)
         possible = Feasibility(place.controller.starter.launches, place.executor, machine_memory())
         assert possible.obstacle(context) == (
             "the step training asks for 3 GPU devices, and this machine has 2 (0, 1)"

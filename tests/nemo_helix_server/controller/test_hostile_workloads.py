@@ -58,7 +58,7 @@ def test_a_job_with(place, what):
     assert living(place.step_of(job).task) == []
     assert place.controller.problems() == []
     with place.store.write() as unit:
-        assert unit.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
+        assert unit.statuses.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
     place.controller.wake()
     place.wait_for(lambda: place.get(job) is None)
     later = place.job(shell("true"))

@@ -34,7 +34,7 @@ def test_the_storage_of_a_job_that_has_come_to_rest_is_measured(place):
 
     def size():
         with place.store.read() as unit:
-            return unit.job_by_id(job).storage_bytes or 0
+            return unit.jobs.by_id(job).storage_bytes or 0
 
     place.wait_for(lambda: size() >= 300_000)
 
@@ -58,12 +58,12 @@ def test_a_training_pauses_resumes_and_completes_with_every_step_once(place):
     paused = place.until(job, Status.PAUSED)
     at = paused.status_details["step"]
     with place.store.read() as unit:
-        newest = unit.checkpoints(job)[0]
+        newest = unit.checkpoints.of_job(job)[0]
     assert (newest.step, newest.reason, newest.problem) == (at, "pause", None)
     place.resume(job)
     place.until(job, Status.COMPLETED)
     with place.store.read() as unit:
-        points = unit.points(job, "training")["train_loss"]
+        points = unit.series.points(job, "training")["train_loss"]
     assert [point.step for point in points] == list(range(1, 121))
     assert place.history(job, job_only=True)[-4:] == [
         "paused>resuming",
@@ -117,7 +117,7 @@ def test_a_withdrawn_pause_leaves_the_training_alone_or_starts_it_again(place):
         time.sleep(0.05)
     place.until(job, Status.COMPLETED)
     with place.store.read() as unit:
-        points = unit.points(job, "training")["train_loss"]
+        points = unit.series.points(job, "training")["train_loss"]
     assert [point.step for point in points] == list(range(1, 81))
 
 
@@ -153,7 +153,7 @@ def test_a_rerun_from_a_named_checkpoint_starts_there(place):
     job = place.job(training(50, 0, "--fail-at", 40, "--save-every", 10, "--keep", 10))
     place.until(job, Status.ERROR)
     with place.store.read() as unit:
-        known = {checkpoint.step: checkpoint.id for checkpoint in unit.checkpoints(job)}
+        known = {checkpoint.step: checkpoint.id for checkpoint in unit.checkpoints.of_job(job)}
     assert {10, 20, 30} <= set(known)
     place.rerun(job, checkpoint=known[20])
     place.until(job, Status.COMPLETED)
@@ -227,7 +227,7 @@ def test_jobs_wait_in_turn_and_say_for_what(tmp_path):
     with place.store.read() as unit:
         from nemo_helix_server.store.queries import TransitionQuery
 
-        rows = unit.since(TransitionQuery(limit=1000))
+        rows = unit.transitions.since(TransitionQuery(limit=1000))
     accepted = [row.job_id for row in rows if row.step_id and row.to == "pending"]
     assert accepted == [first, second, third]
     place.close()

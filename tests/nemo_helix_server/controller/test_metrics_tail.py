@@ -10,18 +10,18 @@ from nemo_trainer import contract
 pytestmark = pytest.mark.services
 
 
-class Unit:
-    """A unit of the store that remembers."""
+class Series:
+    """The series of a unit of the store, which remembers."""
 
     def __init__(self):
         self.points = {}
         self.offset = 0
 
-    def add_points(self, job_id, step_name, points):
+    def add(self, job_id, step_name, points):
         for point in points:
             self.points[point.name, point.step] = point.value
 
-    def truncate_points(self, job_id, step_name, after):
+    def truncate(self, job_id, step_name, after):
         self.points = {key: value for key, value in self.points.items() if key[1] <= after}
 
     def set_tail(self, job_id, name, offset):
@@ -37,9 +37,9 @@ def go_on(step):
     return contract.ContinueRow(step, "attempt", "task", 1.0).to_line() + b"\n"
 
 
-def follow(unit, folder):
-    for piece in metrics_tail.pieces("job", "training", folder, unit.offset):
-        piece.write(unit)
+def follow(series, folder):
+    for piece in metrics_tail.pieces("job", "training", folder, series.offset):
+        piece.write(series)
 
 
 @settings(max_examples=60)
@@ -52,23 +52,23 @@ def test_however_the_reads_fall_the_series_is_the_history_of_the_file(tmp_path_f
     data = b"".join(
         go_on(step) if again else row(step, float(number)) for number, (again, step) in enumerate(events)
     )
-    unit, path = Unit(), folder / "metrics.jsonl"
+    series, path = Series(), folder / "metrics.jsonl"
     for cut in [*sorted(cut for cut in cuts if cut < len(data)), len(data)]:
         path.write_bytes(data[:cut])
-        follow(unit, folder)
+        follow(series, folder)
     wanted = {("loss", kept.step): kept.values["loss"] for kept in contract.history(path)}
-    assert unit.points == wanted
-    assert unit.offset == len(data)
+    assert series.points == wanted
+    assert series.offset == len(data)
 
 
 def test_a_file_that_was_made_anew_is_read_from_its_beginning(tmp_path):
-    unit, path = Unit(), tmp_path / "metrics.jsonl"
+    series, path = Series(), tmp_path / "metrics.jsonl"
     path.write_bytes(row(1, 1.0) + row(2, 2.0))
-    follow(unit, tmp_path)
+    follow(series, tmp_path)
     path.write_bytes(go_on(0) + row(1, 5.0))
-    unit.offset = 10_000
-    follow(unit, tmp_path)
-    assert unit.points == {("loss", 1): 5.0}
+    series.offset = 10_000
+    follow(series, tmp_path)
+    assert series.points == {("loss", 1): 5.0}
 
 
 def test_without_a_file_there_is_nothing(tmp_path):

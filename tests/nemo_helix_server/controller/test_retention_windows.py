@@ -84,7 +84,7 @@ def test_changing_the_window_does_not_restart_it(place, clock):
     clock.advance(6 * DAY)
     passes(place)
     with place.store.write() as unit:
-        unit.set_control(job, pause_ttl_seconds=8 * DAY, failed_ttl_seconds=None)
+        unit.jobs.set_control(job, pause_ttl_seconds=8 * DAY, failed_ttl_seconds=None)
     clock.advance(2 * DAY - 60)
     passes(place)
     assert place.get(job).status is Status.PAUSED
@@ -137,7 +137,7 @@ def test_storage_that_a_crash_left_after_it_was_recorded_as_deleted_is_removed_a
 ):
     job = failed_job(place)
     with place.store.write() as unit:
-        assert unit.reclaim_storage(job) is not None
+        assert unit.jobs.reclaim_storage(job) is not None
     assert storage_of(place, job).exists()
     place.controller.windows.sweep()
     assert not storage_of(place, job).exists()
@@ -155,19 +155,19 @@ def test_a_deleted_job_goes_with_its_folder_and_leaves_its_pins(place, clock):
     with place.store.read() as unit:
         (context,) = [
             found
-            for found in [unit.context(unit.current_step(unit.job_by_id(job).attempt_id).id)]
+            for found in [unit.steps.context(unit.steps.current(unit.jobs.by_id(job).attempt_id).id)]
             if found is not None
         ]
     place.controller.following.catalogue(context)
     with place.store.write() as unit:
-        (known,) = unit.checkpoints(job)
-        unit.request_pin(job, known.id, by="ann", pin=True)
+        (known,) = unit.checkpoints.of_job(job)
+        unit.checkpoints.request_pin(job, known.id, by="ann", pin=True)
     passes(place, 1)
     with place.store.read() as unit:
-        pinned = unit.checkpoint(job, known.id)
+        pinned = unit.checkpoints.find(job, known.id)
     assert pinned.pinned_path == f"pinned/default/{known.id}"
     with place.store.write() as unit:
-        unit.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
+        unit.statuses.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
     passes(place, 1)
     assert place.get(job) is None
     assert not place.storage.paths("default", job).folder.exists()
@@ -176,7 +176,7 @@ def test_a_deleted_job_goes_with_its_folder_and_leaves_its_pins(place, clock):
     assert isinstance(pinned, CheckpointRow)
     assert checkpoints.folder_of(place.storage, pinned) == copy
     with place.store.write() as unit:
-        unit.request_pin(job, known.id, by="ann", pin=False)
+        unit.checkpoints.request_pin(job, known.id, by="ann", pin=False)
     passes(place, 1)
     assert not copy.exists()
 
@@ -193,14 +193,14 @@ def test_a_damaged_checkpoint_is_not_pinned_and_says_why(place, clock):
         ),
     )
     with place.store.read() as unit:
-        context = unit.context(unit.current_step(unit.job_by_id(job).attempt_id).id)
+        context = unit.steps.context(unit.steps.current(unit.jobs.by_id(job).attempt_id).id)
     place.controller.following.catalogue(context)
     with place.store.write() as unit:
-        (known,) = unit.checkpoints(job)
-        unit.request_pin(job, known.id, by="ann", pin=True)
+        (known,) = unit.checkpoints.of_job(job)
+        unit.checkpoints.request_pin(job, known.id, by="ann", pin=True)
     passes(place, 1)
     with place.store.read() as unit:
-        found = unit.checkpoint(job, known.id)
+        found = unit.checkpoints.find(job, known.id)
     assert found.pinned_path is None
     assert "digest" in found.problem
 
@@ -235,7 +235,7 @@ def test_a_machine_that_was_restarted_goes_on_with_trainings_and_fails_the_rest(
     assert place.step_of(trains).task != tokens[trains]
     assert "active>resuming" in place.history(trains)
     with place.store.read() as unit:
-        assert len(unit.attempts(trains).items) == 1
+        assert len(unit.attempts.of_job(trains).items) == 1
 
 
 def test_an_executor_that_cannot_start_now_is_asked_again_until_the_time_is_over(place, clock):

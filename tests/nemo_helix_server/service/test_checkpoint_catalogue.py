@@ -81,7 +81,7 @@ def test_whoever_is_told_that_a_checkpoint_is_held_finds_it_later(place):
     trainer = place.trainer(job, "main")
     step_id = place.step_of(job).id
     with place.store.read() as unit:
-        context = unit.context(step_id)
+        context = unit.steps.context(step_id)
     for first in range(10, 210, 5):
         for step in range(first, first + 4):
             save(trainer, step)
@@ -97,8 +97,8 @@ def test_a_look_at_the_folder_does_not_forget_what_is_to_be_pinned(place):
     job, found = job_with_checkpoints(place, 1, 2)
     catalogue_of(place).pin(ANN, "default", job, found[-1]["id"])
     with place.store.write() as unit:
-        unit.drop_checkpoints(job, keep=[])
-        assert [row.id for row in unit.checkpoints(job)] == [found[-1]["id"]]
+        unit.checkpoints.drop(job, keep=[])
+        assert [row.id for row in unit.checkpoints.of_job(job)] == [found[-1]["id"]]
     place.controller.chores.run()
     assert catalogue_of(place).get("default", job, found[-1]["id"])["pinned"]
 
@@ -124,7 +124,7 @@ def test_a_checkpoint_that_a_link_leads_to_is_none(place, tmp_path):
         catalogue_of(place).pin(ANN, "default", job, found[0]["id"])
     assert not (elsewhere / "checkpoints" / "3" / contract.PINNED).exists()
     with pytest.raises(checkpoints.PinError), place.store.read() as unit:
-        checkpoints.pin(place.storage, unit.checkpoint(job, found[0]["id"]))
+        checkpoints.pin(place.storage, unit.checkpoints.find(job, found[0]["id"]))
 
 
 def test_a_mark_is_made_where_the_checkpoint_is_and_nowhere_else(place, tmp_path):

@@ -19,6 +19,7 @@ from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs import retention, states
 from nemo_helix_server.jobs.model import Step, TransitionRow
 from nemo_helix_server.jobs.states import StatusEvent
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service import responses
 from nemo_helix_server.store.queries import TransitionQuery
 
@@ -45,15 +46,15 @@ class CrashError(Exception):
 def story(world: World, name: str = NAME) -> list[TransitionRow]:
     job = world.job(name)
     with world.store.read() as reader:
-        return reader.since(TransitionQuery(job_id=job.id, limit=100_000))
+        return reader.transitions.since(TransitionQuery(job_id=job.id, limit=100_000))
 
 
 def check_story(world: World, name: str = NAME) -> None:
     """Each thing's transitions are one unbroken chain of edges of the table, and its row is their end."""
     job = world.job(name)
     with world.store.read() as reader:
-        attempts = reader.attempts(job.id).items
-        steps = [step for attempt in attempts for step in reader.steps(attempt.id)]
+        attempts = reader.attempts.of_job(job.id).items
+        steps = [step for attempt in attempts for step in reader.steps.of_attempt(attempt.id)]
     rows = story(world, name)
     chains = {step.id: [row for row in rows if row.step_id == step.id] for step in steps}
     for step in steps:
@@ -116,14 +117,16 @@ class Jobs(RuleBasedStateMachine):
         self.count += 1
         task = f"task-{self.count}" if event is StatusEvent.ACCEPTED else None
         with self.world.store.write() as writer:
-            moved = writer.move(step.id, event, version=step.version, who="c", why="test", task=task)
+            moved = writer.statuses.move(
+                step.id, StatusChange(event, version=step.version, who="c", why="test", task=task)
+            )
         assert (moved is not None) is possible
 
     @rule(event=st.sampled_from(CONTROLLERS))
     def the_process_dies_inside_of_a_unit(self, event: StatusEvent) -> None:
         before = self.world.job(), self.world.step(), len(story(self.world))
         with pytest.raises(CrashError), self.world.store.write() as writer:  # noqa: PT012 - the unit is the subject
-            writer.move(before[1].id, event, who="c", why="test")
+            writer.statuses.move(before[1].id, StatusChange(event, who="c", why="test"))
             raise CrashError
         assert (self.world.job(), self.world.step(), len(story(self.world))) == before
 
@@ -138,18 +141,21 @@ class Jobs(RuleBasedStateMachine):
     @rule()
     def retention_passes(self) -> None:
         with self.world.store.write() as writer:
-            job = writer.job("default", NAME)
+            job = writer.jobs.find("default", NAME)
             assert job is not None
             ends_at = responses.expiry(job, self.world.limits)
             stopped = {"stopped_at": job.stopped_at, "stopped_mark": job.stopped_mark}
             if not retention.expired(ends_at, **stopped, clock=self.world.clock):
                 return
-            step = writer.current_step(job.attempt_id)
+            step = writer.steps.current(job.attempt_id)
             if job.status is S.PAUSED:
                 assert (
-                    writer.move(step.id, StatusEvent.WINDOW_EXPIRED, who="retention", why="test") is not None
+                    writer.statuses.move(
+                        step.id, StatusChange(StatusEvent.WINDOW_EXPIRED, who="retention", why="test")
+                    )
+                    is not None
                 )
-            assert writer.reclaim_storage(job.id) is not None
+            assert writer.jobs.reclaim_storage(job.id) is not None
 
     @invariant()
     def it_has_one_story(self) -> None:
@@ -192,11 +198,13 @@ def act(world: World, name: str, what: str, seen: Step) -> None:
             return
     elif what == "crash":
         with pytest.raises(CrashError), world.store.write() as writer:  # noqa: PT012 - the unit is the subject
-            writer.move(seen.id, StatusEvent.FAILED, who="c", why="test")
+            writer.statuses.move(seen.id, StatusChange(StatusEvent.FAILED, who="c", why="test"))
             raise CrashError
     else:
         with world.store.write() as writer:
-            writer.move(seen.id, StatusEvent(what), version=seen.version, who="c", why="test")
+            writer.statuses.move(
+                seen.id, StatusChange(StatusEvent(what), version=seen.version, who="c", why="test")
+            )
 
 
 RACERS = ["pause", "resume", "cancel", "finished", "failed", "checkpoint_verified", "stopped", "crash"]

@@ -21,8 +21,9 @@ from nemo_helix_server.clock import SECOND, wire
 from nemo_helix_server.errors import ForbiddenError, InvalidError, StateConflictError, UnknownNameError
 from nemo_helix_server.jobs.model import Caller, MetricPoint, SecretRow
 from nemo_helix_server.jobs.states import StatusEvent
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service.lookups import checked
-from nemo_helix_server.store.writer import StoreWriter
+from nemo_helix_server.store.job_writer import JobWriter
 
 pytestmark = pytest.mark.services
 
@@ -63,7 +64,7 @@ def test_a_job_that_is_not_made_after_all_leaves_no_directories(
     def fails(*_: object, **__: object) -> None:
         raise StateConflictError("somebody was faster")
 
-    monkeypatch.setattr(StoreWriter, "create_job", fails)
+    monkeypatch.setattr(JobWriter, "create", fails)
     with pytest.raises(StateConflictError, match="somebody was faster"):
         world.create()
     assert world.directories.made == []
@@ -77,7 +78,7 @@ def test_what_a_job_needs_has_to_be_there(world: World) -> None:
         world.create(steps=(with_secret,))
     now = world.clock.now()
     with world.store.write() as writer:
-        writer.put_secret(
+        writer.secrets.put(
             SecretRow(
                 workspace="default",
                 name="hub",
@@ -131,17 +132,19 @@ def test_a_resume_at_the_end_of_the_window_has_one_outcome(world: World, late: b
     else:
         assert world.service.resume(ANNA, "default", "job-1")["status"] == "resuming"
         with world.store.write() as writer:
-            done = writer.move(world_step(writer), StatusEvent.WINDOW_EXPIRED, who="retention", why="late")
+            done = writer.statuses.move(
+                world_step(writer), StatusChange(StatusEvent.WINDOW_EXPIRED, who="retention", why="late")
+            )
             assert done is None
-            assert writer.reclaim_storage(world_id(writer)) is None
+            assert writer.jobs.reclaim_storage(world_id(writer)) is None
 
 
 def world_id(reader: Any) -> str:
-    return str(reader.job("default", "job-1").id)
+    return str(reader.jobs.find("default", "job-1").id)
 
 
 def world_step(reader: Any) -> str:
-    return str(reader.current_step(reader.job("default", "job-1").attempt_id).id)
+    return str(reader.steps.current(reader.jobs.find("default", "job-1").attempt_id).id)
 
 
 def test_a_clock_that_steps_back_opens_no_window_twice(world: World) -> None:
@@ -182,7 +185,7 @@ def test_a_rerun_says_what_may_fail_again_and_keeps_how_far_it_got(world: World)
     world.bring_to(S.COMPLETED)
     world.bring_to(S.ACTIVE)
     with world.store.write() as writer:
-        writer.add_points(job_id, "training", [MetricPoint(step=1, epoch=0.5, name="train_loss", value=2.0)])
+        writer.series.add(job_id, "training", [MetricPoint(step=1, epoch=0.5, name="train_loss", value=2.0)])
     details = {"step": 7, "train_loss": 2.0, "exit_code": 1, "resumable": False, "phase": "training"}
     world.service.merge_status_details(
         "default", "job-1", {**details, "non_resumable_reason": "no GPU memory"}
@@ -318,13 +321,13 @@ def test_a_size_from_before_a_job_came_to_rest_is_not_shown_as_its_size(world: W
     job = world.create()["id"]
     world.bring_to(S.ACTIVE)
     with world.store.write() as writer:
-        writer.set_storage_bytes(job, 10)
+        writer.jobs.set_storage_bytes(job, 10)
     world.move(StatusEvent.PAUSE_REQUESTED)
     assert world.service.get("default", "job-1")["storage_bytes"] == 10
     world.move(StatusEvent.CHECKPOINT_VERIFIED)
     assert world.service.get("default", "job-1")["storage_bytes"] is None
     with world.store.write() as writer:
-        writer.set_storage_bytes(job, 20)
+        writer.jobs.set_storage_bytes(job, 20)
     world.move(StatusEvent.RESUME_REQUESTED)
     assert world.service.get("default", "job-1")["storage_bytes"] == 20
 

@@ -15,6 +15,7 @@ from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.jobs.model import CheckpointRow, MetricPoint, SecretRow, Token, WorkspaceRow
 from nemo_helix_server.jobs.orders import NewAttempt
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
+from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.store.queries import JobQuery, StepQuery, TransitionQuery
 
 pytestmark = pytest.mark.services
@@ -65,25 +66,40 @@ class TestMoving:
         world.create()
         step = world.step()
         with world.store.write() as writer:
-            assert writer.move(step.id, StatusEvent.STARTED, expected=S.PENDING, **CONTROLLER) is None
             assert (
-                writer.move(step.id, StatusEvent.STARTED, expected={S.PENDING, S.QUEUED}, **CONTROLLER)
+                writer.statuses.move(
+                    step.id, StatusChange(StatusEvent.STARTED, expected=S.PENDING, **CONTROLLER)
+                )
                 is None
             )
-            assert writer.move(step.id, StatusEvent.STARTED, version=step.version + 1, **CONTROLLER) is None
-            assert writer.move(step.id, StatusEvent.FINISHED, **CONTROLLER) is None
-            assert writer.move(step.id, StatusEvent.DELETE_REQUESTED, **CONTROLLER) is None
-            assert writer.move("nobody", StatusEvent.STARTED, **CONTROLLER) is None
+            assert (
+                writer.statuses.move(
+                    step.id, StatusChange(StatusEvent.STARTED, expected={S.PENDING, S.QUEUED}, **CONTROLLER)
+                )
+                is None
+            )
+            assert (
+                writer.statuses.move(
+                    step.id, StatusChange(StatusEvent.STARTED, version=step.version + 1, **CONTROLLER)
+                )
+                is None
+            )
+            assert writer.statuses.move(step.id, StatusChange(StatusEvent.FINISHED, **CONTROLLER)) is None
+            assert (
+                writer.statuses.move(step.id, StatusChange(StatusEvent.DELETE_REQUESTED, **CONTROLLER))
+                is None
+            )
+            assert writer.statuses.move("nobody", StatusChange(StatusEvent.STARTED, **CONTROLLER)) is None
         assert world.step() == step
         with world.store.read() as reader:
-            assert reader.since(TransitionQuery())[-1].to is S.CREATED
+            assert reader.transitions.since(TransitionQuery())[-1].to is S.CREATED
 
     def test_every_transition_says_who_when_and_why(self, world: World) -> None:
         world.create()
         world.clock.advance(5)
         world.move(StatusEvent.DEFERRED, who="controller", why="both devices are taken by other/job")
         with world.store.read() as reader:
-            step, job = reader.since(TransitionQuery())[-2:]
+            step, job = reader.transitions.since(TransitionQuery())[-2:]
         assert (step.step, step.origin, step.to, step.reason) == (
             "training",
             S.CREATED,
@@ -110,7 +126,7 @@ class TestMoving:
         world.move(StatusEvent.ACCEPTED, task="task-2")
         step = world.step()
         with world.store.read() as reader:
-            tasks = reader.tasks(step.id)
+            tasks = reader.tasks.of_step(step.id)
         assert {task.name: task.status for task in tasks} == {"task-1": S.PAUSED, "task-2": S.PENDING}
 
     def test_a_step_of_an_earlier_attempt_or_of_a_job_being_removed_does_not_move(self, world: World) -> None:
@@ -119,16 +135,19 @@ class TestMoving:
         old = world.step()
         rerun(world)
         with world.store.write() as writer:
-            assert writer.move(old.id, StatusEvent.ACCEPTED, task="task-9", **CONTROLLER) is None
+            assert (
+                writer.statuses.move(old.id, StatusChange(StatusEvent.ACCEPTED, task="task-9", **CONTROLLER))
+                is None
+            )
         world.move(StatusEvent.CANCEL_REQUESTED)
         with world.store.write() as writer:
             job = world_job(writer)
-            assert writer.move_job(job.id, StatusEvent.DELETE_REQUESTED, **CONTROLLER) is not None
-            assert writer.move_job(job.id, StatusEvent.DELETE_REQUESTED, **CONTROLLER) is None
-            assert writer.remove_job(job.id)
-            assert not writer.remove_job(job.id)
-            assert writer.job_by_id(job.id) is None
-            assert writer.since(TransitionQuery(job_id=job.id))
+            assert writer.statuses.move_job(job.id, StatusEvent.DELETE_REQUESTED, **CONTROLLER) is not None
+            assert writer.statuses.move_job(job.id, StatusEvent.DELETE_REQUESTED, **CONTROLLER) is None
+            assert writer.jobs.remove(job.id)
+            assert not writer.jobs.remove(job.id)
+            assert writer.jobs.by_id(job.id) is None
+            assert writer.transitions.since(TransitionQuery(job_id=job.id))
 
     def test_an_error_is_the_steps_and_the_attempts(self, world: World) -> None:
         world.create()
@@ -145,17 +164,19 @@ class TestMoving:
         world.bring_to(S.ACTIVE)
         moved = world.move(StatusEvent.FINISHED, details={"image_digest": "sha256:1"})
         with world.store.read() as reader:
-            assert moved.job == reader.job("default", "job-1")
-            assert moved.attempt == reader.attempt(moved.attempt.id)
-            assert moved.step == reader.step(moved.step.id)
+            assert moved.job == reader.jobs.find("default", "job-1")
+            assert moved.attempt == reader.attempts.by_id(moved.attempt.id)
+            assert moved.step == reader.steps.by_id(moved.step.id)
             assert moved.next_step is not None
-            assert moved.next_step == reader.step(moved.next_step.id)
+            assert moved.next_step == reader.steps.by_id(moved.next_step.id)
 
     def test_a_unit_that_fails_leaves_nothing(self, world: World) -> None:
         world.create()
         before = world.step(), world_last(world)
         with pytest.raises(StateConflictError), world.store.write() as writer:  # noqa: PT012 - the unit is the subject
-            writer.move(world_job_step(writer), StatusEvent.CANCEL_REQUESTED, **CONTROLLER)
+            writer.statuses.move(
+                world_job_step(writer), StatusChange(StatusEvent.CANCEL_REQUESTED, **CONTROLLER)
+            )
             raise StateConflictError("changed its mind")
         assert (world.step(), world_last(world)) == before
 
@@ -166,21 +187,21 @@ class TestMoving:
 
 def world_last(world: World) -> int:
     with world.store.read() as reader:
-        return reader.last_transition()
+        return reader.transitions.last()
 
 
 def world_job(reader: Any) -> Any:
-    return reader.job("default", "job-1")
+    return reader.jobs.find("default", "job-1")
 
 
 def world_job_step(reader: Any) -> str:
-    return str(reader.current_step(world_job(reader).attempt_id).id)
+    return str(reader.steps.current(world_job(reader).attempt_id).id)
 
 
 def task_status(world: World) -> S:
     step = world.step()
     with world.store.read() as reader:
-        return reader.tasks(step.id)[-1].status
+        return reader.tasks.of_step(step.id)[-1].status
 
 
 def rerun(world: World) -> None:
@@ -194,30 +215,30 @@ def rerun(world: World) -> None:
         status_details={"rerun_warning": "too little memory"},
     )
     with world.store.write() as writer:
-        assert writer.create_attempt(job.id, new, who="anna", why="again") is not None
+        assert writer.jobs.add_attempt(job.id, new, who="anna", why="again") is not None
 
 
 class TestAttempts:
     def test_a_rerun_keeps_the_failed_attempt_with_its_series(self, world: World) -> None:
         job_id = world.create()["id"]
         with world.store.write() as writer:
-            writer.add_points(job_id, "training", points(1, 2, 3))
+            writer.series.add(job_id, "training", points(1, 2, 3))
         world.bring_to(S.ERROR)
         first = world.job().attempt_id
         rerun(world)
         with world.store.write() as writer:
-            writer.truncate_points(job_id, "training", 2)
-            writer.add_points(job_id, "training", points(3, 4))
+            writer.series.truncate(job_id, "training", 2)
+            writer.series.add(job_id, "training", points(3, 4))
         with world.store.read() as reader:
-            old = reader.attempt(first)
+            old = reader.attempts.by_id(first)
             assert old is not None
             assert (old.status, old.metrics and [p["step"] for p in old.metrics["loss"]]) == (
                 S.ERROR,
                 [1, 2, 3],
             )
-            assert [point.step for point in reader.points(job_id)["loss"]] == [1, 2, 3, 4]
-            assert [one.seq for one in reader.attempts(job_id).items] == [1, 0]
-            assert reader.attempts(job_id, statuses=frozenset({S.ERROR})).total == 1
+            assert [point.step for point in reader.series.points(job_id)["loss"]] == [1, 2, 3, 4]
+            assert [one.seq for one in reader.attempts.of_job(job_id).items] == [1, 0]
+            assert reader.attempts.of_job(job_id, statuses=frozenset({S.ERROR})).total == 1
         assert (world.job().status, world.job().attempt_seq) == (S.CREATED, 1)
 
     def test_only_a_job_in_error_gets_a_new_attempt(self, world: World) -> None:
@@ -225,7 +246,7 @@ class TestAttempts:
         job = world.job()
         new = NewAttempt(id="a", step_id="s", created_by="anna", spec={}, platform_spec=job.platform_spec)
         with world.store.write() as writer:
-            assert writer.create_attempt(job.id, new, who="anna", why="again") is None
+            assert writer.jobs.add_attempt(job.id, new, who="anna", why="again") is None
 
     def test_the_training_step_takes_over_digest_and_warning_not_the_first_step(self, world: World) -> None:
         world.create(steps=(DOWNLOAD, TRAINING, UPLOAD))
@@ -241,8 +262,8 @@ class TestAttempts:
             "rerun_warning": "too little memory",
         }
         with world.store.write() as writer:
-            earlier = writer.earlier_step(training)
-            noted = writer.note_image(training.id, "sha256:new", "the image trainer:1")
+            earlier = writer.steps.earlier(training)
+            noted = writer.steps.note_image(training.id, "sha256:new", "the image trainer:1")
         assert earlier is not None
         assert earlier.status is S.ERROR
         assert noted is not None
@@ -254,17 +275,18 @@ class TestStorageWindows:
         job_id = world.create()["id"]
         world.bring_to(S.PAUSED)
         with world.store.write() as writer:
-            writer.put_checkpoint(checkpoint(job_id, 5))
-            writer.put_checkpoint(checkpoint(job_id, 6, pinned_at=1, pinned_path="pinned/6"))
-            assert writer.reclaim_storage(job_id) is None
-            assert [one.id for one in writer.settled({S.PAUSED})] == [job_id]
-            assert writer.settled({S.ERROR}) == []
-            writer.move(
-                world_job_step(writer), StatusEvent.WINDOW_EXPIRED, who="retention", why="7 days are over"
+            writer.checkpoints.put(checkpoint(job_id, 5))
+            writer.checkpoints.put(checkpoint(job_id, 6, pinned_at=1, pinned_path="pinned/6"))
+            assert writer.jobs.reclaim_storage(job_id) is None
+            assert [one.id for one in writer.jobs.settled({S.PAUSED})] == [job_id]
+            assert writer.jobs.settled({S.ERROR}) == []
+            writer.statuses.move(
+                world_job_step(writer),
+                StatusChange(StatusEvent.WINDOW_EXPIRED, who="retention", why="7 days are over"),
             )
-            reclaimed = writer.reclaim_storage(job_id)
-            assert writer.reclaim_storage(job_id) is None
-            assert {one.id: one.present for one in writer.checkpoints(job_id)} == {"ckpt-6": False}
+            reclaimed = writer.jobs.reclaim_storage(job_id)
+            assert writer.jobs.reclaim_storage(job_id) is None
+            assert {one.id: one.present for one in writer.checkpoints.of_job(job_id)} == {"ckpt-6": False}
         assert reclaimed is not None
         assert reclaimed.storage_reclaimed_at == world.clock.now()
         assert world.move(StatusEvent.STOPPED).job.reason == "pause_window_ended"
@@ -273,53 +295,60 @@ class TestStorageWindows:
     def test_sizes_are_added_up(self, world: World) -> None:
         first, second = world.create("job-1"), world.create("job-2")
         with world.store.write() as writer:
-            writer.set_storage_bytes(first["id"], 10)
-            writer.set_storage_bytes(second["id"], 5)
-            assert (writer.storage_bytes("default"), writer.storage_bytes(None)) == (15, 15)
-            assert writer.storage_bytes("other") == 0
+            writer.jobs.set_storage_bytes(first["id"], 10)
+            writer.jobs.set_storage_bytes(second["id"], 5)
+            assert (writer.jobs.storage_bytes("default"), writer.jobs.storage_bytes(None)) == (15, 15)
+            assert writer.jobs.storage_bytes("other") == 0
 
 
 class TestRecords:
     def test_a_point_is_there_once_however_often_it_is_written(self, world: World) -> None:
         job_id = world.create()["id"]
         with world.store.write() as writer:
-            writer.add_points(job_id, "training", points(1, 2))
-            writer.add_points(job_id, "training", [MetricPoint(step=2, epoch=None, name="loss", value=7.0)])
-            writer.add_points(job_id, "training", [])
-            writer.set_tail(job_id, "training/metrics.jsonl", 10)
-            writer.set_tail(job_id, "training/metrics.jsonl", 20)
-            assert [(p.step, p.value) for p in writer.points(job_id, "training")["loss"]] == [
+            writer.series.add(job_id, "training", points(1, 2))
+            writer.series.add(job_id, "training", [MetricPoint(step=2, epoch=None, name="loss", value=7.0)])
+            writer.series.add(job_id, "training", [])
+            writer.series.set_tail(job_id, "training/metrics.jsonl", 10)
+            writer.series.set_tail(job_id, "training/metrics.jsonl", 20)
+            assert [(p.step, p.value) for p in writer.series.points(job_id, "training")["loss"]] == [
                 (1, 1.0),
                 (2, 7.0),
             ]
-            assert (writer.tail(job_id, "training/metrics.jsonl"), writer.tail(job_id, "other")) == (20, 0)
+            assert (
+                writer.series.tail(job_id, "training/metrics.jsonl"),
+                writer.series.tail(job_id, "other"),
+            ) == (20, 0)
 
     def test_a_pin_is_asked_for_and_answered(self, world: World) -> None:
         job_id = world.create()["id"]
         with world.store.write() as writer:
-            writer.put_checkpoint(checkpoint(job_id, 5))
-            writer.request_pin(job_id, "ckpt-5", by="anna", pin=True)
-            writer.put_checkpoint(checkpoint(job_id, 5, verified_at=9))
-            assert [one.id for one in writer.pin_requests()] == ["ckpt-5"]
-            writer.set_pinned(job_id, "ckpt-5", "pinned/5")
-            found = writer.checkpoint(job_id, "ckpt-5")
+            writer.checkpoints.put(checkpoint(job_id, 5))
+            writer.checkpoints.request_pin(job_id, "ckpt-5", by="anna", pin=True)
+            writer.checkpoints.put(checkpoint(job_id, 5, verified_at=9))
+            assert [one.id for one in writer.checkpoints.pin_requests()] == ["ckpt-5"]
+            writer.checkpoints.set_pinned(job_id, "ckpt-5", "pinned/5")
+            found = writer.checkpoints.find(job_id, "ckpt-5")
             assert found is not None
-            assert (found.pinned_path, found.verified_at, writer.pin_requests()) == ("pinned/5", 9, [])
-            writer.drop_checkpoints(job_id, keep=[])
-            writer.request_pin(job_id, "ckpt-5", by="anna", pin=False)
-            assert [one.id for one in writer.pin_requests()] == ["ckpt-5"]
-            writer.set_pinned(job_id, "ckpt-5", None)
-            assert writer.checkpoints(job_id) == []
-            assert writer.request_pin(job_id, "ckpt-5", by="anna", pin=True) is None
+            assert (found.pinned_path, found.verified_at, writer.checkpoints.pin_requests()) == (
+                "pinned/5",
+                9,
+                [],
+            )
+            writer.checkpoints.drop(job_id, keep=[])
+            writer.checkpoints.request_pin(job_id, "ckpt-5", by="anna", pin=False)
+            assert [one.id for one in writer.checkpoints.pin_requests()] == ["ckpt-5"]
+            writer.checkpoints.set_pinned(job_id, "ckpt-5", None)
+            assert writer.checkpoints.of_job(job_id) == []
+            assert writer.checkpoints.request_pin(job_id, "ckpt-5", by="anna", pin=True) is None
 
     def test_a_pin_that_cannot_be_made_is_withdrawn_with_its_reason(self, world: World) -> None:
         job_id = world.create()["id"]
         with world.store.write() as writer:
-            writer.put_checkpoint(checkpoint(job_id, 5))
-            writer.request_pin(job_id, "ckpt-5", by="anna", pin=True)
-            writer.set_pinned(job_id, "ckpt-5", None, problem="a file is damaged")
-            assert writer.pin_requests() == []
-            assert [one.problem for one in writer.checkpoints(job_id)] == ["a file is damaged"]
+            writer.checkpoints.put(checkpoint(job_id, 5))
+            writer.checkpoints.request_pin(job_id, "ckpt-5", by="anna", pin=True)
+            writer.checkpoints.set_pinned(job_id, "ckpt-5", None, problem="a file is damaged")
+            assert writer.checkpoints.pin_requests() == []
+            assert [one.problem for one in writer.checkpoints.of_job(job_id)] == ["a file is damaged"]
 
     def test_tokens_secrets_and_workspaces(self, world: World) -> None:
         token = Token(
@@ -330,47 +359,54 @@ class TestRecords:
             workspace="default", name="key", description=None, created_by="anna", created_at=1, updated_at=1
         )
         with world.store.write() as writer:
-            writer.put_token(token)
-            writer.touch_token("t1")
-            assert writer.token_by_digest("d1") == replace(token, last_used_at=world.clock.now())
-            assert writer.revoke_token("ci") == replace(
+            writer.tokens.put(token)
+            writer.tokens.touch("t1")
+            assert writer.tokens.by_digest("d1") == replace(token, last_used_at=world.clock.now())
+            assert writer.tokens.revoke("ci") == replace(
                 token, last_used_at=world.clock.now(), revoked_at=world.clock.now()
             )
-            assert writer.revoke_token("nobody") is None
-            assert [one.id for one in writer.tokens()] == ["t1"]
-            writer.put_secret(secret)
-            writer.put_secret(replace(secret, updated_at=2, created_by="bert"))
-            assert writer.secret("default", "key") == replace(secret, updated_at=2)
-            assert [len(writer.secrets("default")), len(writer.secrets(None)), len(writer.secrets("x"))] == [
+            assert writer.tokens.revoke("nobody") is None
+            assert [one.id for one in writer.tokens.all()] == ["t1"]
+            writer.secrets.put(secret)
+            writer.secrets.put(replace(secret, updated_at=2, created_by="bert"))
+            assert writer.secrets.find("default", "key") == replace(secret, updated_at=2)
+            assert [
+                len(writer.secrets.in_workspace("default")),
+                len(writer.secrets.in_workspace(None)),
+                len(writer.secrets.in_workspace("x")),
+            ] == [
                 1,
                 1,
                 0,
             ]
-            assert (writer.remove_secret("default", "key"), writer.remove_secret("default", "key")) == (
+            assert (writer.secrets.remove("default", "key"), writer.secrets.remove("default", "key")) == (
                 True,
                 False,
             )
             other = WorkspaceRow(name="research", description="ours", created_at=1)
-            assert (writer.put_workspace(other), writer.put_workspace(other)) == (True, False)
-            assert [one.name for one in writer.workspaces()] == ["default", "research"]
-            assert (writer.remove_workspace("research"), writer.remove_workspace("research")) == (True, False)
+            assert (writer.workspaces.put(other), writer.workspaces.put(other)) == (True, False)
+            assert [one.name for one in writer.workspaces.all()] == ["default", "research"]
+            assert (writer.workspaces.remove("research"), writer.workspaces.remove("research")) == (
+                True,
+                False,
+            )
         world.create()
         with pytest.raises(StateConflictError, match="has 1 job;"), world.store.write() as writer:
-            writer.remove_workspace("default")
+            writer.workspaces.remove("default")
 
     def test_results_are_named_once(self, world: World) -> None:
         job_id = world.create()["id"]
         with world.store.write() as writer:
-            writer.put_result(job_id, "model", "fileset://a", "fileset")
-            assert [one.name for one in writer.results(job_id, attempt_id=world_job(writer).attempt_id)] == [
-                "model"
-            ]
-            assert writer.results(job_id, attempt_id="other") == []
+            writer.results.put(job_id, "model", "fileset://a", "fileset")
+            assert [
+                one.name for one in writer.results.of_job(job_id, attempt_id=world_job(writer).attempt_id)
+            ] == ["model"]
+            assert writer.results.of_job(job_id, attempt_id="other") == []
         with (
             pytest.raises(StateConflictError, match="has a result named model"),
             world.store.write() as writer,
         ):
-            writer.put_result(job_id, "model", "fileset://b", "fileset")
+            writer.results.put(job_id, "model", "fileset://b", "fileset")
 
 
 class TestLists:
@@ -383,17 +419,19 @@ class TestLists:
         with world.store.read() as reader:
 
             def names(**query: Any) -> list[str]:
-                return [job.name for job in reader.jobs(JobQuery(**{"workspace": "default", **query})).items]
+                return [
+                    job.name for job in reader.jobs.page(JobQuery(**{"workspace": "default", **query})).items
+                ]
 
             assert names(page_size=3) == ["job-6", "job-5", "job-4"]
             assert names(page_size=3, page=3) == ["job-0"]
             assert names(sort="created_at", page_size=2) == ["job-0", "job-1"]
             assert names(sort="-updated_at", page_size=1) == ["job-3"]
             assert set(names(sort="source", page_size=3)) == {"job-1", "job-3", "job-5"}
-            assert reader.jobs(JobQuery(workspace="default", page=9)).total == 7
-            assert reader.counts("default") == {S.CREATED: 6, S.CANCELLED: 1}
-            assert reader.counts("other") == {}
-            assert [job.name for job in reader.jobs_in(S.CANCELLED, 5)] == ["job-3"]
+            assert reader.jobs.page(JobQuery(workspace="default", page=9)).total == 7
+            assert reader.jobs.counts("default") == {S.CREATED: 6, S.CANCELLED: 1}
+            assert reader.jobs.counts("other") == {}
+            assert [job.name for job in reader.jobs.in_status(S.CANCELLED, 5)] == ["job-3"]
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -440,7 +478,7 @@ class TestLists:
         world.create("none", spec={})
         where = parse.parse([("filter", text)]).tree
         with world.store.read() as reader:
-            page = reader.jobs(JobQuery(workspace=None, where=where))
+            page = reader.jobs.page(JobQuery(workspace=None, where=where))
         assert {job.name for job in page.items} == expected
         assert page.total == len(expected)
 
@@ -450,9 +488,9 @@ class TestLists:
         world.create("job-2")
         world.bring_to(S.ACTIVE, "job-2")
         with world.store.read() as reader:
-            found = reader.contexts(StepQuery())
-            active = reader.contexts(StepQuery(statuses=frozenset({S.ACTIVE}), source="tests", limit=1))
-            assert reader.contexts(StepQuery(workspace="other")).total == 0
+            found = reader.steps.contexts(StepQuery())
+            active = reader.steps.contexts(StepQuery(statuses=frozenset({S.ACTIVE}), source="tests", limit=1))
+            assert reader.steps.contexts(StepQuery(workspace="other")).total == 0
         assert [context.job_name for context in found.items] == ["job-1", "job-2"]
         assert (found.items[0].planned_steps, found.items[0].is_current) == (2, True)
         assert (active.total, active.items[0].job_name) == (1, "job-2")
@@ -485,11 +523,11 @@ class TestThreads:
             try:
                 for count in range(15):
                     with world.store.write() as writer:
-                        before = writer.tail(ids[number % 4], "shared")
-                        writer.set_tail(ids[number % 4], "shared", before + 1)
+                        before = writer.series.tail(ids[number % 4], "shared")
+                        writer.series.set_tail(ids[number % 4], "shared", before + 1)
                     with world.store.read() as reader:
-                        reader.jobs(JobQuery(workspace="default"))
-                        assert reader.tail(ids[number % 4], "shared") > count
+                        reader.jobs.page(JobQuery(workspace="default"))
+                        assert reader.series.tail(ids[number % 4], "shared") > count
             except BaseException as error:  # noqa: BLE001
                 errors.append(error)
 
@@ -500,7 +538,7 @@ class TestThreads:
             thread.join()
         assert errors == []
         with world.store.read() as reader:
-            assert [reader.tail(job_id, "shared") for job_id in ids] == [45] * 4
+            assert [reader.series.tail(job_id, "shared") for job_id in ids] == [45] * 4
 
     def test_of_many_who_move_a_step_one_succeeds(self, world: World) -> None:
         world.create()
@@ -511,7 +549,9 @@ class TestThreads:
         def move(event: StatusEvent) -> None:
             barrier.wait()
             with world.store.write() as writer:
-                if writer.move(step.id, event, version=step.version, who="x", why="race"):
+                if writer.statuses.move(
+                    step.id, StatusChange(event, version=step.version, who="x", why="race")
+                ):
                     won.append(event)
 
         events = [StatusEvent.PAUSE_REQUESTED, StatusEvent.CANCEL_REQUESTED, StatusEvent.DEFERRED] * 2
@@ -528,11 +568,11 @@ def test_series_are_documents_of_their_points_in_order(world: World) -> None:
     job_id = world.create()["id"]
     points = [MetricPoint(step=step, epoch=step / 3, name="train_loss", value=0.1 * step) for step in (2, 1)]
     with world.store.write() as writer:
-        writer.add_points(
+        writer.series.add(
             job_id, "training", [*points, MetricPoint(step=1, epoch=None, name="lr", value=1e-9)]
         )
     with world.store.read() as reader:
-        assert reader.series(job_id) == {
+        assert reader.series.documents(job_id) == {
             "lr": [{"step": 1, "epoch": None, "value": 1e-9}],
             "train_loss": [
                 {"step": 1, "epoch": 1 / 3, "value": 0.1},

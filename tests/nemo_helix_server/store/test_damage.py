@@ -69,19 +69,19 @@ def test_nothing_is_written_to_a_database_that_was_removed(tmp_path, made, repla
     if replace:
         file.touch()
     with pytest.raises(UnavailableError, match="removed or replaced"), made.write() as unit:
-        unit.remove_job("x")
+        unit.jobs.remove("x")
     with pytest.raises(UnavailableError, match="removed or replaced"), made.read() as unit:
-        unit.job_by_id("x")
+        unit.jobs.by_id("x")
     (tmp_path / "aside.db").rename(file)
     with made.write() as unit:
-        unit.remove_job("x")
+        unit.jobs.remove("x")
 
 
 def test_damage_that_shows_while_the_service_runs_is_no_error_of_the_request(tmp_path, made):
     made.close()
     other_pages(tmp_path / "jobs.db")
     with pytest.raises(UnavailableError, match="cannot be used"), made.read() as unit:
-        unit.counts(None)
+        unit.jobs.counts(None)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_a_database_lies_in_its_folder_whatever_that_is_called(tmp_path, name):
     store = store_in(tmp_path / name)
     store.migrate()
     with store.read() as unit:
-        assert unit.workspace("default") is not None
+        assert unit.workspaces.find("default") is not None
     store.close()
     assert os.listdir(tmp_path) == [name]
     connection = sqlite3.connect(tmp_path / name / "jobs.db")

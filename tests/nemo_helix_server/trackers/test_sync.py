@@ -92,18 +92,18 @@ class Training:
         ]
         self.step += number
         with self.world.store.write() as unit:
-            unit.add_points(self.id, "training", points)
+            unit.series.add(self.id, "training", points)
 
     def save(self):
         with self.world.store.write() as unit:
-            unit.put_checkpoint(checkpoint(self.id, self.step))
+            unit.checkpoints.put(checkpoint(self.id, self.step))
 
     def start(self):
         self.world.move(StatusEvent.ACCEPTED)
         self.world.move(StatusEvent.STARTED)
         with self.world.store.write() as unit:
-            self.step = max((found.step for found in unit.checkpoints(self.id)), default=0)
-            unit.truncate_points(self.id, "training", self.step)
+            self.step = max((found.step for found in unit.checkpoints.of_job(self.id)), default=0)
+            unit.series.truncate(self.id, "training", self.step)
 
     def do(self, what):
         """One thing that happens to a job, where it can happen now."""
@@ -151,7 +151,7 @@ def lane_of(world, tracker, folder):
 
 def run_of(world, job_id):
     with world.store.read() as unit:
-        return unit.tracker_run(job_id, "mlflow")
+        return unit.tracker_runs.find(job_id, "mlflow")
 
 
 def test_a_job_is_told_about_step_by_step(world, tmp_path):
@@ -174,7 +174,7 @@ def test_a_job_is_told_about_step_by_step(world, tmp_path):
         "status": "finished",
     }
     with world.store.read() as unit:
-        assert unit.tracker_runs_due() == []
+        assert unit.tracker_runs.due() == []
 
 
 def test_a_failed_job_gets_its_last_steps_when_its_storage_is_gone(world, tmp_path):
@@ -187,12 +187,12 @@ def test_a_failed_job_gets_its_last_steps_when_its_storage_is_gone(world, tmp_pa
     lane.tell((job.id, "mlflow"))
     assert tracker.runs[job.id] == [1, 2, 3, 4, 5]
     with world.store.read() as unit:
-        assert unit.tracker_runs_due() == []
+        assert unit.tracker_runs.due() == []
     world.clock.advance(14400)
     with world.store.write() as unit:
-        unit.reclaim_storage(job.id)
+        unit.jobs.reclaim_storage(job.id)
     with world.store.read() as unit:
-        assert unit.tracker_runs_due() == [(job.id, "mlflow")]
+        assert unit.tracker_runs.due() == [(job.id, "mlflow")]
     lane.tell((job.id, "mlflow"))
     assert tracker.runs[job.id] == [1, 2, 3, 4, 5, 6, 7]
     assert tracker.states == ["failed"]

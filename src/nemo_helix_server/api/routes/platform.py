@@ -55,7 +55,7 @@ def status(service: Service) -> Any:
     """What runs here, and how many jobs are in which status."""
     problems = _problems(service)
     with service.jobs.store.read() as reader:
-        counts: Mapping[str, int] = {str(name): number for name, number in reader.counts(None).items()}
+        counts: Mapping[str, int] = {str(name): number for name, number in reader.jobs.counts(None).items()}
     return Status(
         status="failing" if problems else "ok",
         version=__version__,

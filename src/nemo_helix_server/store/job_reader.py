@@ -1,22 +1,22 @@
-"""Reading jobs and their attempts."""
+"""Reading jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, func, null, select
+from sqlalchemy import ColumnElement, Select, func, select
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.jobs.model import Attempt, Job, RowPage
+from nemo_helix_server.jobs.model import Job, RowPage
 from nemo_helix_server.store import filter_sql, rows, schema
 from nemo_helix_server.store.queries import JobQuery
+from nemo_helix_server.store.session import StorePart
 
 EVERYWHERE = "-"
 """In place of a workspace: all of them."""
 
-_jobs, _attempts = schema.jobs.c, schema.attempts.c
-_WITHOUT_SERIES = [null().label("metrics"), *(column for column in _attempts if column.name != "metrics")]
+_jobs = schema.jobs.c
 _SORTABLE = {"created_at": _jobs.created_at, "updated_at": _jobs.updated_at, "source": _jobs.source}
 
 
@@ -32,28 +32,21 @@ class Settled(NamedTuple):
     stopped_mark: str | None
 
 
-class JobReading:
-    """Questions about jobs; None means that there is no such thing."""
+class JobReader(StorePart):
+    """Questions about jobs; None means that there is no such job."""
 
-    def __init__(self, connection: Connection, now: int, mark: str) -> None:
-        self.connection = connection
-        self.now = now
-        """The moment of this unit: everything that it writes happened then."""
-        self.mark = mark
-        """The same moment by the clock of the machine's boot."""
-
-    def job(self, workspace: str, name: str) -> Job | None:
+    def find(self, workspace: str, name: str) -> Job | None:
         """A job by its name, or else by its id, in one workspace (`-`: by id in any)."""
         if workspace == EVERYWHERE:
-            return self.job_by_id(name)
+            return self.by_id(name)
         here = _jobs.workspace == workspace
         return self._job(here, _jobs.name == name) or self._job(here, _jobs.id == name)
 
-    def job_by_id(self, job_id: str) -> Job | None:
+    def by_id(self, job_id: str) -> Job | None:
         """A job by its id."""
         return self._job(_jobs.id == job_id)
 
-    def job_by_client_token(self, workspace: str, token: str) -> Job | None:
+    def by_client_token(self, workspace: str, token: str) -> Job | None:
         """The job that was made with this client token."""
         return self._job(_jobs.workspace == workspace, _jobs.client_token == token)
 
@@ -62,7 +55,7 @@ class JobReading:
         query = select(_jobs.body_digest).where(_jobs.id == job_id)
         return str(self.connection.execute(query).scalar_one())
 
-    def jobs(self, query: JobQuery) -> RowPage[Job]:
+    def page(self, query: JobQuery) -> RowPage[Job]:
         """One page, filtered, sorted and counted by the database."""
         conditions = filter_sql.conditions(query.where, self.connection.dialect.name)
         if query.workspace is not None:
@@ -101,35 +94,10 @@ class JobReading:
         query = select(_jobs.workspace, _jobs.id).where(_jobs.storage_reclaimed_at.is_not(None))
         return [(row[0], row[1]) for row in self.connection.execute(query)]
 
-    def jobs_in(self, status: HelixJobStatus, limit: int) -> list[Job]:
+    def in_status(self, status: HelixJobStatus, limit: int) -> list[Job]:
         """Jobs in a status, of all workspaces, oldest first: for creation_pending and deletion_pending."""
         query = rows.JOB.where(_jobs.status == status).order_by(_jobs.created_at, _jobs.id)
         return self._jobs(query.limit(limit))
-
-    def attempt(self, attempt_id: str) -> Attempt | None:
-        """An attempt by its id."""
-        found = self.connection.execute(select(schema.attempts).where(_attempts.id == attempt_id)).first()
-        return rows.attempt(found) if found else None
-
-    def attempts(
-        self,
-        job_id: str,
-        *,
-        statuses: frozenset[HelixJobStatus] | None = None,
-        newest_first: bool = True,
-        offset: int = 0,
-        limit: int | None = None,
-    ) -> RowPage[Attempt]:
-        """The attempts of a job, without their series, which `attempt` reads."""
-        conditions: list[ColumnElement[bool]] = [_attempts.job_id == job_id]
-        if statuses is not None:
-            conditions.append(_attempts.status.in_(sorted(statuses)))
-        total = self.connection.execute(
-            select(func.count()).select_from(schema.attempts).where(*conditions)
-        ).scalar_one()
-        order = _attempts.seq.desc() if newest_first else _attempts.seq
-        query = select(*_WITHOUT_SERIES).where(*conditions).order_by(order).offset(offset).limit(limit)
-        return RowPage(tuple(rows.attempt(row) for row in self.connection.execute(query)), total)
 
     def _job(self, *conditions: ColumnElement[bool]) -> Job | None:
         found = self.connection.execute(rows.JOB.where(*conditions)).first()
