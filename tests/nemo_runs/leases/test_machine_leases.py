@@ -53,7 +53,7 @@ def in_another_process(folder, *requests, slots=2, gpus="0,1", then="import os; 
         "from pathlib import Path\n"
         "pool = Pool(Path(sys.argv[1]), sys.argv[2].split(','), int(sys.argv[3]))\n"
         "for fields in json.loads(sys.argv[4]):\n"
-        "    print(type(pool.acquire(Request(**fields))).__name__, flush=True)\n"
+        "    print(type(pool.acquire(LeaseRequest(**fields))).__name__, flush=True)\n"
         f"{then}\n"
     )
     fields = [{name: getattr(request, name) for name in request.__slots__} for request in requests]
@@ -159,7 +159,7 @@ def test_a_machine_without_gpus_says_so(tmp_path):
 def test_what_a_killed_process_held_and_waited_for_is_free(tmp_path):
     program = "import sys; sys.stdin.readline()"
     other = in_another_process(tmp_path, ask("a", 1), ask("b", 2), slots=1, then=program)
-    assert [other.stdout.readline(), other.stdout.readline()] == ["Granted\n", "Waiting\n"]
+    assert [other.stdout.readline(), other.stdout.readline()] == ["Granted\n", "LeaseWaiting\n"]
     pool = Pool(tmp_path, (), 1)
     assert pool.acquire(ask("c", 3)).position == 2
     other.kill()
@@ -265,7 +265,7 @@ RACE = """
 import os, time
 for number in range(25):
     for name in json.loads(sys.argv[5]):
-        request = Request(name=f"{name}-{number}", label="lab", devices=1, ticket=ticket(time.time()))
+        request = LeaseRequest(name=f"{name}-{number}", label="lab", devices=1, ticket=ticket(time.time()))
         while True:
             answer = pool.acquire(request)
             if isinstance(answer, Granted):
@@ -316,14 +316,14 @@ def test_killed_at_random_moments_nothing_is_lost_or_damaged(tmp_path):
     program = (
         "import time\n"
         "for number in range(10_000):\n"
-        "    pool.acquire(Request(name=f'n{number % 3}', label='x', ticket=ticket(time.time())))\n"
+        "    pool.acquire(LeaseRequest(name=f'n{number % 3}', label='x', ticket=ticket(time.time())))\n"
         "    pool.release(f'n{number % 3}')\n"
     )
     pool = Pool(tmp_path, (), 8)
     pool.acquire(ask("mine"))
     for number in range(8):
         other = in_another_process(tmp_path, ask("theirs"), slots=8, then=program)
-        assert other.stdout.readline() in {"Granted\n", "Waiting\n"}
+        assert other.stdout.readline() in {"Granted\n", "LeaseWaiting\n"}
         time.sleep(0.01 * number)
         other.kill()
         other.communicate(timeout=PATIENCE)
