@@ -33,7 +33,7 @@ from nemo_gym.clock import SystemClock
 from nemo_gym.errors import GymError
 from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.job_paths import RolloutPaths
-from nemo_gym.rollouts.output.store import Store
+from nemo_gym.rollouts.output.store import OutputStore
 from nemo_runs.errors import RunsError
 
 def rows():
@@ -44,7 +44,7 @@ def say(*words):
     print(*words, flush=True)
 
 def open_store():
-    return Store.open(
+    return OutputStore.open(
         RolloutPaths(Path(sys.argv[1]) / "rollouts.jsonl"), identity=Identity({}, {}), rows=rows, link={},
         num_tasks=50, num_repeats=1, max_attempts=3, resume=True, allow_unsafe=False, clock=SystemClock(),
     )
