@@ -4,7 +4,7 @@
 two 2 s, two 3 s, and one each 4, 6 and 14 s. The job ends 30 s after the first question. Killed: by SIGKILL
 at that moment. Drained: 14 s before it the drain file says ``walltime`` and SIGUSR1 comes; what is in flight
 gets 12 s, so some of the longest are lost all the same. A second run completes both. Wasted is what the
-server worked beyond each rollout once. Slots that stand empty while others finish are no work, and are told
+server worked beyond each rollout once. Slots that stand empty while others finish are not work, and are told
 apart. Limit: draining wastes at least 70 % less. Ends with 1 when it is passed.
 
     python bench/drain.py

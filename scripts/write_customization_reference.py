@@ -55,7 +55,7 @@ twice.
 | rows of a benchmark (GRPO) | answers to its prompt that its verifier rewards |
 
 - Of an assistant's message what it writes is learned, with the token that ends it; not what the template asks
-  it with. A template that writes today's date is told 26 July 2024, so that every start makes the same rows.
+  it with. A template that writes today's date gets 26 July 2024, so that every start makes the same rows.
 - `weight`, `train`, `training` or `loss` of a message: with 0 or false nothing of it is learned. Other
   values than 0, 1, false and true are refused, and 1 for any message but the assistant's.
 - `system` and `history` of a row, which no template would see, are refused, as are empty answers, answers

@@ -17,7 +17,7 @@ CALLS = {
 WORDS = {
     "did you mean": {"nemo_runs/suggestions.py"},
 }
-"""What only these modules may write in a string that is no docstring, in small letters."""
+"""What only these modules may write in a string that is not a docstring, in small letters."""
 
 
 def uses(tree: ast.AST) -> Iterator[str]:

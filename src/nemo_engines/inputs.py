@@ -33,14 +33,14 @@ def input_digests(
 
 
 def model_fingerprint(folder: Path) -> str:
-    """Configuration, tokenizer and a sample of the weights; `BadSpecError` when it is no model's folder.
+    """Configuration, tokenizer and a sample of the weights; `BadSpecError` when it is not a model's folder.
 
     Reading every byte of large weights at each start would take longer than loading them: of each file of
     weights
     the size and blocks spread over it are taken.
     """
     if not (folder / "config.json").is_file():
-        raise BadSpecError(f"the model {folder} is no folder of a model: it has no config.json")
+        raise BadSpecError(f"the model {folder} is not a folder of a model: it has no config.json")
     digest = hashlib.sha256()
     for path in sorted(folder.iterdir()):
         if not path.is_file():
@@ -61,7 +61,7 @@ def _content(path: Path) -> bytes:
         config = json.loads(path.read_bytes())
         config.pop("_name_or_path", None)
     except (ValueError, AttributeError, TypeError, RecursionError) as error:
-        raise BadSpecError(f"{path} is no JSON object: {error}") from error
+        raise BadSpecError(f"{path} is not a JSON object: {error}") from error
     return json.dumps(config, sort_keys=True).encode()
 
 

@@ -1,4 +1,4 @@
-"""The engine spec: the only definition of what a training run is told. The customizer writes it as JSON."""
+"""The engine spec: the only definition of the input of a training run. The customizer writes it as JSON."""
 
 from __future__ import annotations
 

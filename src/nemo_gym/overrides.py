@@ -66,7 +66,7 @@ def _value(text: str, key: str) -> Any:
         deep = isinstance(error, RecursionError)
         problem = "nested too deeply" if deep else getattr(error, "problem", None) or "bad keys"
         raise UsageError(
-            f"{key}: the value of this override is no YAML ({problem}); "
+            f"{key}: the value of this override is not YAML ({problem}); "
             f"quote text that begins with {stripped[0]}."
         ) from error
 
@@ -76,8 +76,8 @@ def apply_overrides(
 ) -> None:
     """Change ``config`` in place. A mapping is merged into a mapping; everything else replaces.
 
-    `ConfigError` for a key that is unknown, for one below something that is no mapping, and for a scratch key
-    (one that begins with ``_``) that the file does not have: a mistyped one would appear in silence.
+    `ConfigError` for a key that is unknown, for one below something that is not a mapping, and for a scratch
+    key (one that begins with ``_``) that the file does not have: a mistyped one would appear in silence.
     """
     for override in overrides:
         parts = _split(config, override.parts)

@@ -42,7 +42,7 @@ def provenance(package: Path | None = None, direct_url: Callable[[], str | None]
 
 
 class _NotKnownError(Exception):
-    """Why the commit cannot be told."""
+    """Why the commit is not known."""
 
 
 def _direct_url() -> str | None:

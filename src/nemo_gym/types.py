@@ -72,7 +72,7 @@ class Episode:
 
     @property
     def reasoning(self) -> str:
-        """The thoughts that came with the last answer, joined; they are no part of ``text``."""
+        """The thoughts that came with the last answer, joined; they are not part of ``text``."""
         return reasoning_text(self.response)
 
     @property

@@ -31,10 +31,10 @@ _DEVICES = (
     "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "dri", "kfd", "infiniband",
 )  # fmt: skip
 _BROKERS = ("/run/docker.sock", "/run/podman/podman.sock", "/run/containerd/containerd.sock")
-"""What starts programs for whoever may write to it."""
+"""What starts programs for everybody who may write to it."""
 _TEMPORARY = (Path("/tmp"), Path("/var/tmp"))  # noqa: S108 - hidden from steps, not used here
 """Where everybody's programs leave files; a step has a folder of its own instead (``TMPDIR``)."""
-_NO_BOUNDARY = "a token with the role admin is no boundary between workspaces"
+_NO_BOUNDARY = "a token with the role admin is not a boundary between workspaces"
 _PROGRAM = """
 import sys
 def shut(path):
@@ -59,7 +59,7 @@ class Boundary:
     """Whether steps are kept from the service's keys."""
     holds: bool
     sentence: str
-    """For whoever starts the service, or makes such a token."""
+    """For the person who starts the service, or makes such a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,8 @@ def judge(isolation: Isolation, *, tokens_required: bool) -> Boundary:
     broker = next(_reachable(), None)
     if broker is not None:
         sentence = (
-            f"steps do not see the service's keys, but whoever reaches {broker} can start programs that do: "
+            f"steps do not see the service's keys, but everybody who reaches {broker} can start "
+            "programs that do: "
             f"{_NO_BOUNDARY}; run the service as a user of its own"
         )
         return Boundary(True, False, sentence)

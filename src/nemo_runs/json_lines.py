@@ -58,7 +58,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
         for number, line in enumerate(stream, 1):
             if number == 1:
                 _check_kind(line)
-                line = line.removeprefix(_BOM)  # noqa: PLW2901 - the mark is no part of the first row
+                line = line.removeprefix(_BOM)  # noqa: PLW2901 - the mark is not part of the first row
             if text := line.strip():
                 yield number, text
 
@@ -140,7 +140,7 @@ def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _check_kind(start: bytes) -> None:
     for mark, problem in _KINDS:
         if start.startswith(mark):
-            raise NotJsonLinesError(1, f"this file is no JSON Lines: {problem}")
+            raise NotJsonLinesError(1, f"this file is not JSON Lines: {problem}")
 
 
 def _not_utf8(line: bytes, error: UnicodeDecodeError) -> str:
@@ -153,11 +153,11 @@ def _not_utf8(line: bytes, error: UnicodeDecodeError) -> str:
 def _not_json(text: str, number: int, error: json.JSONDecodeError) -> str:
     if number == 1 and text.rstrip() in ("[", "{", "[{"):
         kind = "array" if text.startswith("[") else "document"
-        return f"this file is no JSON Lines: it is one JSON {kind} over several lines; {_REMEDY}"
+        return f"this file is not JSON Lines: it is one JSON {kind} over several lines; {_REMEDY}"
     if number == 1 and text[0] not in "{[\"'" and ("," in text or "\t" in text or ";" in text):
         start = repr(text[:60])
         return (
-            f"this file is no JSON Lines: it begins like a table (CSV): {start}; write each row as an object"
+            f"this file is not JSON Lines: it begins like a table (CSV): {start}; write each row as an object"
         )
     if error.msg == "Extra data":
         return f"is not one JSON object: more follows at column {error.colno}; give each one its own line"
@@ -171,13 +171,13 @@ _NAMES: Final = {list: "a list", str: "a text", bool: "true or false", type(None
 def _no_object(value: object, number: int) -> str:
     if number == 1 and isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
         return (
-            f"this file is no JSON Lines: it is one JSON array of {counted(len(value), 'object')}; {_REMEDY}"
+            f"this file is not JSON Lines: it is one JSON array of {counted(len(value), 'object')}; {_REMEDY}"
         )
     return f"must be an object in braces, not {_NAMES.get(type(value), 'a number')}"
 
 
 def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"holds {name}, which is no number in JSON; leave it out, or write null")
+    raise ValueError(f"holds {name}, which is not a number in JSON; leave it out, or write null")
 
 
 def _whole(digits: str) -> int:

@@ -20,5 +20,5 @@ class _Lazy:
 
 
 def pattern(text: str, flags: int = 0) -> re.Pattern[str]:
-    """As `re.compile`, but at the first use; so a text that is no pattern is an error only then."""
+    """As `re.compile`, but at the first use; so a text that is not a pattern is an error only then."""
     return cast("re.Pattern[str]", _Lazy(text, flags))

@@ -58,8 +58,8 @@ class Reply:
 def read_reply(text: str) -> Reply:
     """Read what ``sbatch --parsable`` printed, whatever a site's wrapper or banner says around it.
 
-    Only a line that is an id, and sbatch's own sentence, count; two that differ mean nothing. Whoever gets no
-    job, or a reply that is not plain, looks for the token: a number alone proves nothing.
+    Only a line that is an id, and sbatch's own sentence, count; two that differ mean nothing. A caller that
+    gets no job, or a reply that is not plain, looks for the token: a number alone proves nothing.
     ``gym_read_reply`` of ``shell/slurm_queue.sh`` reads by the same rule.
     """
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -115,7 +115,9 @@ def observed(
 
 
 def has_ended(state: SlurmState) -> bool:
-    """Whether a state is an end. One that is not in the table is not: whoever waits goes on waiting."""
+    """Whether a state is an end. A state that is not in the table is not an end, so a caller that waits goes
+    on waiting.
+    """
     return state.known and state.meaning is not Meaning.LAG
 
 

@@ -21,7 +21,7 @@ class WhoActs(StrEnum):
     YOU = "you"
     """The owner: nothing happens until then."""
     OPERATOR = "operator"
-    """Whoever runs the cluster."""
+    """The operators of the cluster."""
     UNKNOWN = "unknown"
 
 

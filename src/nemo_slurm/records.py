@@ -36,7 +36,7 @@ ACCOUNTING_FIELDS = "JobIDRaw,State,ExitCode,ElapsedRaw,Submit,Start,End,NNodes,
 """What is asked of ``sacct --format``."""
 
 _UNNAMED = "allocation"
-"""What accounting writes for a name that it was not told (22.05, measured: of jobs that end at once)."""
+"""What accounting writes for a name that it does not know (22.05, measured: of jobs that end at once)."""
 _ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
 
 
@@ -111,7 +111,7 @@ class AccountingRun:
     ended_at: float | None
     nodes: int
     name: str
-    """Empty where accounting was not told it."""
+    """Empty where accounting does not know it."""
     comment: str
     user: int | None = None
     """Number of its owner."""

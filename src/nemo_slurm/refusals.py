@@ -39,7 +39,7 @@ def _table() -> Sequence[tuple[re.Pattern[str], SubmitRefusal]]:
 
 
 def read_refusal(text: str) -> SubmitRefusal:
-    """What ``sbatch``, or whoever called it, said when no job came of it."""
+    """The output of ``sbatch``, or of its caller, when it made no job."""
     return next((found for pattern, found in _table() if pattern.search(text)), SubmitRefusal(Whose.UNKNOWN))
 
 

@@ -59,7 +59,7 @@ class Training:
             return cls(value["weights"], value["velocity"], order, value["step"])
         except (OSError, KeyError, TypeError, ValueError) as error:
             raise CheckpointUnusableError(
-                f"{folder / _STATE}: is no state of this training: {error!r}"
+                f"{folder / _STATE}: is not a state of this training: {error!r}"
             ) from error
 
     def save(self, folder: Path) -> None:

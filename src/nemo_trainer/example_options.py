@@ -72,7 +72,7 @@ def read_options(arguments: Sequence[str], environ: Mapping[str, str]) -> Exampl
     known = {field.name: field.default for field in dataclasses.fields(ExampleOptions)}
     unknown = sorted(given.keys() - known.keys())
     if unknown:
-        raise BadSpecError(f"{unknown[0]!r} is no option of the example; there are {', '.join(known)}")
+        raise BadSpecError(f"{unknown[0]!r} is not an option of the example; there are {', '.join(known)}")
     options = ExampleOptions(**{name: _convert(name, value, known[name]) for name, value in given.items()})
     if options.fail_how not in FAILURES:
         raise BadSpecError(f"fail_how is {options.fail_how!r}; it must be one of {', '.join(FAILURES)}")
@@ -90,7 +90,7 @@ def _configured(environ: Mapping[str, str]) -> dict[str, Any]:
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, RecursionError) as error:
-        raise BadSpecError(f"{path}: is no JSON that can be read: {error}") from error
+        raise BadSpecError(f"{path}: is not JSON that can be read: {error}") from error
     if not isinstance(value, dict):
         raise BadSpecError(f"{path}: must hold an object with the options of the example")
     return value

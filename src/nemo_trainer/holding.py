@@ -30,8 +30,8 @@ _RELEASED = "released_at"
 class WriterHold:
     """This process's hold of a trainer path, on record in ``writer.json``.
 
-    Whoever takes hold later replaces the record. Processes outlive what watches them (a node that a scheduler
-    gives up goes on running), so the record is looked at before everything that is written.
+    A process that takes hold later replaces the record. Processes outlive what watches them (a node that a
+    scheduler gives up goes on running), so the record is looked at before everything that is written.
     """
 
     def __init__(self, path: Path, me: trees.ProcessIdentity) -> None:

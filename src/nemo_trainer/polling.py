@@ -42,7 +42,7 @@ class StepPoll:
                 status = ask()
                 silent = False
             except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-                # silence is no answer: what was wanted last is still wanted
+                # silence is not an answer: what was wanted last is still wanted
                 if not silent:
                     sys.stderr.write(f"the Jobs service does not say what is wanted: {self._url}: {error}\n")
                 silent = True

@@ -62,7 +62,7 @@ def publish(
             make_empty(folder)
             source(folder)
         elif not folder.is_dir():
-            raise NotSavedError(f"{folder}: is no folder, so there is nothing to publish")
+            raise NotSavedError(f"{folder}: is not a folder, so there is nothing to publish")
         place = paths.checkpoint(manifest.step)
         if folder.absolute() != place and folder.stat().st_dev != paths.checkpoints.stat().st_dev:
             folder = _brought_near(paths, folder, manifest.step)

@@ -159,7 +159,7 @@ class Session:
         return self.policy.due(step, time.monotonic())
 
     def metrics(self, step: int, values: Mapping[str, float], epoch: float | None = None) -> None:
-        """Append values of a finished step; what is no finite number is left out."""
+        """Append values of a finished step; what is not a finite number is left out."""
         _require_step(step)
         self._step = max(self._step, step)
         self._record.metrics(step, values, epoch)

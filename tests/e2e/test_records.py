@@ -196,7 +196,7 @@ def test_an_index_that_cannot_be_written_does_not_fail_the_submit(home: Home):
 def test_one_benchmark_that_cannot_be_queued_ends_with_1_and_is_in_the_record(home: Home):
     done = home.submit("--json", "driver.gym=./fragile", status=None)
     assert done.returncode == 1
-    assert "driver.gym: ./fragile is no program" in done.stderr
+    assert "driver.gym: ./fragile is not a program" in done.stderr
     assert not home.runs.exists()
     claims = home.folder / "state" / "nemo-gym" / "local-jobs"
     claims.mkdir(parents=True)

@@ -76,7 +76,11 @@ def test_a_token_that_is_no_override_is_a_usage_error(token: str) -> None:
 
 
 def test_a_broken_value_is_a_usage_error_that_does_not_repeat_it() -> None:
-    with pytest.raises(UsageError, match=r"^policy_api_key: the value of this override is no YAML") as caught:
+    with pytest.raises(
+        UsageError,
+        match=r"^policy_api_key: the value of this override "
+        r"is not YAML",
+    ) as caught:
         parse_overrides(['policy_api_key="sk-canary'])
     assert "canary" not in str(caught.value)
     with pytest.raises(UsageError, match="nested too deeply"):
@@ -84,7 +88,7 @@ def test_a_broken_value_is_a_usage_error_that_does_not_repeat_it() -> None:
 
 
 def test_aliases_of_aliases_are_refused_on_the_command_line_too() -> None:
-    with pytest.raises(UsageError, match=r"^a: the value of this override is no YAML"):
+    with pytest.raises(UsageError, match=r"^a: the value of this override is not YAML"):
         parse_overrides([f"a={ALIASES}"])
 
 

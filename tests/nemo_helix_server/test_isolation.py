@@ -245,7 +245,7 @@ def test_variables_of_the_service_are_given_by_a_list_only(service):
 def test_what_a_token_of_one_workspace_is_worth_is_said(service):
     started, _, _, made = service
     line = next(line for line in started.stderr().splitlines() if "steps " in line)
-    assert ("no boundary" in line) is (made["note"] is not None)
+    assert ("not a boundary" in line) is (made["note"] is not None)
 
 
 def test_where_it_cannot_be_it_is_said(tmp_path):
@@ -259,7 +259,7 @@ def test_where_it_cannot_be_it_is_said(tmp_path):
     words = ("services", "token", "create", "of-lab", "--role", "admin", "--workspace", "default")
     ran = nemo(*words, "--data-dir", data, environ={"NHX_JOBS_ISOLATION_MODE": "none"})
     assert (ran.returncode, len(ran.stdout.split())) == (0, 1)
-    assert "is no boundary between workspaces" in ran.stderr
+    assert "is not a boundary between workspaces" in ran.stderr
 
 
 def test_a_kernel_without_it_is_told_apart(tmp_path, monkeypatch):

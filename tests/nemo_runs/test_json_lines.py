@@ -62,7 +62,7 @@ def test_what_differs_only_in_its_framing_is_read(tmp_path: Path, content: bytes
     ],
 )
 def test_a_file_of_another_kind_is_called_what_it_is(tmp_path: Path, content: bytes, problem: str) -> None:
-    with pytest.raises(NotJsonLinesError, match=f"this file is no JSON Lines: .*{problem}") as caught:
+    with pytest.raises(NotJsonLinesError, match=f"this file is not JSON Lines: .*{problem}") as caught:
         read(written(tmp_path / "a.jsonl", content))
     assert caught.value.line == 1
 
@@ -70,8 +70,8 @@ def test_a_file_of_another_kind_is_called_what_it_is(tmp_path: Path, content: by
 @pytest.mark.parametrize(
     ("line", "problem"),
     [
-        (b'{"a": NaN}', "holds NaN, which is no number in JSON; leave it out, or write null"),
-        (b'{"a": -Infinity}', "holds -Infinity, which is no number in JSON"),
+        (b'{"a": NaN}', "holds NaN, which is not a number in JSON; leave it out, or write null"),
+        (b'{"a": -Infinity}', "holds -Infinity, which is not a number in JSON"),
         (b'{"a": 1e999}', "holds the number 1e999, which is too large; write it as text"),
         (b'{"a": 18446744073709551616}', "has more than 64 bits; write it as text, in quotes"),
         (b'{"a": -9223372036854775809}', "has more than 64 bits"),

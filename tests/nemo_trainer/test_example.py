@@ -151,7 +151,7 @@ def test_options_come_from_the_steps_configuration_too(tmp_path):
         ({"steps": "many"}, [], "steps is 'many'; it must be a whole number"),
         ({"steps": 1.5}, [], "steps is 1.5; it must be a whole number"),
         ({"ignore_pause": "yes"}, [], "it must be true or false"),
-        ({"step": 3}, [], "'step' is no option of the example"),
+        ({"step": 3}, [], "'step' is not an option of the example"),
         ([], [], "must hold an object"),
         ({}, ["--steps", "0"], "must be at least 1"),
         ({}, ["--fail-how", "boom"], "must be one of exit"),

@@ -46,9 +46,11 @@ class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[
         self.dataloader.generator = torch.Generator().manual_seed(self._run.spec.seed)
 
     def load_checkpoint(self, restore_from: str | None = None) -> None:
-        """Go on from the checkpoint that was verified, on every rank, or start anew; nothing is looked for.
+        """Go on from the checkpoint that was verified, on every rank, or start from the first step; nothing
+        is looked for.
 
-        Left to itself the recipe takes what it finds, and starts anew with a warning when that does not fit.
+        Left to itself the recipe takes what it finds, and starts from the first step with a warning when that
+        does not fit.
         """
         del restore_from
         chosen = [None if self._run.checkpoint is None else str(self._run.checkpoint.folder)]

@@ -198,7 +198,8 @@ class TemplateWriter:
         end = self._boundary(index + 1, messages, options, ids)
         if end <= start:
             raise ValueError(
-                f"where the chat template writes message {index} cannot be told, so that it would be learned"
+                f"the place where the chat template writes message {index} is ambiguous, so that it "
+                "would be learned"
             )
         return start, end
 
@@ -208,7 +209,7 @@ class TemplateWriter:
         start = self._asked(index, messages, options, ids)
         end = self._answered(index, messages, options, ids, start)
         if end <= start:
-            raise ValueError(f"where the chat template writes message {index} cannot be told")
+            raise ValueError(f"the place where the chat template writes message {index} is ambiguous")
         content = (messages[index].get("content") or "").rstrip()
         if end < len(ids) and content and str(self._tokenizer.decode(ids[start:end])).endswith(content):
             end += 1  # some templates end an answer with the first token of what follows it

@@ -38,7 +38,7 @@ def _of_pairs(row: Row) -> str:
         return "write input.messages as 'prompt', and the two outputs as 'chosen' and 'rejected'"
     if "label" in row and "completion" in row:
         return (
-            "answers with a 'label' each (KTO) are no pairs: DPO needs two answers to one prompt in each row"
+            "answers with a 'label' each (KTO) are not pairs: DPO needs two answers to one prompt in each row"
         )
     if "chosen" in row and "rejected" in row and not _renames(row, ("prompt",)) and "prompt" not in row:
         return "write as 'prompt' what both answers begin with, and take it out of them"

@@ -29,7 +29,7 @@ class Conversation(NamedTuple):
 
 
 def conversation(value: object, name: str) -> Conversation:
-    """Messages of a row; `ValueError` with a phrase for what is not supported or is no message."""
+    """Messages of a row; `ValueError` with a phrase for what is not supported or is not a message."""
     if value is None:
         raise ValueError(f"lacks '{name}'")
     if not isinstance(value, list) or not value:
@@ -142,7 +142,7 @@ def as_object(arguments: object, where: str) -> dict[str, Any]:
 
 
 def check_objects(value: object, name: str) -> None:
-    """`ValueError` with a phrase for what is no list of objects."""
+    """`ValueError` with a phrase for what is not a list of objects."""
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ValueError(f"'{name}' must be a list of objects")
 

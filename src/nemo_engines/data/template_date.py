@@ -1,4 +1,4 @@
-"""The day that chat templates are told: always the same one.
+"""The date that chat templates get: always the same one.
 
 Some templates write today's date. Of the clock's day other rows would be made when a training goes on
 tomorrow, on each of two machines around midnight, and each time that a training is repeated.
@@ -11,7 +11,7 @@ import datetime as dt
 from transformers.utils import chat_template_utils
 
 DAY = dt.datetime(2024, 7, 26)  # noqa: DTZ001 - a calendar day, wherever the machine stands
-"""The day that Llama's templates write where they are told none."""
+"""The date that Llama's templates write when they get none."""
 
 
 class _Clock:

@@ -84,7 +84,9 @@ def rehearse(model: Path, output: Path, *, base: Path | None = None) -> Path:
     libraries, the architecture, the tokenizer or the place of the file.
     """
     if not any((model / name).is_file() for name in ("config.json", "adapter_config.json")):
-        raise BadSpecError(f"{model} is no folder of a model: it has no config.json or adapter_config.json")
+        raise BadSpecError(
+            f"{model} is not a folder of a model: it has no config.json or adapter_config.json"
+        )
     plain = _base(model, base)
     _check_place(output)
     try:
@@ -126,7 +128,7 @@ def _base(folder: Path, base: Path | None) -> Path:
     except (ValueError, KeyError, TypeError) as error:
         raise BadSpecError(f"{described} does not name a base model: give --base") from error
     if not found.is_dir():
-        raise BadSpecError(f"the base model {found} of the adapter {folder} is no folder: give --base")
+        raise BadSpecError(f"the base model {found} of the adapter {folder} is not a folder: give --base")
     return found
 
 

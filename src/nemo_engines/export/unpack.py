@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def unpack(file: Path, folder: Path) -> None:
     """Make ``folder``, whole or not at all; `TrainerError` says why not."""
     if not file.is_file():
-        raise BadSpecError(f"{file} does not exist, or is no file")
+        raise BadSpecError(f"{file} does not exist, or is not a file")
     if folder.exists():
         raise BadSpecError(f"{folder} is there already: give another folder")
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -25,7 +25,7 @@ _LOG_SECONDS = 1.0
 
 class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library has no types here
     """Steers one training. ``saving`` is the step whose checkpoint is being written, and ``begun`` whether
-    everything is set up, for whoever catches errors."""
+    everything is set up, for the code that catches errors."""
 
     def __init__(self, run: TrainingRun, *, validates: bool) -> None:
         self.saving: int | None = None
@@ -86,7 +86,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
     def on_log(
         self, _args: Any, state: Any, _control: Any, logs: Mapping[str, Any] | None = None, **_: Any
     ) -> None:
-        """Report a step's values; a loss that is no number ends it before anything is saved of
+        """Report a step's values; a loss that is not a number ends it before anything is saved of
         it."""
         logs = logs or {}
         problem = reporting.divergence(logs, fp16=self._run.precision == "fp16")
@@ -152,7 +152,7 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         )
 
     def _log_progress(self, state: Any, values: Mapping[str, float]) -> None:
-        """A line for the log, at most one a second."""
+        """A line for the log, at most one per second."""
         now = time.monotonic()
         if now - self._logged_at < _LOG_SECONDS and state.global_step < state.max_steps:
             return

@@ -16,7 +16,7 @@ _NAMES = {
     "completions/mean_length": "completion_length",
 }
 _LEFT_OUT = frozenset({"epoch", "step_time", "runtime", "samples_per_second", "steps_per_second"})
-"""What depends on the machine's mood, and so is no part of a history that two runs share."""
+"""What depends on the machine's mood, and so is not part of a history that two runs share."""
 
 
 def reported(logs: Mapping[str, object]) -> dict[str, float]:
@@ -41,7 +41,7 @@ def besides(spec: EngineSpec, values: Mapping[str, float]) -> dict[str, float]:
 
 
 def divergence(logs: Mapping[str, object], *, fp16: bool) -> str | None:
-    """What in a log entry is no finite number any more. With fp16 an infinite gradient is a skipped step."""
+    """The values of a log entry that are not finite. With fp16 an infinite gradient is a skipped step."""
     loss, norm = logs.get("loss"), logs.get("grad_norm")
     if isinstance(loss, float) and not math.isfinite(loss):
         return f"the loss is {loss}"

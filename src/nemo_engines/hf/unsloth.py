@@ -56,7 +56,7 @@ class UnslothDriver(TrlDriver):
         return self._tokenizer
 
     def save(self, run: TrainingRun, model: Any, tokenizer: Any) -> None:
-        """Merging goes through Unsloth, which reads the weights anew where they were loaded with 4 bits."""
+        """Merging goes through Unsloth, which reads the weights again where they were loaded with 4 bits."""
         if run.spec.output_method == "merged" and run.spec.finetuning == "lora":
             model.save_pretrained_merged(str(run.staging), tokenizer, save_method="merged_16bit")
         else:

@@ -33,7 +33,7 @@ _KINDS: dict[str, Callable[[RunOpening], OpenTrackerRun]] = {"mlflow": MlflowRun
 _GRACE = 10.0
 """Seconds for letting go of open runs once the service is gone."""
 _LONGEST = 300
-"""Characters of what is told of an error."""
+"""Characters of an error's text that are reported."""
 
 
 class OpenRuns:
@@ -88,7 +88,7 @@ class OpenRuns:
 def main() -> int:
     """Answer until the input ends."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever libraries print is no answer
+    os.dup2(2, 1)  # whatever libraries print is not an answer
     requests: queue.SimpleQueue[str | None] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(requests,), daemon=True).start()
     redirects.keep_out()

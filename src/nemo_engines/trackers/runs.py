@@ -15,7 +15,7 @@ class RunOpening:
     job: str
     """The job's id: what a run is recognised by when nobody knows the tracker's name for it."""
     run_id: str | None
-    """The tracker's name for the run; None when nobody was told it yet."""
+    """The tracker's name for the run; None when it was not reported yet."""
     project: str
     name: str
     notes: str | None

@@ -19,7 +19,7 @@ _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
 
 
 def records(path: Path) -> Iterator[bytes]:
-    """The whole records of a file, in order; none for what is no such file."""
+    """The whole records of a file, in order; none for a file of another kind."""
     data = path.read_bytes()
     if not data.startswith(HEADER):
         return

@@ -21,7 +21,7 @@ def _read(_ctx: click.Context, _param: click.Parameter, texts: tuple[str, ...]) 
     for text in texts:
         found = _LABEL.fullmatch(text)
         if found is None:
-            raise click.BadParameter(f"'{text}' is no label: a label looks like key=value")
+            raise click.BadParameter(f"'{text}' is not a label: a label looks like key=value")
         if labels.setdefault(found[1], found[2]) != found[2]:
             raise click.BadParameter(f"the label {found[1]} is given twice")
     return labels

@@ -18,7 +18,7 @@ from nemo_runs import homes, streams, suggestions
 _EVAL = {
     "run": ("nemo_gym.cli.eval.run:run", "Collect rollouts of one benchmark on this machine."),
     "prepare": ("nemo_gym.cli.eval.prepare:prepare", "Make or download a benchmark's data."),
-    "submit": ("nemo_gym.cli.eval.submit:submit", "Turn one YAML file into jobs, one a benchmark."),
+    "submit": ("nemo_gym.cli.eval.submit:submit", "Turn one YAML file into jobs, one per benchmark."),
     "check": ("nemo_gym.cli.eval.check:check", "Find out, without a job, what would keep one from running."),
     "reverify": ("nemo_gym.cli.eval.reverify:reverify", "Grade stored answers again, without new answers."),
     "compare": ("nemo_gym.cli.eval.compare:compare", "Paired differences between two runs."),

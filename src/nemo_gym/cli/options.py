@@ -27,7 +27,7 @@ def overrides_argument(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Refuse what is no duration: the callback of an option that takes one."""
+    """Refuse what is not a duration: the callback of an option that takes one."""
     from nemo_runs.durations import parse_duration
     from nemo_runs.errors import DurationError
 

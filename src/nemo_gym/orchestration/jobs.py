@@ -79,11 +79,11 @@ class SubmissionRecord:
     def load(cls, payload: Mapping[str, Any]) -> Self:
         """Read a record.
 
-        Raises `DataError` when ``schema_version`` is missing, is no whole number or was written by a newer
+        Raises `DataError` when ``schema_version`` is missing, is not a whole number or was written by a newer
         Gym, and when a field is missing or of the wrong type.
         """
         if not isinstance(payload, Mapping):
-            raise DataError(f"this is no job record: a mapping was expected, {_kind(payload)} was found.")
+            raise DataError(f"this is not a job record: a mapping was expected, {_kind(payload)} was found.")
         _check_version(payload)
         take = _Fields(payload, f"job record {payload.get('gym_job_id', '')}".rstrip())
         return cls(
@@ -107,7 +107,7 @@ class SubmissionRecord:
 def _check_version(payload: Mapping[str, Any]) -> None:
     version = payload.get("schema_version")
     if version is None:
-        raise DataError("this is no job record that can be read: its schema_version is missing.")
+        raise DataError("this is not a job record that can be read: its schema_version is missing.")
     if not isinstance(version, int) or isinstance(version, bool):
         raise DataError(f"a job record's schema_version is a whole number; {version!r} was found.")
     if version > SCHEMA_VERSION:

@@ -1,4 +1,4 @@
-"""Who may use a served model: everybody on this machine, or whoever has the key."""
+"""Who may use a served model: everybody on this machine, or everybody who has the key."""
 
 from __future__ import annotations
 

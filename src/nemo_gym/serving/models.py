@@ -19,7 +19,7 @@ class ModelFile:
     """A model file that exists and looks like one."""
 
     name: str
-    """What clients call the model unless they are told another name."""
+    """What clients call the model unless another name is set."""
     path: Path
 
 
@@ -64,4 +64,6 @@ def _check_gguf(path: Path) -> None:
         raise errors.ConfigError(f"--model: {path} {found}; give the path of a GGUF file")
     with path.open("rb") as file:
         if file.read(len(_GGUF_MAGIC)) != _GGUF_MAGIC:
-            raise errors.ConfigError(f"--model: {path} is no GGUF file (its first four bytes are not GGUF)")
+            raise errors.ConfigError(
+                f"--model: {path} is not a GGUF file (its first four bytes are not GGUF)"
+            )

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # The chain of a resumable benchmark: what a job does before its work, beside it and after it, so that the run goes on
-# when the job does not end it. What it asks of whoever runs the job (shell/scheduler_….sh):
+# when the job does not end it. What it asks of the scheduler of the job (shell/scheduler_….sh):
 #   gym_state_of ID     sets gym_state, the scheduler's text about a job ('': not visible), and gym_state_source
 #   gym_elapsed_of ID   sets gym_elapsed: a line "<restart count> <seconds>" for each ended run of a job ('': not known)
 #   gym_queue_next      queues this script for the time after this job, with this job's id as its argument; sets gym_next
@@ -17,7 +17,7 @@
 : "${NEMO_GYM_CHAIN_SECONDS:=30}"
 gym_chain_due=''        # second of gym_clock at which the successor is looked at next; empty: there is nothing to see to
 gym_links=$GYM_JOB_DIR/links
-gym_refused=''          # why the successor could not be queued, as it was told last
+gym_refused=''          # why the successor could not be queued, as it was reported last
 
 # gym_chain_prologue PREDECESSOR: decides whether this job goes on, before any service starts, and queues the successor
 # if so. Returns 1 when this job has nothing to do: gym_status and gym_reason say how it ends.
@@ -132,7 +132,7 @@ gym_note_chain() {
   if [[ -n $gym_value ]]; then
     while IFS= read -r line || [[ -n $line ]]; do
       if [[ ! $line =~ ^[A-Za-z0-9_+-]+$ ]]; then
-        gym_damaged "$file" "a line of it is no job id"
+        gym_damaged "$file" "a line of it is not a job id"
         return 1
       fi
       [[ $line != "$gym_job_id" ]] || seen=yes

@@ -60,7 +60,7 @@ gym_recall() {
   gym_count_rows
   gym_put "$gym_link/rows" "$gym_rows"
   if [[ ! $1 =~ ^[A-Za-z0-9_+-]*$ ]]; then
-    gym_rule fail failed "'$1' is no job id: a successor is started with the id of the job before"
+    gym_rule fail failed "'$1' is not a job id: a successor is started with the id of the job before"
     return 1
   fi
   gym_newest_run "$gym_job_id" "$gym_restart"
@@ -172,7 +172,7 @@ gym_read_marker() {
   if [[ $end =~ ^([a-z_]+)\ ([0-9]{1,3})\ (.+)$ ]]; then
     gym_p_marker=yes outcome=${BASH_REMATCH[1]} gym_p_status=${BASH_REMATCH[2]} who=${BASH_REMATCH[3]}
   fi
-  # A signal without more is our own early one when the job only drained, anybody's when it was told to stop.
+  # A signal without more is our own early one when the job only drained, anybody's when it was asked to stop.
   case $who/$outcome in
     cancel/*) gym_p_asked=cancel ;;
     walltime/*) gym_p_asked=early ;;
@@ -288,7 +288,7 @@ gym_raise_limits() {
   done
 }
 
-# Retries that were counted so far, one a file of that name. The one that an earlier run of this job counted is about the
+# Retries that were counted so far, one per file of that name. The one that an earlier run of this job counted is about the
 # decision that is taken now.
 gym_count_retries() {
   local file

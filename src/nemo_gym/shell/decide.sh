@@ -141,7 +141,7 @@ gym_hold_against_budgets() {
     gym_format_duration "$cap"
     gym_rule stop stopped "$gym_why, and $used of walltime are used (max_walltime is $gym_duration)"
   elif [[ -n $gym_counts ]] && ((gym_spent_retries >= GYM_MAX_RETRIES)); then
-    gym_counts='' # what is not granted is no retry
+    gym_counts='' # what is not granted is not a retry
     gym_rule fail failed "$gym_why, and max_retries ($GYM_MAX_RETRIES) are used up"
   elif [[ -n $limit ]] && ((gym_spent_idle >= limit)); then
     gym_counts=''

@@ -17,7 +17,7 @@ gym_main() {
 }
 
 # The folder of this run of the job. One that is there already belongs to an earlier run, however the scheduler counts,
-# unless whoever started this script has made it for it.
+# unless the process that started this script has made it already.
 gym_claim_link() {
   local now version
   gym_with_room mkdir -p -- "${gym_link%/*}" logs

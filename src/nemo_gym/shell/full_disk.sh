@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # A disk that is full, or a quota that is used up: waited for, within a bound, and then told without room for one byte more.
-# What must be told then has its room from the start, in two files in the folder of this run: `full_disk`, whose first word
+# What must be reported then has its space from the start, in two files in the folder of this run: `full_disk`, whose first word
 # is `no`, `waiting` (and since when), `told` (by the driver: it has waited itself) or, at the end, how many jobs in a row
 # ended so, then `about` and the id of the job of which nobody has decided yet what its end means, then `unqueued` where no
 # successor could be queued; and `end.room`, which becomes the end marker.
@@ -12,7 +12,7 @@ gym_awaiting_room=''
 gym_full_disks_before=0  # so many jobs in a row before this one ended so
 gym_undecided=''         # the job about whose end those have not decided: it is this one's to decide
 gym_follows=''           # the job that this one follows
-gym_handed=''            # what a successor is told by its second argument, since it may be written nowhere
+gym_handed=''            # the second argument of a successor, since it may be written nowhere
 
 # gym_learn_full_disks PREDECESSOR HANDED: HANDED is what a job that had no room for a file has told its successor.
 gym_learn_full_disks() {
@@ -36,7 +36,7 @@ gym_read_full_disks() {
   fi
 }
 
-# gym_reserve_room FOLDER: the room for the last word, unless whoever made the folder has seen to it.
+# gym_reserve_room FOLDER: the room for the last word, unless the maker of the folder has reserved it.
 gym_reserve_room() {
   local no='' space=''
   printf -v no '%-63s' no
@@ -132,7 +132,7 @@ gym_leave_full_disk() {
 
 # gym_see_full_disk: whether the disk is to blame for what failed: then nothing of the user's is.
 gym_see_full_disk() {
-  # what the driver knows for certain is no matter of room
+  # what the driver knows for certain does not depend on free space
   if gym_read_collected "$gym_link" && { [[ -n $gym_c_hopeless ]] || ((gym_c_status == 0 || gym_c_status == 76)); }; then
     return 1
   fi

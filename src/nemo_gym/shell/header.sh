@@ -2,7 +2,7 @@
 # What every part of a job script uses: messages, events, environments, waiting, and what was asked of the job.
 # Read by job.sh after its assignments (GYM_…) and its traps, which set gym_asked to `drain` or `stop`.
 # Needs bash 4.4. Locals begin with an underscore where a step's environment is put together below them: a local of
-# the same name would hide what is exported. There is no `set -e`: each step's failure is told in a sentence and remembered in gym_status.
+# the same name would hide what is exported. There is no `set -e`: each step's failure is reported in a sentence and remembered in gym_status.
 
 set -u
 : "${gym_asked:=}"      # what a signal or the drain file asked: nothing, drain, stop

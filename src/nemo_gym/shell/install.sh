@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The job's own `gym`, made of a git repository: once for each commit and Python, in a folder beside the runs. Nobody waits for
 # anybody: each job that finds none makes its own under another name, the first that is complete is published by a symbolic
-# link, which is made in one step, and whoever comes second takes that and removes what it made.
+# link, which is made in one step, and the second one takes that and removes what it made.
 
 # Makes GYM_PROGRAM the program of driver.gym_install, before anything else of the job needs it. Returns 1 when there is none.
 gym_install() {
@@ -122,7 +122,7 @@ gym_install_same_commit() {
 gym_install_make() {
   git -C "$1/source" checkout --quiet --detach "$2" || gym_give_up 1 "commit $2 could not be checked out"
   python3 -I -m venv -- "$1/env" || gym_give_up 1 "python3 -m venv failed"
-  # isolated, so that PYTHONPATH does not stand in for what is needed; pip is told of indexes by PIP_… variables
+  # isolated, so that PYTHONPATH does not stand in for what is needed; pip learns its indexes from PIP_… variables
   "$1/env/bin/python" -I -m pip install --disable-pip-version-check --no-input "$1/source" ||
     gym_give_up 1 "pip could not install commit $2"
   [[ -x $1/env/bin/gym ]] || gym_give_up 1 "commit $2 brings no program gym"

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the job script asks of whoever runs it, answered by the supervisor of the `local` executor. A scheduler's own
+# What the job script asks of its scheduler, answered by the supervisor of the `local` executor. A scheduler's own
 # file defines the same functions. A successor is a folder links/<its id>.0/ that holds its predecessor's id: the same
 # supervisor starts it when this job has not ended COMPLETED. Who first makes the file `taken` in it decides: the
 # supervisor starts it, anybody else has taken it back.
@@ -13,7 +13,7 @@ gym_identify() {
   gym_link="$GYM_JOB_DIR/links/$gym_job_id.$gym_restart"
 }
 
-# gym_nodes: the hosts of the job, one a line, the driver's first.
+# gym_nodes: the hosts of the job, one per line, the driver's first.
 gym_nodes() {
   printf '%s\n' 127.0.0.1
 }

@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What the job script asks of whoever runs it, answered by Slurm: who this run is and how others ended. How its steps run
+# What the job script asks of its scheduler, answered by Slurm: who this run is and how others ended. How its steps run
 # is in shell/slurm_steps.sh, how its successor is queued in shell/slurm_queue.sh. Needs shell/clean_environment.sh.
 
 # How long one of Slurm's commands may take, in seconds: a controller that is away answers after 10 to 20.
@@ -137,14 +137,14 @@ gym_read_show() {
 
 # gym_is_this_job ID: whether the record in gym_r_… can be of the job that ran here under the number ID: numbers are used
 # again, and accounting keeps what the older job did. Any field that is there and disagrees disowns it, as in
-# nemo_slurm/identity.py; nemo_slurm/observing.py has the two rules for a record whose name accounting was not told yet.
+# nemo_slurm/identity.py; nemo_slurm/observing.py has the two rules for a record whose name accounting does not know yet.
 gym_is_this_job() {
   local _file _started
   [[ -z $gym_disowned || $gym_r_submit != "$gym_disowned" ]] || return 1
   [[ -z $gym_silent || -n $gym_r_comment || $gym_r_name != allocation ]] || return 1
   ! gym_is_disowned "$gym_r_comment" "$GYM_JOB/$GYM_BENCHMARK/" || return 1
   [[ -z $gym_r_user || $gym_r_user == "$EUID" ]] || return 1
-  # accounting calls a job `allocation` whose name it was not told
+  # accounting calls a job `allocation` whose name it does not know
   [[ -z $gym_r_name || $gym_r_name == allocation || -z ${SLURM_JOB_NAME-} || $gym_r_name == "$SLURM_JOB_NAME" ]] || return 1
   gym_find_submission
   [[ ! $gym_r_submit =~ ^[1-9][0-9]*$ ]] || ((gym_r_submit >= gym_submission - gym_clock_slack)) || return 1

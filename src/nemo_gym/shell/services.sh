@@ -180,7 +180,7 @@ gym_tell_death() {
   gym_fail "service '$name' ended with exit status $status $1${gym_words:+: $gym_words}; its last lines are at the end of $log"
 }
 
-# Ends all services, the last started first; a service that ends now was told to.
+# Ends all services, the last started first; a service that ends now was asked to.
 gym_stop_services() {
   local index
   for index in "${!gym_service_pids[@]}"; do
@@ -220,7 +220,7 @@ gym_start_collector() {
   gym_await_collector "$first" "$log"
 }
 
-# Telemetry that cannot be had is told and never ends an evaluation.
+# Telemetry that cannot be had is reported and never ends an evaluation.
 gym_await_collector() {
   local check
   set -m

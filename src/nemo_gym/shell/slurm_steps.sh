@@ -24,7 +24,7 @@ gym_setup_left() {
   gym_end
 }
 
-# A job script is no login shell: the command `module` may have to be made known.
+# A job script is not a login shell: the command `module` may have to be made known.
 gym_init_modules() {
   local _file
   for _file in "${MODULESHOME:+$MODULESHOME/init/bash}" "${LMOD_PKG:+$LMOD_PKG/init/bash}" \

@@ -101,7 +101,7 @@ def _patterns(row: Row) -> list[Any]:
 def _unusable(patterns: list[Any]) -> str | None:
     for pattern in patterns:
         if not isinstance(pattern, str):
-            return f"'template_metadata.output_regex' holds {pattern!r}, which is no text"
+            return f"'template_metadata.output_regex' holds {pattern!r}, which is not text"
         try:
             safe_pattern(pattern, ignore_case=True)
         except ConfigError as error:

@@ -101,13 +101,13 @@ _EMPHASIS = re.compile(r"(?<!\w)(_{1,3})(?=\S)([^_\n{}$\\^]{1,80}?)(?<=\S)\1(?!\
 """``__18__``: emphasis of Markdown, whose underscores would make the digits part of a word."""
 _OTHER_LETTER = r"[^\W\d_\x00-\u024f\u0370-\u052f\u1e00-\u1fff\uff21-\uff5a]"
 _GLUED = re.compile(rf"(?<={_OTHER_LETTER})(?=[-+]?\.?\d)|(?<=\d)(?={_OTHER_LETTER})")
-"""Between a digit and a letter of a script whose words digits are no part of: Chinese, Thai, Arabic, …"""
+"""Between a digit and a letter of a script whose words digits are not part of: Chinese, Thai, Arabic, …"""
 _SPACED_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+),(?=\d+(?![.,]?\d))")
 """``1 234,50`` with spaces that do not break: one number, and its comma a decimal one."""
 _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!; ]|[\u00a0\u2009\u202f'_])(?=\d{3}(?!\d))")
 
 _NAME_PART = re.compile(r"(?:[A-Za-z]-|[\^_][{(]?|\^[{(]?-)\Z")
-"""Before digits that are no number: ``GPT-4``, exponents and subscripts of letters."""
+"""Before digits that are not number: ``GPT-4``, exponents and subscripts of letters."""
 _MINUS = re.compile(
     r"(?:(?<![\w)\]}])-\s?\\?[$\u20ac\u00a3\u00a5]|(?<=[=:(])\s?-\s|(?<=[=:(])\s?\u2013\s?|(?:\A|(?<=[\s$]))\u2013|\b(?:minus|negative)\s)\Z",
     re.IGNORECASE,

@@ -107,7 +107,7 @@ def tree(pairs: Pairs) -> dict[str, Any]:
 
 
 def check_status(value: str) -> None:
-    """Refuse what is no status, with the one that was meant."""
+    """Refuse what is not a status, with the one that was meant."""
     from nemo_helix_plugin.jobs.statuses import HelixJobStatus
 
     known = [status.value for status in HelixJobStatus]

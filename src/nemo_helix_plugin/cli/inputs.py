@@ -37,7 +37,7 @@ class JsonObject(_ParamType):
         try:
             found = json.loads(value, object_pairs_hook=json_lines.object_of)
         except json.JSONDecodeError as error:
-            self.fail(f"this is no JSON: {error}", param, ctx)
+            self.fail(f"this is not JSON: {error}", param, ctx)
         except ValueError as error:
             self.fail(f"it {error}", param, ctx)
         if not isinstance(found, dict):
@@ -125,7 +125,7 @@ def _read(name: str) -> str:
     except OSError as error:
         raise click.UsageError(f"--input-file {name}: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise click.UsageError(f"--input-file {name}: this is no text in UTF-8.") from None
+        raise click.UsageError(f"--input-file {name}: this is not text in UTF-8.") from None
 
 
 def _mapping(text: str, where: str) -> dict[str, Any]:

@@ -134,5 +134,5 @@ def fetch(call: CommandContext, fileset: str, target: Path, only: str | None) ->
 def _inside(path: str) -> Path:
     parts = path.split("/")
     if any(part in {"", ".", ".."} for part in parts):
-        raise click.UsageError(f"{path!r} is no path inside a fileset.")
+        raise click.UsageError(f"{path!r} is not a path inside a fileset.")
     return Path(*parts)

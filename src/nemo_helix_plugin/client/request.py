@@ -26,7 +26,7 @@ class Request:
     body: Any = None
     """What becomes JSON; None: no body."""
     file: Path | None = None
-    """A file that is sent as it is, in place of JSON; read anew for each try."""
+    """A file that is sent as it is, in place of JSON; read again for each try."""
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -61,7 +61,7 @@ class EventLines:
         try:
             return model.model_validate(json.loads(data))
         except (ValidationError, json.JSONDecodeError):
-            return None  # of a newer service; whoever needs certainty asks for the job itself
+            return None  # of a newer service; a caller that needs certainty asks for the job itself
 
 
 @contextmanager

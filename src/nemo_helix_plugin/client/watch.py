@@ -1,7 +1,7 @@
 """Following a job to its end, as a plan: what to ask, what to say, how long to wait; it does none of it.
 
-`follow` yields events for the caller, and `WatchCall` and `Wait` for whoever drives it (`watching`), with or
-without ``await``. So the rules stand here once.
+`follow` yields events for the caller, and `WatchCall` and `Wait` for the code that drives it (`watching`),
+with or without ``await``. So the rules stand here once.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class _Log:
         )
 
     def restarted(self, error: errors.NemoClientError) -> bool:
-        """Begin anew if the error says that the cursor is no good any more."""
+        """Begin again if the error says that the cursor cannot be used any more."""
         refused = isinstance(error, errors.BadRequestError | errors.UnprocessableEntityError)
         if not refused or self.cursor is None or self.cursor == self.options.page_cursor:
             return False

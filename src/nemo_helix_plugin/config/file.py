@@ -36,7 +36,7 @@ def read(path: Path) -> dict[str, Any]:
         return {}
     except UnicodeDecodeError:
         raise ContextFileError(
-            f"{path} is not text in UTF-8; correct it, or remove it to start anew"
+            f"{path} is not text in UTF-8; correct it, or remove it to start with an empty one"
         ) from None
     except OSError as error:
         raise ContextFileError(f"{path} cannot be read ({error.strerror})") from error

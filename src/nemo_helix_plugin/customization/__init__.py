@@ -1,1 +1,1 @@
-"""Fine-tuning: what a customization job is told, and how one is submitted."""
+"""Fine-tuning: the spec of a customization job, and how one is submitted."""

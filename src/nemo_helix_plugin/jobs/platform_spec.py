@@ -24,7 +24,7 @@ def _text(value: str) -> str:
 
 def _quantity(value: str) -> str:
     if not _QUANTITY.fullmatch(value):
-        raise ValueError(f"{value!r} is no amount; write a number with a suffix, such as 500m, 4 or 16Gi")
+        raise ValueError(f"{value!r} is not an amount; write a number with a suffix, such as 500m, 4 or 16Gi")
     return value
 
 
@@ -86,7 +86,9 @@ class GpuResources(Resources):
     @classmethod
     def _shared_memory(cls, value: str | None) -> str | None:
         if value is not None and not _SHARED_MEMORY.fullmatch(value):
-            raise ValueError(f"{value!r} is no shared memory size; write a whole number with Mi, Gi, M or G")
+            raise ValueError(
+                f"{value!r} is not a shared memory size; write a whole number with Mi, Gi, M or G"
+            )
         return value
 
 

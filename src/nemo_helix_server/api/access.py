@@ -81,7 +81,7 @@ class Access(ABC):
 
 
 class Anybody(Access):
-    """Whoever reaches the service."""
+    """Everybody who reaches the service."""
 
     anonymous = True
 
@@ -101,7 +101,7 @@ class Anybody(Access):
 
 @dataclass(frozen=True, slots=True)
 class Needs(Access):
-    """Whoever has at least this role, in the workspace of the path."""
+    """Everybody who has at least this role, in the workspace of the path."""
 
     role: Role
 

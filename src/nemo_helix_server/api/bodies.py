@@ -96,7 +96,7 @@ async def _next(receive: Receive, patience: float) -> tuple[Message | None, floa
 
 
 def check_length(headers: Headers) -> None:
-    """Refuse an announced length that is no number, or larger than anything the service takes."""
+    """Refuse an announced length that is not a number, or larger than anything the service takes."""
     declared = headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit():
         raise MalformedRequestError("the header Content-Length is not a number")

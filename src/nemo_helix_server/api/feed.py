@@ -61,7 +61,7 @@ class StoreFeed:
 def job_data(document: Mapping[str, Any]) -> str:
     """What an event says about a job."""
     details = dict(document.get("status_details") or {})
-    details.pop("metrics", None)  # whole series: whoever charts them asks for the job
+    details.pop("metrics", None)  # whole series: a client that draws them asks for the job
     return orjson.dumps(
         {**{name: document.get(name) for name in JOB_FIELDS}, "status_details": details}
     ).decode()

@@ -40,7 +40,7 @@ def protocol(most: int, patience: float = PATIENCE) -> type[asyncio.Protocol]:
     class Limited(H11Protocol):
         """Ends a connection whose request does not come, and one too many at once.
 
-        The rest of a body that nobody wants is let in for a while, and dropped: a connection that is ended
+        The rest of an unwanted body is read for a while, and dropped: a connection that is ended
         while its client still sends loses the answer that says why.
         """
 

@@ -156,7 +156,7 @@ class Filesets:
         self.place.remove(f"{_folder(workspace, name)}/{checked_path(path)}")
 
     def address(self, workspace: str, name: str) -> str:
-        """A fileset's folder, as a step is told of it."""
+        """A fileset's folder, as a step gets it."""
         return f"{self.root.rstrip('/')}/{_folder(workspace, name)}"
 
     def _record(self, workspace: str, name: str) -> Document | None:

@@ -108,7 +108,7 @@ class Logs:
         wanted = limit if limit is not None else tail if tail is not None else 100
         if not 1 <= wanted <= LONGEST_PAGE:
             raise MalformedRequestError(
-                f"{wanted} is no number of lines; it must be from 1 to {LONGEST_PAGE}"
+                f"{wanted} is not a number of lines; it must be from 1 to {LONGEST_PAGE}"
             )
         with _opened(sources) as parts:
             if tail is not None:
@@ -303,7 +303,7 @@ def _position(cursor: str, sources: Sequence[LogSource]) -> _Position:
         task, part, offset = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         index = next((index for index, source in enumerate(sources) if source.task == task), 0)
         if not (0 <= part <= _NEWEST and 0 <= offset <= _NEWEST):
-            raise ValueError(cursor)  # noqa: TRY301 - one funnel for all that is no cursor
+            raise ValueError(cursor)  # noqa: TRY301 - one funnel for all that is not a cursor
         return _Position(index, int(part), int(offset))
     except (binascii.Error, ValueError, TypeError, RecursionError) as error:
         raise InvalidError("the page cursor is not one of this job's logs; start again without it") from error

@@ -1,4 +1,4 @@
-"""What can be asked of the Jobs service, whoever asks: the API and commands are thin shells around it."""
+"""What can be asked of the Jobs service by any caller: the API and commands are thin shells around it."""
 
 from __future__ import annotations
 

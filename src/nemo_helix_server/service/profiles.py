@@ -52,7 +52,7 @@ class Profiles:
         ]
 
     def check(self, spec: HelixJobSpec) -> None:
-        """Raise `InvalidError` naming the first step whose profile there is not."""
+        """Raise `InvalidError` naming the first step whose profile does not exist."""
         for step in spec.steps:
             wanted = (step.executor.provider, step.executor.profile)
             if wanted not in self._known:

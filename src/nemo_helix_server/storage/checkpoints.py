@@ -41,7 +41,7 @@ def proof(trainer_path: Path, token: str, seq: int) -> Proof:
 
     It must be of this start, or be where this start began and have nothing after it; and it must cover the
     last step that the trainer itself says it finished. ``seq`` is the number of the request. No date counts:
-    whoever sets the clock changes no verdict.
+    a change of the clock changes no verdict.
     """
     found = contract.newest_verified(trainer_path, deep=False, within=trainer_path.parent)
     passed = found.passed_over[0].problem if found.passed_over else None

@@ -12,7 +12,7 @@ _NETWORK = frozenset(
 
 
 def kind(path: Path, mounts: str | None = None) -> str | None:
-    """The type of the file system that ``path`` is or would be made on; `None` where that is not told."""
+    """The type of the file system that ``path`` is or would be made on; `None` where that is not known."""
     text = _read_mounts() if mounts is None else mounts
     wanted = path.resolve() if mounts is None else path
     found: tuple[int, str] | None = None

@@ -131,8 +131,8 @@ class JobStorage:
         for folder in folders:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         data = json.dumps(config, indent=1).encode() + b"\n"
-        # what a step may only read is written by rename, so a second preparation is no second writer; after a
-        # crash of the machine there is no step that reads it
+        # what a step may only read is written by rename, so a second preparation is not a second writer;
+        # after a crash of the machine there is no step that reads it
         replace_file(folders[0] / run_files.CONFIG_FILE, data, mode=0o400, durable=False)
         return run
 

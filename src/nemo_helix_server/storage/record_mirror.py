@@ -55,7 +55,7 @@ class RecordMirror:
         """Write down a batch of what has happened; whether there may be more."""
         with self._store.read() as unit:
             if self._done is None:
-                # of a database that was lost and begun anew, or put back, less has happened
+                # a database that was lost and begun again, or put back, has fewer events
                 self._done = min(_begin(self._cursor, unit), unit.transitions.last())
             batch = unit.transitions.since(TransitionQuery(after=self._done, limit=_BATCH))
             records = {

@@ -19,7 +19,7 @@ from nemo_runs.errors import RunsError
 from nemo_runs.processes.trees import ProcessIdentity
 
 CLAIM = "claim.json"
-"""Who runs it: written once, by whoever comes first."""
+"""Who runs it: written once, by the first one."""
 STARTED = "started.json"
 """The command's process, once there is one."""
 EXIT = "exit.json"
@@ -150,7 +150,7 @@ def read_stop(folder: Path) -> float | None:
 
 
 def wake(fifo: str | None) -> None:
-    """Tell whoever listens at a named pipe that something changed; nobody need listen."""
+    """Notify the reader of a named pipe of a change; a reader is not required."""
     if fifo is None:
         return
     with contextlib.suppress(OSError):

@@ -31,7 +31,7 @@ def is_done(trainer_path: Path, storage: Path, token: str) -> bool:
 def goes_on_from(trainer_path: Path, attempt_id: str, named: str | None) -> int | None:
     """The training step of the checkpoint from which another start would go on; None: from none.
 
-    ``named`` is the checkpoint that a rerun was told to start from: it counts until the attempt has its own.
+    ``named`` is the checkpoint that a rerun was asked to start from: it counts until the attempt has its own.
     """
     found = contract.newest_verified(trainer_path, deep=False, within=trainer_path.parent).checkpoint
     name = _ID.match(named or "")

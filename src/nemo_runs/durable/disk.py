@@ -105,13 +105,13 @@ def copy_range(source: int, start: int, end: int, target: Path) -> None:
 def open_regular(path: Path, *, within: Path | None = None) -> int:
     """Open a file that others write for reading, without ever waiting for them.
 
-    A pipe would block its reader and a device has no end: raises `OSError` for all that is no regular file,
-    and, with ``within``, for what does not lie in that folder, whatever links led there.
+    A pipe would block its reader and a device has no end: raises `OSError` for all that is not a regular
+    file, and, with ``within``, for what does not lie in that folder, whatever links led there.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "is no regular file", str(path))  # noqa: TRY301 - one funnel
+            raise OSError(errno.EINVAL, "is not a regular file", str(path))  # noqa: TRY301 - one funnel
         require_within(descriptor, path, within)
     except BaseException:
         os.close(descriptor)
@@ -122,7 +122,7 @@ def open_regular(path: Path, *, within: Path | None = None) -> int:
 def require_within(descriptor: int, path: Path, within: Path | None) -> None:
     """Raise `OSError` for what was opened outside a folder; `None`: anything may be.
 
-    It is asked of what is open: whoever may change the path could change it between a look and the opening.
+    It checks the open file: the path could be changed between a check and the opening.
     """
     if within is None:
         return

@@ -14,7 +14,7 @@ __all__ = ["Journal", "read_journal"]
 
 
 class Journal:
-    """Appends events to a file; each `append` opens it anew, so several processes may share a journal."""
+    """Appends events to a file; each `append` opens it again, so several processes may share a journal."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

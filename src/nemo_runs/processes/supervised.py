@@ -58,7 +58,7 @@ class Signals:
         self._writer.setblocking(False)
         self._wakeup_before = signal.set_wakeup_fd(self._writer.fileno(), warn_on_full_buffer=False)
         self._before = {number: signal.signal(number, self._note) for number in _HANDLED}
-        # whoever starts a supervisor may block them until here, so that none comes before its handler
+        # the starter of a supervisor may block them until here, so that none comes before its handler
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _HANDLED)
         return self
 

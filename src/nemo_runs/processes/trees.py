@@ -114,7 +114,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def marked(variable: str, value: str) -> list[int]:
-    """Processes that were started with ``variable=value`` in their environment, whoever their parent is."""
+    """Processes that were started with ``variable=value`` in their environment, with any parent."""
     return process_table.with_variable(variable, value)
 
 

@@ -1,4 +1,4 @@
-"""What a trainer and whoever runs it agree on; ``README.md`` of this package says it in prose.
+"""What a trainer and its launcher agree on; ``README.md`` of this package explains it in prose.
 
 Import the module, not the names: ``from nemo_trainer import contract``.
 """

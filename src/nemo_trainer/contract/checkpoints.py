@@ -92,7 +92,7 @@ def _foreign_files(folder: Path, manifest: Manifest) -> list[str]:
         for name in [*files, *(name for name in folders if Path(parent, name).is_symlink())]:
             path = Path(parent, name)
             if path.relative_to(folder).as_posix() not in known and not name.startswith("."):
-                found.append(f"{path}: is no part of the checkpoint; remove it")
+                found.append(f"{path}: is not part of the checkpoint; remove it")
     return found
 
 

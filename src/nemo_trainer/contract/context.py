@@ -58,7 +58,7 @@ class JobContext:
         """Read the environment of a step; ``folder`` (``--dir``) is the trainer path when given.
 
         Without either the trainer path is ``training`` in the current folder. Raises `BadSpecError` for a
-        rank that is no number.
+        rank that is not a number.
         """
         storage = _path(environ, names.STORAGE)
         step_name = environ.get(names.STEP) or "training"

@@ -15,7 +15,7 @@ class TrainerError(Exception):
 
 
 class BadSpecError(TrainerError):
-    """What the trainer was told to do cannot be done."""
+    """The trainer cannot do what was requested."""
 
     exit_code = names.EXIT_BAD_SPEC
 

@@ -78,7 +78,7 @@ def _problem(path: Path, entry: FileEntry, limit: Path, *, deep: bool) -> str | 
 def _size(path: Path) -> int:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "is no regular file", str(path))
+        raise OSError(errno.EINVAL, "is not a regular file", str(path))
     return status.st_size
 
 
@@ -100,7 +100,7 @@ def _digest(path: Path, limit: Path) -> str:
 
 def _regular(path: Path) -> Path:
     if not path.is_file():
-        raise NotSavedError(f"{path}: is no file that can be kept")
+        raise NotSavedError(f"{path}: is not a file that can be kept")
     return path
 
 

@@ -18,7 +18,7 @@ from nemo_runs.durable.disk import open_regular
 
 _LARGEST_STEP = 1 << 53
 _LONGEST_ROW = 16 << 20
-"""Bytes; what has no newline for so long is no file of rows."""
+"""Bytes; what has no newline for so long is not a file of rows."""
 _MOST = 4 << 20
 """Bytes that one `MetricTail.read` takes at most, so that a long absence is caught up in pieces."""
 
@@ -35,11 +35,11 @@ class MetricRow:
     epoch: float | None = None
 
     def finite(self) -> MetricRow:
-        """The same without what is no finite number."""
+        """The same without what is not a finite number."""
         return replace(self, values={name: point for name, point in self.values.items() if is_finite(point)})
 
     def to_line(self) -> bytes:
-        """The row as it stands in the file, without its newline; what is no finite number is left out."""
+        """The row as it stands in the file, without its newline; what is not a finite number is left out."""
         row = {"step": self.step, "epoch": self.epoch, "time": self.time, "attempt": self.attempt}
         values = dict(self.finite().values)
         return json.dumps({**row, "values": values}, separators=(",", ":")).encode("ascii")

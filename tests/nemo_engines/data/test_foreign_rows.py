@@ -70,7 +70,7 @@ def read(tmp_path: Path, row: dict[str, Any], method: str = "sft", **data: Any) 
             "what both answers begin",
         ),
         ("dpo", {"question": "q", "chosen": "a", "rejected": "b"}, "write 'prompt' for 'question'"),
-        ("dpo", {"prompt": "q", "completion": "a", "label": True}, "(KTO) are no pairs"),
+        ("dpo", {"prompt": "q", "completion": "a", "label": True}, "(KTO) are not pairs"),
         ("dpo", {"prompt": "q", "chosen": GOOD, "rejected": BAD}, "put the message in 'chosen' into a list"),
     ],
 )

@@ -148,7 +148,7 @@ def test_a_model_is_tried_without_its_weights(tmp_path: Path, changes: dict[str,
 
 def test_an_adapter_whose_base_is_gone_is_refused(tmp_path: Path) -> None:
     (tmp_path / "adapter_config.json").write_text('{"base_model_name_or_path": "/nowhere/base"}')
-    with pytest.raises(BadSpecError, match=r"base model /nowhere/base .* is no folder: give --base"):
+    with pytest.raises(BadSpecError, match=r"base model /nowhere/base .* is not a folder: give --base"):
         gguf.write(tmp_path, tmp_path / "out.gguf")
 
 

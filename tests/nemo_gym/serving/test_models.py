@@ -56,5 +56,5 @@ def test_a_folder_is_no_model_file(tmp_path):
 
 def test_another_kind_of_file_is_refused_before_the_library_sees_it(tmp_path):
     (tmp_path / "page.gguf").write_text("<html>")
-    with pytest.raises(errors.ConfigError, match="is no GGUF file"):
+    with pytest.raises(errors.ConfigError, match="is not a GGUF file"):
         models.find_model(str(tmp_path / "page.gguf"))

@@ -318,7 +318,7 @@ def test_a_driver_that_is_killed_after_it_said_complete_has_completed(world):
     assert world.lines("queue") == []
 
 
-WRONG = "run.limit: x is no number."
+WRONG = "run.limit: x is not a number."
 
 
 @pytest.mark.parametrize(
@@ -577,7 +577,7 @@ def test_a_count_that_was_not_written_any_more_is_put_right(world):
 
 def test_a_word_that_is_no_job_id_is_an_error(world):
     assert world.run(101, "7; rm")[0] == 1
-    assert "is no job id" in world.decision(101)[1]
+    assert "is not a job id" in world.decision(101)[1]
 
 
 # Progress

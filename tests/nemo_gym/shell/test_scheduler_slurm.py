@@ -717,7 +717,7 @@ def test_words_of_a_site_around_its_token_do_not_hide_a_successor_that_was_not_h
 
 
 def test_a_comment_is_read_whole_among_words_of_any_encoding(world):
-    """In Latin-1 a letter with an accent is no text of a UTF-8 locale."""
+    """In Latin-1 a letter with an accent is not text of a UTF-8 locale."""
     shown = "JobId=7 JobState=FAILED Comment=caf\\xe9 gym-job-x/b/1 \\xe9t\\xe9 StdErr=/x Comment=another"
     read = 'gym_r_comment=old; gym_read_show "$shown"; printf \'%q %q\' "$gym_r_state" "$gym_r_comment"'
     told = world.ask(f"printf -v shown '{shown}'; {read}", LC_ALL="C.UTF-8")

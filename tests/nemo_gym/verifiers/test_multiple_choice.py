@@ -72,7 +72,7 @@ def test_a_text_is_graded(text, row, options, outcome):
         ({"grading_mode": "kind"}, "'grading_mode' 'kind' is none of"),
         (pattern("("), "not a regular expression"),
         (pattern("(a+)+"), None),
-        ({"template_metadata": {"output_regex": [3]}}, "is no text"),
+        ({"template_metadata": {"output_regex": [3]}}, "is not text"),
         ({"options": None, "expected_answer": "Z", **pattern(r"(\w)")}, None),
     ],
 )

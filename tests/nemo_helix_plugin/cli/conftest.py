@@ -30,7 +30,7 @@ def service(monkeypatch):
 
 @pytest.fixture
 def nemo(capsys):
-    """Run a command in this process, as its `main` would; standard output is no terminal."""
+    """Run a command in this process, as its `main` would; standard output is not a terminal."""
 
     def run(*args: str) -> Ran:
         capsys.readouterr()

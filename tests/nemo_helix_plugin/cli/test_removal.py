@@ -1,4 +1,6 @@
-"""What removes something, or acts on many things at once, asks first; nobody to ask is no yes."""
+"""What removes something, or acts on many things at once, asks first; without anybody to ask the answer is
+no.
+"""
 
 import os
 

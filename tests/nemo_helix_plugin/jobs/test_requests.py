@@ -103,7 +103,7 @@ RESOURCES = (*STEP, "executor", "resources")
         ((*RESOURCES, "shm_size"), "8GB", "Mi, Gi, M or G"),
         ((*RESOURCES, "num_gpus"), -1, "greater than or equal to 0"),
         ((*RESOURCES, "num_nodes"), 2, "Extra inputs"),
-        ((*RESOURCES, "limits"), {"memory": "lots"}, "'lots' is no amount"),
+        ((*RESOURCES, "limits"), {"memory": "lots"}, "'lots' is not an amount"),
         ((*VARIABLES, 0, "name"), "NEMO_JOB_ID", "NEMO_JOB_ID is set by the platform"),
         ((*VARIABLES, 0, "name"), "A-B", "may hold only letters"),
         ((*VARIABLES, 1, "name"), "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH", "is there more than once"),

@@ -164,7 +164,7 @@ def test_what_was_put_into_a_checkpoint_later_is_named(tmp_path, name):
     os.symlink("/dev/zero", folder / name)
     found = newest_verified(tmp_path, deep=True)
     assert found.checkpoint.step == 10
-    assert found.passed_over[0].problem == f"{folder / name}: is no part of the checkpoint; remove it"
+    assert found.passed_over[0].problem == f"{folder / name}: is not part of the checkpoint; remove it"
 
 
 def test_a_file_behind_a_link_that_leads_out_is_not_read(tmp_path):

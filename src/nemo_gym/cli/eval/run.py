@@ -73,7 +73,7 @@ _FLAGS = {
 @click.option("-i", "--input", "input_path", metavar="FILE", help="Rows that replace the benchmark's data.")
 @click.option("-o", "--output", "output_path", metavar="FILE", help="Where result rows go (JSONL).")
 @click.option("--limit", type=int, help="Only the first N tasks; 0 means all.")
-@click.option("--num-repeats", type=int, help="Rollouts a task, in place of the benchmark's own number.")
+@click.option("--num-repeats", type=int, help="Rollouts per task, in place of the benchmark's own number.")
 @click.option("--concurrency", type=int, help="Rollouts at the same time (32).")
 @click.option("--split", type=click.Choice(["benchmark", "validation", "train"]), help="Which data.")
 @click.option("--resume", is_flag=True, default=None, help="Go on with what the output holds already.")
@@ -113,7 +113,7 @@ def run(
     _leave_last_word(result)
     try:
         _print(result, as_json)
-    except BrokenPipeError:  # whoever read along has left; the exit status is still about the rollouts
+    except BrokenPipeError:  # the reader has left; the exit status is still about the rollouts
         let_stdout_go()
     finally:
         console.report(f"gym: {result.end.sentence}")
@@ -126,7 +126,7 @@ def _import_beside(name: str) -> None:
     """Begin to import a module on another thread, which reads certificates and waits for disks meanwhile."""
 
     def load() -> None:
-        with contextlib.suppress(ImportError):  # who needs it will be told
+        with contextlib.suppress(ImportError):  # a command that needs it reports the error
             importlib.import_module(name)
 
     threading.Thread(target=load, name=f"import {name}").start()

@@ -1,4 +1,4 @@
-"""`gym eval submit`: one YAML file becomes jobs, one a benchmark."""
+"""`gym eval submit`: one YAML file becomes jobs, one per benchmark."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _RULE = "=" * 60
 
 
-@click.command(short_help="Turn one YAML file into jobs, one a benchmark.")
+@click.command(short_help="Turn one YAML file into jobs, one per benchmark.")
 @click.option("--config", "-c", "path", type=click.Path(path_type=Path), required=True, help="Submit file.")
 @click.option("--dry-run", is_flag=True, help="Print every job script, secrets hidden; write nothing.")
 @click.option("--resolve-only", is_flag=True, help="Print the resolved config; it can be submitted again.")

@@ -35,8 +35,8 @@ def logs(
     the job script itself said. Unless one is given it is `driver`, or `job` where no driver has started.
     BENCHMARK can be left out where the submission has only one.
 
-    The logs of several jobs come in their order, each after a line `==> … <==`. A source that there is not is
-    answered with those that there are.
+    The logs of several jobs come in their order, each after a line `==> … <==`. A source that does not exist
+    is answered with those that there are.
     """
     if follow and as_json:
         raise UsageError("--json prints one document, so it cannot follow; leave out -f or --json.")

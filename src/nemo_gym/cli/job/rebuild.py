@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 def rebuild(output_path: Path | None, from_scheduler: bool, hostname: str | None, as_json: bool) -> int:
     """Adopt every run directory in a folder, or of every job that Slurm knows, as `gym job adopt` does.
 
-    What cannot be adopted is told one by one, with its reason, and left as it is; then the status is 1.
-    Of jobs whose run directory is gone, the number is told. A scheduler that does not answer is an error:
+    Each run that cannot be adopted is reported with its reason and left as it is; then the status is 1.
+    The number of jobs whose run directory is gone is reported. A scheduler that does not answer is an error:
     then nobody knows whether there is anything.
     """
     if (output_path is None) == (not from_scheduler):

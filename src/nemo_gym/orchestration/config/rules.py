@@ -137,7 +137,7 @@ def _compute(config: SubmitConfig) -> Iterator[str]:
 def _placement(config: SubmitConfig) -> Iterator[str]:
     for name, service in config.services.items():
         if service.placement not in (None, config.cluster):
-            wrong = f"services.{name}.placement: '{service.placement}' is no compute entry"
+            wrong = f"services.{name}.placement: '{service.placement}' is not a compute entry"
             yield f"{wrong}; there is {config.cluster}"
         if service.node_pool is not None and isinstance(config.machine, LocalCompute):
             yield f"services.{name}.node_pool: compute.{config.cluster} declares no node pools; leave it out"
@@ -236,7 +236,7 @@ def _policy(config: SubmitConfig) -> Iterator[str]:
     if policy is None or policy in config.services:
         return
     hint = suggestion(policy, config.services) or f"; there is {', '.join(config.services) or 'none'}"
-    yield f"driver.policy_model: '{policy}' is no service{hint}"
+    yield f"driver.policy_model: '{policy}' is not a service{hint}"
 
 
 def _benchmarks(config: SubmitConfig) -> Iterator[str]:

@@ -41,7 +41,7 @@ def sbatch_options(cluster: str, compute: SlurmCompute, benchmark: str, job_dir:
 
 
 def drain_seconds(compute: SlurmCompute) -> int:
-    """How long before its time limit a job is told; the scheduler may be up to a minute early."""
+    """How long before its time limit a job gets the signal; the scheduler may be up to a minute early."""
     if compute.drain_seconds is not None:
         return compute.drain_seconds
     if compute.walltime is None:
@@ -50,7 +50,7 @@ def drain_seconds(compute: SlurmCompute) -> int:
 
 
 def _of_the_job(benchmark: str, job_dir: Path) -> dict[str, scripts.OptionValue]:
-    """Name and folder. A folder that is not plainly one word is left to whoever calls sbatch inside it."""
+    """Name and folder. A folder that is not plainly one word is left to the caller of sbatch inside it."""
     values: dict[str, scripts.OptionValue] = {"job-name": f"gym-{benchmark}"}
     try:
         scripts.options({"chdir": str(job_dir)}, where="")

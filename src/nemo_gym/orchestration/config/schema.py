@@ -127,7 +127,7 @@ class NodePool(ConfigSection):
 
 
 class SlurmCompute(Compute):
-    """Jobs of a Slurm cluster, one a benchmark."""
+    """Jobs of a Slurm cluster, one per benchmark."""
 
     type: Literal["slurm"]
     account: Text

@@ -48,7 +48,7 @@ def _pools(config: SubmitConfig, compute: SlurmCompute) -> Iterator[str]:
             continue
         if pool not in compute.node_pools:
             there = ", ".join(compute.node_pools) or "none"
-            yield f"{path}: '{pool}' is no pool of compute.{config.cluster}; there is {there}"
+            yield f"{path}: '{pool}' is not a pool of compute.{config.cluster}; there is {there}"
         elif pool != first:
             yield f"{path}: services run beside the driver, on the first node, which is in pool {first}"
 

@@ -16,7 +16,9 @@ from nemo_runs.secret_refs import VARIABLE, parse_reference
 def _checked_env(env: dict[str, str]) -> dict[str, str]:
     for key, value in env.items():
         if not re.fullmatch(VARIABLE, key):
-            message = f"'{key}' is no name of a variable: letters, digits and _, not beginning with a digit"
+            message = (
+                f"'{key}' is not a name of a variable: letters, digits and _, not beginning with a digit"
+            )
             raise ValueError(message)
         try:
             parse_reference(value, where=key)
@@ -38,7 +40,7 @@ def _checked_mounts(mounts: list[str]) -> list[str]:
     for mount in mounts:
         source, *rest = mount.split(":")
         if len(rest) > 2 or not all(PurePosixPath(path).is_absolute() for path in (source, *rest[:1])):
-            message = f"'{mount}' is no mount: src, src:dst or src:dst:flags, with absolute paths"
+            message = f"'{mount}' is not a mount: src, src:dst or src:dst:flags, with absolute paths"
             raise ValueError(message)
     return mounts
 
@@ -48,7 +50,9 @@ _LONGEST_NAME = 128
 
 def _checked_name(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
-        message = f"'{name}' is no name here: letters, digits, '.', '_', '-', and neither '.' nor '-' first"
+        message = (
+            f"'{name}' is not a name here: letters, digits, '.', '_', '-', and neither '.' nor '-' first"
+        )
         raise ValueError(message)
     if len(name) > _LONGEST_NAME:
         raise ValueError(f"is longer than {_LONGEST_NAME} letters; it becomes part of file names")

@@ -1,6 +1,6 @@
 """The seam between a submission and whatever runs its jobs.
 
-An executor queues, observes and cancels. It reports what it sees and decides nothing; whoever asks decides.
+An executor queues, observes and cancels. It reports what it sees and decides nothing; its caller decides.
 What it cannot do is said by its ``supports_*`` flags and refused before anything is written.
 """
 
@@ -64,7 +64,8 @@ class JobExecutor(Protocol):
         ...
 
     def look_for(self, jobs: Sequence[UnrecordedJob]) -> dict[UnrecordedJob, str]:
-        """The ids of those that wait or run, whoever queued them was killed before it had noted them down.
+        """The ids of those that wait or run, also where the process that queued them was killed before it
+        noted them down.
 
         Raises an error where nobody can tell.
         """

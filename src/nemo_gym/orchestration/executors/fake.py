@@ -78,7 +78,7 @@ class FakeJobExecutor:
         return {job.job_id: self.cluster.jobs.get(job.job_id, _UNKNOWN) for job in jobs}
 
     def look_for(self, jobs: Sequence[UnrecordedJob]) -> dict[UnrecordedJob, str]:
-        """What the cluster holds, whoever queued it."""
+        """All jobs that the cluster holds."""
         return {job: self.cluster.unheard[job] for job in jobs if job in self.cluster.unheard}
 
     def cancel(self, jobs: Sequence[JobRef]) -> None:

@@ -46,7 +46,7 @@ class LocalExecutor:
         return {job.job_id: local_jobs.observe(job) for job in jobs}
 
     def look_for(self, jobs: Sequence[UnrecordedJob]) -> dict[UnrecordedJob, str]:
-        """None: a job is in its folder before whoever submitted it knows its id."""
+        """None: a job is in its folder before its submitter knows its id."""
         del jobs
         return {}
 

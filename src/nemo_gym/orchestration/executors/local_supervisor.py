@@ -40,7 +40,7 @@ MARKER = "NEMO_GYM_RUN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assignment:
-    """What a supervisor is told, as one JSON argument."""
+    """The input of a supervisor, as one JSON argument."""
 
     job_dir: str
     gym_job_id: str

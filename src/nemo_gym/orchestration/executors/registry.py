@@ -17,7 +17,7 @@ TYPES = ("local", "slurm")
 def executor_for(type_name: str, host: Host | None = None) -> JobExecutor:
     """The executor of a compute type, on a host (this machine unless given).
 
-    Raises `ConfigError` for a type that there is not.
+    Raises `ConfigError` for an unknown type.
     """
     if type_name == "local":
         from nemo_gym.orchestration.executors.local import LocalExecutor

@@ -79,7 +79,7 @@ class SlurmExecutor:
             number = named.get(job)
             if number is None or look is None:
                 found[job.job_id] = JobObservation(
-                    JobState.UNKNOWN, f"{job.job_id} is no number of a Slurm job"
+                    JobState.UNKNOWN, f"{job.job_id} is not a number of a Slurm job"
                 )
             else:
                 found[job.job_id] = observation(look[number], silent=look.controller, unknown=look.accounting)

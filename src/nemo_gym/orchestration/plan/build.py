@@ -72,7 +72,7 @@ def plan_submission(
 def plan_again(
     config: SubmitConfig, gym_job_id: str, benchmark: str, job_dir: Path, *, resubmission: int, user: str
 ) -> Submission:
-    """Plan one job of a submission anew whose folder is written already: what queueing it takes, no more."""
+    """Plan again one job of a submission whose folder is written already: what queueing it takes, no more."""
     walltime = config.machine.walltime
     job = JobPlan(
         gym_job_id=gym_job_id,

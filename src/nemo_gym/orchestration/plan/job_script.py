@@ -81,7 +81,7 @@ def quote(text: str) -> str:
 
 
 def folder_of(script: str) -> str | None:
-    """The folder for which a job script was written; `None` when it is no job script."""
+    """The folder for which a job script was written; `None` when it is not a job script."""
     _, found, rest = script.partition("\nGYM_JOB_DIR=")
     words = re.match(r"(?:'[^']*'|\\')+", rest)
     return words[0].replace("'\\''", "\0").replace("'", "").replace("\0", "'") if found and words else None

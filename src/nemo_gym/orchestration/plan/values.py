@@ -1,8 +1,8 @@
 """What a submission is made of, as values: everything an executor and the job script's text need, decided.
 
-Nothing here is read from the environment or the file system again: whoever renders or queues a job takes
-these values as they are. A plan holds secrets (`JobPlan.secrets`), each wrapped so that printing it shows
-``***``.
+Nothing here is read from the environment or the file system again: the code that renders or queues a job
+takes these values as they are. A plan holds secrets (`JobPlan.secrets`), each wrapped so that printing it
+shows ``***``.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class JobPlan:
 
     @property
     def scheduler(self) -> str:
-        """Which file answers for whoever runs the job: ``shell/scheduler_<name>.sh``."""
+        """The file that answers for the scheduler of the job: ``shell/scheduler_<name>.sh``."""
         return "local" if self.slurm is None else "slurm"
 
 

@@ -1,7 +1,7 @@
 """Know run directories again: the index from their records, and a lost record from what a directory holds.
 
-A record that is there is believed and never changed. One that is damaged, or written by a newer Gym, is told
-and left alone. A directory without a record gets one made from its resolved config and its journals.
+A record that is there is believed and never changed. One that is damaged, or written by a newer Gym, is
+reported and left alone. A directory without a record gets one made from its resolved config and its journals.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def run_dirs(output_path: Path) -> Iterator[Path]:
     Raises `GymError` when there is no such folder.
     """
     if not output_path.is_dir():
-        raise GymError(f"{output_path} is no folder; give the output_path of the submissions.")
+        raise GymError(f"{output_path} is not a folder; give the output_path of the submissions.")
     for folder in sorted(output_path.iterdir()):
         if folder.is_dir() and (_ID.fullmatch(folder.name) or RunPaths(folder).record.exists()):
             yield folder
@@ -125,7 +125,7 @@ def add(record: SubmissionRecord, what: What) -> AdoptedRun:
 def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
     """A record from what a run directory holds: what was written before queueing, else the resolved config.
 
-    Raises `DataError` when its name is no id, or neither can be read.
+    Raises `DataError` when its name is not an id, or neither can be read.
     """
     if (known := _as_submitted(run_dir, now)) is not None:
         return known
@@ -134,7 +134,7 @@ def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
 
     found = _ID.fullmatch(run_dir.name)
     if found is None:
-        raise DataError(f"{run_dir}: no record is there, and the folder's name is no id of a submission.")
+        raise DataError(f"{run_dir}: no record is there, and the folder's name is not an id of a submission.")
     try:
         config = load_yaml(RunPaths(run_dir).resolved_config)
         cluster, compute = next(iter(config["compute"].items()))

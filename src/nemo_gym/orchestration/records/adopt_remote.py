@@ -123,7 +123,9 @@ def forgotten(host: Host, *, report: Reporter) -> tuple[list[str], list[NotAdopt
         if posixpath.basename(folder) == gym_job_id:
             run_dirs.setdefault(gym_job_id, folder)
         else:
-            reason = f"job {job.id} of {gym_job_id} was submitted in {job.folder}, which is no folder of it"
+            reason = (
+                f"job {job.id} of {gym_job_id} was submitted in {job.folder}, which is not a folder of it"
+            )
             lost[gym_job_id] = NotAdopted(job.folder, reason)
     if silent and not run_dirs and not lost:
         raise GymError(f"a part of the scheduler on {host.label} is silent, so nobody knows: {silent[0]}")

@@ -1,4 +1,4 @@
-"""What was fetched into a folder: how an earlier copy of ours is told from a file of somebody else."""
+"""The list of files fetched into a folder: it distinguishes our earlier copy from a file of somebody else."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Where records are written, in which order, and how they are found again.
 
-The local index comes first because it cannot fail the submit: a failure is told and passed over. Then come
-the resolved config and the record in the run directory; by then the jobs are queued, so a failure there is an
-error that names every queued job.
+The local index comes first because it cannot fail the submit: a failure is reported and passed over. Then
+come the resolved config and the record in the run directory; by then the jobs are queued, so a failure there
+is an error that names every queued job.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _write_index(record: SubmissionRecord, report: Reporter) -> None:
 
 
 def indexed(*, report: Reporter) -> Iterator[SubmissionRecord]:
-    """Every readable record of the local index, newest first; an unreadable one is told and passed over."""
+    """Every readable record of the local index, newest first; an unreadable one is reported and skipped."""
     folder = job_paths.job_index()
     try:
         names = sorted((name for name in os.listdir(folder) if _is_record(name)), reverse=True)
@@ -108,7 +108,7 @@ def read_record(path: Path) -> SubmissionRecord:
     try:
         return SubmissionRecord.load(json.loads(path.read_bytes()))
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{path} is no JSON document ({error}).") from None
+        raise DataError(f"{path} is not a JSON document ({error}).") from None
     except DataError as error:
         raise DataError(f"{path}: {error}") from None
 

@@ -57,7 +57,7 @@ class BenchmarkResult:
 def results(record: SubmissionRecord, *, report: Reporter) -> list[BenchmarkResult]:
     """One result a benchmark, in the record's order; only files in its folder are read.
 
-    What cannot be read is told through ``report`` and shows as ``no results``.
+    What cannot be read is passed to ``report`` and shows as ``no results``.
     """
     return [_result(record, entry, report) for entry in record.benchmarks]
 

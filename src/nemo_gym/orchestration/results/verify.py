@@ -75,7 +75,7 @@ class Verification:
 def verify(location: SubmissionLocation, benchmark: str | None) -> Verification:
     """Certify all benchmarks of a submission, or one; nothing is written.
 
-    Raises `GymError` for a benchmark that there is not.
+    Raises `GymError` for an unknown benchmark.
     """
     entries = locations.chosen(location.record, benchmark)
     digest, problems = _check_config(location)
@@ -177,5 +177,5 @@ def _check_run_config(path: Path, paths: JobPaths) -> tuple[list[str], list[str]
         [f"{path}: the rows were collected with another configuration: {'; '.join(changed)}."]
         if changed
         else [],
-        [f"graded anew since it was submitted: {'; '.join(graded)}"] if graded else [],
+        [f"graded again since it was submitted: {'; '.join(graded)}"] if graded else [],
     )

@@ -1,4 +1,4 @@
-"""What a cluster says of itself, asked in one round trip, for whoever checks a config against it."""
+"""What a cluster reports about itself, asked in one round trip, for the checks of a config."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class OtherMachine:
             kind, _, rest = line.partition(" ")
             if kind == "output":
                 raise ConfigError(
-                    f"job.output_path: {output} cannot be made on {self.host.label}: {rest} is no folder "
+                    f"job.output_path: {output} cannot be made on {self.host.label}: {rest} is not a folder "
                     "that you may write to."
                 )
             path, source = mounts[int(rest)]
@@ -154,7 +154,7 @@ class OtherMachine:
         if named is not None:
             found = self._lines([f"command -v -- {shlex.quote(named)} || :"])
             if not found or not found[0].startswith("/"):
-                raise ConfigError(f"driver.gym: {named} is no program on {self.host.label}.")
+                raise ConfigError(f"driver.gym: {named} is not a program on {self.host.label}.")
             return Path(found[0])
         try:
             mine = submitting_host.gym_program(config)

@@ -24,7 +24,7 @@ from nemo_slurm.reasons import read_reason
 
 _LOOK = 0.5
 _LINE_EVERY = 10.0
-"""Least seconds between two lines about one job in one state, when the output is no terminal."""
+"""Least seconds between two lines about one job in one state, when the output is not a terminal."""
 
 
 def follow(
@@ -76,7 +76,7 @@ def line(benchmark: str, seen: JobObservation, report: Mapping[str, Any], now: f
 
 
 def _lacks_rows(seen: JobObservation, report: Mapping[str, Any]) -> bool:
-    """Whether a job ended with 0 and rows are missing: that is no success by itself."""
+    """Whether a job ended with 0 and rows are missing: that is not a success by itself."""
     done, expected = report.get("done"), report.get("expected")
     if not isinstance(done, int) or not isinstance(expected, int):
         return False

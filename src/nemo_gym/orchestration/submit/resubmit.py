@@ -172,7 +172,7 @@ def _refuse_elsewhere(machine: SubmissionMachine, known: Evidence) -> None:
     if made_for is not None and os.path.realpath(made_for) != os.path.realpath(known.job_dir):
         raise RefusedError(
             f"{script} was written for {made_for}: a run directory that was moved or copied "
-            "is queued again only where it was submitted to; move it back, or submit anew."
+            "is queued again only where it was submitted to; move it back, or submit it again."
         )
 
 

@@ -19,7 +19,7 @@ def check(config: SubmitConfig, environ: Mapping[str, str]) -> None:
     output = Path(config.job.output_path)
     if output.exists() and not output.is_dir():
         raise ConfigError(
-            f"job.output_path: {output} is no folder; name one, it is made when it is not there."
+            f"job.output_path: {output} is not a folder; name one, it is made when it is not there."
         )
     owners = [(f"services.{name}", service.mounts) for name, service in config.services.items()]
     for path, mounts in [*owners, ("driver", config.driver.mounts)]:
@@ -45,7 +45,7 @@ def gym_program(config: SubmitConfig) -> Path:
     if config.driver.gym is not None:
         found = shutil.which(config.driver.gym)
         if found is None:
-            raise ConfigError(f"driver.gym: {config.driver.gym} is no program on this machine.")
+            raise ConfigError(f"driver.gym: {config.driver.gym} is not a program on this machine.")
         return Path(found).absolute()
     beside = shutil.which("gym", path=str(Path(sys.executable).parent)) or shutil.which("gym")
     if beside is None:

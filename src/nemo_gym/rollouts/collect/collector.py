@@ -54,7 +54,7 @@ class RolloutStore(Protocol):
         ...
 
     def record(self, task: Task, fields: Mapping[str, Any]) -> None:
-        """Append one result row. Raises ``TypeError`` before anything is written if it is no JSON."""
+        """Append one result row. Raises ``TypeError`` before anything is written if it is not JSON."""
         ...
 
     def fail(

@@ -82,7 +82,7 @@ class Drain:
                 self._previous[number] = signal.signal(number, self._on_signal)
 
     def restore(self) -> None:
-        """Give the signals back to whoever had them."""
+        """Give the signals back to their earlier handlers."""
         for number, handler in self._previous.items():
             signal.signal(number, handler)  # type: ignore[arg-type]  # what signal.signal returned
         self._previous.clear()
@@ -152,7 +152,7 @@ class Drain:
             return
         reason = StopReason.INTERRUPT if number == signal.SIGINT else StopReason.SIGNAL
         if self.at_once:
-            self.reason, self.asked_by = reason, name  # whoever asked before: the user wants out now
+            self.reason, self.asked_by = reason, name  # also after another request: the user wants out now
         self._loop.call_soon_threadsafe(self.ask, reason, name)
 
 

@@ -1,6 +1,6 @@
 """Progress of a collector: `progress.json`, a bar on a terminal, sparse lines anywhere else.
 
-Nothing here runs once a rollout: the collector's tick calls `ProgressReport.tick` about twice a second.
+Nothing here runs once per rollout: the collector's tick calls `ProgressReport.tick` about twice a second.
 
 ``progress.json`` holds ``schema_version``, ``state`` (``running``, ``draining``, or how the run ended: see
 `nemo_gym.rollouts.collect.ends.RunEnd.state`), ``expected``, ``done`` (results, those of earlier runs
@@ -31,7 +31,7 @@ SCHEMA_VERSION = 1
 FILE_EVERY = 1.0
 """Seconds between two replacements of ``progress.json``."""
 LINE_EVERY = 5.0
-"""Least seconds between two lines when the output is no terminal."""
+"""Least seconds between two lines when the output is not a terminal."""
 LINE_AT_LEAST_EVERY = 60.0
 """Seconds after which a line is printed although less than a percent has passed."""
 _RATE_WINDOW = 30.0

@@ -235,7 +235,7 @@ class CollectorRun:
             now=self._clock.now,
         )
         state = "failed"
-        gc.freeze()  # what was imported and loaded so far is no garbage: never look at it again
+        gc.freeze()  # what was imported and loaded so far is not garbage: never look at it again
         try:
             await collector.collect()
             counts = _counts(store)

@@ -25,7 +25,7 @@ _CONVERSATIONS = ("messages", "conversations", "prompt", "input")
 """Where data of other tools have the conversation."""
 _OURS = ("agent_ref", "task_source")
 _PLANNED_ALREADY = (
-    "has a key that begins with _ng_, so it is no dataset row but a planned or finished rollout"
+    "has a key that begins with _ng_, so it is not a dataset row but a planned or finished rollout"
 )
 KEPT_BYTES = 16 << 20
 """Memory for planned rollouts from the check of their rows to the writing; more are made a second time."""
@@ -110,7 +110,7 @@ def _row(path: Path, number: int, line: bytes, *, careful: bool = False) -> Row:
 def read_rows(path: Path, *, limit: int | None = None) -> Iterator[Row]:
     """The first ``limit`` rows of a dataset (all by default), one at a time.
 
-    `DataError` names file and line of what is no JSON object.
+    `DataError` names file and line of what is not a JSON object.
     """
     for number, line in islice(_lines(path), limit):
         yield _row(path, number, line)

@@ -205,7 +205,7 @@ def _check(path: Path, script: Path) -> None:
     except errors.DataError as error:
         problem = str(error).removeprefix(str(path)).lstrip(":")
         raise errors.DataError(
-            f"{script}: the prepare script wrote something that is no row, line {problem}"
+            f"{script}: the prepare script wrote something that is not a row, line {problem}"
         ) from None
     if not rows:
         raise errors.DataError(f"{script}: the prepare script wrote no rows.")

@@ -85,7 +85,7 @@ def _numbers(lines: list[bytes]) -> list[int] | None:
 
 
 def _list(values: Iterable[bytes]) -> list[Any] | None:
-    """JSON values parsed in one call; ``None`` where one is no JSON, as a number with a leading zero."""
+    """JSON values parsed in one call; ``None`` where one is not JSON, as a number with a leading zero."""
     try:
         parsed: list[Any] = orjson.loads(b"[%s]" % b",".join(values))
     except ValueError:

@@ -33,7 +33,7 @@ _WORD: Final = 63
 
 
 class DiskWait:
-    """One wait at a time, whoever meets the full disk; begins with the first failure, ends with a success."""
+    """One wait at a time for the whole process; begins with the first failure, ends with a success."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class DiskWait:
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether waiting for room can help; a limit on the size of files is no matter of room."""
+    """Whether waiting for room can help; a limit on the size of files does not depend on free space."""
     return any(
         (isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT))
         or (isinstance(cause, DiskFullError) and cause.__cause__ is None)

@@ -41,14 +41,14 @@ class RolloutFailure:
 def describe(error: Exception, stage: Stage, plugin: object) -> RolloutFailure:
     """Sort an exception of an agent or a verifier into its class.
 
-    One that it did not mean to raise is told with file and line in its own code.
+    One that it did not mean to raise is reported with file and line in its own code.
     """
     return replace(_describe(error, stage, plugin), grading=stage == "verifier")
 
 
 def no_json(what: str, error: TypeError) -> RolloutFailure:
     """An answer or a grade that no row can hold."""
-    message = f"{what} is no JSON: {error}"
+    message = f"{what} is not JSON: {error}"
     return RolloutFailure("persistence_failed", type(error).__name__, message, grading=what == "the grade")
 
 

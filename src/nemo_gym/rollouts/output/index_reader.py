@@ -1,4 +1,4 @@
-"""Reading the files of an output into a census: who has a result, an answer, a failure; what is no row.
+"""Reading the files of an output into a census: who has a result, an answer, a failure; what is not a row.
 
 A million rows are read in seconds: a well-framed row of ours is known by its first and last bytes and the
 checksum between them, no JSON is parsed and no row is held. Whatever is not such a row takes the slow way.
@@ -37,7 +37,7 @@ class FileTally:
     strays: list[int] = field(default_factory=list)
     """Whole rows of rollouts that are not planned."""
     reframed: list[int] = field(default_factory=list)
-    """Lines that were no row just as they stood, but held rows or nothing."""
+    """Lines that were not row just as they stood, but held rows or nothing."""
     spare: int = 0
     """Rows that are of no use any more and may go."""
 
@@ -52,7 +52,7 @@ class FileTally:
         return bool(self.spare) and not (self.damaged or self.duplicates or self.strays or self.reframed)
 
     def forget_last(self) -> None:
-        """Leave the last line, which was a torn tail and is told as one, out of what is told here."""
+        """Leave out the last line, which was a torn tail and is reported as one."""
         for lines in (self.damaged, self.strays):
             while lines and lines[-1] == self.lines:
                 lines.pop()
@@ -213,7 +213,7 @@ def _mentions(path: Path) -> int:
 
 
 def _is_foreign(line: bytes) -> bool:
-    """Whether a line is a whole JSON object that merely is no row of ours."""
+    """Whether a line is a whole JSON object that merely is not a row of ours."""
     try:
         return CHECKSUM not in decode_row(line) and b'"_ng_crc32"' not in line
     except DataError:

@@ -29,8 +29,8 @@ def write_inputs(
 ) -> dict[str, Any]:
     """Write all rows durably, whole or not at all, and describe the file as the manifest keeps it.
 
-    Raises `DataError` when there are not ``expected`` rows, and `ResumeRefusedError`, leaving the old file,
-    when a digest is demanded by ``sha256`` and the rows have another one.
+    Raises `DataError` when the number of rows is not ``expected``, and `ResumeRefusedError`, leaving the old
+    file, when a digest is demanded by ``sha256`` and the rows have another one.
     """
     with disk.temporary_beside(path) as temporary, disk.full_disk_named(path):
         with temporary.open("xb", buffering=disk.CHUNK) as file:

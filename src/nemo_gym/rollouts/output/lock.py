@@ -187,7 +187,7 @@ def _succeeds(folder: Path, number: int, claimant: Claimant, output: Path) -> bo
         return claim.fenced
     owner = claim.claimant
     seen = liveness(owner.process)
-    if seen is Liveness.DEAD:  # since another boot two machines of one name may be meant: that is no proof
+    if seen is Liveness.DEAD:  # since another boot two machines of one name may be meant: that proves nothing
         return claim.fenced and owner.process.boot_id == claimant.process.boot_id
     same_chain = owner.chain is not None and owner.chain == claimant.chain
     if same_chain and owner.is_of_another_job_than(claimant):

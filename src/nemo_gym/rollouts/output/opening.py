@@ -126,7 +126,7 @@ class OutputOpening:
             )
 
     def _take(self, path: Path, kind: type[index_reader.Taker], forget: Callable[[], None]) -> None:
-        """Read one file; copy it anew if somebody may still write to it or a line of it is not wanted."""
+        """Read one file; copy it again if somebody may still write to it or a line of it is not wanted."""
         label = f"{self.claim.number:06d}"
         keep_old = True
         if self.claim.proven or self._changes:
@@ -261,7 +261,7 @@ def _changes(known: OutputManifest | None, asked: RequestedOutput) -> tuple[list
 
 
 def _with_model(wanted: dict[str, Any], before: dict[str, Any]) -> dict[str, Any]:
-    """Keep what an earlier run learnt about the model where this one was not told."""
+    """Keep what an earlier run learnt about the model where this one does not know it."""
     model = {**before.get("model", {}), **wanted.get("model", {})}
     return {**wanted, "model": model} if model else wanted
 

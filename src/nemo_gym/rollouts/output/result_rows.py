@@ -84,7 +84,7 @@ class Answer:
     ) -> Answer:
         """Take an answer out of its row.
 
-        Rows of earlier versions do not say whose their fields are: what is no field of the data set, whose
+        Rows of earlier versions do not say whose their fields are: what is not a field of the data set, whose
         keys are ``source``, is then the agent's, and ``task`` is the materialized row if it is known to have
         names that such a row lost.
         """
@@ -119,7 +119,7 @@ class Answer:
         return self._row({}) | {"response": self.response, "ng_perf": self.perf}
 
     def graded(self, verdict: Verdict, reward: float) -> Row:
-        """The row of a result; `RolloutFailedError` where the verifier's fields are no mapping."""
+        """The row of a result; `RolloutFailedError` where the verifier's fields are not mapping."""
         fields: object = verdict.fields  # of a plug-in
         if not isinstance(fields, Mapping):
             found = type(fields).__name__

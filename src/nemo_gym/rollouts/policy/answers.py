@@ -72,7 +72,7 @@ _THOUGHT_PARTS = frozenset({"thinking", "reasoning", "reasoning_text", "redacted
 
 
 class MalformedAnswerError(Exception):
-    """The server answered with something that is no answer of its API."""
+    """The server answered with something that is not an answer of its API."""
 
 
 def of_choice(answer: Row, choice: Row) -> Row:
@@ -234,7 +234,7 @@ def _calls(message: Row) -> list[Row]:
             return []
         calls = [{"function": message["function_call"]}]  # as the chat API wrote a call before tools
     if not isinstance(calls, list):
-        raise MalformedAnswerError("the tool calls of the first choice are no list")
+        raise MalformedAnswerError("the tool calls of the first choice are not list")
     return [_call(call) for call in calls]
 
 

@@ -2,7 +2,7 @@
 
 A request is described by parameters of the Responses API. `request_body` turns them into what the server's
 API takes, `to_response` turns that API's answer into a Responses object. What an API has no place for is
-refused (`CannotBeSentError`), whatever a server sends that is no answer is named (`MalformedAnswerError`).
+refused (`CannotBeSentError`), anything else that a server sends is named (`MalformedAnswerError`).
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _flat_tool(tool: Row) -> Row:
 
 
 def _checked_response(answer: Row) -> Row:
-    """A Responses object as the server sent it, in the shapes that whoever reads it later relies on."""
+    """A Responses object as the server sent it, in the shapes that its later readers rely on."""
     output = answer.get("output")
     if not isinstance(output, list):
         raise MalformedAnswerError("the answer has no list 'output'")

@@ -17,11 +17,11 @@ _FINAL_EVENTS = frozenset({"response.completed", "response.incomplete", "respons
 
 
 class NotAStreamError(ValueError):
-    """The text is no event stream, or one without an answer."""
+    """The text is not an event stream, or one without an answer."""
 
 
 def looks_like_stream(text: str) -> bool:
-    """Whether this text, which is no JSON, is an event stream or ends like one."""
+    """Whether this text, which is not JSON, is an event stream or ends like one."""
     start = text.lstrip("\ufeff \t\r\n")
     return start.startswith(("data:", "event:", "id:", ":", "retry:")) or "\ndata:" in start
 

@@ -39,7 +39,7 @@ class ProviderError:
 
     @property
     def status(self) -> int | None:
-        """The HTTP status that the code stands for, ``None`` when that cannot be told."""
+        """The HTTP status that the code stands for, ``None`` when that is not known."""
         if self.code.isascii() and self.code.isdigit():
             return int(self.code) if 400 <= int(self.code) <= 599 else None
         word = self.code.lower()
@@ -60,7 +60,7 @@ class ProviderError:
 
 
 def of_body(text: str) -> ProviderError | None:
-    """The error that the body of a refusal holds, ``None`` when it is no JSON or holds none."""
+    """The error that the body of a refusal holds, ``None`` when it is not JSON or holds none."""
     try:
         body = json.loads(text)
     except (ValueError, RecursionError):
@@ -101,7 +101,7 @@ def _is_turn(message: Any) -> bool:
 
 
 def page_title(text: str) -> str | None:
-    """The title of an HTML page, an empty text for a page without one, ``None`` for what is no page."""
+    """The title of an HTML page, an empty text for a page without one, ``None`` for what is not a page."""
     start = text.lstrip("\ufeff \t\r\n")[:200].lower()
     if not start.startswith(("<!doctype", "<html", "<head")):
         return None

@@ -1,7 +1,7 @@
 """Thoughts that a model writes into its text: kept apart from the answer, without losing a character. Pure.
 
 Models that reason put their thoughts between tags, ``<think>`` and ``</think>`` mostly. Servers cut these out
-only when they are told to, and sometimes cut only one of the two tags. Others write in channels
+only when they are asked to, and sometimes cut only one of the two tags. Others write in channels
 (`nemo_gym.rollouts.policy.harmony`). A thought becomes an item of its own with the tags as they stood
 (``tags``), so `with_thoughts` can put the text together again as it was sent.
 """

@@ -13,11 +13,11 @@ LONG_ROWS_ENOUGH = 64
 """The same where the words are about length: long rows may all stand at the beginning."""
 
 MOST_WORDINGS = 100
-"""So many different refusals are told apart."""
+"""The number of different refusals that are kept apart."""
 
 _OF_THE_REQUEST = frozenset({400, 404, 405, 409, 411, 413, 415, 422, 501}) | REDIRECTED
 _PASSING = frozenset({404, 405, 409}) | REDIRECTED
-"""Statuses that may be gone when the server has been started or set up anew."""
+"""Statuses that may be gone when the server has been started or set up again."""
 _IDS = re.compile(r"[\w-]*\d[\w-]*")
 """Numbers, and whatever else holds a digit: ids of requests differ from row to row."""
 _LENGTH = re.compile(

@@ -119,7 +119,7 @@ def digest(values: Mapping[str, Any]) -> str:
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Say key by key what changed, as ``responses_create_params.temperature: 0.0 → 0.7``.
 
-    What only one side knows about the model is no difference: an endpoint that was not asked, or does not
+    What only one side knows about the model is not a difference: an endpoint that was not asked, or does not
     say, proves no change.
     """
     before, after = _flatten(old), _flatten(new)

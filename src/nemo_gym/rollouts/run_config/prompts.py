@@ -23,7 +23,7 @@ def check_template(template: str) -> list[Segment]:
     for literal, name, spec, conversion in parsed:
         if name is not None and (not name.isidentifier() or spec or conversion):
             written = name + (f"!{conversion}" if conversion else "") + (f":{spec}" if spec else "")
-            raise ValueError(f"'{{{written}}}' is no field name; write {{{{ and }}}} for literal braces")
+            raise ValueError(f"'{{{written}}}' is not a field name; write {{{{ and }}}} for literal braces")
         segments.append((literal, name))
     return segments
 

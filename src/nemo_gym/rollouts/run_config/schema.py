@@ -1,4 +1,4 @@
-"""What `gym eval run` is told: the schema, and the way in which files, settings and overrides become it."""
+"""The settings of `gym eval run`: the schema, and how files, settings and overrides are merged into it."""
 
 from __future__ import annotations
 
@@ -254,7 +254,7 @@ def load_run_config(
     user_env: bool = True,
     where: str = "the run configuration",
 ) -> LoadedConfig:
-    """Find, merge and check everything that a run is told; later wins.
+    """Find, merge and check all settings of a run; later ones win.
 
     The benchmark named by ``--benchmark``, what ``base`` includes, then ``config_paths`` in their order (each
     over what it includes), ``env.yaml`` (unless ``user_env`` is false), ``base`` itself (the ``run`` block of

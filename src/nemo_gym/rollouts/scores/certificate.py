@@ -64,7 +64,7 @@ class Certificate:
     problems: list[str] = field(default_factory=list)
     """Sentences; none means that the output is whole."""
     notes: list[str] = field(default_factory=list)
-    """What a reader should know although it is no fault."""
+    """What a reader should know although it is not a fault."""
 
     @property
     def valid(self) -> bool:
@@ -175,7 +175,7 @@ def _notes(manifest: OutputManifest, count: _Count) -> list[str]:
             f"{counted(count.reframed.total, 'line holds', 'lines hold')} rows in another framing "
             "(line ends of "
             "another system, a byte-order mark, padding, or rows joined); the rows are whole, and `--resume` "
-            "writes them anew"
+            "writes them again"
         )
     if count.unsummed:
         rows = counted(count.unsummed, "row carries", "rows carry")

@@ -2,7 +2,7 @@
 
 Pairing takes the difficulty of the tasks out of the comparison, so its interval is narrower than what the two
 runs' own intervals suggest. Runs whose tasks or grading differ are refused; whatever else differs (model,
-sampling, agent, repeats) is what is being compared, and is told.
+sampling, agent, repeats) is being compared, and is shown.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 pass@k is the unbiased estimate over all rollouts of a task when rewards are 0 or 1, else the best of the
 first k; majority@k votes among the first k. ``k`` runs over all numbers of repeats up to 16, then over powers
 of two and the full number. A task with fewer than ``k`` measured rollouts has no say at ``k``; how many have
-one is told where it is not all of them.
+one is shown where it is not all of them.
 """
 
 from __future__ import annotations

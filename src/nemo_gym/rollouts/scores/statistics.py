@@ -115,9 +115,9 @@ def pass_at_k(rollouts: int, passed: int, k: int) -> float:
 def majority_at_k(answers: Iterable[int], scores: Iterable[float]) -> float:
     """Score of the answer that most of the given rollouts gave.
 
-    ``answers`` are numbers that stand for answers, 0 for none; ``scores`` go with them. No answer is no vote.
-    The score of an answer is the mean of its rollouts'; answers with equally many votes are averaged; without
-    any vote it is 0.
+    ``answers`` are numbers that stand for answers, 0 for none; ``scores`` go with them. No answer is not a
+    vote. The score of an answer is the mean of its rollouts'; answers with equally many votes are averaged;
+    without any vote it is 0.
     """
     votes: defaultdict[int, list[float]] = defaultdict(list)
     for answer, score in zip(answers, scores, strict=True):

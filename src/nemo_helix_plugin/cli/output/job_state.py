@@ -169,7 +169,7 @@ def warnings(record: Record) -> Iterator[str]:
     for tracker, name in TRACKERS.items():
         value = found.get(f"{tracker}_warning")
         if isinstance(value, str) and value.strip():
-            yield f"{name} is not told: {' '.join(value.split())}"
+            yield f"{name} is not updated: {' '.join(value.split())}"
     said = found.get("warnings")
     for one in said if isinstance(said, list | tuple) else ():
         yield " ".join(str(one).split())
@@ -186,7 +186,7 @@ def _damage(passed: Any) -> str:
 
 
 def runs(record: Record) -> Iterator[tuple[str, str]]:
-    """The experiment trackers that are told of a job, each with where its run is."""
+    """The experiment trackers of a job, each with where its run is."""
     for tracker, name in TRACKERS.items():
         run = details(record).get(f"{tracker}_run")
         where = (run.get("url") or run.get("id")) if isinstance(run, Mapping) else None

@@ -175,7 +175,7 @@ class _LogFrames:
                 return  # the job has been removed
             for line in lines:
                 data = orjson.dumps(pages.shown(line, self._job)).decode()
-                # only whoever has the last line of a page has all of it
+                # only a reader that has the last line of a page has all of it
                 identity = f"{self._seq}~{self.cursor}" if line is lines[-1] else None
                 yield ServerSentEvent(data, event=events.KIND_LOG, id=identity)
             if not lines:

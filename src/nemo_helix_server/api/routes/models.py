@@ -48,7 +48,9 @@ class _Registrar(Needs):
 
 
 class _ReaderOrStep(Needs):
-    """Whoever may read in the workspace, or a step that looks for the model that its own job is to make."""
+    """Everybody who may read in the workspace, or a step that looks for the model that its own job is to
+    make.
+    """
 
     def check(self, request: Request, who: Principal) -> None:
         """See `Access`."""

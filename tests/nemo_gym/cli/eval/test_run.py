@@ -373,7 +373,7 @@ def test_more_in_flight_than_files_may_be_open_is_refused_or_made_possible(run, 
     assert "5000 needs 5064 open files, 4096 are allowed" in err
 
 
-# Answers that are no whole ones
+# Answers that are not whole
 
 CALL = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "{}"}}
 NOT_WHOLE = {

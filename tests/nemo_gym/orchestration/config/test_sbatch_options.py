@@ -127,7 +127,10 @@ def refused(changes: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"services/policy/node_pool": "cpu"}, "services.policy.node_pool: 'cpu' is no pool of compute.alps"),
+        (
+            {"services/policy/node_pool": "cpu"},
+            "services.policy.node_pool: 'cpu' is not a pool of compute.alps",
+        ),
         (
             {"compute/alps/node_pools/cpu": POOL, "services/policy/node_pool": "cpu"},
             "services run beside the driver, on the first node, which is in pool gpu",

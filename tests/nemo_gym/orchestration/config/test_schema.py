@@ -84,7 +84,7 @@ def test_a_value_that_cannot_be_is_refused_by_its_dotted_path(changes: dict[str,
         ),
         (
             {"services/policy/placement": "there"},
-            "services.policy.placement: 'there' is no compute entry; there is here.",
+            "services.policy.placement: 'there' is not a compute entry; there is here.",
         ),
         (
             {"services/policy/node_pool": "gpu"},
@@ -92,7 +92,7 @@ def test_a_value_that_cannot_be_is_refused_by_its_dotted_path(changes: dict[str,
         ),
         (
             {"driver/policy_model": "polcy"},
-            "driver.policy_model: 'polcy' is no service (did you mean 'policy'?).",
+            "driver.policy_model: 'polcy' is not a service (did you mean 'policy'?).",
         ),
         (
             {"driver/benchmarks/sums/run/policy_base_url": "http://x/v1"},
@@ -275,8 +275,8 @@ INSTALL = {"repo": "https://git.example/gym.git", "ref": "v1"}
         ({"driver/gym_install/repo": "--upload-pack=x"}, "driver.gym_install.repo: it must be a URL"),
         ({"driver/gym_install/repo": "https://me:s3cret@git.example/gym"}, "a login in an address"),
         ({"driver/gym_install/repo": "https://s3cret@git.example/gym"}, "a login in an address"),
-        ({"driver/gym_install/ref": "--help"}, "driver.gym_install.ref: '--help' can be no tag"),
-        ({"driver/gym_install/ref": "a..b"}, "driver.gym_install.ref: 'a..b' can be no tag"),
+        ({"driver/gym_install/ref": "--help"}, "driver.gym_install.ref: '--help' can be not a tag"),
+        ({"driver/gym_install/ref": "a..b"}, "driver.gym_install.ref: 'a..b' can be not a tag"),
         ({"driver/gym_install/ref": "v1^{tree}"}, "driver.gym_install.ref: "),
     ],
 )

@@ -153,7 +153,7 @@ def test_a_folder_of_which_nothing_was_ever_queued_is_told_from_one_whose_record
 
 
 def test_a_folder_that_is_no_run_directory_is_refused(tmp_path: Path):
-    with pytest.raises(DataError, match="is no id"):
+    with pytest.raises(DataError, match="is not an id"):
         take(tmp_path)
     with pytest.raises(GymError, match="there is no folder"):
         take(tmp_path / "gone")
@@ -179,5 +179,5 @@ def test_run_directories_are_told_from_other_folders(run_dir: Path):
     named.mkdir()
     (named / "gym-job.json").write_text("{")
     assert list(adopt.run_dirs(run_dir.parent)) == [run_dir, named]
-    with pytest.raises(GymError, match="is no folder"):
+    with pytest.raises(GymError, match="is not a folder"):
         list(adopt.run_dirs(run_dir.parent / "gone"))

@@ -119,7 +119,7 @@ def test_a_copy_a_damaged_record_and_a_folder_that_is_not_there_are_refused(runs
     RunPaths(runs / LOST).fetched.write_text("{}")
     RunPaths(runs / ID).record.write_text("{")
     done = dict(rebuilt(runs))
-    assert f"far:{runs / ID}/gym-job.json is no JSON document" in done[ID]
+    assert f"far:{runs / ID}/gym-job.json is not a JSON document" in done[ID]
     assert done[LOST] == f"far:{runs / LOST} is a fetched copy, not a run directory."
     assert indexed() == {}
     (gone,) = adopt_remote.of_folders(Far(), ["/nowhere/at all"], now=NOW, report=pytest.fail)

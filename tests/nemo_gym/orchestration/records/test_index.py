@@ -184,7 +184,7 @@ def test_latest_of_nothing_is_an_error(cache: Path):
 def test_a_damaged_record_file_is_named(tmp_path: Path):
     path = tmp_path / "gym-job.json"
     path.write_text("[")
-    with pytest.raises(DataError, match=f"{path} is no JSON document"):
+    with pytest.raises(DataError, match=f"{path} is not a JSON document"):
         index.read_record(path)
 
 

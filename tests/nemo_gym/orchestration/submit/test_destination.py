@@ -117,7 +117,7 @@ def test_a_prepare_script_goes_along_and_its_data_is_made_or_brought(far, tmp_pa
 
 
 def test_a_program_that_is_named_must_be_there(far, tmp_path):
-    with pytest.raises(ConfigError, match=r"driver\.gym: /opt/gym is no program on far"):
+    with pytest.raises(ConfigError, match=r"driver\.gym: /opt/gym is not a program on far"):
         far.gym_program(config(tmp_path, {"driver/gym": "/opt/gym"}))
     assert far.gym_program(config(tmp_path, {"driver/gym": "/bin/sh"})) == Path("/bin/sh")
 

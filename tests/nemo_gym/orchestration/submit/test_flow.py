@@ -307,7 +307,7 @@ def test_warnings_are_said_once_even_when_the_id_was_taken(
 
 def test_an_output_path_that_is_a_file_is_refused(tmp_path: Path, context: SubmitContext):
     mine = order(tmp_path, {"job/output_path": "rows.jsonl"})
-    with pytest.raises(ConfigError, match=r"job\.output_path: .* is no folder"):
+    with pytest.raises(ConfigError, match=r"job\.output_path: .* is not a folder"):
         submit(mine, context)
 
 
@@ -318,7 +318,7 @@ def test_a_mount_that_is_not_there_is_named(tmp_path: Path, context: SubmitConte
 
 
 def test_the_gym_of_the_config_must_be_there_and_is_used(tmp_path: Path, context: SubmitContext):
-    with pytest.raises(ConfigError, match=r"driver\.gym: /nowhere/gym is no program"):
+    with pytest.raises(ConfigError, match=r"driver\.gym: /nowhere/gym is not a program"):
         submit(order(tmp_path, {"driver/gym": "/nowhere/gym"}), context)
     program = tmp_path / "gym"
     program.write_text("#!/bin/sh\n")

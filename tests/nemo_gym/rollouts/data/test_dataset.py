@@ -76,7 +76,7 @@ def test_line_and_paragraph_separators_inside_of_strings_are_text(tmp_path: Path
         (b'{"a":1', "is not JSON: Expecting ',' delimiter at column 7"),
         (b"[1]", "must be an object in braces, not a list"),
         (b'{"a":1}{"a":2}', "is not one JSON object: more follows at column 8; give each one its own line"),
-        (b'{"a":NaN}', "holds NaN, which is no number in JSON; leave it out, or write null"),
+        (b'{"a":NaN}', "holds NaN, which is not a number in JSON; leave it out, or write null"),
         (b'{"a":"\xff"}', "is not UTF-8: it has the byte 0xff after 6 others; if the file is in Latin-1"),
         (b'{"a":"\\ud800"}', "holds half of a character"),
         (b'{"a":12345678901234567890123}', "has more than 64 bits; write it as text, in quotes"),

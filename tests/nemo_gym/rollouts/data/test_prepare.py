@@ -160,7 +160,7 @@ def test_a_script_that_may_take_the_arguments_is_let_pass(tmp_path: Path, script
         ("def prepare(output):\n raise RuntimeError('a\\nb')", DataError, "failed with RuntimeError: a b"),
         ("def prepare(output): pass", DataError, "did not write its output file"),
         ("def prepare(output): output.write_text('')", DataError, "wrote no rows"),
-        ("def prepare(output): output.write_text('{}\\n[]')", DataError, r"is no row, line 2: must be"),
+        ("def prepare(output): output.write_text('{}\\n[]')", DataError, r"is not a row, line 2: must be"),
     ],
 )  # fmt: skip
 def test_a_script_that_fails_leaves_no_file_and_one_sentence(

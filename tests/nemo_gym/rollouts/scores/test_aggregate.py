@@ -85,7 +85,7 @@ def test_metrics_have_the_published_names_and_the_hand_calculated_values(tmp_pat
     }
     assert {name: metrics[name] for name in expected} == pytest.approx(expected)
     assert metrics["per_sample_aggregate"]["accuracy"] == pytest.approx(runs)
-    assert "mean/level" not in metrics, "a number of the task is no measure"
+    assert "mean/level" not in metrics, "a number of the task is not a measure"
     assert not any(name.startswith("coverage/") for name in metrics)
     assert found["key_metrics"] == summary.key_metrics
     assert summary.key_metrics["pass@3/accuracy"] == 75
@@ -290,7 +290,7 @@ def test_a_stored_summary_that_cannot_be_read_is_an_error(tmp_path, text, messag
 
 
 def peak(folder, tasks):
-    text = "the answer is no secret, " * 4
+    text = "the answer is not a secret, " * 4
     results = {(task, 0): result(text, answer=str(task)) for task in range(tasks)}
     paths = write_output(folder, results, tasks=tasks, repeats=1)
     del results

@@ -28,7 +28,7 @@ def read_object(file: str, option: str) -> dict[str, Any]:
     except OSError as error:
         raise click.UsageError(f"{option} {file}: {error.strerror}.") from None
     except UnicodeDecodeError:
-        raise click.UsageError(f"{option} {file}: this is no text in UTF-8.") from None
+        raise click.UsageError(f"{option} {file}: this is not text in UTF-8.") from None
     try:
         found = json.loads(text, object_pairs_hook=json_lines.object_of)
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Which log lines were shown already, when a job is watched anew after a pause."""
+"""Which log lines were shown already, when a job is watched again after a pause."""
 
 from __future__ import annotations
 

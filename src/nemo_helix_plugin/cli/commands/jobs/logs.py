@@ -75,7 +75,7 @@ def log_text(record: Record, *, prefix: bool = True) -> str:
 
 
 def shown_message(message: str) -> str:
-    """A message without escape sequences and control characters; a carriage return starts it anew."""
+    """A message without escape sequences and control characters; a carriage return starts it again."""
     from nemo_helix_plugin.cli.output.cells import printable
 
     last = _ESCAPES.sub("", message.rstrip("\r\n")).rpartition("\r")[2]

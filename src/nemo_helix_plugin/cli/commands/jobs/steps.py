@@ -20,7 +20,7 @@ _EXPECTED = "Only if the step is still this one; its id."
 
 
 def status_of(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
-    """Refuse what is no status: the callback of an option or argument that takes one."""
+    """Refuse what is not a status: the callback of an option or argument that takes one."""
     for status in (value or "").split(",") if value else ():
         check_status(status.strip())
     return value

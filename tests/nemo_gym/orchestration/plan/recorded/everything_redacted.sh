@@ -168,7 +168,7 @@ gym_compare() {
   return "$status"
 }
 
-# Data that stays where it is belongs to others, who may change it: what a job that reads something else has read is told.
+# Data that stays where it is belongs to others, who may change it: a job that reads something else reports it.
 gym_tell_changed_data() {
   local differing=''
   gym_compare / '' "$GYM_DATA_FILES" || [[ -z $differing ]] ||

@@ -100,7 +100,7 @@ def test_hidden_files_are_not_sent(tmp_path):
 
 @pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../x", "a//b"])
 def test_nothing_is_written_outside_of_the_folder(path):
-    with pytest.raises(click.UsageError, match="is no path inside a fileset"):
+    with pytest.raises(click.UsageError, match="is not a path inside a fileset"):
         uploading._inside(path)
 
 
