@@ -154,7 +154,7 @@ def test_a_folder_is_moved_into_its_place_and_its_links_may_not_lead_out(tmp_pat
         (source / "c").symlink_to("/etc/hostname")
         with pytest.raises(NotSavedError, match="leads out"):
             session.publish(source, 4)
-        with pytest.raises(NotSavedError, match="no folder"):
+        with pytest.raises(NotSavedError, match="not a folder"):
             session.publish(tmp_path / "none", 4)
         with pytest.raises(NotSavedError, match="is empty"):
             session.publish(lambda _folder: None, 4)

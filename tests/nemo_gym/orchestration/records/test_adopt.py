@@ -124,7 +124,7 @@ def test_a_copy_of_what_is_known_is_not_adopted(run_dir: Path, tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("{", "no JSON document"), ('{"schema_version": 99}', "newer Gym"), ("[]", "no job record")],
+    [("{", "not a JSON document"), ('{"schema_version": 99}', "newer Gym"), ("[]", "not a job record")],
 )
 def test_a_damaged_or_newer_record_is_told_and_left_alone(run_dir: Path, text: str, said: str):
     RunPaths(run_dir).record.write_text(text)

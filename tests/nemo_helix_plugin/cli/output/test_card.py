@@ -37,7 +37,7 @@ def test_a_damaged_checkpoint_trackers_and_their_warnings_are_on_the_card() -> N
     }
     text = printed({"status": "active", "status_details": details})
     assert "a damaged checkpoint was passed over: /x/20/model: is missing" in text
-    assert "MLflow is not told: no answer" in text
+    assert "MLflow is not updated: no answer" in text
     assert "http://mlflow.example/r (up to step 2)" in text
 
 

@@ -109,8 +109,8 @@ def test_what_is_no_list_of_checkpoints_is_none(odd):
 def test_a_tracker_that_is_not_told_is_a_warning(status):
     details = {"wandb_warning": "there is no\nAPI key", "mlflow_warning": "the server did not answer"}
     assert list(job_state.warnings({"status": status, "status_details": details})) == [
-        "W&B is not told: there is no API key",
-        "MLflow is not told: the server did not answer",
+        "W&B is not updated: there is no API key",
+        "MLflow is not updated: the server did not answer",
     ]
 
 
