@@ -55,7 +55,9 @@ def training(steps=2000, step_seconds=0.01, *options, pause=60, **changes):
 class Workplace:
     """One data directory; `controller` may be made again, as after a restart of the service."""
 
-    def __init__(self, folder, *, clock=None, executor=None, slots=4, limits=None, profile=None, **jobs):
+    def __init__(
+        self, folder, *, clock=None, executor=None, slots=4, limits=None, profile=None, profiles=None, **jobs
+    ):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self.clock = clock or SystemClock()
@@ -69,6 +71,7 @@ class Workplace:
         jobs.setdefault("storage", {"minimum_free_bytes": 0})
         self.settings = Settings(data_dir=folder, jobs=jobs)
         self.slots = slots
+        self.profiles = profiles
         self.executor = executor or self.real_executor()
         self.controller = self.new_controller()
 
@@ -78,11 +81,14 @@ class Workplace:
         return ProcessExecutor(self.folder / "executor", room)
 
     def new_controller(self):
+        known = self.profiles
+        chosen = {"executor_of": known.executor, "has_profile": known.has} if known else {}
         launches = Launches(
             self.storage,
-            lambda _provider, _name: self.profile,
+            known.settings if known else lambda _provider, _name: self.profile,
             lambda: "http://127.0.0.1:1",
             clock=self.clock,
+            **chosen,
         )
         return loop.build(
             store=self.store,

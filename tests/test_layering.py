@@ -73,7 +73,7 @@ LAYERS = {
         "store",
         "storage logs",
         "engines.catalogue customizer.paths customizer.facts customizer.support customizer.backends",
-        "setting_paths settings",
+        "setting_paths executor_kinds settings",
         "executors auth",
         "isolation engines",
         "files models",

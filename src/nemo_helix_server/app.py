@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,16 +19,15 @@ from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.auth.authentication import Authenticator
 from nemo_helix_server.clock import Clock
 from nemo_helix_server.controller import loop
-from nemo_helix_server.controller.feasibility import Feasibility, machine_memory
+from nemo_helix_server.controller.feasibility import Feasibility
 from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.customizer.engines import Engines, this_machine
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.customizer.service import Customizer
 from nemo_helix_server.customizer.templates import TemplateRepository
 from nemo_helix_server.engines.environments import cache_folder
+from nemo_helix_server.executors import dispatch
 from nemo_helix_server.executors.base import StepExecutor
-from nemo_helix_server.executors.capacity import LeasedCapacity
-from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.locations import open_place
 from nemo_helix_server.isolation import Boundary, Isolation
@@ -44,13 +42,12 @@ from nemo_helix_server.service.jobs import JobsService
 from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.service.token_store import TokenStore
 from nemo_helix_server.service.workspaces import WorkspaceRepository
-from nemo_helix_server.settings import LeaseSettings, Settings
+from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage.artifacts import ArtifactReader
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.secret_store import SecretStore
 from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.trackers import publishing
-from nemo_runs.leases import machine_leases
 
 _WITH_WORKLOAD = [status for status in HelixJobStatus if status.holds_workload]
 
@@ -121,7 +118,7 @@ def compose(
         authenticator=Authenticator(store, step_tokens.load_key(settings.data_dir), clock, tokens_required),
     )
     broadcaster = _broadcaster(ground)
-    executor = ProcessExecutor(settings.data_dir / "executor", _room(settings.jobs.leases))
+    executor = dispatch.of_service(settings)
     launches = _launches(ground, base_url, isolation, tokens_required=tokens_required)
     controller = _controller(ground, executor, launches, broadcaster)
     trackers = publishing.build(store, ground.storage, settings)
@@ -157,6 +154,7 @@ def _launches(
         base_url=lambda: base_url,
         token=functools.partial(_step_token, ground.authenticator),
         clock=ground.clock,
+        executor_of=ground.profiles.executor,
         has_profile=ground.profiles.has,
         isolation=isolation,
         host_variables=host_variables,
@@ -194,7 +192,7 @@ def _parts(
         controller.wake()
         broadcaster.notify()
 
-    possible = Feasibility(controller.starter.launches, controller.executor, machine_memory())
+    possible = Feasibility(controller.starter.launches, controller.executor)
     jobs = JobsService(store, storage, ground.limits, clock, wake, possible)
     return ServiceParts(
         jobs=jobs,
@@ -238,15 +236,6 @@ def _customization(settings: Settings, store: JobStore, clock: Clock, *, tokens_
         local_paths = ()
     references = References(ModelRegistry(store, filesets, clock), filesets, settings.data_dir, local_paths)
     return _Tuning(references, Engines(settings.engines, this_machine(), cache_folder()))
-
-
-def _room(given: LeaseSettings) -> LeasedCapacity:
-    folder = given.folder or machine_leases.default_folder(os.environ)
-    devices = given.devices if given.devices is not None else machine_leases.found_devices(os.environ)
-    pool = machine_leases.Pool(folder, devices, given.slots or machine_leases.found_slots())
-    return LeasedCapacity(
-        pool, folder, devices_cap=given.devices_per_workspace, slots_cap=given.slots_per_workspace
-    )
 
 
 def _storage_of(storage: JobStorage, workspace: str, job_id: str) -> Path:

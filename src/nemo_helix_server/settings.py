@@ -13,10 +13,20 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from urllib.parse import quote
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
 from nemo_helix_plugin.customization import backends
-from nemo_helix_server import setting_paths
+from nemo_helix_plugin.jobs.platform_spec import Provider
+from nemo_helix_server import executor_kinds, setting_paths
 from nemo_helix_server.customizer.backends import registry
 from nemo_helix_server.engines import catalogue
 from nemo_helix_server.errors import ServerError
@@ -55,25 +65,30 @@ class StorageSettings(SettingsSection):
     """No step is started, and no pause begun, when less would be left on the data directory's disk."""
 
 
-class SubprocessSettings(SettingsSection):
-    """The configuration of a profile whose steps run as processes of this machine."""
+class ProfileSettings(SettingsSection):
+    """What the configuration of every execution profile has; each executor adds its own keys."""
 
     ttl_seconds_before_active: Period = 1800
     """How long a step that was accepted may take until it runs."""
     ttl_seconds_active: Period | None = None
     """Seconds a step may run; unset = as long as it takes."""
-    ttl_seconds_after_finished: Period = 3600
-    """Accepted for compatibility; folders of starts stay with their job."""
-    cleanup_completed_jobs_immediately: bool = False
-    """Accepted for compatibility."""
     graceful_shutdown_timeout_seconds: Annotated[float, Field(ge=0, le=LONGEST)] = 10.0
     """Between SIGTERM and SIGKILL, when a step is stopped."""
-    default_task_image: str | None = None
-    """Accepted for compatibility; processes have no image."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables of every step of the profile."""
     log_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 64 * 2**20
     """Kept output of one start of a step; older lines go first."""
+
+
+class SubprocessSettings(ProfileSettings):
+    """The configuration of a profile whose steps run as processes of this machine."""
+
+    ttl_seconds_after_finished: Period = 3600
+    """Accepted for compatibility; folders of starts stay with their job."""
+    cleanup_completed_jobs_immediately: bool = False
+    """Accepted for compatibility."""
+    default_task_image: str | None = None
+    """Accepted for compatibility; processes have no image."""
 
 
 class ExecutorDefaults(SettingsSection):
@@ -85,10 +100,40 @@ class ExecutorDefaults(SettingsSection):
 class ExecutorProfile(SettingsSection):
     """One more execution profile, or another configuration of a built-in one."""
 
-    provider: Literal["cpu", "gpu", "gpu_distributed", "subprocess"]
+    provider: Provider
     profile: str = "default"
-    backend: Literal["subprocess"] = "subprocess"
-    config: SubprocessSettings = SubprocessSettings()
+    backend: str = executor_kinds.DEFAULT
+    """The executor, see `nemo_helix_server.executor_kinds`."""
+    config: ProfileSettings
+    """The executor's own keys, and those of `ProfileSettings`; may be left out."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _config_may_be_left_out(cls, value: Any) -> Any:
+        return {"config": {}, **value} if isinstance(value, dict) else value
+
+    @field_validator("backend")
+    @classmethod
+    def _is_known(cls, value: str) -> str:
+        if value not in executor_kinds.names():
+            raise ValueError(f"there is no executor '{value}'; there are {', '.join(executor_kinds.names())}")
+        return value
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _config_of_the_executor(cls, value: Any, info: ValidationInfo) -> Any:
+        """The keys are those of the executor that ``backend`` names."""
+        if not isinstance(value, dict) or "backend" not in info.data:
+            return value
+        try:
+            return executor_kinds.load(info.data["backend"]).config.model_validate(value)
+        except executor_kinds.UnknownExecutorError as error:
+            raise ValueError(str(error)) from error
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(map(str, first["loc"]))
+            wrong = "there is no such key" if first["type"] == "extra_forbidden" else first["msg"]
+            raise ValueError(f"{key}: {wrong}") from error
 
 
 class LeaseSettings(SettingsSection):

@@ -12,6 +12,7 @@ from nemo_helix_server.executors.base import (
     AlreadyStartedError,
     CapacityRequest,
     Launch,
+    ResourceNeeds,
     RunState,
     StepRun,
     WaitingForCapacity,
@@ -105,7 +106,7 @@ def new_run(place):
 
 
 def request_for(run, at=1.0, slots=1):
-    return CapacityRequest(run, "default/" + run.token[:9], "default", 0, slots, (at, 0))
+    return CapacityRequest(run, "default/" + run.token[:9], "default", ResourceNeeds(), slots, (at, 0))
 
 
 def until(executor, run, *states):
@@ -237,5 +238,5 @@ def test_who_gives_up_a_place_in_the_queue_lets_the_next_one_pass(place):
 
 def test_it_names_the_environment_of_a_command(place):
     executor = place.executor()
-    digest = executor.environment_digest((sys.executable,), dict(os.environ))
+    digest = executor.environment_digest(new_run(place), (sys.executable,), dict(os.environ))
     assert digest.startswith("sha256:")

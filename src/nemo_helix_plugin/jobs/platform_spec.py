@@ -98,6 +98,10 @@ class DistributedResources(GpuResources):
     num_nodes: int = Field(default=1, ge=1, le=65536, strict=True)
 
 
+Provider = Literal["cpu", "gpu", "gpu_distributed", "subprocess"]
+"""What an executor of a step may be; with the name of a profile it says where the step runs."""
+
+
 class CpuExecutor(models.RequestModel):
     """A step that needs no GPU."""
 

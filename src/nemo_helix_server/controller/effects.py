@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from nemo_helix_server.controller.facts import INTERRUPTIONS, FactFinder
 from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
 from nemo_helix_server.controller.starts import WHO, Starter
 from nemo_helix_server.errors import UnavailableError
-from nemo_helix_server.executors.base import RunObservation, RunState, StepExecutor
+from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState, StepExecutor
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.jobs.status_change import StatusChange
@@ -104,7 +105,7 @@ class Effects:
                         unit.attempts.note(task.context.step.attempt_id, {"queued_reason": reason})
                 case decide.RepeatControl(ask=ask) if run:
                     self._tell(task.context, ask)
-        except (RunsError, OSError) as error:
+        except (ExecutorError, RunsError, OSError) as error:
             # it is decided again at the next look; the deadline of the status ends that
             _LOG.warning("the step %s of %s: %s", task.context.step.name, task.context.job_name, error)
 
@@ -141,7 +142,8 @@ class Effects:
         progress = failure = None
         if task.decision.event in _ENDS and run is not None:
             if task.seen is not None and task.seen.state is RunState.ABSENT:
-                self.executor.kill(run)  # its record is gone; whatever of it may be left must not run on
+                with contextlib.suppress(ExecutorError):
+                    self.executor.kill(run)  # its record is gone; whatever of it may be left must not run on
             with self.troubles.apart(task.context.job_name):
                 pieces = self.following.rest(task.context)
                 progress = self.following.progress(task.context)

@@ -19,6 +19,8 @@ from nemo_trainer import contract
 
 INTERRUPTIONS = "interruptions_without_progress"
 """Key of a step's status details, see `StepFacts.interruptions`."""
+EXECUTOR = "executor"
+"""Key of a step's status details: the name of the executor that has its newest start."""
 _PAUSES = (StatusReason.PAUSED_BY_USER, StatusReason.PAUSED_FOR_MAINTENANCE)
 
 
@@ -36,7 +38,8 @@ class FactFinder:
         """The newest start of a step."""
         if context.step.task is None:
             return None
-        return self.storage.paths(context.workspace, context.step.job_id).run(context.step.task)
+        executor = str(context.step.status_details.get(EXECUTOR) or "")
+        return self.storage.paths(context.workspace, context.step.job_id).run(context.step.task, executor)
 
     def facts(self, context: StepContext, seen: RunObservation | None) -> StepFacts:
         """What is known about a step, given what is seen of its newest start."""

@@ -1,25 +1,18 @@
-"""Whether a step can be started on this machine as things are: asked before anything is changed for it."""
+"""Whether a step can be started as things are: asked before anything is changed for it."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobSpec
-from nemo_helix_server.controller.launches import LaunchError, Launches, amount
+from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.executors.base import CapacityRequest, NeverPossibleError, StepExecutor
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.storage.run_files import StepRun
-
-
-def machine_memory() -> int:
-    """Bytes of memory that this machine has."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +21,9 @@ class Feasibility:
 
     launches: Launches
     executor: StepExecutor
-    memory_bytes: int
 
     def check_spec(self, spec: HelixJobSpec) -> None:
-        """Raise `InvalidError` for the first step of a new job that this machine can never give a place."""
+        """Raise `InvalidError` for the first step of a new job that its executor can never give a place."""
         for step in spec.model_dump(mode="json")["steps"]:
             try:
                 self._require_place(step, f"the step {step['name']}", "")
@@ -61,25 +53,20 @@ class Feasibility:
 
     def _require_place(self, spec: Mapping[str, Any], what: str, workspace: str) -> None:
         needs = self.launches.needs(spec)
-        asked = (spec["executor"].get("resources") or {}).get("requests") or {}
-        memory = amount(asked["memory"]) if asked.get("memory") else 0
-        if memory > self.memory_bytes:
-            raise LaunchError(
-                f"{what} asks for {asked['memory']} of memory, and this machine has "
-                f"{self.memory_bytes / (1 << 30):.1f}Gi"
-            )
+        run = StepRun(what, Path(), self.launches.executor(spec))
         self.executor.require_possible(
-            CapacityRequest(StepRun(what, Path()), what, workspace, needs, 0 if needs else 1, (0.0, 0))
+            CapacityRequest(run, what, workspace, needs, 0 if needs.gpus else 1, (0.0, 0))
         )
 
     def _require_program(self, context: StepContext) -> None:
         """An engine's interpreter may have been removed; what a job makes for itself is its own affair."""
         argv = self.launches.argv(context)
-        own = self.launches.paths(context).folder
-        if not argv or Path(argv[0]).is_relative_to(own):
+        paths = self.launches.paths(context)
+        if not argv or Path(argv[0]).is_relative_to(paths.folder):
             return
-        path = self.launches.environment(context).get("PATH", os.defpath)
-        if shutil.which(argv[0], path=path) is None:
+        run = StepRun(context.step.name, paths.runs, self.launches.executor(context.step.spec))
+        environment = self.launches.environment(context, self.executor.base_environment(run))
+        if not self.executor.has_program(run, argv, environment):
             raise LaunchError(
                 f"the step {context.step.name} runs {argv[0]}, which is no program here any more; put it "
                 "back (`nemo engines list` shows the engines, `nemo engines install` makes them)"

@@ -12,31 +12,16 @@ from typing import Any
 
 from nemo_helix_server.clock import Clock, SystemClock, turn
 from nemo_helix_server.errors import ServerError
-from nemo_helix_server.executors.base import CapacityRequest, Launch
+from nemo_helix_server.executors.base import CapacityRequest, Launch, ResourceNeeds
 from nemo_helix_server.isolation import Isolation, IsolationFolders
 from nemo_helix_server.jobs.model import Step, StepContext
-from nemo_helix_server.settings import SubprocessSettings
+from nemo_helix_server.settings import ProfileSettings
 from nemo_helix_server.storage import run_files, secret_store
 from nemo_helix_server.storage.job_folders import JobDirectory, JobStorage
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs import secret_refs
 from nemo_runs.errors import SecretReferenceError
 from nemo_runs.secret_refs import SecretText
-
-_HANDED_ON = (
-    "PATH",
-    "VIRTUAL_ENV",
-    "HOME",
-    "USER",
-    "LOGNAME",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "TMPDIR",
-    "XDG_CACHE_HOME",
-    "LD_LIBRARY_PATH",
-)
-"""What a step sees of the service's own environment."""
 
 _SCALES: dict[str, int | Decimal] = {
     "": 1,
@@ -60,7 +45,7 @@ class Launches:
     """Makes the launch of a step of its spec, the settings and the secrets of this moment."""
 
     storage: JobStorage
-    profile: Callable[[str, str], SubprocessSettings]
+    profile: Callable[[str, str], ProfileSettings]
     """Settings of an execution profile by provider and name."""
     base_url: Callable[[], str]
     """Where steps reach the service."""
@@ -69,6 +54,8 @@ class Launches:
     environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     """The service's own environment."""
     clock: Clock = field(default_factory=SystemClock)
+    executor_of: Callable[[str, str], str] = lambda _provider, _name: ""
+    """The name of the executor of an execution profile by provider and name; empty = the default one."""
     has_profile: Callable[[str, str], bool] = lambda _provider, _name: True
     """Whether there is an execution profile."""
     isolation: Isolation | None = None
@@ -80,7 +67,12 @@ class Launches:
         """The directory of the step's job."""
         return self.storage.paths(context.workspace, context.step.job_id)
 
-    def settings(self, context: StepContext) -> SubprocessSettings:
+    def executor(self, spec: Mapping[str, Any]) -> str:
+        """The name of the executor that a step's execution profile names now."""
+        wanted = spec["executor"]
+        return self.executor_of(wanted["provider"], wanted.get("profile") or "default")
+
+    def settings(self, context: StepContext) -> ProfileSettings:
         """The settings of the step's execution profile."""
         executor = context.step.spec["executor"]
         return self.profile(executor["provider"], executor.get("profile") or "default")
@@ -89,30 +81,34 @@ class Launches:
         """A step's place among those that wait, smallest first: since when its turn counts."""
         return turn(self.clock, step.turn_at or step.created_at, step.turn_mark)
 
-    def needs(self, spec: Mapping[str, Any]) -> int:
-        """The GPU devices that a step needs; raises `LaunchError` when no single machine has them."""
+    def needs(self, spec: Mapping[str, Any]) -> ResourceNeeds:
+        """What a step asks for; raises `LaunchError` for what is no amount."""
         executor = spec["executor"]
         resources = executor.get("resources") or {}
-        nodes = resources.get("num_nodes") or 1
-        if nodes > 1:
-            raise LaunchError(f"the step {spec['name']} asks for {nodes} nodes, and this service has one")
+        asked = resources.get("requests") or {}
         wants = executor["provider"] in {"gpu", "gpu_distributed"}
-        return int(resources.get("num_gpus", 1) or 0) if wants else 0
+        return ResourceNeeds(
+            nodes=int(resources.get("num_nodes") or 1),
+            gpus=int(resources.get("num_gpus", 1) or 0) if wants else 0,
+            cpus=float(quantity(asked["cpu"])) if asked.get("cpu") else None,
+            memory_bytes=amount(asked["memory"]) if asked.get("memory") else None,
+            shm_bytes=amount(resources["shm_size"]) if resources.get("shm_size") else None,
+        )
 
     def request(self, context: StepContext, run: StepRun) -> CapacityRequest:
-        """What the step needs; raises `LaunchError` when no single machine has it."""
-        devices = self.needs(context.step.spec)
+        """What the step asks its executor for."""
+        needs = self.needs(context.step.spec)
         return CapacityRequest(
             run=run,
             job=f"{context.workspace}/{context.job_name}",
             workspace=context.workspace,
-            devices=devices,
-            slots=0 if devices else 1,
+            needs=needs,
+            slots=0 if needs.gpus else 1,
             turn=self.turn(context.step),
         )
 
     def image(self, context: StepContext) -> str | None:
-        """The image that the step names; it is recorded, and its command runs on this machine."""
+        """The image that the step names; it is recorded, and an executor without containers leaves it."""
         return (context.step.spec["executor"].get("container") or {}).get("image")
 
     def argv(self, context: StepContext) -> tuple[str, ...]:
@@ -125,11 +121,13 @@ class Launches:
         ]
         return tuple(map(str, words))
 
-    def environment(self, context: StepContext) -> dict[str, str]:
-        """The variables that are the same at each start: the machine's, the profile's, the step's own."""
-        handed_on = {name: self.environ[name] for name in _HANDED_ON if name in self.environ}
+    def environment(self, context: StepContext, base: Mapping[str, str]) -> dict[str, str]:
+        """The variables that are the same at each start: the place's, the profile's, the step's own.
+
+        ``base`` is `nemo_helix_server.executors.base.StepExecutor.base_environment`.
+        """
         own = {item["name"]: item["value"] for item in _variables(context) if _is_literal(item)}
-        return {**handed_on, "PYTHONUNBUFFERED": "1", **self.settings(context).env, **own}
+        return {**base, "PYTHONUNBUFFERED": "1", **self.settings(context).env, **own}
 
     def check(self, context: StepContext) -> None:
         """Raise `LaunchError` for what a start would fail with, as far as that can be known before."""
@@ -148,9 +146,14 @@ class Launches:
         self._secrets(context)
 
     def launch(
-        self, context: StepContext, run: StepRun, devices: tuple[str, ...], checkpoint: Path | None
+        self,
+        context: StepContext,
+        run: StepRun,
+        devices: tuple[str, ...],
+        checkpoint: Path | None,
+        base: Mapping[str, str],
     ) -> Launch:
-        """Everything about this start; raises `LaunchError` when a secret is missing."""
+        """Everything about a start, ``base`` as in `environment`; raises `LaunchError` without a secret."""
         self.check(context)
         settings = self.settings(context)
         values, references = self._secrets(context)
@@ -161,11 +164,11 @@ class Launches:
         if checkpoint is not None:
             own["NEMO_JOB_CHECKPOINT"] = str(checkpoint)
         limits = (context.step.spec["executor"].get("resources") or {}).get("limits") or {}
-        environment = {**self.environment(context), **own}
+        environment = {**self.environment(context, base), **own}
         places = self._places(context, run, checkpoint)
         if places is not None:
             # what the step or its profile set stays
-            inherited = {name for name, value in environment.items() if value == self.environ.get(name)}
+            inherited = {name for name, value in environment.items() if value == base.get(name)}
             wanted = places.environment.items()
             environment |= {k: v for k, v in wanted if k in inherited or k not in environment}
         return Launch(
@@ -179,6 +182,9 @@ class Launches:
             time_limit_seconds=settings.ttl_seconds_active,
             grace_seconds=settings.graceful_shutdown_timeout_seconds,
             log_bytes=settings.log_bytes,
+            needs=self.needs(context.step.spec),
+            image=self.image(context),
+            place=settings,
         )
 
     def _places(self, context: StepContext, run: StepRun, checkpoint: Path | None) -> IsolationFolders | None:
@@ -256,11 +262,16 @@ class Launches:
 
 def amount(text: str) -> int:
     """A quantity as Kubernetes writes it, such as ``16Gi``, as a whole number."""
+    return int(quantity(text))
+
+
+def quantity(text: str) -> Decimal:
+    """The same with its fraction, such as 0.5 for ``500m``."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]*)", text)
     scale = _SCALES.get(found[2]) if found else None
     if found is None or scale is None:
         raise LaunchError(f"{text!r} is no amount; write a number with a suffix, such as 16Gi")
-    return int(Decimal(found[1]) * scale)
+    return Decimal(found[1]) * scale
 
 
 def _variables(context: StepContext) -> list[Mapping[str, Any]]:

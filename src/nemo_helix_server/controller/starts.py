@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from pathlib import Path
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import failures
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
-from nemo_helix_server.controller.facts import FactFinder
+from nemo_helix_server.controller.facts import EXECUTOR, FactFinder
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.executors.base import (
@@ -59,8 +60,8 @@ class Starter:
     reuse: Reuse
     troubles: ErrorIsolation
     threads: ThreadPoolExecutor
-    _tokens: dict[str, str] = field(default_factory=dict)
-    """The token of each waiting step: its place in the queue is under this name."""
+    _places: dict[str, StepRun] = field(default_factory=dict)
+    """The start of each waiting step to be: its place in the queue is under its token."""
 
     def admit(self, contexts: Sequence[StepContext]) -> int:
         """Start those whose turn has come, say of the others what they wait for; how many were started."""
@@ -69,7 +70,7 @@ class Starter:
         contexts = sorted(contexts, key=lambda one: (self.launches.turn(one.step), one.step.id))
         turns, waiting, failed = [], [], []
         room = self.finder.need_of_room()
-        blocked: dict[tuple[str, bool], str] = {}
+        blocked: dict[tuple[str, str, bool], str] = {}
         for context in contexts:
             with self.troubles.apart(context.job_name):
                 if self.reuse.of(context):
@@ -107,12 +108,14 @@ class Starter:
             self.launches.storage.prepare_run(
                 paths, context.step.name, run.token, context.step.spec.get("config")
             )
-            launch = self.launches.launch(context, run, devices, self._checkpoint(context))
+            base = self.executor.base_environment(run)
+            launch = self.launches.launch(context, run, devices, self._checkpoint(context), base)
             self.executor.start(run, launch)
         except AlreadyStartedError:
             _LOG.info("%s of %s was started before", run.token, context.job_name)
         except (LaunchError, NeverPossibleError) as error:
-            self.executor.stop(run, grace_seconds=0)
+            with contextlib.suppress(ExecutorError):
+                self.executor.stop(run, grace_seconds=0)
             self._fail([(context, str(error))])
         except (ExecutorError, RunsError, OSError) as error:
             _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, error)
@@ -120,17 +123,20 @@ class Starter:
                 unit.steps.note(context.step.id, {"message": f"its start is tried again: {error}"})
 
     def _turn(
-        self, context: StepContext, room: str | None, blocked: dict[tuple[str, bool], str]
+        self, context: StepContext, room: str | None, blocked: dict[tuple[str, str, bool], str]
     ) -> _Turn | str:
         """The step's turn, or what it waits for."""
         if room is not None:
             return room
         if _has_run(context):
             self.launches.check(context)
-        token = self._tokens.setdefault(context.step.id, identifiers.task_name())
-        run = self.launches.paths(context).run(token)
+        if context.step.id not in self._places:
+            executor = self.launches.executor(context.step.spec)
+            run = self.launches.paths(context).run(identifiers.task_name(), executor)
+            self._places[context.step.id] = run
+        run = self._places[context.step.id]
         request = self.launches.request(context, run)
-        kind = (context.workspace, request.devices > 0)
+        kind = (run.executor, context.workspace, request.devices > 0)
         if kind in blocked:
             # once it is known to wait, only whoever is next is told anew what it waits for
             return _KNOWN if context.step.status is Status.QUEUED else blocked[kind]
@@ -143,7 +149,8 @@ class Starter:
 
     def _with_image(self, context: StepContext, run: StepRun, admitted: Admitted) -> _Turn:
         argv = self.launches.argv(context)
-        digest = self.executor.environment_digest(argv, self.launches.environment(context))
+        environment = self.launches.environment(context, self.executor.base_environment(run))
+        digest = self.executor.environment_digest(run, argv, environment)
         image = self.launches.image(context)
         if image and digest:
             digest = f"{image}@{digest}"
@@ -167,13 +174,14 @@ class Starter:
                         expected=step.status,
                         version=step.version,
                         task=turn.run.token,
+                        details={EXECUTOR: turn.run.executor or None},
                     ),
                 )
                 if moved is not None:
                     unit.steps.note_image(step.id, turn.digest, turn.image)
                     accepted.append(turn)
         for turn in turns:
-            self._tokens.pop(turn.context.step.id, None)
+            self._places.pop(turn.context.step.id, None)
             if turn not in accepted:
                 self.executor.release(turn.run)
         return accepted
@@ -253,8 +261,8 @@ class Starter:
     def _give_up_places(self, contexts: Sequence[StepContext]) -> None:
         """Steps that wait no longer (they were paused or cancelled) leave the queue."""
         waiting = {context.step.id for context in contexts}
-        for step_id in [known for known in self._tokens if known not in waiting]:
-            self.executor.release(StepRun(self._tokens.pop(step_id), Path()))
+        for step_id in [known for known in self._places if known not in waiting]:
+            self.executor.release(self._places.pop(step_id))
 
 
 def _has_run(context: StepContext) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
+from nemo_helix_server import executor_kinds
 from nemo_helix_server.customizer import names, support
 from nemo_helix_server.customizer.backends import shared
 from nemo_helix_server.customizer.backends.base import Backend
@@ -200,7 +201,7 @@ def _training(
 def _executor(
     backend: Backend, profile: str | None, engine_spec: Mapping[str, Any], facts: CompileFacts
 ) -> dict[str, Any]:
-    limits = {key: value for key, value in (facts.options.get("subprocess") or {}).items() if value}
+    limits = {key: value for key, value in (facts.options.get(executor_kinds.DEFAULT) or {}).items() if value}
     resources: dict[str, Any] = {"limits": limits}
     on_gpu = facts.machine.device == "cuda"
     if on_gpu:

@@ -6,13 +6,14 @@ never decides, and it knows neither the store nor the API.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
 from nemo_helix_server.executors.confinement import Sight
+from nemo_helix_server.settings import ProfileSettings, Settings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.secret_refs import SecretText
 
@@ -29,6 +30,19 @@ class NeverPossibleError(ExecutorError):
     """The machine could never give what the run needs."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceNeeds:
+    """What a step asks for; what is `None` is the executor's own default."""
+
+    nodes: int = 1
+    gpus: int = 0
+    """Of each node."""
+    cpus: float | None = None
+    memory_bytes: int | None = None
+    shm_bytes: int | None = None
+    """Shared memory."""
+
+
 @dataclass(frozen=True, slots=True)
 class CapacityRequest:
     """What a run needs of the machine before it may start."""
@@ -37,10 +51,16 @@ class CapacityRequest:
     job: str
     """``<workspace>/<job name>``: who is named when somebody else has to wait."""
     workspace: str
-    devices: int
+    needs: ResourceNeeds
     slots: int
+    """Places for steps without GPU that it takes, where the executor counts them."""
     turn: tuple[float, int]
     """Its place in the queue, smallest first, see `nemo_helix_server.clock.turn`."""
+
+    @property
+    def devices(self) -> int:
+        """GPU devices of each node."""
+        return self.needs.gpus
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +97,14 @@ class Launch:
     log_bytes: int = 64 << 20
     """What its log may take on disk; older lines make room."""
     sight: Sight | None = None
-    """The only files and folders that it can use; `None` = whatever the user can."""
+    """The only files and folders that it can use; `None` = whatever the user can.
+
+    An executor that cannot keep a run to them refuses the start with `NeverPossibleError`."""
+    needs: ResourceNeeds = ResourceNeeds()
+    image: str | None = None
+    """The container image that the step names; an executor without containers runs the command as it is."""
+    place: ProfileSettings | None = None
+    """The configuration of the step's execution profile, of the type that the executor's kind names."""
 
 
 class RunState(StrEnum):
@@ -128,9 +155,6 @@ class RunObservation:
 class StepExecutor(Protocol):
     """Runs steps somewhere; safe to be asked anything again after a crash of the caller."""
 
-    supports_pause: bool
-    """Whether `request_pause` reaches the workload."""
-
     def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
         """Take what the run needs, or say why it has to wait; asking again takes nothing twice.
 
@@ -141,7 +165,15 @@ class StepExecutor(Protocol):
         ...
 
     def require_possible(self, request: CapacityRequest) -> None:
-        """Raise `NeverPossibleError` when the machine could never give what `admit` is asked for."""
+        """Raise `NeverPossibleError` when the executor could never give what `admit` is asked for."""
+        ...
+
+    def base_environment(self, run: StepRun) -> Mapping[str, str]:
+        """The variables that a run finds where it runs, before its profile and its step add theirs."""
+        ...
+
+    def has_program(self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:
+        """Whether the program of a command is there; true where that cannot be known before the start."""
         ...
 
     def release(self, run: StepRun) -> None:
@@ -189,7 +221,9 @@ class StepExecutor(Protocol):
         """The folder with the run's ``output.jsonl``."""
         ...
 
-    def environment_digest(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+    def environment_digest(
+        self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]
+    ) -> str | None:
         """What names the software a command would run in, `None` when that cannot be read."""
         ...
 
@@ -208,3 +242,15 @@ class StepExecutor(Protocol):
     def close(self) -> None:
         """Let go of everything that belongs to this process; runs go on."""
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorKind:
+    """What the module of an executor exports, see `nemo_helix_server.executor_kinds`."""
+
+    open: Callable[[Settings], StepExecutor]
+    """Make the executor of a service; called once, when it is first needed."""
+    config: type[ProfileSettings] = ProfileSettings
+    """The configuration of its profiles."""
+    profiles: tuple[tuple[str, str], ...] = ()
+    """Provider and name of the profiles that every service has."""

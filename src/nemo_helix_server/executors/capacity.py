@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,24 @@ from nemo_runs.errors import RunsError
 from nemo_runs.leases import machine_leases
 
 _REMEMBERED = 10_000
+
+
+def machine_memory() -> int:
+    """Bytes of memory that this machine has."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def require_size(request: CapacityRequest, *, nodes: int, memory_bytes: int) -> None:
+    """Raise `NeverPossibleError` for more nodes, or more memory of a node, than there are."""
+    needs = request.needs
+    if needs.nodes > nodes:
+        one = "one node" if nodes == 1 else f"{nodes} nodes"
+        raise NeverPossibleError(f"{request.job} asks for {needs.nodes} nodes, and there is {one} here")
+    if needs.memory_bytes is not None and needs.memory_bytes > memory_bytes:
+        raise NeverPossibleError(
+            f"{request.job} asks for {needs.memory_bytes / (1 << 30):.4g}Gi of memory, and this machine has "
+            f"{memory_bytes / (1 << 30):.1f}Gi"
+        )
 
 
 class Capacity(Protocol):

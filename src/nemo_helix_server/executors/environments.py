@@ -13,6 +13,30 @@ from collections.abc import Mapping
 from pathlib import Path
 
 _CHUNK = 1 << 20
+_HANDED_ON = (
+    "PATH",
+    "VIRTUAL_ENV",
+    "HOME",
+    "USER",
+    "LOGNAME",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "XDG_CACHE_HOME",
+    "LD_LIBRARY_PATH",
+)
+"""What a step on this machine sees of the service's own environment."""
+
+
+def local_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What of the service's environment a step on the same machine is given."""
+    return {name: environ[name] for name in _HANDED_ON if name in environ}
+
+
+def local_program(argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:
+    """Whether the program of a command is on this machine."""
+    return bool(argv) and shutil.which(argv[0], path=environment.get("PATH", os.defpath)) is not None
 
 
 class Environments:

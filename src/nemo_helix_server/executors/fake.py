@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,8 @@ from nemo_helix_server.executors.base import (
     RunState,
     WaitingForCapacity,
 )
+from nemo_helix_server.executors.capacity import require_size
+from nemo_helix_server.executors.environments import local_environment, local_program
 from nemo_helix_server.storage.run_files import StepRun
 
 
@@ -43,6 +46,8 @@ class FakeMachine:
     clock: Clock = field(default_factory=MovableClock)
     slots: int = 1_000_000
     devices: int = 1_000_000
+    nodes: int = 1
+    memory_bytes: int = 1 << 60
     runs: dict[str, FakeRun] = field(default_factory=dict)
     queue: dict[str, tuple[tuple[float, int], int]] = field(default_factory=dict)
     holding: dict[str, CapacityRequest] = field(default_factory=dict)
@@ -85,8 +90,6 @@ class FakeMachine:
 class FakeStepExecutor:
     """See `nemo_helix_server.executors.base.StepExecutor`."""
 
-    supports_pause = True
-
     def __init__(self, machine: FakeMachine | None = None) -> None:
         self.machine = machine or FakeMachine()
         self.digest: str | None = "sha256:fake"
@@ -113,6 +116,7 @@ class FakeStepExecutor:
 
     def require_possible(self, request: CapacityRequest) -> None:
         """See the protocol."""
+        require_size(request, nodes=self.machine.nodes, memory_bytes=self.machine.memory_bytes)
         if request.devices > self.machine.devices:
             raise NeverPossibleError(
                 f"{request.job} asks for {request.devices} GPU devices, and this machine has "
@@ -169,7 +173,17 @@ class FakeStepExecutor:
         """See the protocol."""
         return run.folder
 
-    def environment_digest(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+    def base_environment(self, run: StepRun) -> Mapping[str, str]:
+        """See the protocol: those of this process, as a local executor has them."""
+        return local_environment(os.environ)
+
+    def has_program(self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:
+        """See the protocol."""
+        return local_program(argv, environment)
+
+    def environment_digest(
+        self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]
+    ) -> str | None:
         """See the protocol."""
         return self.digest
 

@@ -18,18 +18,21 @@ from nemo_helix_server.executors.base import (
     AlreadyStartedError,
     CapacityRequest,
     ExecutorError,
+    ExecutorKind,
     Launch,
     RunObservation,
     RunState,
     WaitingForCapacity,
 )
-from nemo_helix_server.executors.capacity import Capacity
-from nemo_helix_server.executors.environments import Environments
+from nemo_helix_server.executors.capacity import Capacity, LeasedCapacity, machine_memory, require_size
+from nemo_helix_server.executors.environments import Environments, local_environment, local_program
 from nemo_helix_server.executors.launcher import Launcher, ShimStartError
 from nemo_helix_server.executors.shim import MARKER
+from nemo_helix_server.settings import LeaseSettings, Settings, SubprocessSettings
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.errors import RunsError
+from nemo_runs.leases import machine_leases
 from nemo_runs.processes import process_table, trees
 from nemo_runs.processes.trees import Liveness, ProcessIdentity
 from nemo_trainer import contract
@@ -57,10 +60,17 @@ def _made_pipe(folder: Path) -> Path:
 class ProcessExecutor:
     """Runs steps on this machine; see `nemo_helix_server.executors.base.StepExecutor`."""
 
-    supports_pause = True
-
-    def __init__(self, folder: Path, room: Capacity, launcher: Launcher | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        room: Capacity,
+        launcher: Launcher | None = None,
+        *,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
         """``folder`` is the executor's own, for its named pipe; ``room`` grants devices and slots.
+
+        ``environ`` is the service's environment, of which runs are given a part.
 
         Raises `StoreError` when something else is in the place of either.
         """
@@ -69,16 +79,32 @@ class ProcessExecutor:
         self._pipe = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._room = room
         self._launcher = launcher or Launcher()
+        self._environ = dict(environ)
         self._environments = Environments()
         self._launched: dict[str, None] = {}
 
     def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
         """See the protocol."""
+        self.require_possible(request)
         return self._room.admit(request)
 
     def require_possible(self, request: CapacityRequest) -> None:
         """See the protocol."""
+        require_size(request, nodes=1, memory_bytes=machine_memory())
         self._room.require_possible(request)
+
+    def base_environment(self, run: StepRun) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
+        """See the protocol."""
+        return local_environment(self._environ)
+
+    def has_program(
+        self,
+        run: StepRun,  # noqa: ARG002 - the protocol's
+        argv: tuple[str, ...],
+        environment: Mapping[str, str],
+    ) -> bool:
+        """See the protocol."""
+        return local_program(argv, environment)
 
     def release(self, run: StepRun) -> None:
         """See the protocol."""
@@ -142,7 +168,12 @@ class ProcessExecutor:
         """See the protocol."""
         return run.folder
 
-    def environment_digest(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+    def environment_digest(
+        self,
+        run: StepRun,  # noqa: ARG002 - the protocol's
+        argv: tuple[str, ...],
+        environment: Mapping[str, str],
+    ) -> str | None:
         """See the protocol."""
         return self._environments.digest(argv, environment)
 
@@ -291,3 +322,29 @@ def _end_strays(token: str) -> None:
     for pid in trees.marked(MARKER, token):
         with contextlib.suppress(RunsError):
             trees.end_tree(trees.identify(pid), grace=0, marker=(MARKER, token))
+
+
+def _open(settings: Settings) -> ProcessExecutor:
+    return ProcessExecutor(settings.data_dir / "executor", _capacity(settings.jobs.leases))
+
+
+def _capacity(given: LeaseSettings) -> LeasedCapacity:
+    folder = given.folder or machine_leases.default_folder(os.environ)
+    devices = given.devices if given.devices is not None else machine_leases.found_devices(os.environ)
+    pool = machine_leases.Pool(folder, devices, given.slots or machine_leases.found_slots())
+    return LeasedCapacity(
+        pool, folder, devices_cap=given.devices_per_workspace, slots_cap=given.slots_per_workspace
+    )
+
+
+KIND = ExecutorKind(
+    open=_open,
+    config=SubprocessSettings,
+    profiles=(
+        ("cpu", "default"),
+        ("cpu", "gpu"),
+        ("gpu", "default"),
+        ("gpu", "gpu"),
+        ("subprocess", "default"),
+    ),
+)

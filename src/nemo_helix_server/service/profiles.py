@@ -1,39 +1,45 @@
 """Execution profiles: where steps of each provider can run, and with which configuration.
 
-Everything runs on this machine; a step names a provider and a profile, and what is not there is refused when
-the job is made.
+A step names a provider and a profile; what is not there is refused when the job is made. Each profile says
+which executor runs its steps.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobSpec
+from nemo_helix_server import executor_kinds
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.settings import JobsSettings, SubprocessSettings
+from nemo_helix_server.executors.base import ExecutorKind
+from nemo_helix_server.settings import JobsSettings, ProfileSettings
 
-BUILT_IN = (
-    ("cpu", "default"),
-    ("cpu", "gpu"),
-    ("gpu", "default"),
-    ("gpu", "gpu"),
-    ("subprocess", "default"),
-)
+
+class _Profile(NamedTuple):
+    backend: str
+    config: ProfileSettings
 
 
 class Profiles:
     """The profiles of a service, built-in ones and those of its settings, which win."""
 
     def __init__(self, settings: JobsSettings) -> None:
-        self._default = settings.executor_defaults.subprocess
-        built_in = () if settings.enable_subprocess_executor is False else BUILT_IN
+        name = executor_kinds.DEFAULT
+        kind: ExecutorKind = executor_kinds.load(name)
+        self._default = _Profile(name, settings.executor_defaults.subprocess)
+        built_in = () if settings.enable_subprocess_executor is False else kind.profiles
         self._known = dict.fromkeys(built_in, self._default) | {
-            (profile.provider, profile.profile): profile.config for profile in settings.executors
+            (profile.provider, profile.profile): _Profile(profile.backend, profile.config)
+            for profile in settings.executors
         }
 
-    def settings(self, provider: str, profile: str) -> SubprocessSettings:
+    def settings(self, provider: str, profile: str) -> ProfileSettings:
         """The configuration of a profile; the default's for one that has gone since its job was made."""
-        return self._known.get((provider, profile), self._default)
+        return self._known.get((provider, profile), self._default).config
+
+    def executor(self, provider: str, profile: str) -> str:
+        """The name of the executor of a profile; the default one for a profile that has gone."""
+        return self._known.get((provider, profile), self._default).backend
 
     def has(self, provider: str, profile: str) -> bool:
         """Whether there is such a profile."""
@@ -45,10 +51,10 @@ class Profiles:
             {
                 "provider": provider,
                 "profile": profile,
-                "backend": "subprocess",
-                "config": config.model_dump(mode="json", exclude={"env"}),
+                "backend": known.backend,
+                "config": known.config.model_dump(mode="json", exclude={"env"}),
             }
-            for (provider, profile), config in sorted(self._known.items(), key=lambda item: item[0])
+            for (provider, profile), known in sorted(self._known.items(), key=lambda item: item[0])
         ]
 
     def check(self, spec: HelixJobSpec) -> None:

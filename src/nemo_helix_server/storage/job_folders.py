@@ -84,9 +84,9 @@ class JobDirectory:
         """The trainer path of a step: metrics, progress, checkpoints."""
         return self.storage / checked(step_name)
 
-    def run(self, token: str) -> StepRun:
-        """One start of a step."""
-        return StepRun(token, self.runs / checked(token))
+    def run(self, token: str, executor: str = "") -> StepRun:
+        """One start of a step, by the executor of that name."""
+        return StepRun(token, self.runs / checked(token), executor)
 
 
 def checked(name: str) -> str:

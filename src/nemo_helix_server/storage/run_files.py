@@ -42,6 +42,8 @@ class StepRun(NamedTuple):
     """The task's name, ``task-<32 hex>``; also the value of ``NEMO_JOB_TASK``, by which strays are found."""
     folder: Path
     """``<job folder>/runs/<token>``."""
+    executor: str = ""
+    """The name of the executor that has it; empty for the default one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from tests.nemo_helix_server.worlds import ANNA, request
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.clock import MovableClock
-from nemo_helix_server.controller.feasibility import Feasibility, machine_memory
+from nemo_helix_server.controller.feasibility import Feasibility
 from nemo_helix_server.errors import InvalidError, StateConflictError
+from nemo_helix_server.executors.base import ResourceNeeds
 from nemo_helix_server.executors.capacity import LeasedCapacity
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
@@ -32,7 +33,7 @@ class Site:
         self.place = Workplace(folder / "data", clock=self.clock, executor=FakeStepExecutor(self.machine))
         self.store = self.place.store
         self.profiles = {("subprocess", "default"), ("gpu", "default")}
-        self.memory = 1 << 36
+        self.machine.memory_bytes = 1 << 36
         self.engine = folder / "engine" / "python"
         self.engine.parent.mkdir()
         self.engine.symlink_to(sys.executable)
@@ -42,7 +43,7 @@ class Site:
         starter = self.place.controller.starter
         has = lambda provider, name: (provider, name) in self.profiles  # noqa: E731 - as it is handed over
         starter.launches = replace(starter.launches, has_profile=has)
-        possible = Feasibility(starter.launches, self.place.executor, self.memory)
+        possible = Feasibility(starter.launches, self.place.executor)
         return JobsService(
             self.store, self.place.storage, self.place.limits, self.clock, lambda: None, possible
         )
@@ -101,10 +102,33 @@ def site(tmp_path):
 CHANGES = {
     "four of eight GPUs": (lambda site: setattr(site.machine, "devices", 4), "8 GPU devices.*has 4"),
     "no GPU": (lambda site: setattr(site.machine, "devices", 0), "8 GPU devices"),
-    "less memory": (lambda site: setattr(site, "memory", 1 << 34), r"32Gi of memory.*has 16\.0Gi"),
+    "less memory": (
+        lambda site: setattr(site.machine, "memory_bytes", 1 << 34),
+        r"32Gi of memory.*has 16\.0Gi",
+    ),
     "no profile": (lambda site: site.profiles.discard(("gpu", "default")), "profile gpu/default"),
     "no engine": (lambda site: site.engine.unlink(), "no program here.*nemo engines install"),
 }
+
+
+def test_nodes_are_for_the_executor_to_judge_and_all_needs_reach_it(site):
+    site.profiles.add(("gpu_distributed", "default"))
+    step = site.training(executor={"provider": "gpu_distributed"})
+    step["executor"]["container"]["image"] = "example/image:1"
+    step["executor"]["resources"] = {
+        "num_nodes": 2,
+        "num_gpus": 8,
+        "shm_size": "16Gi",
+        "requests": {"cpu": "500m", "memory": "32Gi"},
+    }
+    with pytest.raises(InvalidError, match="the step training asks for 2 nodes, and there is one node here"):
+        site.create(step)
+    site.machine.nodes = 2
+    job = site.to_active(site.create(step))
+    launch = site.machine.runs[site.place.step_of(job).task].launch
+    assert launch.needs == ResourceNeeds(nodes=2, gpus=8, cpus=0.5, memory_bytes=32 << 30, shm_bytes=16 << 30)
+    assert launch.image == "example/image:1"
+    assert launch.place is site.place.profile
 
 
 @pytest.mark.parametrize("change", CHANGES)
@@ -112,14 +136,15 @@ def test_a_paused_job_stays_paused_with_its_window_and_can_be_resumed_later(site
     apply, says = CHANGES[change]
     job = site.paused()
     before = site.service.get("default", "job-1")
-    devices, memory, profiles = site.machine.devices, site.memory, set(site.profiles)
+    devices, memory, profiles = site.machine.devices, site.machine.memory_bytes, set(site.profiles)
     apply(site)
     with pytest.raises(StateConflictError, match=f"job job-1 stays paused.*{says}.*nemo jobs resume job-1"):
         site.service.resume(ANNA, "default", "job-1")
     site.passes()
     after = site.service.get("default", "job-1")
     assert (after["status"], after["storage_expires_at"]) == ("paused", before["storage_expires_at"])
-    site.machine.devices, site.memory, site.profiles = devices, memory, profiles
+    site.machine.devices, site.machine.memory_bytes = devices, memory
+    site.profiles = profiles
     if not site.engine.exists():
         site.engine.symlink_to(sys.executable)
     assert site.service.resume(ANNA, "default", "job-1")["status"] == "resuming"
@@ -216,7 +241,7 @@ def test_the_real_pool_says_what_there_is(tmp_path):
         )
         with place.store.read() as unit:
             context = unit.steps.context(unit.steps.current(unit.jobs.by_id(job).attempt_id).id)
-        possible = Feasibility(place.controller.starter.launches, place.executor, machine_memory())
+        possible = Feasibility(place.controller.starter.launches, place.executor)
         assert possible.obstacle(context) == (
             "the step training asks for 3 GPU devices, and this machine has 2 (0, 1)"
         )

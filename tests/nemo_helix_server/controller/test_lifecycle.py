@@ -174,7 +174,7 @@ def test_a_step_that_had_completed_is_not_run_again_when_its_outputs_verify(plac
 
 def test_a_changed_environment_is_told_on_resume(place, monkeypatch):
     digests = iter(["sha256:old", "sha256:new"])
-    monkeypatch.setattr(place.executor, "environment_digest", lambda _argv, _environment: next(digests))
+    monkeypatch.setattr(place.executor, "environment_digest", lambda *_about: next(digests))
     job = place.job(training(200, 0.02))
     wait_for_step(place, job, 2)
     place.pause(job)

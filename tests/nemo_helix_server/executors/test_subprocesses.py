@@ -13,7 +13,7 @@ import pytest
 
 from nemo_helix_server.errors import StoreError
 from nemo_helix_server.executors import launcher
-from nemo_helix_server.executors.base import Admitted, CapacityRequest, Launch, RunState
+from nemo_helix_server.executors.base import Admitted, CapacityRequest, Launch, ResourceNeeds, RunState
 from nemo_helix_server.executors.capacity import LeasedCapacity, UnlimitedCapacity
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.storage import run_files
@@ -257,7 +257,9 @@ def test_a_lease_is_held_by_the_shim_and_survives_the_service(tmp_path):
     pool = machine_leases.Pool(place, ("0",), 1)
     executor = ProcessExecutor(tmp_path / "executor", LeasedCapacity(pool, place))
     run = new_run(tmp_path)
-    assert executor.admit(CapacityRequest(run, "w/job", "w", 1, 0, (1.0, 0))) == Admitted(("0",), 0)
+    assert executor.admit(CapacityRequest(run, "w/job", "w", ResourceNeeds(gpus=1), 0, (1.0, 0))) == Admitted(
+        ("0",), 0
+    )
     executor.start(run, Launch(argv=("sleep", "600"), environment={"PATH": os.environ["PATH"]}))
     until(executor, run, RunState.RUNNING)
     (holder,) = pool.holders()
