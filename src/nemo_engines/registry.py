@@ -106,7 +106,9 @@ ENGINES = {
 
 
 def engine_for(spec: EngineSpec) -> Engine:
-    """The engine of a spec; `BadSpecError` when it does not know the method."""
+    """The engine of a spec; `BadSpecError` when there is none of that name or it does not know the method."""
+    if spec.engine not in ENGINES:
+        raise BadSpecError(f"engine must be one of {', '.join(ENGINES)}, not '{spec.engine}'")
     engine = ENGINES[spec.engine]
     if spec.method not in engine.methods:
         known = ", ".join(sorted(engine.methods))

@@ -21,7 +21,8 @@ Method = Literal["sft", "dpo", "grpo"]
 class EngineSpec:
     """One training run."""
 
-    engine: Literal["trl", "unsloth", "automodel"]
+    engine: str
+    """A name of `nemo_engines.registry`."""
     method: Method
     model: str
     """Folder of a model in the Hugging Face layout."""

@@ -300,7 +300,7 @@ class _FixedSettings(SettingsSection):
 
     def of_backend(self, name: str) -> BackendSettings:
         """The section of a backend; raises `ServerError` where its name is that of another section."""
-        section = getattr(self, name)
+        section = getattr(self, name, None)
         if not isinstance(section, BackendSettings):
             raise ServerError(f"the backend '{name}' cannot be used: the service has settings of that name")
         return section
@@ -325,11 +325,10 @@ def _backend_section(name: str) -> type[BackendSettings]:
 
 
 def _backend_sections() -> dict[str, Any]:
-    sections = {
-        name: _backend_section(name)
-        for name in backends.names()
-        if name not in _FixedSettings.model_fields  # see `of_backend`
-    }
+    # a name that cannot be a section's is refused where it is asked for: `registry.find`, `of_backend`
+    taken = {*_FixedSettings.model_fields, *dir(_FixedSettings)}
+    free = [name for name in backends.names() if backends.is_name(name) and name not in taken]
+    sections = {name: _backend_section(name) for name in free}
     return {name: (section, section()) for name, section in sections.items()}
 
 

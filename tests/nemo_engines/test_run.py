@@ -61,6 +61,7 @@ def test_a_bad_row_ends_the_run_before_any_library_is_loaded(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("changes", "status", "message"),
     [
+        ({"engine": "torch"}, 2, "engine must be one of trl, unsloth, automodel, not 'torch'"),
         (
             {"engine": "unsloth", "method": "dpo"},
             2,

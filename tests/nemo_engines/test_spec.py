@@ -31,7 +31,6 @@ def test_the_least_that_can_be_said_is_a_spec() -> None:
             {"optimizer": {"learning_rate": float("nan")}},
             "optimizer.learning_rate must be a finite number, not nan",
         ),
-        ({"engine": "torch"}, "engine must be one of trl, unsloth, automodel, not 'torch'"),
         ({"lora": {"target_modules": ["a", 1]}}, "lora.target_modules[1] must be text, not 1"),
         ({"batch": []}, "batch must be an object, not []"),
         ({"schedule": {"max_steps": 0}}, "schedule.max_steps must be more than 0, not 0"),

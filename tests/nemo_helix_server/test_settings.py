@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nemo_helix_server import settings
+from nemo_helix_server.errors import ServerError
 from nemo_helix_server.settings import SettingsError
 
 
@@ -115,3 +116,12 @@ def test_every_setting_is_explained():
 def test_a_variable_that_looks_like_a_number_is_text_where_text_is_wanted():
     found = settings.load(environ={"NHX_DATA_DIR": "2024", "NHX_PUBLIC_URL": "1e3", "NHX_PORT": "9000"})
     assert (str(found.data_dir), found.public_url, found.port) == ("2024", "1e3", 9000)
+
+
+def test_a_backend_whose_name_is_another_section_s_is_refused_where_it_is_used():
+    given = settings.Settings()
+    assert given.of_backend("rl").training_pause_deadline_seconds == 3600
+    assert given.of_backend("automodel").training_staleness_timeout_seconds == 3600
+    for name in ("files", "store_url", "nobody"):
+        with pytest.raises(ServerError, match=f"the backend '{name}' cannot be used"):
+            given.of_backend(name)

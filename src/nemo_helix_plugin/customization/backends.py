@@ -29,6 +29,11 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,30}")
 _TYPES = "nemo_helix_plugin.customization.types"
 
 
+def is_name(name: str) -> bool:
+    """Whether a backend, or an engine, can have a name."""
+    return bool(_NAME.fullmatch(name)) and name not in RESERVED
+
+
 class BackendDescription(NamedTuple):
     """What a client needs to know of a backend."""
 
@@ -97,14 +102,14 @@ def find(name: str) -> BackendDescription:
     if name in BUILT_IN:
         return BUILT_IN[name]
     entry = entry_points.installed(GROUP)[name]
+    if not is_name(name):
+        raise BackendLoadError(_broken(entry, f"a name is a lowercase word, and none of {_reserved()}"))
     try:
         found = entry_points.load(entry.target)
     except Exception as error:  # foreign code: an import may raise anything
         raise BackendLoadError(_broken(entry, f"{type(error).__name__}: {error}")) from error
     if not isinstance(found, BackendDescription) or found.name != name:
         raise BackendLoadError(_broken(entry, f"{entry.target} is no BackendDescription of that name"))
-    if name in RESERVED or not _NAME.fullmatch(name):
-        raise BackendLoadError(_broken(entry, "a name is a lowercase word, and this one cannot be had"))
     return found
 
 
@@ -114,6 +119,10 @@ def summary(name: str) -> str:
         return find(name).summary
     except BackendLoadError as error:
         return str(error)
+
+
+def _reserved() -> str:
+    return ", ".join(sorted(RESERVED))
 
 
 def _broken(entry: entry_points.InstalledEntry, reason: str) -> str:

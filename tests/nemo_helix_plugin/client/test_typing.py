@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from nemo_helix_plugin.client.calls.tuning import CustomizationJob
 from nemo_helix_plugin.client.client import AsyncNemoClient, NemoClient
 from nemo_helix_plugin.client.responses import AsyncItems, Items, NemoResponse
+from nemo_helix_plugin.customization import requests
 from nemo_helix_plugin.jobs import types, watch_types
 
 
@@ -22,19 +24,28 @@ def synchronous(client: NemoClient) -> None:
     for event in client.jobs.watch_job(name="a"):
         seen: watch_types.JobStatusEvent | watch_types.JobLogEvent | watch_types.JobWarningEvent = event
         del seen
-    del status, items, step, content
+    handle: CustomizationJob = client.customization.automodel.jobs.create(spec={}, workspace="b")
+    explained: NemoResponse[requests.Explanation] = client.customization.rl.explain()
+    tuned: Items[types.HelixJobResponse] = client.customization.backend("toy").jobs.list().items()
+    del status, items, step, content, handle, explained, tuned
 
 
 async def asynchronous(client: AsyncNemoClient) -> None:
     paused: NemoResponse[types.HelixJobResponse] = await client.jobs.pause_job(name="a")
     items: AsyncItems[types.HelixJobResponse] = (await client.jobs.list_jobs()).items()
-    del paused, items
+    handle: CustomizationJob = await client.customization.unsloth.jobs.create(spec={})
+    status: NemoResponse[types.HelixJobStatusResponse]
+    status = await client.customization.backend("toy").jobs.get_status(name="a")
+    del paused, items, handle, status
 
 
 def misuse(client: NemoClient) -> None:
     client.jobs.pause_job(nam="a")  # type: ignore[call-arg]
     client.jobs.pause_job("a")  # type: ignore[call-arg]
     client.jobs.pause_job(name=1)  # type: ignore[arg-type]
+    client.customization.automodle.jobs.list()  # type: ignore[attr-defined]
+    client.customization.rl.jobs.create()  # type: ignore[call-arg]
+    client.customization.rl.jobs.get("a")  # type: ignore[call-arg]
 
 
 @pytest.mark.slow

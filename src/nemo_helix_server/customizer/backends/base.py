@@ -30,9 +30,16 @@ class Backend:
     rules: Callable[[Any, CompileFacts], Iterable[Rule]]
     """The rules that hold for an input in a situation; raises `InvalidError` for what cannot be a rule."""
     resolve: Callable[[ResolvedSpec, CompileFacts], None]
-    """Fills in what an input leaves open: the spec becomes the one that is stored."""
+    """Fills in what an input leaves open: the spec becomes the one that is stored.
+
+    It puts ``checkpoints`` there too, see `shared.checkpoints`.
+    """
     engine_spec: Callable[[Mapping[str, Any], CompileFacts], dict[str, Any]]
-    """What the engine is told, of the stored spec."""
+    """What the engine is told, of the stored spec: JSON that the trainer finds in the step's configuration.
+
+    Of it compiling reads ``method``, ``finetuning`` (``lora`` makes an adapter, unless ``output_method`` is
+    ``merged``) and ``devices.count`` (GPUs of the training step; 1 by default).
+    """
     training_step: Callable[[Mapping[str, Any]], str] = _training
     """The name of the training step, of the engine spec."""
     trainer: str = "nemo_engines.run"

@@ -39,6 +39,9 @@ def find(name: str) -> Backend:
         raise BackendUnusableError(_broken(entry, f"{type(error).__name__}: {error}")) from error
     if not isinstance(found, Backend) or found.description != description:
         raise BackendUnusableError(_broken(entry, f"{entry.target} is no Backend of that description"))
+    if not descriptions.is_name(found.engine):
+        reason = f"its engine must be named by a lowercase word, not '{found.engine}'"
+        raise BackendUnusableError(_broken(entry, reason))
     return found
 
 

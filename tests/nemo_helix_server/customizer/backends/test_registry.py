@@ -1,0 +1,85 @@
+"""The service's backends: one folder each, and what is said of another package's that cannot be used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nemo_helix_plugin.customization import backends as descriptions
+from nemo_helix_server.customizer.backends import registry
+from nemo_helix_server.errors import UnknownNameError
+
+MODULE = """
+import dataclasses
+from nemo_helix_plugin.customization.backends import BackendDescription
+from nemo_helix_server.customizer.backends.rl import BACKEND as OTHER
+DESCRIPTION = BackendDescription(name="spare", summary="A toy.", input="x:Y", references={})
+GOOD = dataclasses.replace(OTHER, description=DESCRIPTION)
+BAD = dataclasses.replace(GOOD, engine="_x-y")
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.syspath_prepend(tmp_path)
+    yield tmp_path
+    monkeypatch.undo()
+    forget()
+
+
+def forget() -> None:
+    descriptions.names.cache_clear()
+    descriptions.find.cache_clear()
+    registry.find.cache_clear()
+
+
+def install(site: Path, module: str, attribute: str | None) -> None:
+    (site / f"{module}.py").write_text(MODULE)
+    metadata = site / f"{module}-1.0.dist-info"
+    metadata.mkdir()
+    text = f"[{descriptions.GROUP}]\nspare = {module}:DESCRIPTION\n"
+    if attribute:
+        text += f"[{registry.GROUP}]\nspare = {module}:{attribute}\n"
+    (metadata / "entry_points.txt").write_text(text)
+    forget()
+
+
+def test_every_built_in_backend_has_a_folder_and_every_folder_is_one() -> None:
+    folder = Path(registry.__file__).parent
+    folders = {path.name for path in folder.iterdir() if (path / "__init__.py").exists()}
+    assert folders == set(descriptions.BUILT_IN)
+    assert [backend.name for backend in registry.usable()][:3] == list(descriptions.BUILT_IN)
+
+
+def test_a_backend_of_another_package_is_used(site: Path) -> None:
+    install(site, "spare_good", "GOOD")
+    assert registry.find("spare").engine == "trl"
+    assert [backend.name for backend in registry.usable()][3:] == ["spare"]
+
+
+@pytest.mark.parametrize(
+    ("module", "attribute", "sentence"),
+    [
+        ("spare_client", None, "the backend 'spare' is for clients alone"),
+        ("spare_other", "OTHER", "spare_other:OTHER is no Backend of that description"),
+        ("spare_bad", "BAD", "its engine must be named by a lowercase word, not '_x-y'"),
+        ("spare_gone", "GONE", "AttributeError: module 'spare_gone' has no attribute 'GONE'"),
+    ],
+)
+def test_what_cannot_be_used_is_said_to_who_asks_for_it(
+    site: Path, module: str, attribute: str | None, sentence: str
+) -> None:
+    install(site, module, attribute)
+    with pytest.raises(registry.BackendUnusableError) as refused:
+        registry.find("spare")
+    assert sentence in refused.value.detail
+    assert [backend.name for backend in registry.usable()] == list(descriptions.BUILT_IN)
+
+
+def test_an_unknown_name_is_refused_with_those_that_are_known() -> None:
+    with pytest.raises(
+        UnknownNameError, match="there is no backend 'nobody'; known are automodel, unsloth, rl"
+    ):
+        registry.find("nobody")
