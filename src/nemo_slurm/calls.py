@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from nemo_slurm import commands
-from nemo_slurm.channel import join, new_mark, tail
+from nemo_slurm.channel import new_mark, tail
 from nemo_slurm.errors import CommandMissingError, NoSuchPathError, NotReachableError
 from nemo_slurm.hosts import Completed, Host
+from nemo_slurm.remote_script import remote_script
 
 _MISSING = 46
 _SLOW = 124
@@ -83,35 +84,17 @@ class HostCalls:
 
 
 def _script(argvs: Sequence[Sequence[str]], folder: str | None, mark: str, timeout: float) -> str:
-    names = join(sorted({argv[0] for argv in argvs}))
-    lines = [
-        _clean_environment(),
-        "slurm_clean_environment",
-        f'for n in {names}; do command -v "$n" >/dev/null && continue',
-        '  printf \'name=%s\\npath=%s\\n\' "$n" "$PATH"',
-        '  printf \'login=%s\\n\' "$(timeout 10 bash -lc "command -v $n" 2>/dev/null | tail -n 1)"',
-        f"  exit {_MISSING}",
-        "done",
-    ]
-    if folder is not None:
-        lines.append(f"cd -- {join([folder])} || exit {_ENTRY}")
-    for argv in argvs:
-        lines.append(f"{_prefix(argv[0])}timeout -k 5 {timeout:g} {join(argv)}")
-        lines.append(f"s=$?; printf '\\n%s %d\\n' {mark} $s; printf '\\n%s %d\\n' {mark} $s >&2")
-    return "\n".join([*lines, "exit 0"])
-
-
-def _prefix(program: str) -> str:
-    """A job inherits the environment of its ``sbatch``: that one gets nothing of ours."""
-    return (
-        ""
-        if program == "sbatch"
-        else "".join(f"{name}={value} " for name, value in commands.ENVIRONMENT.items())
+    clean = pkgutil.get_data("nemo_slurm", "clean_environment.sh") or b""
+    return clean.decode() + remote_script(
+        "nemo_slurm",
+        "call",
+        slurm_mark=mark,
+        slurm_limit=f"{timeout:g}",
+        slurm_folder=folder or "",
+        slurm_settings=[f"{name}={value}" for name, value in commands.ENVIRONMENT.items()],
+        slurm_words=[word for argv in argvs for word in argv],
+        slurm_counts=[len(argv) for argv in argvs],
     )
-
-
-def _clean_environment() -> str:
-    return (pkgutil.get_data("nemo_slurm", "clean_environment.sh") or b"").decode()
 
 
 def _split(done: Completed, mark: str) -> list[Completed]:

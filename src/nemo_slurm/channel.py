@@ -9,7 +9,7 @@ import secrets
 import shlex
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import IO, Protocol
 
 from nemo_slurm.errors import SlurmError, UnusableValueError
@@ -108,8 +108,3 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 def tail(text: str) -> str:
     """The last line that says something."""
     return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
-
-
-def join(words: Sequence[str]) -> str:
-    """Words as one command line for bash."""
-    return " ".join(shlex.quote(word) for word in words)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
-import shlex
 import socket
 import subprocess
 import threading
@@ -30,6 +29,7 @@ from nemo_slurm.errors import (
     SlurmError,
     UnusableValueError,
 )
+from nemo_slurm.remote_script import quoted_header, remote_script
 from nemo_slurm.transfer import Expect, Wanted, everything, nothing
 
 
@@ -143,9 +143,8 @@ class BashHost(ABC):
 
     def read(self, path: str, *, offset: int = 0, limit: int | None = None) -> bytes:
         """See `Host.read`."""
-        cut = "" if limit is None else f" | head -c {int(limit)}"
-        name = shlex.quote(_absolute(path))
-        script = f"[ -e {name} ] || exit 44\ntail -c +{int(offset) + 1} -- {name}{cut}"
+        cut = "" if limit is None else limit
+        script = remote_script("nemo_slurm", "read", path=_absolute(path), offset=offset, limit=cut)
         status, data, text = self._exchange(script, env={}, timeout=120)
         if status == 44:
             raise NoSuchPathError(f"{path}: no such file on {self.label}")
@@ -155,19 +154,15 @@ class BashHost(ABC):
 
     def write(self, path: str, data: bytes, *, mode: int = 0o644) -> None:
         """See `Host.write`."""
-        name, folder = shlex.quote(_absolute(path)), shlex.quote(posixpath.dirname(path))
-        script = (  # mktemp puts random letters in place of the X's
-            f"mkdir -p -- {folder} && t=$(mktemp -- {folder}/.incoming.XXXXXXXX) || exit\n"
-            f'cat >"$t" <&3 && chmod {mode:o} "$t" || exit\nsync "$t" 2>/dev/null\nmv -fT -- "$t" {name}'
-        )
+        folder = posixpath.dirname(_absolute(path))
+        script = remote_script("nemo_slurm", "write", path=path, folder=folder, mode=f"{mode:o}")
         status, _, text = self._exchange(script, env={}, timeout=60, data=data)
         if status:
             raise CommandFailedError(["writing a file"], status, text, where=self.label)
 
     def exists(self, path: str) -> bool:
         """See `Host.exists`."""
-        name = shlex.quote(_absolute(path))
-        return self.run(f"[ -e {name} ] || [ -L {name} ]").status == 0
+        return self.run(quoted_header(path=_absolute(path)) + '[ -e "$path" ] || [ -L "$path" ]').status == 0
 
     def close(self) -> None:  # noqa: B027 - most hosts hold nothing that must be let go
         """See `Host.close`."""

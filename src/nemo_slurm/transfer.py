@@ -10,7 +10,6 @@ import hashlib
 import os
 import posixpath
 import select
-import shlex
 import subprocess
 import tarfile
 import tempfile
@@ -27,6 +26,7 @@ from nemo_slurm.errors import (
     NotReachableError,
     PathExistsError,
 )
+from nemo_slurm.remote_script import remote_script
 
 Wanted = Callable[[str], bool]
 """Says of a path relative to the copied folder whether it is wanted."""
@@ -52,17 +52,8 @@ def nothing(files: Sequence[Remote]) -> None:
 
 def copy_in(host: Channel, local: Path, remote: str) -> None:
     """See `nemo_slurm.hosts.Host.copy_in`."""
-    target, parent = shlex.quote(remote), shlex.quote(posixpath.dirname(remote))
-    script = (
-        f"if [ -e {target} ] || [ -L {target} ]; then exit 45; fi\n"
-        # mktemp puts random letters in place of the X's
-        f"mkdir -p -- {parent} && t=$(mktemp -d -- {parent}/.incoming.XXXXXXXX) || exit\n"
-        """trap 'rm -rf -- "$t"' EXIT\n"""
-        # -m: times are the host's, as those of its scheduler are, whatever the clock here says
-        'tar -x -p -m --no-same-owner -f - -C "$t" <&3 || exit\n'
-        f'mv -nT -- "$t/{_CONTENT}" {target} || exit\n'
-        f'if [ -e "$t/{_CONTENT}" ]; then exit 45; fi'
-    )
+    parent = posixpath.dirname(remote)
+    script = remote_script("nemo_slurm", "copy_in", path=remote, folder=parent, content=_CONTENT)
     mark = new_mark()
     size = sum(path.lstat().st_size for path in [local, *local.rglob("*")])
 
@@ -114,12 +105,7 @@ Expect = Callable[[Sequence[Remote]], None]
 
 def listing(host: FileQuery, folder: str, *, through: Sequence[str] = ()) -> list[Remote]:
     """All plain files below a folder, links left out but for those to folders among ``through``."""
-    links = "".join(f" {shlex.quote(f'./{path}')}" for path in through)
-    script = (
-        f"cd -- {shlex.quote(folder)} 2>/dev/null || exit 44\n"
-        f'set --\nfor d in{links}; do [ ! -L "$d" ] || [ ! -d "$d" ] || set -- "$@" "$d/"; done\n'
-        """find . "$@" -type f -printf '%s %T@ %i %p\\0'"""
-    )
+    script = remote_script("nemo_slurm", "list_files", folder=folder, through=through)
     done = host.run(script, timeout=_SLOW)
     if done.status == 44:
         raise NoSuchPathError(f"{folder}: no such folder on {host.label}")
@@ -157,12 +143,14 @@ def _begun(part: Path) -> int:
 
 def _stream(host: Channel, folder: str, local: Path, files: Sequence[tuple[Remote, int]]) -> None:
     mark = new_mark()
-    calls = "\n".join(
-        f"g {offset} {file.size - offset} {shlex.quote('./' + file.path)}" for file, offset in files
-    )
-    script = (
-        f"cd -- {shlex.quote(folder)} || exit\n"
-        f'g() {{ printf \'%s file\\n\' {mark}; tail -c +$(($1 + 1)) -- "$3" | head -c "$2"; }}\n{calls}'
+    script = remote_script(
+        "nemo_slurm",
+        "copy_out",
+        folder=folder,
+        mark=mark,
+        paths=[file.path for file, _ in files],
+        offsets=[offset for _, offset in files],
+        counts=[file.size - offset for file, offset in files],
     )
     with tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(

@@ -58,6 +58,9 @@ def test_the_wheel_brings_programs_benchmarks_and_the_files_that_jobs_read(
     for pattern in (
         "src/nemo_gym/shell/*.sh",
         "src/nemo_slurm/*.tsv",
+        "src/nemo_slurm/*.sh",
+        "src/*/remote/*.sh",
+        "src/nemo_gym/orchestration/*/remote/*.sh",
         "src/nemo_helix_server/engines/pins/*",
     ):
         names = {str(path.relative_to(ROOT / "src")) for path in ROOT.glob(pattern)}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shlex
 import time
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
@@ -22,6 +21,7 @@ from nemo_slurm.errors import NotAcceptedError, NotReachableError, SchedulerRefu
 from nemo_slurm.identity import carries
 from nemo_slurm.observing import has_ended
 from nemo_slurm.records import SlurmJob
+from nemo_slurm.remote_script import missing_paths, remote_script
 from nemo_slurm.states import Meaning, SlurmState, foreign
 
 
@@ -177,27 +177,29 @@ class SlurmExecutor:
 
     def _missing_scripts(self, plans: Sequence[JobPlan]) -> set[str]:
         """Benchmarks whose script is not on the cluster's side, in one look."""
-        tests = [
-            f"[ -f {shlex.quote(str(JobPaths(plan.job_dir).script))} ] || printf '%s\\n' {plan.benchmark}"
-            for plan in plans
-        ]
-        done = self._cluster.host.run("\n".join([*tests, "exit 0"]))
-        return set(done.stdout.split())
+        scripts = [str(JobPaths(plan.job_dir).script) for plan in plans]
+        return {plans[number].benchmark for number in missing_paths(self._cluster.host, scripts, test="-f")}
 
     def _record(self, plans: Sequence[JobPlan], answers: Sequence[Queued]) -> None:
         """Note what was queued in each benchmark's journal. A submit does not fail for it."""
         lines = []
-        for plan, answer in zip(plans, answers, strict=True):
+        for answer in answers:
             event = {"at": utc_text(time.time()), "event": "submitted", "job_id": answer.job_id}
             if answer.job_id is None:
                 event = {"at": event["at"], "event": "submit_failed", "error": answer.error}
             elif answer.job_id in self._names:
                 event["cluster"] = self._names[answer.job_id]
-            text = shlex.quote(json.dumps(event, separators=(",", ":")))
-            journal = shlex.quote(str(JobPaths(plan.job_dir).events))
-            lines.append(f"[ ! -d {shlex.quote(str(plan.job_dir))} ] || printf '%s\\n' {text} >>{journal}")
+            lines.append(json.dumps(event, separators=(",", ":")))
+        folders = [plan.job_dir for plan in plans]
+        script = remote_script(
+            __package__,
+            "append_events",
+            folders=[str(folder) for folder in folders],
+            journals=[str(JobPaths(folder).events) for folder in folders],
+            lines=lines,
+        )
         try:
-            self._cluster.host.run("\n".join([*lines, "exit 0"]))
+            self._cluster.host.run(script)
         except SlurmError:
             return
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,6 +20,7 @@ from nemo_gym.orchestration.executors.base import JobRef
 from nemo_slurm.errors import SlurmError
 from nemo_slurm.hosts import Host
 from nemo_slurm.records import SlurmJob
+from nemo_slurm.remote_script import remote_script
 
 _NAME = re.compile(rb"^#SBATCH --job-name=(\S+)$", re.MULTILINE)
 _STAMP = re.compile(r"gym-job-(\d{8}T\d{6}Z)-")
@@ -84,14 +84,8 @@ class Identities:
         """One script on the host: owners and times, names, starts, each found by its path."""
         scripts = {str(JobPaths(folder).script): folder for folder in folders}
         starts = {str(_started(job)): job for job in jobs}
-        look = "xargs -0 -r"
-        lines = [
-            f"{_printed(scripts)} | {look} stat --printf '%n\\0%u %Y\\n' -- 2>/dev/null; printf '\\1'",
-            f"{_printed(scripts)} | {look} grep -aHZ '^#SBATCH --job-name=' -- 2>/dev/null; printf '\\1'",
-            f"{_printed(starts)} | {look} grep -aHZm1 '^[0-9]' -- 2>/dev/null",
-            "exit 0",
-        ]
-        owners, names, begun = self.host.run("\n".join(lines), timeout=60).stdout.split("\1")
+        script = remote_script(__package__, "job_identities", scripts=list(scripts), starts=list(starts))
+        owners, names, begun = self.host.run(script, timeout=60).stdout.split("\1")
         named = {path: text.partition("=")[2].strip() for path, text in _rows(names)}
         for path, text in _rows(owners):
             user, _, written = text.partition(" ")
@@ -104,10 +98,6 @@ def _rows(text: str) -> Iterable[tuple[str, str]]:
     """Path and text of lines ``<path>\\0<text>``; a path may hold line breaks."""
     for found in re.finditer(r"([^\0]+)\0([^\n]*)\n", text):
         yield found[1], found[2]
-
-
-def _printed(paths: Iterable[str]) -> str:
-    return f"printf '%s\\0' {' '.join(shlex.quote(path) for path in paths)}"
 
 
 def _script_here(folder: Path) -> _Script:

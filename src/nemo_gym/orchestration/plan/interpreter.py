@@ -9,7 +9,6 @@ names is meant for us, and stays.
 from __future__ import annotations
 
 import os
-import shlex
 import site
 import subprocess
 from collections.abc import Callable, Mapping
@@ -17,7 +16,8 @@ from pathlib import Path
 
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.schema import SubmitConfig
-from nemo_runs.secret_refs import parse_reference
+from nemo_runs.secret_refs import Reference, parse_reference
+from nemo_slurm.remote_script import remote_script
 
 LIBRARIES, USER_SITE = "libraries", "user_site"
 EVERYTHING = f"{LIBRARIES} {USER_SITE}"
@@ -70,33 +70,25 @@ def run_here(script: str) -> str:
     return done.stdout
 
 
-def _meant_for_us(config: SubmitConfig) -> dict[str, str]:
+def _meant_for_us(config: SubmitConfig) -> dict[str, Reference]:
     found = {}
     for name, text in config.driver.env.items():
-        reference = parse_reference(text, where=f"driver.env.{name}")
         if name.startswith("PYTHON") or name == "LD_LIBRARY_PATH":
-            found[name] = shlex.quote(reference.text) if reference.kind == "lit" else f'"${reference.text}"'
+            found[name] = parse_reference(text, where=f"driver.env.{name}")
     return found
 
 
-def _script(program: Path, meant: Mapping[str, str]) -> str:
+def _script(program: Path, meant: Mapping[str, Reference]) -> str:
     """Prints ``kept:`` and the words with which the program starts; nothing when it never does."""
-    exports = "".join(f"export {name}={value}; " for name, value in meant.items())
-    attempts = " ".join(f"'{words}'" for words in _ATTEMPTS)
-    return f"""\
-try() (
-  for name in $(compgen -e); do
-    case $name in PYTHON*) unset -v "$name" ;; esac
-  done
-  [[ $1 == *{LIBRARIES}* ]] || unset -v LD_LIBRARY_PATH
-  [[ $1 == *{USER_SITE}* ]] || export PYTHONNOUSERSITE=1
-  {exports}:
-  exec timeout {_SECONDS} {shlex.quote(str(program))} --version </dev/null >/dev/null 2>&1
-)
-for words in {attempts}; do
-  if try "$words"; then
-    printf 'kept:%s\\n' "$words"
-    break
-  fi
-done
-"""
+    return remote_script(
+        __package__,
+        "try_program",
+        program=str(program),
+        limit=_SECONDS,
+        libraries=LIBRARIES,
+        user_site=USER_SITE,
+        attempts=_ATTEMPTS,
+        meant=list(meant),
+        values=[reference.text for reference in meant.values()],
+        kinds=["literal" if each.kind == "lit" else "variable" for each in meant.values()],
+    )

@@ -9,7 +9,6 @@ import io
 import os
 import posixpath
 import re
-import shlex
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -28,6 +27,7 @@ from nemo_slurm import tracing
 from nemo_slurm.calls import HostCalls
 from nemo_slurm.errors import SlurmError
 from nemo_slurm.hosts import Host
+from nemo_slurm.remote_script import remote_script
 
 _SLOW: Final = 600.0
 _NO_FOLDER: Final = 44
@@ -35,35 +35,6 @@ _TOKEN: Final = re.compile(
     r"(?<![\w./-])(?P<id>gym-job-\d{8}T\d{6}Z-[0-9a-f]{6})/(?P<benchmark>[\w.-]+)/(?:again-\d+-)?\d+(?![\w./-])"
 )
 """A site may have put words of its own around it."""
-_OF_PARENT: Final = """\
-[ -d "$parent" ] || exit 44
-folders=()
-for d in "$parent"/*/; do
-  d=${d%/}
-  case ${d##*/} in gym-job-*) folders+=("$d") ;; *) [ ! -e "$d/gym-job.json" ] || folders+=("$d") ;; esac
-done
-"""
-_LIST: Final = """\
-for d in "${folders[@]}"; do
-  [ ! -e "$d/gym-job.json" ] || [ -r "$d/gym-job.json" ] || printf '%s\\n' "$d"
-done
-echo
-for d in "${folders[@]}"; do
-  [ -d "$d" ] || continue
-  printf '%s\\0' "$d"
-  if [ -e "$d/gym-job.json" ]; then
-    find "$d" -maxdepth 1 -type f \\( -name gym-job.json -o -name .gym_fetched.json \\) -print0
-  else
-    for name in resolved-config.yaml .gym_submission.json .gym_fetched.json; do
-      [ ! -f "$d/$name" ] || printf '%s\\0' "$d/$name"
-    done
-    find "$d" -mindepth 2 -maxdepth 2 -type f \\( -name .gym_events.jsonl -o -name .gym_job_chain \\) -print0
-    find "$d" -mindepth 3 -maxdepth 3 -type d -path '*/links/*' -print0
-  fi
-done | tar --null --no-recursion --ignore-failed-read -P -T - -czf - 2>/dev/null
-exit 0
-"""
-"""The directories whose record may not be read, an empty line, and an archive of what tells of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +61,7 @@ def of_parent(
     host: Host, output_path: str, *, now: datetime, report: Reporter
 ) -> Iterator[AdoptedRun | NotAdopted]:
     """Adopt all run directories in a folder of another machine. Raises `GymError` when there is none such."""
-    yield from _adopted(host, f"parent={shlex.quote(output_path)}\n{_OF_PARENT}", (), now, report)
+    yield from _adopted(host, output_path, (), now, report)
 
 
 def of_folders(
@@ -98,8 +69,7 @@ def of_folders(
 ) -> Iterator[AdoptedRun | NotAdopted]:
     """Adopt run directories of another machine; those that are not there are refused."""
     if run_dirs:
-        folders = " ".join(shlex.quote(name) for name in run_dirs)
-        yield from _adopted(host, f"folders=({folders})\n", run_dirs, now, report)
+        yield from _adopted(host, "", run_dirs, now, report)
 
 
 def forgotten(host: Host, *, report: Reporter) -> tuple[list[str], list[NotAdopted]]:
@@ -136,9 +106,10 @@ def forgotten(host: Host, *, report: Reporter) -> tuple[list[str], list[NotAdopt
 
 
 def _adopted(
-    host: Host, choice: str, wanted: Sequence[str], now: datetime, report: Reporter
+    host: Host, parent: str, wanted: Sequence[str], now: datetime, report: Reporter
 ) -> Iterator[AdoptedRun | NotAdopted]:
-    done = host.run(choice + _LIST, timeout=_SLOW)
+    script = remote_script(__package__, "tell_of_runs", parent=parent, folders=wanted)
+    done = host.run(script, timeout=_SLOW)
     if done.status == _NO_FOLDER:
         raise GymError(
             f"there is no such folder on {host.label}; give the output_path of the submissions there."

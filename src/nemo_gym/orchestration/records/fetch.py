@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import posixpath
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from nemo_gym.orchestration.records.fetch_ledger import SCHEMA_VERSION, Ledger, 
 from nemo_runs.durable import disk
 from nemo_slurm.errors import ChangedError, CommandFailedError, NoSuchPathError
 from nemo_slurm.hosts import Host
+from nemo_slurm.remote_script import quoted_header, remote_script
 from nemo_slurm.transfer import Remote, Wanted, everything, listing
 
 _CAPTURES: Final = frozenset({"model-calls", "otel", "sealed", "shell", "__pycache__"})
@@ -142,7 +142,8 @@ def _is_same(host: Host, run_dir: str, folder: Path) -> bool:
     if not there.is_file():
         return False
     mine = there.stat()
-    theirs = host.run(f"stat -c '%i %s %Y' -- {shlex.quote(str(RunPaths(Path(run_dir)).record))}").stdout
+    record = quoted_header(record=str(RunPaths(Path(run_dir)).record))
+    theirs = host.run(f"{record}stat -c '%i %s %Y' -- \"$record\"").stdout
     return theirs.split() == [str(mine.st_ino), str(mine.st_size), str(int(mine.st_mtime))]
 
 
@@ -235,13 +236,8 @@ def _digests(host: Host, folder: str, sizes: dict[str, int]) -> dict[str, str]:
     names = sorted(sizes)
     for at in range(0, len(names), _DIGESTS_AT_ONCE):
         some = names[at : at + _DIGESTS_AT_ONCE]
-        calls = "\n".join(f"d {sizes[name]} {shlex.quote('./' + name)}" for name in some)
-        script = (
-            f"cd -- {shlex.quote(folder)} || exit\n"
-            'd() { if [ "$(stat -c %s -- "$2" 2>/dev/null || echo 0)" -ge "$1" ]; '
-            'then head -c "$1" -- "$2" | sha256sum; else echo none; fi; }\n'
-            f"{calls}"
-        )
+        counts = [sizes[name] for name in some]
+        script = remote_script(__package__, "digests", folder=folder, paths=some, counts=counts)
         done = host.run(script, timeout=_SLOW)
         lines = done.stdout.splitlines()
         if done.status or len(lines) != len(some):

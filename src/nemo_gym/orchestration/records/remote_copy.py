@@ -7,7 +7,6 @@ so the rows stay where they are and that machine picks the times out of them.
 from __future__ import annotations
 
 import os
-import shlex
 import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
@@ -22,27 +21,13 @@ from nemo_gym.orchestration.records.index import Reporter
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_runs.counts import counted
 from nemo_slurm.hosts import Host
+from nemo_slurm.remote_script import remote_script
 from nemo_slurm.ssh import host_of
 
 _SLOW: Final = 3600.0
 """Seconds for which a machine may read rows."""
 
 _NO_ROWS: Final = 44
-_TIMES: Final = r"""
-rows=artifacts/rollouts.jsonl
-cd -- "$folder" 2>/dev/null && [ -f "$rows" ] || exit 44
-whole=$(wc -l <"$rows") || exit 1
-head -n "$whole" -- "$rows" | LC_ALL=C awk '{
-  end = length($0) > 400 ? substr($0, length($0) - 399) : $0; found = ""
-  while (match(end, /"total_latency_ms":[0-9.eE+-]+,"ended_at":[0-9.]+[},]/)) {
-    found = substr(end, RSTART, RLENGTH - 1); end = substr(end, RSTART + RLENGTH)
-  }
-  if (found != "") print "{\"ng_perf\":{" found "}}"
-  else print (index($0, "\"ended_at\"") ? $0 : "{}")
-}' || exit 1
-stat -c %.9Y -- "$rows"
-"""
-"""Of each whole row its times; the row where they are not near its end, or ``{}``; then the file's time."""
 
 
 class FilesWanted(Protocol):
@@ -134,7 +119,9 @@ def _is_billed(path: str, benchmarks: Iterable[str]) -> bool:
 
 
 def _bring_times(host: Host, there: JobPaths, rows: Path) -> None:
-    done = host.run(f"folder={shlex.quote(str(there.job_dir))}\n{_TIMES}", timeout=_SLOW)
+    output = there.rollouts.output.relative_to(there.job_dir)
+    script = remote_script(__package__, "row_times", folder=str(there.job_dir), rows=str(output))
+    done = host.run(script, timeout=_SLOW)
     if done.status == _NO_ROWS:
         return
     times, _, modified = done.stdout.rstrip("\n").rpartition("\n")

@@ -11,7 +11,6 @@ import io
 import os
 import posixpath
 import re
-import shlex
 import tarfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,6 +23,7 @@ from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_runs.durable import disk, files
 from nemo_slurm.errors import NoSuchPathError, SlurmError
 from nemo_slurm.hosts import Host
+from nemo_slurm.remote_script import quoted_header, remote_script
 
 LARGEST = 60 * 1024
 """Bytes; a larger file is none of the small ones."""
@@ -222,26 +222,22 @@ class HostRunFiles:
 
     def sizes(self, folder: Path) -> dict[str, int]:
         """See `RunFiles.sizes`."""
-        name = shlex.quote(str(folder))
-        done = self._host.run(
-            f"[ -d {name} ] || exit 0\nfind {name} -maxdepth 1 -type f -printf '%s %f\\n'", timeout=60
-        )
+        done = self._host.run(remote_script(__package__, "sizes", folder=str(folder)), timeout=60)
         rows = (line.partition(" ") for line in done.stdout.splitlines())
         return {name: int(size) for size, _, name in rows if size.isdigit()}
 
     def claim(self, folder: Path) -> bool:
         """See `RunFiles.claim`."""
-        parent, name = shlex.quote(str(folder.parent)), shlex.quote(str(folder))
-        done = self._host.run(f"mkdir -p -- {parent} && mkdir -- {name}")
+        script = remote_script(__package__, "claim", folder=str(folder), parent=str(folder.parent))
+        done = self._host.run(script)
         if done.status and not self._host.exists(str(folder)):
             raise DataError(f"{folder} on {self.label} cannot be made ({done.stderr.strip()}).")
         return done.status == 0
 
     def unclaim(self, folder: Path) -> None:
         """See `RunFiles.unclaim`."""
-        name = shlex.quote(str(folder))
         with contextlib.suppress(SlurmError):
-            self._host.run(f"rm -f -- {name}/* {name}/.[!.]* 2>/dev/null; rmdir -- {name}")
+            self._host.run(remote_script(__package__, "unclaim", folder=str(folder)))
 
     def write(self, path: Path, data: bytes) -> None:
         """See `RunFiles.write`."""
@@ -249,12 +245,12 @@ class HostRunFiles:
 
     def append(self, path: Path, line: bytes) -> None:
         """See `RunFiles.append`."""
-        text = shlex.quote(line.decode("utf-8").rstrip("\n"))
-        self._change(f"printf '%s\\n' {text} >>{shlex.quote(str(path))}", path)
+        text = line.decode("utf-8").rstrip("\n")
+        self._change(remote_script(__package__, "append", path=str(path), line=text), path)
 
     def remove(self, path: Path) -> None:
         """See `RunFiles.remove`."""
-        self._change(f"rm -f -- {shlex.quote(str(path))}", path)
+        self._change(f'{quoted_header(path=str(path))}rm -f -- "$path"', path)
 
     def _change(self, script: str, path: Path) -> None:
         done = self._host.run(script)
@@ -267,54 +263,22 @@ def run_files(host: Host) -> RunFiles:
     return LocalRunFiles() if host.name is None else HostRunFiles(host)
 
 
-_SCRIPTS = (
-    '  for n in "${!folders[@]}"; do',
-    '    script="${folders[n]}/job.sh"',
-    '    [ -f "$script" ] || continue',
-    f"    digest='{UNREAD}'",
-    # written before what was submitted; a time is asked for without a program
-    f'    [ "${{folders[n]%/*}}/{_SUBMISSION}" -nt "$script" ] ||',
-    "      digest=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\\.$/d' <\"$script\" | sha256sum)",
-    '    printf \'%s  @%s\\n\' "${digest%% *}" "$n"',
-    "  done",
-)
-"""Prints the digest of each job script, without the values of secrets, that was written to since."""
-
-
 def _look_script(job_dirs: Sequence[Path]) -> str:
-    """The clock, numbers of missing folders, digests of files, an empty line, and an archive of small files.
-
-    Where nothing can be compared, what was submitted is left out too.
-    """
-    names = [f"-path '*/{folder}/*/*'" for folder in _FOLDERS]
-    names += [f"-name {name}" for name in _IN_JOB_DIR]
-    names += [f"-path '*/{_JOB.artifacts.name}/{name}'" for name in _IN_ARTIFACTS]
-    of_interest = f"-type f -size -{LARGEST // 1024}k \\( {' -o '.join(names)} \\)"
-    search = f'exec find -L "$@" -maxdepth 3 -name logs -prune -o {of_interest} -print0'
-    quoted = " ".join(shlex.quote(str(folder)) for folder in job_dirs)
-    submissions = dict.fromkeys(folder.parent / _SUBMISSION for folder in job_dirs)
-    sealed = " ".join(f'"${{folders[@]/%//{name}}}"' for name in _SEALED)
-    lines = [
-        "date +%s",
-        f"folders=({quoted})",
-        'for n in "${!folders[@]}"; do [ -d "${folders[n]}" ] || echo "$n"; done',
-        f"submissions=({' '.join(shlex.quote(str(name)) for name in submissions)})",
-        "if command -v sha256sum >/dev/null; then {",
-        f"  find {sealed} -type f -size -{HASHED // 1024 + 1}k -exec sha256sum -- {{}} +",
-        f"  find {sealed} -type f -size +{HASHED // 1024}k ! -path $'*\\n*' -printf '{UNREAD}  %p\\n'",
-        *_SCRIPTS,
-        "} 2>/dev/null; else",
-        "  submissions=()",
-        "fi",
-        "echo",
-        "{",
-        "  printf '%s\\0' \"${folders[@]}\" | xargs -0 sh -c " + shlex.quote(search) + " find 2>/dev/null",
-        '  for name in "${submissions[@]}"; do [ ! -f "$name" ] || printf \'%s\\0\' "$name"; done',
-        "} |",
-        "  tar --null --no-recursion --ignore-failed-read -P -T - -czf - 2>/dev/null",
-        "exit 0",
-    ]
-    return "\n".join(lines)
+    """Clock, numbers of missing folders, digests of files, an empty line, an archive of small files."""
+    return remote_script(
+        __package__,
+        "look",
+        folders=[str(folder) for folder in job_dirs],
+        submissions=list(dict.fromkeys(str(folder.parent / _SUBMISSION) for folder in job_dirs)),
+        submission=_SUBMISSION,
+        unread=UNREAD,
+        smallest=LARGEST // 1024,
+        hashed=HASHED // 1024,
+        sealed=_SEALED,
+        kept=_IN_JOB_DIR,
+        results=_IN_ARTIFACTS,
+        parents=_FOLDERS,
+    )
 
 
 def _digests(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ from nemo_slurm.calls import HostCalls
 from nemo_slurm.errors import CommandMissingError, NotReachableError
 from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.records import Association, Partition
+from nemo_slurm.remote_script import missing_paths, remote_script
 
 _CONFIG = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
 _NEEDED = ("sbatch", "squeue", "scontrol", "scancel")
@@ -115,11 +115,7 @@ def _one(calls: HostCalls, argv: Sequence[str]) -> Completed:
 
 def space(host: Host, path: str) -> tuple[str, bool, int | None]:
     """The nearest folder that is there, whether it may be written to, and its free space in KiB."""
-    script = (
-        f'd={shlex.quote(path)}\nuntil [ -e "$d" ]; do d=$(dirname -- "$d"); done\n'
-        'printf "%s\\n" "$d"; [ -d "$d" ] && [ -w "$d" ] && echo yes || echo no\n'
-        "df -Pk -- \"$d\" | awk 'NR == 2 { print $4 }'"
-    )
+    script = remote_script(__package__, "space", folder=path, paths=())
     lines = host.run(script).stdout.splitlines()
     free = int(lines[2]) if len(lines) > 2 and lines[2].isdigit() else None
     return lines[0] if lines else path, lines[1:2] == ["yes"], free
@@ -127,7 +123,4 @@ def space(host: Host, path: str) -> tuple[str, bool, int | None]:
 
 def missing(host: Host, paths: Sequence[str]) -> list[str]:
     """Those of some paths that are not there."""
-    if not paths:
-        return []
-    tests = [f"[ -e {shlex.quote(path)} ] || echo {number}" for number, path in enumerate(paths)]
-    return [paths[int(line)] for line in host.run("\n".join([*tests, "exit 0"])).stdout.split()]
+    return [paths[number] for number in missing_paths(host, paths)]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,6 +16,7 @@ from nemo_gym.orchestration.plan.benchmark_runs import BenchmarkRun
 from nemo_gym.orchestration.plan.values import Submission
 from nemo_gym.orchestration.submit import submitting_host
 from nemo_slurm.errors import PathExistsError, SlurmError
+from nemo_slurm.remote_script import missing_paths, quoted_header, remote_script
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.submit.gym_bundle import Bundle
@@ -121,26 +121,21 @@ class OtherMachine:
         """See `Destination.check`. One round trip."""
         submitting_host.check_token(config, environ)
         output = config.job.output_path
-        tests = [
-            f"d={shlex.quote(output)}",
-            'until [ -e "$d" ]; do d=$(dirname -- "$d"); done',
-            '[ -d "$d" ] && [ -w "$d" ] || printf "%s\\n" "output $d"',
-        ]
         owners = [(f"services.{name}", service.mounts) for name, service in config.services.items()]
         mounts = [
             (path, mount.partition(":")[0])
             for path, its in [*owners, ("driver", config.driver.mounts)]
             for mount in its
         ]
-        tests += [f"[ -e {shlex.quote(source)} ] || echo mount {n}" for n, (_, source) in enumerate(mounts)]
-        for line in self._lines(tests):
-            kind, _, rest = line.partition(" ")
-            if kind == "output":
-                raise ConfigError(
-                    f"job.output_path: {output} cannot be made on {self.host.label}: {rest} is not a folder "
-                    "that you may write to."
-                )
-            path, source = mounts[int(rest)]
+        script = remote_script(__package__, "space", folder=output, paths=[source for _, source in mounts])
+        lines = self._lines(script)
+        if lines[1:2] != ["yes"]:
+            raise ConfigError(
+                f"job.output_path: {output} cannot be made on {self.host.label}: "
+                f"{lines[0] if lines else output} is not a folder that you may write to."
+            )
+        for number in lines[3:]:
+            path, source = mounts[int(number)]
             raise ConfigError(f"{path}.mounts: there is no {source} on {self.host.label}.")
 
     def gym_program(self, config: SubmitConfig) -> Path | None:
@@ -152,7 +147,7 @@ class OtherMachine:
         if config.driver.container is not None and named is not None:
             return Path(named)
         if named is not None:
-            found = self._lines([f"command -v -- {shlex.quote(named)} || :"])
+            found = self._lines(f'{quoted_header(named=named)}command -v -- "$named" || :')
             if not found or not found[0].startswith("/"):
                 raise ConfigError(f"driver.gym: {named} is not a program on {self.host.label}.")
             return Path(found[0])
@@ -176,14 +171,16 @@ class OtherMachine:
             return ""
         if program is None or self.bundle is not None:
             return interpreter.LIBRARIES  # neither looks at packages of the user's own
-        return interpreter.kept(program, config, lambda script: "\n".join(self._lines([script])))
+        return interpreter.kept(program, config, lambda script: "\n".join(self._lines(script)))
 
     def localized(self, runs: Mapping[str, BenchmarkRun], run_dir: Path) -> Mapping[str, BenchmarkRun]:
         """See `Destination.localized`. A path that is there too is taken for the same file."""
         wanted = {name: _files(run.run) for name, run in runs.items()}
         paths = sorted({path for files in wanted.values() for path in files.values()})
-        tests = [f"[ -e {shlex.quote(str(path))} ] || echo {n}" for n, path in enumerate(paths)]
-        missing = {paths[int(line)] for line in self._lines(tests)} if paths else set()
+        try:
+            missing = {paths[number] for number in missing_paths(self.host, [str(path) for path in paths])}
+        except SlurmError as error:
+            raise GymError(str(error)) from error
         return {
             name: _moved(run, wanted[name], missing, RunPaths(run_dir).job(name).inputs)
             for name, run in runs.items()
@@ -215,10 +212,7 @@ class OtherMachine:
 
     def _same_program(self, program: Path) -> bool:
         """Whether the path is our program there too: same content, and it starts."""
-        name = shlex.quote(str(program))
-        found = self._lines(
-            [f"[ -x {name} ] && cksum <{name} && timeout 20 {name} --version 2>/dev/null || :"]
-        )
+        found = self._lines(remote_script(__package__, "same_program", program=str(program)))
         from nemo_gym import __version__
         from nemo_gym.orchestration.submit import gym_bundle
 
@@ -228,9 +222,9 @@ class OtherMachine:
             and __version__ in found[1]
         )
 
-    def _lines(self, script: Sequence[str]) -> list[str]:
+    def _lines(self, script: str) -> list[str]:
         try:
-            return self.host.run("\n".join([*script, "exit 0"])).stdout.splitlines()
+            return self.host.run(script).stdout.splitlines()
         except SlurmError as error:
             raise GymError(str(error)) from error
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import platform
 import re
-import shlex
 import shutil
 import subprocess
 import sys
@@ -22,28 +21,12 @@ import nemo_gym
 from nemo_gym.errors import ConfigError, GymError
 from nemo_slurm.errors import PathExistsError, SlurmError
 from nemo_slurm.hosts import Host
+from nemo_slurm.remote_script import quoted_header, remote_script, script_text
 
 _OWN_PACKAGES = ("nemo_gym", "nemo_runs", "nemo_slurm")
 _DISTRIBUTION = "nemo-baton"
 _GROUPS = ("nemo_gym.agents", "nemo_gym.verifiers")
 _REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9._-]+)(?:[^;]*)(?:;(.*))?$")
-_PROGRAM = """\
-#!/bin/sh
-# `gym`, brought here by `gym eval submit` from the machine of the submission.
-here=$(CDPATH= cd -- "$(dirname -- "$0")/.." && pwd) || exit
-unset PYTHONHOME PYTHONSTARTUP PYTHONINSPECT PYTHONUSERBASE
-export PYTHONPATH="$here/lib${{PYTHONPATH:+:$PYTHONPATH}}" PYTHONDONTWRITEBYTECODE=1 PYTHONNOUSERSITE=1
-exec {python} -P -c \
-  'from nemo_gym.cli.main import main; main()' "$@"
-"""
-_PROBE = """\
-for p in {names}; do
-  p=$(command -v "$p") || continue
-  "$p" -c 'import platform, sys
-print(sys.executable, "%d.%d" % sys.version_info[:2], platform.machine(), platform.libc_ver()[1] or "0")' || :
-done
-exit 0
-"""
 
 
 @dataclass(frozen=True)
@@ -78,7 +61,9 @@ class Bundle:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, target)
         program.parent.mkdir(parents=True)
-        program.write_text(_PROGRAM.format(python=shlex.quote(self.python)), encoding="utf-8")
+        shebang, _, rest = script_text(__package__, "gym").partition("\n")
+        text = f"{shebang}\n{quoted_header(python=self.python)}{rest}"
+        program.write_text(text, encoding="utf-8")
         program.chmod(0o755)
 
 
@@ -88,9 +73,9 @@ def plan_bundle(host: Host, output_path: Path) -> Bundle:
     Raises `ConfigError` when the machine has no Python that can.
     """
     ours = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    names = f"python{ours} python3 /usr/bin/python{ours} /usr/local/bin/python{ours}"
+    names = [f"python{ours}", "python3", f"/usr/bin/python{ours}", f"/usr/local/bin/python{ours}"]
     try:
-        found = host.run(_PROBE.format(names=names)).stdout.splitlines()
+        found = host.run(remote_script(__package__, "find_pythons", names=names)).stdout.splitlines()
     except SlurmError as error:
         raise GymError(str(error)) from error
     rows = [row for line in found if len(row := line.rsplit(" ", 3)) == 4]

@@ -78,3 +78,10 @@ def test_a_plain_shell_needs_no_try(tmp_path, monkeypatch):
 def test_the_gym_of_this_test_needs_nothing(try_out):
     gym = os.path.join(os.path.dirname(sys.executable), "gym")
     assert try_out(f'exec "{gym}" --version', PYTHONPATH="/nowhere", LD_LIBRARY_PATH="/nowhere") == ""
+
+
+def test_what_driver_env_takes_from_a_variable_is_what_that_holds_before_anything_is_taken_away(try_out):
+    ours = {"PYTHONPATH": "host:PYTHONHOME", "LD_LIBRARY_PATH": "host:OUR_LIBRARIES"}
+    condition = '[ "$PYTHONPATH" = "it\'s $x" ] && [ "$LD_LIBRARY_PATH" = "/a b" ] && [ -z "$PYTHONHOME" ]'
+    environ = {"PYTHONHOME": "it's $x", "OUR_LIBRARIES": "/a b"}
+    assert try_out(condition.replace("$x", "\\$x"), env=ours, **environ) == ""
