@@ -104,12 +104,9 @@ def installed_files() -> Iterator[tuple[Path, Path]]:
     for package in _OWN_PACKAGES:
         folder = Path(nemo_gym.__file__).parents[1] / package
         for source in folder.rglob("*"):
-            if (
-                source.is_file()
-                and source.suffix != ".pyc"
-                and "data" not in source.relative_to(folder).parts
-            ):
-                yield source, Path(package) / source.relative_to(folder)
+            relative = source.relative_to(folder)
+            if source.is_file() and source.suffix != ".pyc" and not _is_prepared(relative):
+                yield source, Path(package) / relative
     own = metadata.distribution(_DISTRIBUTION)
     for distribution in (own, *_required(own)):
         for file in distribution.files or ():
@@ -123,6 +120,12 @@ def _belongs(file: metadata.PackagePath, *, own: bool) -> bool:
     if own:
         return file.parts[0].endswith(".dist-info") and file.name in ("METADATA", "entry_points.txt")
     return file.suffix != ".pyc" and ".." not in file.parts
+
+
+def _is_prepared(relative: Path) -> bool:
+    """Whether a file was prepared for a benchmark that came with us, and not part of us."""
+    *folders, _ = relative.parts
+    return "benchmarks" in folders and "data" in folders[folders.index("benchmarks") :]
 
 
 def _required(own: metadata.Distribution) -> Iterator[metadata.Distribution]:

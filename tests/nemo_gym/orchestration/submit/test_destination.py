@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.nemo_gym.orchestration.submit_files import changed, write
 
+import nemo_gym
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config import gym_install
 from nemo_gym.orchestration.config.resolve import resolve
@@ -150,6 +151,12 @@ def test_our_own_gym_is_named_by_what_is_in_it_and_by_the_python_there(tmp_path)
     names = {str(path) for _, path in gym_bundle.installed_files()}
     assert {"nemo_gym/cli/main.py", "nemo_slurm/states.tsv", "aiohttp/__init__.py"} <= names
     assert not any(name.endswith(".pyc") or ".." in name for name in names)
+    sources = Path(nemo_gym.__file__).parents[1]
+    ours = [
+        path for name in ("nemo_gym", "nemo_runs", "nemo_slurm") for path in (sources / name).rglob("*.*")
+    ]
+    needed = {str(path.relative_to(sources)) for path in ours if path.suffix in {".py", ".sh", ".tsv"}}
+    assert needed - names == set()
 
 
 def test_a_machine_without_a_fitting_python_is_told_what_it_has(tmp_path):
