@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+from nemo_helix_server.clock import SystemClock
+from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
@@ -91,7 +93,17 @@ class Fake(Real):
         self.machine.end(run.token, 143, stopped=True)
 
 
-@pytest.fixture(params=[Real, Fake])
+class FakeInBackground(Fake):
+    """The fake as one that is asked over a network: looked at in a thread."""
+
+    def executor(self):
+        executor = ObservedInBackground(super().executor(), SystemClock(), interval=0.01)
+        executor.warm()
+        self.made.append(executor)
+        return executor
+
+
+@pytest.fixture(params=[Real, Fake, FakeInBackground])
 def place(request, tmp_path):
     place = request.param(tmp_path)
     yield place
@@ -129,7 +141,7 @@ def started(place, executor=None):
 def test_a_run_that_was_never_started_is_absent(place):
     executor, run = place.executor(), new_run(place)
     assert executor.find(run) is None
-    assert executor.observe([run])[run.token].state is RunState.ABSENT
+    assert until(executor, run, RunState.ABSENT)
 
 
 @pytest.mark.parametrize("status", [0, 1, 75])
@@ -173,22 +185,20 @@ def test_a_stopped_run_ends_and_says_that_it_was_stopped(place):
 def test_a_run_that_was_stopped_before_its_start_never_starts(place):
     executor, run = place.executor(), new_run(place)
     executor.stop(run, grace_seconds=5)
-    assert executor.observe([run])[run.token].state is RunState.LOST
+    assert until(executor, run, RunState.LOST)
     with pytest.raises(AlreadyStartedError):
         place.executor().start(run, place.launch(run))
 
 
-@pytest.mark.parametrize("place", [Fake], indirect=True)
+@pytest.mark.parametrize("place", [Fake, FakeInBackground], indirect=True)
 def test_a_run_that_is_stopped_in_the_queue_of_a_scheduler_never_starts(place):
     executor, run = place.executor(), new_run(place)
     assert isinstance(executor.admit(request_for(run)), Admitted)
     executor.start(run, place.launch(run))
     place.machine.enqueue(run.token, "Priority")
-    seen = executor.observe([run])[run.token]
-    assert (seen.state, seen.reason) == (RunState.QUEUED, "Priority")
+    assert until(executor, run, RunState.QUEUED).reason == "Priority"
     executor.stop(run, grace_seconds=0)
-    seen = executor.observe([run])[run.token]
-    assert (seen.state, seen.never_started) == (RunState.LOST, True)
+    assert until(executor, run, RunState.LOST).never_started
     with pytest.raises(AlreadyStartedError):
         place.executor().start(run, place.launch(run))
 

@@ -40,6 +40,7 @@ class Executors:
         self._default = default
         self._known: dict[str, StepExecutor] = {}
         self._lock = threading.Lock()
+        self._warm = False
 
     def named(self, name: str) -> StepExecutor:
         """The executor of a name, empty for the default one; raises `NeverPossibleError`."""
@@ -50,6 +51,8 @@ class Executors:
                     self._known[name] = self._open(name)
                 except UnknownExecutorError as error:
                     raise NeverPossibleError(str(error)) from error
+                if self._warm:
+                    self._known[name].warm()
             return self._known[name]
 
     def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
@@ -135,8 +138,10 @@ class Executors:
 
     def warm(self) -> None:
         """See the protocol."""
-        for one in self._opened():
-            one.warm()
+        with self._lock:
+            self._warm = True
+            for one in self._known.values():
+                one.warm()
 
     def close(self) -> None:
         """See the protocol."""
