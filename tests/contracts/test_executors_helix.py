@@ -205,8 +205,10 @@ def test_a_run_that_is_stopped_in_the_queue_of_a_scheduler_never_starts(place):
 
 def test_a_pause_is_requested_and_withdrawn_and_an_older_request_changes_nothing(place):
     executor, run = started(place)
+    assert executor.last_request(run) is None
     executor.request_pause(run, seq=1, by="ann", at=1.0)
     assert place.wanted(run) == "pause"
+    assert place.executor().last_request(run) == 1
     executor.withdraw_pause(run, seq=2, by="ann", at=2.0)
     assert place.wanted(run) == "run"
     executor.request_pause(run, seq=1, by="ann", at=1.0)
@@ -244,6 +246,18 @@ def test_who_gives_up_a_place_in_the_queue_lets_the_next_one_pass(place):
     executor.release(first)
     executor.release(first)
     assert isinstance(executor.admit(request_for(new_run(place), at=3.0, slots=2)), Admitted)
+
+
+def test_the_log_of_a_run_is_read_through_its_executor_and_is_seen_to_grow(place):
+    executor, run = started(place)
+    log = run.folder / "output.jsonl"
+    before = executor.log_mark(run)
+    with log.open("a") as file:
+        file.write('{"m": "first"}\n{"m": "last"}\n')
+    assert executor.last_messages(run)[-2:] == ["first", "last"]
+    assert executor.log_mark(run) != before
+    place.end(run, 0)
+    until(executor, run, RunState.EXITED)
 
 
 def test_it_names_the_environment_of_a_command(place):

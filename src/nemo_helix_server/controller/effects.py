@@ -151,7 +151,12 @@ class Effects:
         if task.decision.failed:
             step = task.context.step
             paths = self.finder.storage.paths(task.context.workspace, step.job_id)
-            failure = failures.explain(task.decision, task.seen, run, task.context, paths.trainer(step.name))
+            tail: Sequence[str] = ()
+            if run is not None:
+                with contextlib.suppress(ExecutorError):
+                    tail = self.executor.last_messages(run)
+            trainer = paths.trainer(step.name)
+            failure = failures.explain(task.decision, task.seen, run, task.context, trainer, tail)
         return _News(tuple(pieces), progress, failure)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -9,10 +10,10 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import metrics_tail
 from nemo_helix_server.controller.decide import StepFacts
 from nemo_helix_server.controller.step_ages import StepAges
-from nemo_helix_server.executors.base import RunObservation, RunState
+from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState, StepExecutor
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusReason
-from nemo_helix_server.storage import checkpoints, run_files, start_remains
+from nemo_helix_server.storage import checkpoints, start_remains
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_trainer import contract
@@ -29,6 +30,7 @@ class FactFinder:
     """Gathers facts; what costs a look at the disk is looked at only where it matters."""
 
     storage: JobStorage
+    executor: StepExecutor
     minimum_free_bytes: int
     ages: StepAges
     sent: dict[str, int] = field(default_factory=dict)
@@ -91,10 +93,12 @@ class FactFinder:
 
     def _sent(self, run: StepRun) -> int | None:
         if run.token not in self.sent:
-            control = contract.read_control(run.folder / run_files.CONTROL)
-            if control is None:
+            newest = None
+            with contextlib.suppress(ExecutorError):
+                newest = self.executor.last_request(run)
+            if newest is None:
                 return None
-            self.sent[run.token] = control.seq
+            self.sent[run.token] = newest
         return self.sent[run.token]
 
     def _proof(self, context: StepContext, run: StepRun | None, seen: RunObservation | None) -> str | None:
@@ -152,7 +156,10 @@ class FactFinder:
         if run is None:
             return self.ages.since(step)
         trainer = self.storage.paths(context.workspace, step.job_id).trainer(step.name)
-        return self.ages.last_change(run.token, metrics_tail.signs(trainer, run.folder / run_files.OUTPUT))
+        log = None
+        with contextlib.suppress(ExecutorError):
+            log = self.executor.log_mark(run)
+        return self.ages.last_change(run.token, (metrics_tail.signs(trainer), log))
 
 
 def _count(value: object) -> int:

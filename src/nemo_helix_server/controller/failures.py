@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +12,10 @@ from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.jobs import evidence
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusReason
-from nemo_helix_server.logs.writer import part_numbers
-from nemo_helix_server.storage import run_files, start_remains
+from nemo_helix_server.storage import start_remains
 from nemo_helix_server.storage.run_files import StepRun
-from nemo_runs.durable.disk import open_regular
 from nemo_trainer import contract
 
-_TAIL = 1 << 16
 _LONGEST_WORDS = 500
 _TO_EXPLAIN = frozenset({StatusReason.WORKLOAD_FAILED, StatusReason.OUT_OF_MEMORY, StatusReason.TIME_LIMIT})
 """Reasons that the workload's end alone gives; the others are already the whole explanation."""
@@ -36,12 +31,19 @@ class StepFailure:
 
 
 def explain(
-    move: Move, seen: RunObservation | None, run: StepRun | None, context: StepContext, trainer: Path
+    move: Move,
+    seen: RunObservation | None,
+    run: StepRun | None,
+    context: StepContext,
+    trainer: Path,
+    tail: Sequence[str],
 ) -> StepFailure:
-    """Explain why a step fails: by what was seen of its end, its log, and what is in its trainer path."""
+    """Explain why a step fails: by what was seen of its end, its log, and what is in its trainer path.
+
+    ``tail`` are the last messages of its log, oldest first.
+    """
     reason = move.reason or StatusReason.WORKLOAD_FAILED
     again = rerun(context, trainer)
-    tail = [] if run is None else log_tail(run.folder)
     if seen is None or run is None or reason not in _TO_EXPLAIN:
         words = last_words(tail)
         said = {} if words is None else {"detail": words}
@@ -99,30 +101,3 @@ def last_words(tail: Sequence[str]) -> str | None:
     """The last line of a log that says something, shortened; usually the sentence that explains the end."""
     line = next((line.strip() for line in reversed(tail) if line.strip()), None)
     return line if line is None or len(line) <= _LONGEST_WORDS else f"{line[: _LONGEST_WORDS - 1]}…"
-
-
-def log_tail(folder: Path) -> list[str]:
-    """The last messages of a run's log, oldest first."""
-    try:
-        older = [folder / f"output.{number}.jsonl" for number in part_numbers(folder)[-1:]]
-    except OSError:
-        return []
-    lines = [line for path in [*older, folder / run_files.OUTPUT] for line in _last_bytes(path).split(b"\n")]
-    return [message for line in lines if (message := _message(line)) is not None]
-
-
-def _last_bytes(path: Path) -> bytes:
-    try:
-        with open(open_regular(path), "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL))
-            return file.read(_TAIL)
-    except OSError:
-        return b""
-
-
-def _message(line: bytes) -> str | None:
-    try:
-        return str(json.loads(line)["m"]).encode("utf-8", "replace").decode()
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None

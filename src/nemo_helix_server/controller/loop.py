@@ -255,7 +255,7 @@ def build(
     """Put a controller together; ``changed`` is called after each pass that has changed something."""
     storage = launches.storage
     threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
-    finder = FactFinder(storage, settings.jobs.storage.minimum_free_bytes, StepAges(store.clock))
+    finder = FactFinder(storage, executor, settings.jobs.storage.minimum_free_bytes, StepAges(store.clock))
     troubles = ErrorIsolation()
     following = ProgressIngestion(store, storage, troubles)
     reuse = Reuse(store, storage, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below

@@ -128,10 +128,10 @@ def _text(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "?")
 
 
-def signs(trainer_path: Path, log: Path) -> tuple[tuple[int, int, int] | None, ...]:
-    """What changes whenever a step gives a sign of life: progress, a row of metrics, a line of log."""
+def signs(trainer_path: Path) -> tuple[tuple[int, int, int] | None, ...]:
+    """What changes whenever a training gives a sign of life: progress, a row of metrics."""
     paths = contract.TrainerPaths(trainer_path)
-    return tuple(_mark(path) for path in (paths.progress, paths.metrics, log))
+    return tuple(_mark(path) for path in (paths.progress, paths.metrics))
 
 
 def _mark(path: Path) -> tuple[int, int, int] | None:

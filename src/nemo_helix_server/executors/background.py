@@ -6,9 +6,8 @@ import contextlib
 import logging
 import os
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from nemo_helix_server.clock import Clock
 from nemo_helix_server.executors.base import (
@@ -158,9 +157,17 @@ class ObservedInBackground:
         """See the protocol."""
         self._executor.withdraw_pause(run, seq=seq, by=by, at=at)
 
-    def logs(self, run: StepRun) -> Path:
+    def last_request(self, run: StepRun) -> int | None:
         """See the protocol."""
-        return self._executor.logs(run)
+        return self._executor.last_request(run)
+
+    def last_messages(self, run: StepRun) -> list[str]:
+        """See the protocol."""
+        return self._executor.last_messages(run)
+
+    def log_mark(self, run: StepRun) -> Hashable:
+        """See the protocol."""
+        return self._executor.log_mark(run)
 
     def environment_digest(
         self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]

@@ -6,7 +6,7 @@ never decides, and it knows neither the store nor the API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -217,8 +217,16 @@ class StepExecutor(Protocol):
         """End the run at once together with whatever watches it: for one that `stop` does not end."""
         ...
 
-    def logs(self, run: StepRun) -> Path:
-        """The folder with the run's ``output.jsonl``."""
+    def last_request(self, run: StepRun) -> int | None:
+        """The number of the newest request that the run was given, by whichever process; `None`: none was."""
+        ...
+
+    def last_messages(self, run: StepRun) -> list[str]:
+        """The last messages of the run's log, oldest first; empty without a log."""
+        ...
+
+    def log_mark(self, run: StepRun) -> Hashable:
+        """What is something else whenever the run's log has grown."""
         ...
 
     def environment_digest(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from nemo_helix_server import executor_kinds
 from nemo_helix_server.executor_kinds import UnknownExecutorError
@@ -117,9 +116,17 @@ class Executors:
         """See the protocol."""
         self._of(run).kill(run)
 
-    def logs(self, run: StepRun) -> Path:
+    def last_request(self, run: StepRun) -> int | None:
         """See the protocol."""
-        return self._of(run).logs(run)
+        return self._of(run).last_request(run)
+
+    def last_messages(self, run: StepRun) -> list[str]:
+        """See the protocol."""
+        return self._of(run).last_messages(run)
+
+    def log_mark(self, run: StepRun) -> Hashable:
+        """See the protocol."""
+        return self._of(run).log_mark(run)
 
     def environment_digest(
         self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]

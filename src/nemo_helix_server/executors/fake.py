@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from nemo_helix_server.clock import SECOND, Clock, MovableClock
 from nemo_helix_server.executors.base import (
@@ -24,6 +23,7 @@ from nemo_helix_server.executors.base import (
 )
 from nemo_helix_server.executors.capacity import require_size
 from nemo_helix_server.executors.environments import local_environment, local_program
+from nemo_helix_server.logs import tail
 from nemo_helix_server.storage.run_files import StepRun
 
 
@@ -169,9 +169,18 @@ class FakeStepExecutor:
         """See the protocol."""
         self.machine.lose(run.token)
 
-    def logs(self, run: StepRun) -> Path:
+    def last_request(self, run: StepRun) -> int | None:
         """See the protocol."""
-        return run.folder
+        known = self.machine.runs.get(run.token)
+        return known.seq or None if known else None
+
+    def last_messages(self, run: StepRun) -> list[str]:
+        """See the protocol."""
+        return tail.last_messages(run.folder)
+
+    def log_mark(self, run: StepRun) -> Hashable:
+        """See the protocol."""
+        return tail.mark(run.folder)
 
     def base_environment(self, run: StepRun) -> Mapping[str, str]:
         """See the protocol: those of this process, as a local executor has them."""

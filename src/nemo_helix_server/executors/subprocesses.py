@@ -8,7 +8,7 @@ import signal
 import stat
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from nemo_helix_server.executors.capacity import Capacity, LeasedCapacity, machi
 from nemo_helix_server.executors.environments import Environments, local_environment, local_program
 from nemo_helix_server.executors.launcher import Launcher, ShimStartError
 from nemo_helix_server.executors.shim import MARKER
+from nemo_helix_server.logs import tail
 from nemo_helix_server.settings import LeaseSettings, Settings, SubprocessSettings
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import StepRun
@@ -164,9 +165,18 @@ class ProcessExecutor:
             elif claim.identity is not None:
                 _signal(claim.identity, signal.SIGKILL)
 
-    def logs(self, run: StepRun) -> Path:
+    def last_request(self, run: StepRun) -> int | None:
         """See the protocol."""
-        return run.folder
+        control = contract.read_control(run.folder / run_files.CONTROL)
+        return None if control is None else control.seq
+
+    def last_messages(self, run: StepRun) -> list[str]:
+        """See the protocol."""
+        return tail.last_messages(run.folder)
+
+    def log_mark(self, run: StepRun) -> Hashable:
+        """See the protocol."""
+        return tail.mark(run.folder)
 
     def environment_digest(
         self,

@@ -89,12 +89,11 @@ def test_a_progress_is_told_when_it_changes(tmp_path):
 
 
 def test_whatever_is_written_is_a_sign_of_life(tmp_path):
-    log = tmp_path / "log"
-    seen = {metrics_tail.signs(tmp_path, log)}
-    for path in (log, tmp_path / "metrics.jsonl", tmp_path / "progress.json"):
+    seen = {metrics_tail.signs(tmp_path)}
+    for path in (tmp_path / "metrics.jsonl", tmp_path / "progress.json"):
         path.write_text("a\n")
-        seen.add(metrics_tail.signs(tmp_path, log))
+        seen.add(metrics_tail.signs(tmp_path))
         path.write_text("a\nb\n")
-        seen.add(metrics_tail.signs(tmp_path, log))
-    assert len(seen) == 7
-    assert metrics_tail.signs(tmp_path, log) in seen
+        seen.add(metrics_tail.signs(tmp_path))
+    assert len(seen) == 5
+    assert metrics_tail.signs(tmp_path) in seen

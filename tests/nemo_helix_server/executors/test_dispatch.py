@@ -109,6 +109,20 @@ def test_jobs_run_side_by_side_each_on_the_executor_of_its_profile(site):
     assert toy.closed
 
 
+def test_what_a_failed_run_said_last_comes_from_its_executor(site, monkeypatch):
+    job = site.job("toy")
+    site.passes(2)
+    toy = site.executors.named("toy")
+    ended = RunObservation(RunState.EXITED, exit_status=1, reason="exited with status 1")
+    monkeypatch.setattr(toy, "observe", lambda runs: {run.token: ended for run in runs})
+    monkeypatch.setattr(toy, "last_messages", lambda _run: ["ModuleNotFoundError: No module named 'nowhere'"])
+    site.passes(2)
+    failed = site.place.get(job)
+    assert failed.status is Status.ERROR
+    assert "nowhere" in failed.error_details["message"]
+    assert not site.place.run_folder(job).joinpath("output.jsonl").exists()
+
+
 def test_a_start_stays_with_its_executor_when_its_profile_names_another(site):
     job = site.job("toy")
     site.passes(2)
