@@ -24,8 +24,8 @@ MAY_IMPORT = {
 }
 ONLY_PARTS = {
     # how a program treats its streams, the proxies and folders of its environment, what a plain scalar is,
-    # how JSON is read that people write, how counts are said, which name may have been meant,
-    # and how drawn tables end
+    # how JSON is read that people write, how counts, durations and sizes are said, which name
+    # may have been meant, and how drawn tables end
     ("nemo_helix_plugin", "nemo_runs"): (
         "nemo_runs.streams",
         "nemo_runs.proxies",
@@ -34,6 +34,8 @@ ONLY_PARTS = {
         "nemo_runs.json_lines",
         "nemo_runs.counts",
         "nemo_runs.suggestions",
+        "nemo_runs.durations",
+        "nemo_runs.sizes",
         "nemo_runs.trimmed",
     ),
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
@@ -92,7 +94,8 @@ LAYERS = {
         "cli",
     ),
     "nemo_runs": (
-        "errors addresses boot_clock counts durations homes patterns proxies streams suggestions trimmed",
+        "errors addresses boot_clock counts durations homes patterns proxies",
+        "sizes streams suggestions trimmed",
         "yaml_scalars secret_refs json_lines",
         "durable",
         "processes",

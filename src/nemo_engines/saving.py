@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from nemo_engines.errors import BadSpecError, NotSavedError, TrainerError
 from nemo_engines.spec import EngineSpec
+from nemo_runs.sizes import size_in_words
 from nemo_trainer.contract import Checkpoint, list_checkpoints
 
 if TYPE_CHECKING:
@@ -59,13 +60,9 @@ def check_space(needs: Mapping[Path, int]) -> None:
         free = found.f_bavail * found.f_frsize
         if free < by_disk[disk] + _MARGIN:
             raise TrainerError(
-                f"the disk of {folder} has {_shown(free)} left, and a checkpoint and the trained model need "
-                f"{_shown(by_disk[disk] + _MARGIN)}: make room, then start again"
+                f"the disk of {folder} has {size_in_words(free)} left, and a checkpoint and the trained "
+                f"model need {size_in_words(by_disk[disk] + _MARGIN)}: make room, then start again"
             )
-
-
-def _shown(size: int) -> str:
-    return f"{size / 1e9:.1f} GB"
 
 
 def check_metric(spec: EngineSpec, reported: Collection[str] | None = None) -> None:

@@ -1,4 +1,8 @@
-"""Durations as people write them in job files: the forms of Slurm's ``--time``."""
+"""Durations: the forms of Slurm's ``--time``, which job files use, and words, which people read.
+
+A limit that was written in a form of Slurm is shown in it (`slurm_time`), every other duration in words
+(`duration_in_words`).
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import re
 
 from nemo_runs.errors import DurationError
 
-__all__ = ["DurationError", "duration_in_words", "format_duration", "parse_duration"]
+__all__ = ["DurationError", "duration_in_words", "parse_duration", "slurm_time"]
 
 _FORMS = "MM, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
 _CLOCK = re.compile(r"(?:(?:([0-9]{1,9}):)?([0-9]{1,9}):)?([0-9]{1,9})")
@@ -32,7 +36,7 @@ def parse_duration(value: object, *, where: str) -> int:
     return seconds
 
 
-def format_duration(seconds: int) -> str:
+def slurm_time(seconds: int) -> str:
     """Write seconds as ``HH:MM:SS``, from one day on as ``D-HH:MM:SS``; `parse_duration` reads both."""
     if seconds < 0:
         raise DurationError(f"a duration of {seconds} s; it cannot be negative")
@@ -44,12 +48,13 @@ def format_duration(seconds: int) -> str:
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
-def duration_in_words(seconds: float, *, tenths: bool = False) -> str:
-    """Seconds with the two largest units that they fill: ``3 d 4 h``, ``1 h 2 min``, ``2 min``, ``59 s``.
+def duration_in_words(seconds: float, *, units: int = 2, tenths: bool = False) -> str:
+    """Seconds with the largest units that they fill: ``3 d 4 h``, ``1 h 2 min``, ``2 min``, ``59 s``.
 
-    Rounded first, so that no part of it ever reaches the next unit. ``tenths``: with one decimal below a
-    minute, ``4.2 s``.
+    Rounded to a second first, so that no part of it ever reaches the next unit; what is less than the last
+    of ``units`` is left out. ``tenths``: with one decimal below a minute, ``4.2 s``. Negative is 0.
     """
+    seconds = max(seconds, 0.0)
     if tenths and round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     left = round(seconds)
@@ -58,7 +63,7 @@ def duration_in_words(seconds: float, *, tenths: bool = False) -> str:
         count, rest = divmod(left, size)
         if count:
             parts.append(f"{count} {unit}")
-        if parts and (len(parts) == 2 or at == len(_UNITS) - 1 or not rest):
+        if parts and (len(parts) == units or at == len(_UNITS) - 1 or not rest):
             break
         if parts and not count:
             break

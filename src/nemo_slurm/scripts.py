@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from nemo_runs.durations import format_duration, parse_duration
+from nemo_runs.durations import parse_duration, slurm_time
 from nemo_runs.errors import DurationError
 from nemo_runs.patterns import pattern
 from nemo_slurm.errors import UnusableValueError
@@ -114,6 +114,6 @@ def _time(value: OptionValue, where: str) -> str:
     if value == "UNLIMITED":
         return "UNLIMITED"
     try:
-        return format_duration(parse_duration(value, where=where))
+        return slurm_time(parse_duration(value, where=where))
     except DurationError as error:
         raise UnusableValueError(str(error)) from error

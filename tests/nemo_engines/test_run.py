@@ -282,7 +282,7 @@ def test_what_the_chat_template_leaves_out_is_a_warning_of_the_job(forge: Forge,
 def test_room_for_the_end_is_looked_for_before_training(tmp_path: Path) -> None:
     saving.check_space({tmp_path: 1})
     with pytest.raises(
-        TrainerError, match=r"has .* GB left, and a checkpoint and the trained model need 1152921"
+        TrainerError, match=r"has .*B left, and a checkpoint and the trained model need 1153 PB"
     ):
         saving.check_space({tmp_path: 1, tmp_path.parent: 1 << 60})
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nemo_runs.durations import DurationError, duration_in_words, format_duration, parse_duration
+from nemo_runs.durations import DurationError, duration_in_words, parse_duration, slurm_time
 
 
 @pytest.mark.parametrize(
@@ -91,19 +91,19 @@ def test_anything_else_is_refused_with_its_place(value: object) -> None:
     ],
 )
 def test_durations_are_written_as_slurm_writes_them(seconds: int, text: str) -> None:
-    assert format_duration(seconds) == text
+    assert slurm_time(seconds) == text
 
 
 def test_what_is_written_is_read_back() -> None:
     numbers = random.Random(7)
     for _ in range(500):
         seconds = numbers.randrange(1, 10**8)
-        assert parse_duration(format_duration(seconds), where="x") == seconds
+        assert parse_duration(slurm_time(seconds), where="x") == seconds
 
 
 def test_a_negative_duration_is_not_written() -> None:
     with pytest.raises(DurationError, match="negative"):
-        format_duration(-1)
+        slurm_time(-1)
 
 
 @pytest.mark.parametrize(
@@ -134,3 +134,11 @@ def test_short_durations_may_have_tenths():
         "1 min",
         "1 min 1 s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(5, "5 s"), (150, "2 min"), (6.9 * 86_400, "6 d"), (90_000, "1 d"), (59.7, "1 min"), (-3, "0 s")],
+)
+def test_one_unit_leaves_out_what_is_less(seconds: float, words: str) -> None:
+    assert duration_in_words(seconds, units=1) == words

@@ -13,7 +13,7 @@ from nemo_gym.chain.budget import Budget
 from nemo_gym.chain.run_end import EndKind, Requester, RunEnd
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR
 from nemo_runs.counts import counted
-from nemo_runs.durations import format_duration
+from nemo_runs.durations import slurm_time
 from nemo_slurm.states import Meaning, foreign
 
 LOOKS = 6
@@ -162,8 +162,8 @@ def _within(ended: ChainDecision, predecessor: RunEnd, spent: Spent, budget: Bud
         return _fail(f"{ended.reason}, and {reason}")
     cap = budget.max_walltime
     if cap is not None and spent.walltime >= cap and _ran_out_of_time(predecessor):
-        used = format_duration(spent.walltime)
-        reason = f"{ended.reason}, and {used} of walltime are used (max_walltime is {format_duration(cap)})"
+        used = slurm_time(spent.walltime)
+        reason = f"{ended.reason}, and {used} of walltime are used (max_walltime is {slurm_time(cap)})"
         return _stop(reason)
     if ended.counts_retry and spent.retries >= budget.max_retries:
         reason = f"{ended.reason}, and max_retries ({budget.max_retries}) are used up"

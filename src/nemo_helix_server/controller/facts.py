@@ -16,6 +16,7 @@ from nemo_helix_server.jobs.states import StatusReason
 from nemo_helix_server.storage import checkpoints, start_remains
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_runs.sizes import size_in_words
 from nemo_trainer import contract
 
 INTERRUPTIONS = "interruptions_without_progress"
@@ -82,8 +83,8 @@ class FactFinder:
         if free >= self.minimum_free_bytes:
             return None
         return (
-            f"waits for disk space: {_megabytes(free)} are free where {self.storage.data_dir} is, and starts "
-            f"need {_megabytes(self.minimum_free_bytes)}"
+            f"waits for disk space: {size_in_words(free)} are free where {self.storage.data_dir} is, and "
+            f"starts need {size_in_words(self.minimum_free_bytes)}"
         )
 
     def forget(self, token: str) -> None:
@@ -146,8 +147,8 @@ class FactFinder:
         if free >= needed:
             return None
         return (
-            f"the pause was withdrawn: its checkpoint needs about {_megabytes(needed)} of disk space and "
-            f"{_megabytes(free)} are free; free some and pause again"
+            f"the pause was withdrawn: its checkpoint needs about {size_in_words(needed)} of disk space and "
+            f"{size_in_words(free)} are free; free some and pause again"
         )
 
     def _last_sign(self, context: StepContext, run: StepRun | None) -> float:
@@ -164,7 +165,3 @@ class FactFinder:
 
 def _count(value: object) -> int:
     return value if isinstance(value, int) else 0
-
-
-def _megabytes(size: int) -> str:
-    return f"{max(size, 0) / 1e6:,.0f} MB"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import os
 import resource
 import signal
@@ -23,7 +24,7 @@ from nemo_helix_server.executors import memory
 from nemo_helix_server.executors.confinement import Sight, confine
 from nemo_helix_server.logs import writer
 from nemo_helix_server.storage import run_files
-from nemo_runs import boot_clock, durations
+from nemo_runs import boot_clock, durations, sizes
 from nemo_runs.errors import RunsError
 from nemo_runs.leases.machine_leases import Pool
 from nemo_runs.processes import trees
@@ -229,7 +230,7 @@ class _Watch:
             self._stop(now, self._order.grace_seconds if grace is None else grace, "was stopped")
         if limit is not None and self._kill_at is None and now >= self._started + limit:
             self.timed_out = True
-            text = durations.format_duration(round(limit))
+            text = durations.duration_in_words(limit)
             self._stop(now, self._order.grace_seconds, f"reached its time limit of {text}")
         self._look_at_memory(now)
 
@@ -238,7 +239,8 @@ class _Watch:
         if limit is None or self.over_memory or (used := memory.used_below(os.getpid())) <= limit:
             return
         self.over_memory = True
-        self.reason = f"had {used >> 20} MiB in memory, its limit is {limit >> 20} MiB"
+        shown = functools.partial(sizes.size_in_words, binary=True)
+        self.reason = f"had {shown(used)} in memory, its limit is {shown(limit)}"
         self._kill_at = now
 
     def _stop(self, now: float, grace: float, reason: str) -> None:

@@ -225,7 +225,7 @@ class _Watch:
             self._stop(now, "CANCELLED", "cancelled by a signal to its supervisor")
         elif self._stopped is None and now >= end_at:
             self._ask_to_drain("walltime")
-            limit = durations.format_duration(round(self._limits.time_limit or 0))
+            limit = durations.slurm_time(round(self._limits.time_limit or 0))
             self._stop(now, "TIMEOUT", f"reached its time limit of {limit}")
         elif not self._drained and now >= drain_at:
             self._drained = self._owed = True

@@ -301,6 +301,7 @@ def test_status_tells_of_a_job_that_waits_for_room(disk):
     known = replace(disk.evidence(), now=1800000065.0, silent="nobody answers")
     verdict, job_id = standing(known)
     assert (verdict.state, job_id) == (BenchmarkState.RUNNING, "1")
-    assert verdict.reason == "its disk is full, or a quota is used up; it waits for room, for 00:01:05 so far"
+    waits = "it waits for room, for 1 min 5 s so far"
+    assert verdict.reason == f"its disk is full, or a quota is used up; {waits}"
     disk.set("end", "now")
     job.communicate(timeout=60)

@@ -9,6 +9,7 @@ from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill, bill_inputs
 from nemo_gym.orchestration.results.bill import OWNERS, Bill, LinkBill, Saving
 from nemo_gym.text_table import table
+from nemo_runs.durations import duration_in_words
 
 SCHEMA_VERSION = 1
 
@@ -109,16 +110,11 @@ def to_text(bills: Sequence[Bill], width: int | None = None) -> str:
 
 
 def _times(queue: int, owners: dict[str, int]) -> list[str]:
-    return [_clock(ms) for ms in (queue, *(owners[owner] for owner in OWNERS), sum(owners.values()))]
+    return [_time(ms) for ms in (queue, *(owners[owner] for owner in OWNERS), sum(owners.values()))]
 
 
-def _clock(milliseconds: int) -> str:
-    """Hours, minutes and seconds, with tenths below an hour."""
-    hours, rest = divmod(milliseconds, _HOUR)
-    minutes, rest = divmod(rest, 60_000)
-    if hours:
-        return f"{hours}:{minutes:02}:{rest // 1000:02}"
-    return f"{minutes}:{rest // 1000:02}.{rest % 1000 // 100}"
+def _time(milliseconds: int) -> str:
+    return duration_in_words(milliseconds / 1000, tenths=True)
 
 
 def _hours(value: float | None) -> str:
@@ -127,5 +123,5 @@ def _hours(value: float | None) -> str:
 
 def _advice(saving: Saving, allocated: int) -> str:
     share = saving.milliseconds / allocated if allocated else 0.0
-    spent = f"{_clock(saving.milliseconds)} ({share:.0%}) went into {_NAMES[saving.cause]}"
+    spent = f"{_time(saving.milliseconds)} ({share:.0%}) went into {_NAMES[saving.cause]}"
     return f"What would have saved most: {saving.advice}. {spent}."

@@ -10,7 +10,7 @@ from nemo_gym.chain.endings import NOTHING_FOLLOWS, BenchmarkState, EndCause, En
 from nemo_gym.chain.evidence import Evidence, Link
 from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.orchestration.status.waiting_job import WaitingJob, foremost
-from nemo_runs.durations import format_duration
+from nemo_runs.durations import duration_in_words
 from nemo_slurm.refusals import Whose, read_refusal
 
 BEATING = 180.0
@@ -90,7 +90,7 @@ def _asked_to_end(known: Evidence) -> str:
 def _waits(known: Evidence, last: Link) -> str:
     if last.waits_for_room is None:
         return ""
-    waited = format_duration(max(0, round(known.now - last.waits_for_room)))
+    waited = duration_in_words(known.now - last.waits_for_room)
     return f"its disk is full, or a quota is used up; it waits for room, for {waited} so far"
 
 

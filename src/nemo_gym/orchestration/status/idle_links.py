@@ -13,7 +13,7 @@ from nemo_gym.chain.endings import word_of
 from nemo_gym.chain.evidence import Evidence, Link
 from nemo_gym.chain.run_end import Requester
 from nemo_runs.counts import counted
-from nemo_runs.durations import format_duration
+from nemo_runs.durations import duration_in_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,9 +50,9 @@ class IdleLinks:
     def _figures(self) -> str:
         parts = []
         if self.walltime is not None:
-            parts.append(f"the walltime is {format_duration(self.walltime)}")
+            parts.append(f"the walltime is {duration_in_words(self.walltime)}")
         if self.start_up is not None:
-            took = format_duration(self.start_up)
+            took = duration_in_words(self.start_up)
             parts.append(f"the start-up took {took}" if self.begun else f"the start-up took more than {took}")
         advice = "; submit it again with a longer walltime (--walltime TIME)" if self.out_of_time else ""
         return f" ({', '.join(parts)}){advice}" if parts else advice

@@ -14,7 +14,7 @@ from nemo_gym.orchestration.status import logs
 from nemo_gym.orchestration.status.report import BenchmarkStatus, assess
 from nemo_gym.text_table import table
 from nemo_runs.counts import counted
-from nemo_runs.durations import format_duration
+from nemo_runs.durations import slurm_time
 
 SCHEMA_VERSION = 1
 _COLUMNS = ("RUN", "STARTED", "ENDED", "SCHEDULER", "SUCCESSOR")
@@ -89,7 +89,7 @@ def _lines(description: BenchmarkInfo) -> Iterable[str]:
             if link.decision is not None
         )
     if known.walltime is not None or known.retries is not None:
-        used = format_duration(_used(known))
+        used = slurm_time(_used(known))
         yield f"  used by ended jobs: {used} of walltime, {counted(known.retries or 0, 'retry', 'retries')}"
     if status.links_without_progress:
         yield f"  jobs in a row without a new rollout: {status.links_without_progress}"
@@ -98,7 +98,7 @@ def _lines(description: BenchmarkInfo) -> Iterable[str]:
     for again in known.resubmissions:
         raised = [f"max_retries {again.max_retries}"] if again.max_retries is not None else []
         if again.max_walltime is not None:
-            raised.append(f"max_walltime {format_duration(again.max_walltime)}")
+            raised.append(f"max_walltime {slurm_time(again.max_walltime)}")
         job = again.job_id or again.error or "no job yet"
         yield f"  resubmitted: {', '.join([job, *raised])} ({again.reason})"
     yield from (f"  {note}" for note in status.notes)

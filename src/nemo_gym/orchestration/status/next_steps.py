@@ -11,7 +11,7 @@ from nemo_gym.orchestration.status.idle_links import barren
 from nemo_gym.orchestration.status.waiting_job import foremost
 from nemo_gym.orchestration.status.waiting_job import next_command as waiting_command
 from nemo_gym.orchestration.status.waiting_job import notes as waiting_notes
-from nemo_runs.durations import format_duration
+from nemo_runs.durations import duration_in_words
 from nemo_slurm.refusals import read_refusal
 
 STUCK = 900.0
@@ -37,7 +37,7 @@ def notes(known: Evidence, verdict: Ending) -> Iterable[str]:
     if verdict.state is BenchmarkState.QUEUED and last is not None and last.ended:
         waited = known.now - ended_at(known)
         if waited > STUCK and waiting is not None and waiting.reason.word == "Dependency":
-            ago = format_duration(round(waited))
+            ago = duration_in_words(waited)
             yield (
                 f"STUCK: it still waits for job {last.job_id}, which ended {ago} ago; "
                 f"gym job cancel {it}, then gym job resubmit {it}"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from nemo_gym.chain.endings import BenchmarkState
 from nemo_gym.orchestration.status.report import FRESH, BenchmarkStatus, SubmissionStatus
 from nemo_gym.text_table import table
-from nemo_runs.durations import format_duration
+from nemo_runs.durations import duration_in_words
 
 _COLUMNS = ("ID", "BENCHMARK", "STATE", "ROLLOUTS", "MEAN REWARD", "LEFT", "JOB")
 
@@ -33,7 +33,7 @@ def row(status: BenchmarkStatus) -> list[str]:
         status.state + _aged(status.state_age_s),
         f"{status.done:,}/{status.expected:,}{_aged(status.progress_age_s)}" if has_progress else "-",
         "-" if status.mean_reward is None else f"{status.mean_reward:.1%}",
-        "-" if status.eta_s is None else format_duration(round(status.eta_s)),
+        "-" if status.eta_s is None else duration_in_words(status.eta_s),
         _job(status),
     ]
 
@@ -46,7 +46,7 @@ def _job(status: BenchmarkStatus) -> str:
 
 def _aged(age: float | None) -> str:
     """How old something is, unless it is fresh."""
-    return "" if age is None or age < FRESH else f" ({format_duration(round(age))} ago)"
+    return "" if age is None or age < FRESH else f" ({duration_in_words(age)} ago)"
 
 
 def _is_done(status: BenchmarkStatus) -> bool:

@@ -16,7 +16,8 @@ from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig
 from nemo_gym.orchestration.submit.cluster_facts import ClusterFacts
 from nemo_runs.counts import counted
-from nemo_runs.durations import format_duration, parse_duration
+from nemo_runs.durations import parse_duration, slurm_time
+from nemo_runs.sizes import size_in_words
 from nemo_slurm.records import Partition
 
 _LITTLE_SPACE = 1 << 20
@@ -147,19 +148,19 @@ def _enforced(facts: ClusterFacts) -> set[str] | None:
 
 def _walltime(where: str, compute: SlurmCompute, partition: Partition) -> Finding:
     most = partition.max_seconds
-    limit = "no time limit" if most is None else f"a time limit of {format_duration(most)}"
+    limit = "no time limit" if most is None else f"a time limit of {slurm_time(most)}"
     if any(said.startswith("MaxTime=") for said in partition.unread):
         limit = "a time limit that cannot be read"
     if compute.walltime is None:
         default = partition.default_seconds
-        shown = "its default" if default is None else format_duration(default)
+        shown = "its default" if default is None else slurm_time(default)
         return warning("walltime", f"{where}.walltime: it is not set; {partition.name} gives {shown}.")
     wanted = parse_duration(compute.walltime, where=f"{where}.walltime")
     if most is not None and wanted > most:
         return problem(
             "walltime",
-            f"{where}.walltime: {format_duration(wanted)} is more than {partition.name} allows; set "
-            f"{format_duration(most)} or less, and `resumable: true` lets a benchmark go on in further jobs.",
+            f"{where}.walltime: {slurm_time(wanted)} is more than {partition.name} allows; set "
+            f"{slurm_time(most)} or less, and `resumable: true` lets a benchmark go on in further jobs.",
         )
     return ok("partition", f"{partition.name} is up, with {limit}")
 
@@ -281,7 +282,7 @@ def judge_space(output_path: str, folder: str, *, writable: bool, free: int | No
         )
     if free is None:
         return unknown("space", f"{folder} does not say how much is free")
-    shown = f"{free / (1 << 20):.1f} GiB are free at {folder}"
+    shown = f"{size_in_words(free * 1024)} are free at {folder}"
     return warning("space", f"{shown}; results may not fit.") if free < _LITTLE_SPACE else ok("space", shown)
 
 

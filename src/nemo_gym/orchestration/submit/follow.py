@@ -19,7 +19,7 @@ from nemo_gym.clock import Clock, SystemClock
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobExecutor, JobRef
 from nemo_gym.orchestration.status import chain_head
-from nemo_runs.durations import format_duration
+from nemo_runs.durations import duration_in_words
 from nemo_slurm.reasons import read_reason
 
 _LOOK = 0.5
@@ -67,7 +67,7 @@ def line(benchmark: str, seen: JobObservation, report: Mapping[str, Any], now: f
     """One job in one line: name, state, progress or reason."""
     parts = [benchmark, "ended with 0" if _lacks_rows(seen, report) else seen.state.lower()]
     if seen.state is JobState.RUNNING and seen.started_at is not None:
-        parts.append(f"for {format_duration(max(0, round(now - seen.started_at)))}")
+        parts.append(f"for {duration_in_words(now - seen.started_at)}")
     parts += _measures(report, running=seen.state is JobState.RUNNING)
     reason = read_reason(seen.reason).text if seen.state is JobState.QUEUED else seen.reason
     if reason:
@@ -102,7 +102,7 @@ def _measures(report: Mapping[str, Any], *, running: bool) -> list[str]:
     if report.get("failed"):
         parts.append(f"{report['failed']} failed attempts")
     if running and report.get("eta_s") is not None:
-        parts.append(f"{format_duration(round(report['eta_s']))} left")
+        parts.append(f"{duration_in_words(report['eta_s'])} left")
     if running and report.get("rollouts_per_s"):  # last: a narrow terminal cuts it first
         parts.append(f"{report['rollouts_per_s']:.1f}/s")
     return parts

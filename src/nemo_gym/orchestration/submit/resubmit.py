@@ -27,7 +27,7 @@ from nemo_gym.orchestration.records import submission_file
 from nemo_gym.orchestration.status.gather import Groups, Scope, gather
 from nemo_gym.orchestration.status.report import assess
 from nemo_gym.orchestration.submit import cancel
-from nemo_runs.durations import format_duration, parse_duration
+from nemo_runs.durations import parse_duration, slurm_time
 from nemo_runs.processes import trees
 from nemo_runs.processes.trees import Liveness
 
@@ -229,14 +229,14 @@ def _checked_budget(request: ResubmitRequest, known: Evidence, budget: _Budget |
     if request.max_walltime is not None:
         walltime = parse_duration(request.max_walltime, where="--max-walltime")
         if budget.max_walltime is None or walltime <= budget.max_walltime:
-            now = "unlimited" if budget.max_walltime is None else format_duration(budget.max_walltime)
+            now = "unlimited" if budget.max_walltime is None else slurm_time(budget.max_walltime)
             raise UsageError(
                 f"--max-walltime {request.max_walltime}: it is {now} already, and can only be raised."
             )
     cap, used = walltime or budget.max_walltime, known.walltime or 0
     if cap is not None and used >= cap:
         raise RefusedError(
-            f"{format_duration(used)} of walltime are used and max_walltime is {format_duration(cap)}; "
+            f"{slurm_time(used)} of walltime are used and max_walltime is {slurm_time(cap)}; "
             "raise it with --max-walltime TIME --reason TEXT."
         )
     return walltime

@@ -28,6 +28,7 @@ from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.types import Row
 from nemo_runs import proxies
 from nemo_runs.secret_refs import SecretText, redact
+from nemo_runs.sizes import size_in_words
 
 __all__ = ["Endpoint", "HttpPolicy", "PolicyError", "open_session", "proxy_for"]
 
@@ -186,7 +187,7 @@ class HttpPolicy:
         except (aiohttp.ClientError, OSError) as error:  # TimeoutError is an OSError
             raise errors.of_exception(self._where, error, timeout=self._limits.timeout) from error
         if content is None:
-            longest = f"{http_body.LONGEST_ANSWER >> 20} MiB"
+            longest = size_in_words(http_body.LONGEST_ANSWER, binary=True)
             raise PolicyError("agent_request_failed", f"{self._where} sent an answer of more than {longest}.")
         return self._parsed(content, encoding)
 

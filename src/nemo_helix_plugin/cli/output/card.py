@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nemo_helix_plugin.cli.output import cells, job_state, times
+from nemo_runs.sizes import size_in_words
 
 Record = Mapping[str, Any]
 Line = tuple[str, RenderableType]
@@ -50,7 +51,7 @@ def _checkpoint_lines(found: Record, manner: cells.Manner) -> Iterator[Line]:
     if saved:
         ago = times.relative(saved, manner.now)
         yield "saved", Text.assemble(times.exact(saved), (f"  {ago}, {found.get('reason') or '?'}", "dim"))
-    yield "size", Text(times.size(found.get("size_bytes") or 0))
+    yield "size", Text(size_in_words(found.get("size_bytes") or 0))
     problem = cells.printable(str(found.get("problem") or "not checked yet"))
     yield "verified", Text("yes") if found.get("verified") else Text(f"no: {problem}", style="red")
     metrics = sorted((found.get("metrics") or {}).items())
@@ -111,7 +112,7 @@ def _progress(found: Record, manner: cells.Manner) -> Iterator[Line]:
 
 def _storage(job: Record, manner: cells.Manner) -> Text:
     kept = job_state.kept(job, manner.now)
-    parts = [f"{times.size(job['storage_bytes'])}" if job.get("storage_bytes") else "", kept]
+    parts = [f"{size_in_words(job['storage_bytes'])}" if job.get("storage_bytes") else "", kept]
     until = times.parsed(job.get("storage_expires_at"))
     soon = until is not None and (until - manner.now).total_seconds() < 86400
     return Text(", ".join(part for part in parts if part), style="yellow" if soon else "")

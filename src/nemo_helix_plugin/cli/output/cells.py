@@ -10,6 +10,7 @@ from typing import Any
 from rich.text import Text
 
 from nemo_helix_plugin.cli.output import documents, times
+from nemo_runs.sizes import size_in_words
 
 STYLES: Mapping[str, str] = {
     "active": "bold cyan",
@@ -73,7 +74,7 @@ def cell(name: str, value: Any, manner: Manner) -> Text:
         if moment:
             return Text(time_text(moment, replace(manner, seconds=manner.seconds or name == "at")))
     if name in _SIZES and isinstance(value, int) and not isinstance(value, bool):
-        return Text(times.size(value))
+        return Text(size_in_words(value))
     if isinstance(value, bool):
         return Text("yes" if value else "no")
     return Text(printable(documents.plain(value)))

@@ -8,6 +8,7 @@ from typing import Any
 
 from nemo_helix_plugin.cli.output import times
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
+from nemo_runs.durations import duration_in_words
 
 Record = Mapping[str, Any]
 
@@ -106,8 +107,8 @@ def kept(job: Record, now: datetime, *, brief: bool = False) -> str:
     if left <= 0:
         return "storage is being deleted" if brief else f"kept until {times.minute(until)}; is being deleted"
     if brief:
-        return f"kept {times.span(left)} more"
-    return f"kept until {times.minute(until)}, {times.span(left, units=2)} left"
+        return f"kept {duration_in_words(left, units=1)} more"
+    return f"kept until {times.minute(until)}, {duration_in_words(left)} left"
 
 
 def windows(job: Record) -> str:
@@ -117,7 +118,7 @@ def windows(job: Record) -> str:
         return ""
     kinds = (("pause_ttl_seconds", "paused", "a pause"), ("failed_ttl_seconds", "error", "a failure"))
     return ", ".join(
-        f"{times.span(found[key], units=2)} from {event}"
+        f"{duration_in_words(found[key])} from {event}"
         for key, running, event in kinds
         if isinstance(found.get(key), int) and not (status == running and job.get("storage_expires_at"))
     )

@@ -10,6 +10,7 @@ from typing import Any
 from nemo_helix_server.customizer.steps.asking import ServiceRefusedError, ask
 from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport
 from nemo_helix_server.files.locations import open_place
+from nemo_runs.sizes import size_in_words
 
 _NOT_FOUND = 404
 
@@ -53,6 +54,6 @@ def _try_room(end: Mapping[str, Any], report: TransferReport, model: Path) -> No
     free = found.f_bavail * found.f_frsize
     if free < size:
         raise StepError(
-            f"the disk of the filesets ({place}) has {free / 1e9:.1f} GB left, and the trained model needs "
-            f"about {size / 1e9:.1f} GB; make room, then run the job again"
+            f"the disk of the filesets ({place}) has {size_in_words(free)} left, and the trained model needs "
+            f"about {size_in_words(size)}; make room, then run the job again"
         )

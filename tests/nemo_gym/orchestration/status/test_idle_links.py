@@ -39,7 +39,7 @@ def test_a_walltime_that_is_shorter_than_the_start_up_is_said_with_both_figures(
     assert (status.state, status.links_without_progress) == ("queued", 3)
     words = (
         "3 jobs in a row recorded no new rollout. Likely cause: the walltime is shorter than the start-up "
-        "(the walltime is 00:10:00, the start-up took more than 00:10:00); submit it again with a longer "
+        "(the walltime is 10 min, the start-up took more than 10 min); submit it again with a longer "
         "walltime (--walltime TIME)."
     )
     assert words in status.notes
@@ -51,7 +51,7 @@ def test_a_walltime_that_leaves_too_little_after_the_start_up_is_told_apart():
     status, _ = shown(job(1, ready="500\n", **drained), seen={"1": timeout(1)})
     (note,) = status.notes
     assert note.startswith("1 job recorded no new rollout. Likely cause: the walltime leaves too little time")
-    assert "(the walltime is 00:10:00, the start-up took 00:08:20)" in note
+    assert "(the walltime is 10 min, the start-up took 8 min 20 s)" in note
 
 
 @pytest.mark.parametrize(
@@ -96,4 +96,4 @@ def test_info_says_how_many_there_were():
     )  # fmt: skip
     said = text(record, [BenchmarkInfo(evidence, assess(evidence), {})])
     assert "jobs in a row without a new rollout: 2" in said
-    assert "the walltime is shorter than the start-up (the walltime is 00:10:00" in said
+    assert "the walltime is shorter than the start-up (the walltime is 10 min" in said

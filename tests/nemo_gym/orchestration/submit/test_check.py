@@ -152,7 +152,7 @@ def test_a_walltime_that_is_not_set_is_told_with_what_the_partition_gives():
 def test_space_that_is_not_there_is_told():
     assert check.judge_space("/a/b", "/a", writable=False, free=1).verdict is FindingLevel.PROBLEM
     assert check.judge_space("/a/b", "/a", writable=True, free=1000).verdict is FindingLevel.WARNING
-    assert check.judge_space("/a/b", "/a", writable=True, free=9 << 20).text == "9.0 GiB are free at /a"
+    assert check.judge_space("/a/b", "/a", writable=True, free=9 << 20).text == "9.66 GB are free at /a"
 
 
 def odd(**values: Any) -> Partition:

@@ -78,10 +78,10 @@ def test_jobs_are_followed_to_their_ends_and_each_change_is_one_line(tmp_path):
     assert stream.getvalue().splitlines() == [
         "a     queued",
         "long  queued",
-        "a     running  for 00:00:00  10/40  mean reward 40.0%  00:00:06 left  5.0/s",
-        "long  running  for 00:00:00",
-        "a     running  for 00:02:02  30/40  mean reward 40.0%  00:00:06 left  5.0/s",
-        "long  running  for 00:02:02",
+        "a     running  for 0 s  10/40  mean reward 40.0%  6 s left  5.0/s",
+        "long  running  for 0 s",
+        "a     running  for 2 min 2 s  30/40  mean reward 40.0%  6 s left  5.0/s",
+        "long  running  for 2 min 2 s",
         "a     ended with 0  30/40  mean reward 40.0%  (exited with status 0)",
         "long  failed  (service 'policy' ended)",
     ]
