@@ -27,12 +27,12 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from nemo_gym.clock import SystemClock
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.rows import check_line
 from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.types import Task
+from nemo_runs.clock import SystemClock
 from nemo_runs.durable.files import read_lines
 
 TASKS, REPEATS, MAX_ATTEMPTS = 1500, 2, 3

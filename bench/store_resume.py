@@ -21,11 +21,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nemo_gym.clock import SystemClock
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.rows import encode_row
 from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.run_config.identity import Identity
+from nemo_runs.clock import SystemClock
 
 REPEATS = 8
 

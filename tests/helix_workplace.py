@@ -6,7 +6,6 @@ import sys
 import time
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.clock import SystemClock
 from nemo_helix_server.controller import loop
 from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.executors.capacity import LeasedCapacity
@@ -18,6 +17,7 @@ from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.settings import Settings, StorageSettings, SubprocessSettings
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import SystemClock
 from nemo_runs.leases import machine_leases
 
 PATIENCE = 90.0

@@ -23,9 +23,9 @@ MAY_IMPORT = {
     "nemo_engines": {"nemo_runs", "nemo_trainer", "nemo_gym"},
 }
 ONLY_PARTS = {
-    # how a program treats its streams, the proxies and folders of its environment, what a plain scalar is,
-    # how JSON is read that people write, how counts, durations and sizes are said, which name
-    # may have been meant, and how drawn tables end
+    # how a program treats its streams, which addresses are this machine, the proxies and folders of its
+    # environment, what a plain scalar is, how JSON is read that people write, how counts, durations and sizes
+    # are said, which name may have been meant, and how drawn tables end
     ("nemo_helix_plugin", "nemo_runs"): (
         "nemo_runs.streams",
         "nemo_runs.proxies",
@@ -36,6 +36,7 @@ ONLY_PARTS = {
         "nemo_runs.suggestions",
         "nemo_runs.durations",
         "nemo_runs.sizes",
+        "nemo_runs.addresses",
         "nemo_runs.trimmed",
     ),
     ("nemo_helix_server", "nemo_trainer"): ("nemo_trainer.contract",),
@@ -51,7 +52,7 @@ ONLY_PARTS = {
 }
 LAYERS = {
     "nemo_gym": (
-        "errors clock types",
+        "errors types",
         "job_paths events spelling yaml_files schema overrides composition plugins provenance text_table",
         "agents verifiers serving services chain",
         "rollouts",
@@ -70,7 +71,7 @@ LAYERS = {
     ),
     "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "collect"),
     "nemo_helix_server": (
-        "errors clock",
+        "errors",
         "jobs",
         "store",
         "storage logs",
@@ -99,7 +100,7 @@ LAYERS = {
         "yaml_scalars secret_refs json_lines",
         "durable",
         "processes",
-        "leases",
+        "clock leases",
     ),
     "nemo_engines": ("errors", "data", "export trackers", "hf automodel"),
 }

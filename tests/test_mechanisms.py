@@ -15,6 +15,13 @@ CALLS = {
     "difflib.get_close_matches": {"nemo_runs/suggestions.py"},
 }
 """Functions that only these modules may use, by full name."""
+DEFINITIONS = {
+    "Clock": {"nemo_runs/clock.py"},
+    "MovableClock": {"nemo_runs/clock.py"},
+    "SystemClock": {"nemo_runs/clock.py"},
+    "is_loopback": {"nemo_runs/addresses.py"},
+}
+"""Classes and functions that only these modules may define."""
 WORDS = {
     "did you mean": {"nemo_runs/suggestions.py"},
     **{unit: {"nemo_runs/sizes.py"} for unit in ("kB", "MB", "GB", "KiB", "MiB")},
@@ -56,6 +63,28 @@ def modules() -> Iterator[tuple[str, ast.Module]]:
 @pytest.mark.parametrize("name", CALLS)
 def test_only_one_module_uses(name: str) -> None:
     assert {module for module, tree in modules() if name in set(uses(tree))} == CALLS[name]
+
+
+@pytest.mark.parametrize("name", DEFINITIONS)
+def test_only_one_module_defines(name: str) -> None:
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    found = {
+        module
+        for module, tree in modules()
+        if any(isinstance(node, kinds) and node.name == name for node in ast.walk(tree))
+    }
+    assert found == DEFINITIONS[name]
+
+
+def test_what_an_address_is_has_one_reader() -> None:
+    """`ipaddress` knows several kinds of loopback, one of which depends on the version of Python."""
+    found = {
+        module
+        for module, tree in modules()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr == "is_loopback"
+    }
+    assert found == {"nemo_runs/addresses.py"}
 
 
 @pytest.mark.parametrize("words", WORDS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from nemo_gym.clock import Clock, SystemClock, utc_text
+from nemo_runs.clock import SecondsClock, SystemClock, utc_text
 from nemo_runs.durable.journal import Journal
 
 
@@ -57,14 +57,14 @@ class ChainEvent(StrEnum):
 
 
 def record(
-    journal: Journal, name: ChainEvent | str, *, clock: Clock | None = None, **fields: object
+    journal: Journal, name: ChainEvent | str, *, clock: SecondsClock | None = None, **fields: object
 ) -> dict[str, object]:
     """Append one event with its time ``at`` (UTC) and return it.
 
     A field that is `None` is left out. Raises `ValueError` for a name that is not an `ChainEvent`.
     """
     event: dict[str, object] = {
-        "at": utc_text((clock or SystemClock()).now()),
+        "at": utc_text((clock or SystemClock()).seconds()),
         "event": ChainEvent(name).value,
     }
     event |= {key: value for key, value in fields.items() if value is not None}

@@ -1,8 +1,7 @@
-"""Addresses of services: which are usable, how they are shown, and which never leave this machine."""
+"""Addresses of services: which are usable, and how they are shown."""
 
 from __future__ import annotations
 
-import ipaddress
 from urllib.parse import urlsplit
 
 DEFAULT_BASE_URL = "http://localhost:8080"
@@ -29,14 +28,3 @@ def shown_url(url: str) -> str:
     head, separator, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     return f"{head}{separator}{authority.rpartition('@')[2]}{slash}{path}"
-
-
-def is_loopback(host: str | None) -> bool:
-    """Whether a host name or address is this machine itself, so that nothing crosses a network."""
-    name = (host or "").rstrip(".").lower()
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

@@ -13,11 +13,9 @@ from nemo_helix_server.api.application import make_application
 from nemo_helix_server.api.feed import StoreFeed
 from nemo_helix_server.api.health import Pulse
 from nemo_helix_server.api.parts import ServiceParts
-from nemo_helix_server.api.request_validation import is_loopback
 from nemo_helix_server.api.streams import Broadcaster
 from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.auth.authentication import Authenticator
-from nemo_helix_server.clock import Clock
 from nemo_helix_server.controller import loop
 from nemo_helix_server.controller.feasibility import Feasibility
 from nemo_helix_server.controller.launches import Launches
@@ -48,6 +46,8 @@ from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.secret_store import SecretStore
 from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.trackers import publishing
+from nemo_runs.addresses import is_loopback
+from nemo_runs.clock import Clock
 
 _WITH_WORKLOAD = [status for status in HelixJobStatus if status.holds_workload]
 

@@ -12,6 +12,18 @@ _METADATA = frozenset(
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 
 
+def is_loopback(host: str | None) -> bool:
+    """Whether a host's name or address, without brackets, is this machine: nothing leaves it."""
+    name = (host or "").rstrip(".").lower()
+    if name == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return (getattr(address, "ipv4_mapped", None) or address).is_loopback
+
+
 def internal(host: str) -> str | None:
     """The first address of a host, given in any notation, that `is_internal`.
 
@@ -36,5 +48,5 @@ def is_internal(address: str) -> bool:
             within = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF)
         if within is not None:
             return is_internal(str(within))
-    special = found.is_loopback or found.is_link_local or found.is_unspecified or found.is_multicast
+    special = is_loopback(str(found)) or found.is_link_local or found.is_unspecified or found.is_multicast
     return special or found in _METADATA

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import SplitResult, urlsplit
 
+from nemo_runs.addresses import is_loopback
 from nemo_runs.errors import RunsError
 
 _USABLE = ("http", "https")
@@ -58,7 +59,7 @@ def is_this_machine(host: str) -> bool:
     if address is None:
         return False
     mapped = getattr(address, "ipv4_mapped", None) or address
-    return mapped.is_loopback or mapped.is_unspecified
+    return is_loopback(name) or mapped.is_unspecified
 
 
 def _value(variable: str, environ: Mapping[str, str]) -> tuple[str, str] | None:

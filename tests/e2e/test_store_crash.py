@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from nemo_gym.clock import SystemClock
 from nemo_gym.errors import BusyError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.rows import check_line
 from nemo_gym.rollouts.output.store import OutputStore
 from nemo_gym.rollouts.run_config.identity import Identity
+from nemo_runs.clock import SystemClock
 
 pytestmark = pytest.mark.e2e
 
@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 COLLECT = """
 import json, os, resource, sys
 from pathlib import Path
-from nemo_gym.clock import SystemClock
+from nemo_runs.clock import SystemClock
 from nemo_gym.errors import GymError
 from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.job_paths import RolloutPaths

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import CreateHelixJobRequest, HelixJobStatus
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.jobs.model import Caller, Job, Moved, Step
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service.jobs import JobsService
 from nemo_helix_server.settings import StorageSettings
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import MovableClock
 
 ANNA = Caller(name="anna")
 S = HelixJobStatus

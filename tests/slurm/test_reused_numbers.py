@@ -12,9 +12,9 @@ from tests.slurm.lab import RealSlurm, until
 
 import nemo_gym
 from nemo_gym.chain.observation import JobObservation, JobState
-from nemo_gym.clock import utc_text
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.slurm import SlurmExecutor
+from nemo_runs.clock import utc_text
 from nemo_slurm import calls
 from nemo_slurm.cluster import Cluster
 from nemo_slurm.hosts import LocalHost

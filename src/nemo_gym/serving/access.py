@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 from collections.abc import Mapping
 
 from nemo_gym import errors
+from nemo_runs.addresses import is_loopback
 
 KEY_VARIABLE = "NEMO_GYM_SERVICE_API_KEY"
 """The one place a key is taken from: a command line can be read by every user of the machine."""
@@ -25,16 +25,6 @@ def service_key(host: str, environ: Mapping[str, str]) -> str | None:
         )
         raise errors.ConfigError(message)
     return key
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` names an address that only this machine can reach."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def check_port_free(host: str, port: int) -> None:

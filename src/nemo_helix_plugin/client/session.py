@@ -15,12 +15,12 @@ import tenacity
 from pydantic import BaseModel
 
 from nemo_helix_plugin import __version__
-from nemo_helix_plugin.addresses import is_loopback
 from nemo_helix_plugin.client import errors, failures, uploads
 from nemo_helix_plugin.client.options import ClientOptions
 from nemo_helix_plugin.client.request import Request
 from nemo_helix_plugin.errors import ContextFileError
 from nemo_runs import proxies
+from nemo_runs.addresses import is_loopback
 
 HTTP_FAILURES = (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError)
 

@@ -7,7 +7,6 @@ of another site. Who asks, and the body, are the matter of `guard`.
 
 from __future__ import annotations
 
-import ipaddress
 import re
 import urllib.parse
 
@@ -16,6 +15,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from nemo_helix_server.errors import ForbiddenError, MalformedRequestError, ServerError
+from nemo_runs.addresses import is_loopback
 
 LONGEST_TARGET = 16 * 1024
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -112,13 +112,3 @@ def host_name(host: str) -> str:
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.rpartition(":")[0] if re.fullmatch(r".*:[0-9]*", host) else host
-
-
-def is_loopback(name: str) -> bool:
-    """Whether a host name or address is this machine, seen from itself."""
-    if name.lower().rstrip(".") == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False

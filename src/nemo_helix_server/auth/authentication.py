@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.auth import step_tokens, tokens
 from nemo_helix_server.auth.step_tokens import Claims
-from nemo_helix_server.clock import SECOND, Clock
 from nemo_helix_server.errors import ForbiddenError, UnauthenticatedError
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import SECOND, Clock
 
 STEP_TOKEN_SECONDS = 90 * 24 * 3600
 """Also the end of a token whose job is still there; it is worthless as soon as the job has ended."""

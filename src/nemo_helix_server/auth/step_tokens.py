@@ -19,8 +19,8 @@ from pathlib import Path
 import jwt
 from jwt.algorithms import HMACAlgorithm
 
-from nemo_helix_server.clock import SECOND
 from nemo_helix_server.errors import ServerError, UnauthenticatedError
+from nemo_runs.clock import SECOND
 from nemo_runs.durable import files
 
 PREFIX = "nhxs_"

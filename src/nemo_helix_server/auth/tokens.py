@@ -6,9 +6,9 @@ import hashlib
 import secrets
 from typing import NamedTuple
 
-from nemo_helix_server.clock import SECOND, wire
 from nemo_helix_server.errors import UnauthenticatedError
 from nemo_helix_server.jobs.model import Caller, Token
+from nemo_runs.clock import SECOND, wire
 
 PREFIX = "nhx_"
 """Tokens begin with it, so that scanners for leaked credentials can find them."""

@@ -19,9 +19,7 @@ from typing import Any
 import uvicorn
 
 from nemo_helix_server import app, settings
-from nemo_helix_server.api.request_validation import is_loopback
 from nemo_helix_server.auth import step_tokens
-from nemo_helix_server.clock import SystemClock, wire
 from nemo_helix_server.commands import connections, holder, listening
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.errors import ServerError
@@ -30,6 +28,8 @@ from nemo_helix_server.service.token_store import TokenStore
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage import filesystem_kind
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.addresses import is_loopback
+from nemo_runs.clock import SystemClock, wire
 from nemo_runs.counts import counted
 
 _GRACE_SECONDS = 1

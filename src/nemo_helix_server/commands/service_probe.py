@@ -10,10 +10,10 @@ import httpx
 from nemo_helix_server import settings
 from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.auth.step_tokens import Claims
-from nemo_helix_server.clock import SECOND, SystemClock
 from nemo_helix_server.commands import holder
 from nemo_helix_server.commands.holder import ServiceHolder
 from nemo_helix_server.errors import ServerError
+from nemo_runs.clock import SECOND, SystemClock
 
 _TOKEN_SECONDS = 600
 _TIMEOUT = 30.0

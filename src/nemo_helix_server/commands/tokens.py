@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from nemo_helix_plugin.access.types import CreateTokenRequest
 from nemo_helix_server import settings
 from nemo_helix_server.auth import step_tokens
-from nemo_helix_server.clock import SystemClock
 from nemo_helix_server.commands import holder
 from nemo_helix_server.engines import environments
 from nemo_helix_server.errors import InvalidError
@@ -22,6 +21,7 @@ from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.service.token_store import TokenStore
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import SystemClock
 
 _COLUMNS = ("name", "id", "role", "workspace", "created_at", "expires_at", "last_used_at", "revoked_at")
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.clock import SECOND
 from nemo_helix_server.controller import decide, failures, metrics_tail
 from nemo_helix_server.controller.decide import Decision
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
@@ -23,6 +22,7 @@ from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.store.writer import StoreWriter
+from nemo_runs.clock import SECOND
 from nemo_runs.errors import RunsError
 
 _LOG = logging.getLogger(__name__)

@@ -10,7 +10,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.clock import Clock, SystemClock, turn
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors.base import CapacityRequest, Launch, ResourceNeeds
 from nemo_helix_server.isolation import Isolation, IsolationFolders
@@ -20,6 +19,7 @@ from nemo_helix_server.storage import run_files, secret_store
 from nemo_helix_server.storage.job_folders import JobDirectory, JobStorage
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs import secret_refs
+from nemo_runs.clock import Clock, SystemClock, turn
 from nemo_runs.errors import SecretReferenceError
 from nemo_runs.secret_refs import SecretText
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 
-from nemo_helix_server import clock as clocks
-from nemo_helix_server.clock import Clock
 from nemo_helix_server.jobs.model import Step
+from nemo_runs import clock as clocks
+from nemo_runs.clock import Clock
 
 
 @dataclass(slots=True)

@@ -7,13 +7,13 @@ from typing import Any
 
 from nemo_helix_plugin.customization.requests import CreateJobTemplateRequest, UpdateJobTemplateRequest
 from nemo_helix_plugin.jobs import names
-from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.jobs.pages import page_of
 from nemo_helix_server.store import entities
 from nemo_helix_server.store.entities import Entity
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import Clock, wire
 
 _KIND = entities.TEMPLATE
 Document = dict[str, Any]

@@ -55,7 +55,7 @@ class CapacityRequest:
     slots: int
     """Places for steps without GPU that it takes, where the executor counts them."""
     turn: tuple[float, int]
-    """Its place in the queue, smallest first, see `nemo_helix_server.clock.turn`."""
+    """Its place in the queue, smallest first, see `nemo_runs.clock.turn`."""
 
     @property
     def devices(self) -> int:

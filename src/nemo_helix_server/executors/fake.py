@@ -9,7 +9,6 @@ import os
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from nemo_helix_server.clock import SECOND, Clock, MovableClock
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
@@ -25,6 +24,7 @@ from nemo_helix_server.executors.capacity import require_size
 from nemo_helix_server.executors.environments import local_environment, local_program
 from nemo_helix_server.logs import tail
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_runs.clock import SECOND, Clock, MovableClock
 
 
 @dataclass(slots=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from nemo_helix_plugin.jobs import names
-from nemo_helix_server.clock import Clock, moment, wire
 from nemo_helix_server.errors import (
     InvalidError,
     StateConflictError,
@@ -18,6 +17,7 @@ from nemo_helix_server.errors import (
     unwritable,
 )
 from nemo_helix_server.files.locations import FileTree, Upload
+from nemo_runs.clock import Clock, moment, wire
 
 _RECORDS = ".records"
 _OWN = "job-fileset-"

@@ -71,7 +71,7 @@ class Job:
     storage_bytes: int | None
     storage_measured_at: int | None
     stopped_mark: str | None = None
-    """``stopped_at`` by the clock of the machine's boot, see `nemo_helix_server.clock.age`."""
+    """``stopped_at`` by the clock of the machine's boot, see `nemo_runs.clock.age`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ class Step:
     """When the newest task was first seen running; None: not since it was accepted."""
     stopped_at: int | None
     since_mark: str | None = None
-    """``status_since`` by the clock of the machine's boot, see `nemo_helix_server.clock.age`."""
+    """``status_since`` by the clock of the machine's boot, see `nemo_runs.clock.age`."""
     turn_at: int | None = None
     """When its turn began to count: when it was made, or when it was to start again."""
     turn_mark: str | None = None

@@ -8,10 +8,10 @@ rested: a date that is set neither ends a window nor prolongs it, as long as the
 from __future__ import annotations
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server import clock as clocks
-from nemo_helix_server.clock import SECOND, Clock
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs.ports import StorageLimits
+from nemo_runs import clock as clocks
+from nemo_runs.clock import SECOND, Clock
 from nemo_runs.durations import duration_in_words
 
 WITH_WINDOW = frozenset(status for status in Status if status.is_settled and status is not Status.COMPLETED)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.clock import wire
 from nemo_helix_server.jobs.states import StatusEvent
+from nemo_runs.clock import wire
 
 
 def merged(details: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dict[str, Any]:

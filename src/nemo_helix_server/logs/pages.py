@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.clock import SECOND, wire
 from nemo_helix_server.errors import UnknownNameError
 from nemo_helix_server.jobs.model import Attempt, Job
 from nemo_helix_server.logs.reader import Line, LogPage, Logs, LogSource
@@ -15,6 +14,7 @@ from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import OUTPUT
 from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import SECOND, wire
 
 CURRENT = "current"
 _FOLLOWED_LINES = 1000

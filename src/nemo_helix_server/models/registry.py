@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from nemo_helix_plugin.jobs import names
-from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.jobs.model import Caller
@@ -14,6 +13,7 @@ from nemo_helix_server.jobs.pages import page_of
 from nemo_helix_server.store import entities
 from nemo_helix_server.store.entities import Entity
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import Clock, wire
 
 _KIND = entities.MODEL
 Document = dict[str, Any]

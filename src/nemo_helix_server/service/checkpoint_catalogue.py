@@ -9,13 +9,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_helix_server.clock import wire
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job
 from nemo_helix_server.storage import checkpoints
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import wire
 
 
 @dataclass(frozen=True, slots=True)

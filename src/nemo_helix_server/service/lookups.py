@@ -7,7 +7,6 @@ from typing import Any
 
 import orjson
 
-from nemo_helix_server.clock import Clock
 from nemo_helix_server.errors import InvalidError, UnknownNameError
 from nemo_helix_server.jobs import series
 from nemo_helix_server.jobs.model import Attempt, Job, Step
@@ -17,6 +16,7 @@ from nemo_helix_server.service.responses import Document
 from nemo_helix_server.store.job_reader import EVERYWHERE
 from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import Clock
 
 CURRENT = "current"
 """In place of an attempt's id: the one that the job's status is about."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.jobs import identifiers, retention
 from nemo_helix_server.jobs.model import Attempt, Job, Result, Step, StepContext, StepTask, TransitionRow
 from nemo_helix_server.jobs.ports import StorageLimits
+from nemo_runs.clock import Clock, wire
 
 Document = dict[str, Any]
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from nemo_helix_plugin.access.types import CreateTokenRequest
 from nemo_helix_server.auth import tokens
-from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.isolation import Boundary
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import Caller, Token
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import Clock, wire
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.jobs.model import WorkspaceRow
 from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import Clock, wire
 
 DEFAULT = "default"
 """Always there."""

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nemo_helix_server.clock import SECOND
 from nemo_helix_server.jobs.model import CheckpointRow, StepContext
 from nemo_helix_server.storage.job_folders import JobStorage, checked
+from nemo_runs.clock import SECOND
 from nemo_runs.durable import disk
 from nemo_runs.durable.files import sync_folder
 from nemo_runs.errors import RunsError

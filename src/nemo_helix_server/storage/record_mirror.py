@@ -21,13 +21,13 @@ from typing import Any
 import orjson
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.clock import SECOND
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs.model import TransitionRow
 from nemo_helix_server.storage.job_folders import JobDirectory, JobStorage
 from nemo_helix_server.store.queries import TransitionQuery
 from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import SECOND
 from nemo_runs.durable import disk, rows
 from nemo_runs.processes import process_table
 

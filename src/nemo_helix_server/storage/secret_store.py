@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_plugin.jobs import names
-from nemo_helix_server.clock import Clock, wire
 from nemo_helix_server.errors import (
     InvalidError,
     NoRoomError,
@@ -21,6 +20,7 @@ from nemo_helix_server.errors import (
 )
 from nemo_helix_server.jobs.model import Caller, SecretRow
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import Clock, wire
 from nemo_runs.durable import files
 
 LARGEST_VALUE = 64 * 1024

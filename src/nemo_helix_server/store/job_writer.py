@@ -8,7 +8,6 @@ from sqlalchemy import delete, insert, update
 from sqlalchemy.exc import IntegrityError
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.clock import wire
 from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs import retention
 from nemo_helix_server.jobs.model import Attempt, Job
@@ -22,6 +21,7 @@ from nemo_helix_server.store.metric_series import SeriesReader
 from nemo_helix_server.store.session import StoreSession
 from nemo_helix_server.store.steps import StepWriter
 from nemo_helix_server.store.transitions import TransitionWriter
+from nemo_runs.clock import wire
 
 _FROM_NEW = ("workspace", "name", "source", "spec", "platform_spec", "fileset", "created_by", "project",
              "description", "ownership", "custom_fields", "output_location", "pause_ttl_seconds",

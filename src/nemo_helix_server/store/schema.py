@@ -38,7 +38,7 @@ Moment = BigInteger
 Key = String(64)
 Name = String(255)
 Mark = String(64)
-"""A moment by the clock of the machine's boot, see `nemo_helix_server.clock.mark`."""
+"""A moment by the clock of the machine's boot, see `nemo_runs.clock.mark`."""
 
 
 def _job_key(*, primary: bool = False) -> Column[str]:

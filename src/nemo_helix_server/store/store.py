@@ -10,7 +10,6 @@ from contextlib import contextmanager, nullcontext, suppress
 from sqlalchemy import Connection, insert, select, text
 from sqlalchemy.exc import DatabaseError, DBAPIError, OperationalError
 
-from nemo_helix_server.clock import Clock, mark
 from nemo_helix_server.errors import StoreError, UnavailableError
 from nemo_helix_server.store import schema
 from nemo_helix_server.store.engine import is_sqlite, keep_private, make_engine, sqlite_file
@@ -18,6 +17,7 @@ from nemo_helix_server.store.migrations import HEAD
 from nemo_helix_server.store.reader import StoreReader, reader
 from nemo_helix_server.store.session import StoreSession
 from nemo_helix_server.store.writer import StoreWriter, writer
+from nemo_runs.clock import Clock, mark
 
 DEFAULT_WORKSPACE = "default"
 

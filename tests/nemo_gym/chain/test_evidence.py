@@ -8,7 +8,6 @@ import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link, progress
 
 from nemo_gym.chain.observation import JobObservation, JobState
-from nemo_gym.clock import MovableClock
 from nemo_gym.errors import DataError
 from nemo_gym.orchestration.executors.base import JobRef, UnrecordedJob
 from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
@@ -19,6 +18,7 @@ from nemo_gym.orchestration.status.last_observation import LastSeen
 from nemo_gym.orchestration.status.link_files import parse
 from nemo_gym.orchestration.status.machines import SubmissionMachine, SubmissionMachines
 from nemo_gym.orchestration.status.report import assess, of_submissions
+from nemo_runs.clock import MovableClock
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import LocalHost
 
@@ -175,7 +175,7 @@ def test_a_queue_that_does_not_answer_hides_no_other_job(executor, tmp_path):
 
 def test_silence_shows_what_was_seen_last_with_its_age_and_recovery_is_immediate(executor, tmp_path):
     clock = MovableClock()
-    write(tmp_path / "gpqa", link("1.0", started=clock.now()))
+    write(tmp_path / "gpqa", link("1.0", started=clock.seconds()))
     executor.cluster.jobs["1"] = JobObservation(JobState.RUNNING, "")
     path = tmp_path / "seen.json"
 
@@ -185,7 +185,7 @@ def test_silence_shows_what_was_seen_last_with_its_age_and_recovery_is_immediate
 
     assert (look().state, look().state_age_s) == ("running", None)
     executor.silent = "slurmctld gave no answer"
-    clock.move(3600)
+    clock.advance(3600)
     status = look()
     assert (status.state, status.state_age_s, status.silent) == (
         "running",

@@ -5,11 +5,11 @@ import httpx
 
 from nemo_helix_plugin.access.types import CreateTokenRequest
 from nemo_helix_server import app, settings
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import MovableClock
 
 JOBS = "/apis/jobs/v2/workspaces/default/jobs"
 OWNER = Caller(name="owner")

@@ -5,8 +5,8 @@ from tests.nemo_helix_server.api.service_bench import JOBS, OWNER, job_body
 
 from nemo_helix_server.auth.authentication import STEP_TOKEN_SECONDS
 from nemo_helix_server.auth.step_tokens import Claims, sign
-from nemo_helix_server.clock import SECOND
 from nemo_helix_server.jobs.states import StatusEvent
+from nemo_runs.clock import SECOND
 
 pytestmark = pytest.mark.services
 

@@ -107,7 +107,7 @@ def test_the_database_is_for_its_owner(tmp_path, before):
         file.chmod(before)
     old = os.umask(0)
     try:
-        from nemo_helix_server.clock import MovableClock
+        from nemo_runs.clock import MovableClock
 
         store = JobStore(f"sqlite:///{file}", MovableClock())
         store.migrate()

@@ -11,9 +11,9 @@ import pytest
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_server.auth import roles, step_tokens, tokens
 from nemo_helix_server.auth.step_tokens import Claims
-from nemo_helix_server.clock import SECOND
 from nemo_helix_server.errors import ForbiddenError, ServerError, UnauthenticatedError
 from nemo_helix_server.jobs.model import Caller, Token
+from nemo_runs.clock import SECOND
 
 NOW = 1_800_000_000 * SECOND
 CLAIMS = Claims("default", "tune", "platform-job-1", "training", "task-1", NOW + SECOND)

@@ -4,8 +4,8 @@ import pytest
 from tests.helix_workplace import Workplace, shell
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
+from nemo_runs.clock import MovableClock
 
 JUMPS = (-86_400, -60, 60, 86_400)
 pytestmark = [pytest.mark.parametrize("jump", JUMPS), pytest.mark.services]

@@ -9,7 +9,6 @@ from tests.helix_workplace import Workplace, step
 from tests.nemo_helix_server.worlds import ANNA, request
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.controller.feasibility import Feasibility
 from nemo_helix_server.errors import InvalidError, StateConflictError
 from nemo_helix_server.executors.base import ResourceNeeds
@@ -19,6 +18,7 @@ from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.jobs.model import SecretRow
 from nemo_helix_server.service.jobs import JobsService
 from nemo_helix_server.storage.secret_store import value_path
+from nemo_runs.clock import MovableClock
 from nemo_runs.leases import machine_leases
 
 pytestmark = pytest.mark.services

@@ -6,8 +6,8 @@ import pytest
 from tests.helix_workplace import Workplace, shell
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
+from nemo_runs.clock import MovableClock
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.services

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from tests import engines
 
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.customizer.steps import fetching, splitting
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.locations import open_place
 from nemo_runs import json_lines
+from nemo_runs.clock import MovableClock
 from nemo_trainer.contract import read_progress, verify_outputs
 
 pytestmark = pytest.mark.services

@@ -8,7 +8,6 @@ from tests.helix_workplace import Workplace, shell
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server import executor_kinds, settings
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.executor_kinds import UnknownExecutorError
 from nemo_helix_server.executors.base import (
     CapacityRequest,
@@ -22,6 +21,7 @@ from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.settings import SettingsError
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_runs.clock import MovableClock
 
 pytestmark = pytest.mark.services
 TOY_PROFILE = {"provider": "cpu", "profile": "toy", "backend": "toy", "config": {"queue": "long"}}

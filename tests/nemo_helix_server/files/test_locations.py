@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.errors import InvalidError, StateConflictError, UnavailableError, UnknownNameError
 from nemo_helix_server.files.filesets import Filesets, checked_path, chunks
 from nemo_helix_server.files.locations import open_place
+from nemo_runs.clock import MovableClock
 
 pytestmark = pytest.mark.services
 

@@ -5,10 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
-from nemo_helix_server.clock import SECOND, MovableClock, mark
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.jobs import retention
 from nemo_helix_server.settings import StorageSettings
+from nemo_runs.clock import SECOND, MovableClock, mark
 
 DAY = 24 * 3600
 

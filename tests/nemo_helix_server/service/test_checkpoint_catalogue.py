@@ -8,12 +8,12 @@ from tests.helix_workplace import Workplace, shell, training
 from tests.nemo_helix_server.storage.test_checkpoints import save
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.storage import checkpoints
+from nemo_runs.clock import MovableClock
 from nemo_trainer import contract, retention
 
 pytestmark = pytest.mark.services

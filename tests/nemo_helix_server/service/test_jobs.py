@@ -17,13 +17,13 @@ from nemo_helix_plugin.jobs.types import (
     UpdateHelixJobRequest,
 )
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
-from nemo_helix_server.clock import SECOND, wire
 from nemo_helix_server.errors import ForbiddenError, InvalidError, StateConflictError, UnknownNameError
 from nemo_helix_server.jobs.model import Caller, MetricPoint, SecretRow
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service.lookups import checked
 from nemo_helix_server.store.job_writer import JobWriter
+from nemo_runs.clock import SECOND, wire
 
 pytestmark = pytest.mark.services
 

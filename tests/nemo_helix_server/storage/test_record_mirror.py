@@ -6,9 +6,9 @@ import os
 import pytest
 from tests.helix_workplace import Workplace, shell
 
-from nemo_helix_server.clock import SECOND
 from nemo_helix_server.executors.fake import FakeStepExecutor
 from nemo_helix_server.storage.record_mirror import RecordMirror
+from nemo_runs.clock import SECOND
 from nemo_runs.errors import DiskFullError
 
 pytestmark = pytest.mark.services

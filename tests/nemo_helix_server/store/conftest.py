@@ -7,9 +7,9 @@ from sqlalchemy import text
 from tests.nemo_helix_server import postgres
 from tests.nemo_helix_server.worlds import World
 
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.store import schema
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import MovableClock
 
 
 @pytest.fixture(scope="session")

@@ -5,10 +5,10 @@ import sqlite3
 
 import pytest
 
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.errors import StoreError, UnavailableError
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import MovableClock
 
 pytestmark = pytest.mark.services
 

@@ -15,10 +15,10 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, text
 from tests.nemo_helix_server.worlds import World
 
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.errors import StoreError
 from nemo_helix_server.store import migrations, schema
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import MovableClock
 
 pytestmark = pytest.mark.services
 
@@ -71,7 +71,7 @@ def test_an_up_to_date_database_needs_no_alembic(tmp_path: Path) -> None:
     store.close()
     program = (
         "import sys\n"
-        "from nemo_helix_server.clock import SystemClock\n"
+        "from nemo_runs.clock import SystemClock\n"
         "from nemo_helix_server.store.store import JobStore\n"
         "JobStore(sys.argv[1], SystemClock()).migrate()\n"
         "print('alembic' in sys.modules)\n"

@@ -208,8 +208,8 @@ def _key_reference(value: str | None) -> str | None:
 
 
 def _execute(config: RunConfig, drain: Drain, console: Console) -> RunResult:
-    from nemo_gym.clock import SystemClock
     from nemo_gym.rollouts.collect.run import CollectorRun
+    from nemo_runs.clock import SystemClock
 
     return CollectorRun(config, drain=drain, console=console, clock=SystemClock()).execute()
 

@@ -38,20 +38,20 @@ def status(
     changes nothing: the last known state is shown with its age.
     """
     from nemo_gym.cli.submissions import report, several, terminal_width
-    from nemo_gym.clock import SystemClock, utc_text
     from nemo_gym.orchestration.status.gather import gather
     from nemo_gym.orchestration.status.last_status import LastStatus
     from nemo_gym.orchestration.status.machines import SubmissionMachines
     from nemo_gym.orchestration.status.report import narrowed, of_submissions, to_json
     from nemo_gym.orchestration.status.report_text import status_text
+    from nemo_runs.clock import SystemClock, utc_text
 
     records = several(ids, labels, limit=limit)
     with SubmissionMachines() as machines:
         found = of_submissions(gather(records, machines).values())
-    found = LastStatus().completed(found, now=SystemClock().now())
+    found = LastStatus().completed(found, now=SystemClock().seconds())
     shown = narrowed(found) if live else found
     if as_json:
-        at = utc_text(SystemClock().now())
+        at = utc_text(SystemClock().seconds())
         click.echo(json.dumps(to_json(shown, at=at), indent=2, ensure_ascii=False))
     elif shown:
         click.echo(status_text(shown, terminal_width()))

@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from nemo_gym.chain.observation import JobObservation, JobState
-from nemo_gym.clock import utc_text
 from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob
 from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.plan.values import JobPlan, Submission
+from nemo_runs.clock import utc_text
 from nemo_slurm import commands, scripts
 from nemo_slurm.cluster import Cluster, JobLook, Submitted
 from nemo_slurm.errors import NotAcceptedError, NotReachableError, SchedulerRefusedError, SlurmError

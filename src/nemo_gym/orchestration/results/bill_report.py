@@ -75,7 +75,7 @@ def _benchmark(one: Bill) -> dict[str, Any]:
 
 
 def _link(link: LinkBill) -> dict[str, Any]:
-    from nemo_gym.clock import utc_text
+    from nemo_runs.clock import utc_text
 
     return {
         "link": link.name,

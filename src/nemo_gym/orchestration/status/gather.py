@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Protocol
 
 from nemo_gym.chain.evidence import Evidence, TimedObservation
-from nemo_gym.clock import Clock, SystemClock
 from nemo_gym.errors import GymError
 from nemo_gym.orchestration.executors.base import JobRef, UnrecordedJob
 from nemo_gym.orchestration.jobs import SubmissionRecord
@@ -17,6 +16,7 @@ from nemo_gym.orchestration.records import submission_file
 from nemo_gym.orchestration.records.run_files import FolderLook
 from nemo_gym.orchestration.status.link_files import parse
 from nemo_gym.orchestration.status.machines import SubmissionMachine
+from nemo_runs.clock import SecondsClock, SystemClock
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
@@ -54,7 +54,7 @@ def gather(
     sites: Groups,
     *,
     scope: Scope | None = None,
-    clock: Clock | None = None,
+    clock: SecondsClock | None = None,
 ) -> dict[Key, Evidence]:
     """Everything about the benchmarks of some submissions, in their order.
 
@@ -69,12 +69,12 @@ def gather(
 
 
 def _of_site(
-    site: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
+    site: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: SecondsClock
 ) -> dict[Key, Evidence]:
     facts = _with_unheard(site, _facts(site, records, scope, clock))
-    asked, remembered = _questions(site, facts, scope, clock.now())
+    asked, remembered = _questions(site, facts, scope, clock.seconds())
     silent, seen = "", dict(remembered)
-    asked_at = clock.now()
+    asked_at = clock.seconds()
     if asked:
         try:
             answers = site.executor.observe(asked)
@@ -140,7 +140,7 @@ def _unheard(known: Evidence) -> list[UnrecordedJob]:
 
 
 def _facts(
-    site: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: Clock
+    site: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: SecondsClock
 ) -> dict[Key, Evidence]:
     """What the files say."""
     entries = [
@@ -153,7 +153,7 @@ def _facts(
     try:
         look = site.files.look([Path(entry.job_dir) for _, entry in entries])
     except _TROUBLE as error:
-        look, unread = FolderLook(clock.now()), str(error)
+        look, unread = FolderLook(clock.seconds()), str(error)
     facts: dict[Key, Evidence] = {}
     for record, entry in entries:
         folder = Path(entry.job_dir)

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nemo_gym.chain.evidence import Evidence, Link, RecordedDecision
-from nemo_gym.clock import utc_second
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records.run_files import RunFiles
 from nemo_gym.orchestration.status import logs
 from nemo_gym.orchestration.status.report import BenchmarkStatus, assess
 from nemo_gym.text_table import table
+from nemo_runs.clock import utc_second
 from nemo_runs.counts import counted
 from nemo_runs.durations import slurm_time
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nemo_gym.chain.evidence import Evidence
-from nemo_gym.clock import utc_second
 from nemo_gym.errors import GymError
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.records.run_files import RunFiles
+from nemo_runs.clock import utc_second
 from nemo_runs.suggestions import suggestion
 
 DEFAULT = "driver"

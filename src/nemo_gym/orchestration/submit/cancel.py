@@ -17,7 +17,6 @@ from typing import Any
 
 from nemo_gym.chain.evidence import Evidence, Resubmission
 from nemo_gym.chain.observation import JobState
-from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, GymError, NotOursError, StillAliveError
 from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths
@@ -26,6 +25,7 @@ from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.status.gather import Groups, Key, Scope, gather
 from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.status.report import assess
+from nemo_runs.clock import SecondsClock, SystemClock, utc_text
 from nemo_runs.durable import disk
 from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes import trees
@@ -100,7 +100,7 @@ def cancel(
     request: CancelRequest,
     machines: Groups,
     *,
-    clock: Clock | None = None,
+    clock: SecondsClock | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> CancelReport:
     """End benchmarks and return when every job of them is final, or when ``request.within`` has passed.
@@ -130,7 +130,7 @@ def cancel(
 class _Sweep:
     """One cancellation on one machine."""
 
-    def __init__(self, request: CancelRequest, machines: Groups, clock: Clock) -> None:
+    def __init__(self, request: CancelRequest, machines: Groups, clock: SecondsClock) -> None:
         self._request, self._machines, self._clock = request, machines, clock
         self._machine = _machine(machines, request.record)
         self._asked: dict[JobRef, float] = {}
@@ -144,7 +144,7 @@ class _Sweep:
 
     def write_tombstones(self, targets: Sequence[Evidence]) -> None:
         """Write the tombstones, all or none, before any job is asked to end; then the journals."""
-        at = utc_text(self._clock.now())
+        at = utc_text(self._clock.seconds())
         request = self._request
         written: list[Evidence] = []
         try:
@@ -170,7 +170,7 @@ class _Sweep:
                 with self._reported(
                     f"{JobPaths(known.job_dir).cancelled} is gone and cannot be written again"
                 ):
-                    self._write_tombstone(known, utc_text(self._clock.now()))
+                    self._write_tombstone(known, utc_text(self._clock.seconds()))
 
     def _write_tombstone(self, known: Evidence, at: str) -> None:
         text = f"{at}\n{self._request.by}\n{self._request.why}\n"

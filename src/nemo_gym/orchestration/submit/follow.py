@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nemo_gym.chain.observation import JobObservation, JobState
-from nemo_gym.clock import Clock, SystemClock
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobExecutor, JobRef
 from nemo_gym.orchestration.status import chain_head
+from nemo_runs.clock import SecondsClock, SystemClock
 from nemo_runs.durations import duration_in_words
 from nemo_slurm.reasons import read_reason
 
@@ -32,7 +32,7 @@ def follow(
     jobs: Mapping[str, JobRef],
     *,
     stream: TextIO,
-    clock: Clock | None = None,
+    clock: SecondsClock | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> dict[str, JobObservation]:
     """Show the jobs, by benchmark, on ``stream`` until all have ended; returns how each ended.
@@ -47,7 +47,9 @@ def follow(
             state = {benchmark: seen[job.job_id] for benchmark, job in jobs.items()}
             width = max(map(len, jobs), default=0)
             lines = {
-                benchmark: line(benchmark.ljust(width), state[benchmark], progress(job.job_dir), clock.now())
+                benchmark: line(
+                    benchmark.ljust(width), state[benchmark], progress(job.job_dir), clock.seconds()
+                )
                 for benchmark, job in jobs.items()
             }
             display.show(lines, state, clock.monotonic())

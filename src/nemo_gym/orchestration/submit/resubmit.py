@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from nemo_gym.chain.endings import BenchmarkState
 from nemo_gym.chain.evidence import Evidence
-from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
 from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths, ResubmissionPaths, RunPaths
@@ -27,6 +26,7 @@ from nemo_gym.orchestration.records import submission_file
 from nemo_gym.orchestration.status.gather import Groups, Scope, gather
 from nemo_gym.orchestration.status.report import assess
 from nemo_gym.orchestration.submit import cancel
+from nemo_runs.clock import SecondsClock, SystemClock, utc_text
 from nemo_runs.durations import parse_duration, slurm_time
 from nemo_runs.processes import trees
 from nemo_runs.processes.trees import Liveness
@@ -89,7 +89,7 @@ class _Budget:
     """Seconds."""
 
 
-def resubmit(request: ResubmitRequest, machines: Groups, *, clock: Clock | None = None) -> Resubmitted:
+def resubmit(request: ResubmitRequest, machines: Groups, *, clock: SecondsClock | None = None) -> Resubmitted:
     """Queue a benchmark again.
 
     Raises `RefusedError` while anything of it is alive or may be, when it has succeeded, and when its
@@ -120,7 +120,7 @@ def resubmit(request: ResubmitRequest, machines: Groups, *, clock: Clock | None 
     if not machine.files.claim(paths.folder):
         raise RefusedError(_under_way(known, number))
     try:
-        _note(machine, request, paths, walltime, utc_text(clock.now()))
+        _note(machine, request, paths, walltime, utc_text(clock.seconds()))
         machine.files.remove(JobPaths(known.job_dir).cancelled)
     except BaseException:
         # nothing was queued, and nothing of this attempt may stand in the way of the next
@@ -130,7 +130,7 @@ def resubmit(request: ResubmitRequest, machines: Groups, *, clock: Clock | None 
         config, known.gym_job_id, known.benchmark, known.job_dir, resubmission=number, user=request.by
     )
     answer = machine.executor.submit(plan)[0]
-    return _recorded(machine, request, known, paths, answer, utc_text(clock.now()))
+    return _recorded(machine, request, known, paths, answer, utc_text(clock.seconds()))
 
 
 def _refuse(known: Evidence) -> None:

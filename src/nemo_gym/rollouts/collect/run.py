@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
-from nemo_gym.clock import Clock
 from nemo_gym.rollouts.collect import event_loop, preflight
 from nemo_gym.rollouts.collect.collector import Bounds, Collector, RunTally
 from nemo_gym.rollouts.collect.console import Console
@@ -29,6 +28,7 @@ from nemo_gym.rollouts.policy.endpoint import EndpointError, ModelIdentity, chec
 from nemo_gym.rollouts.policy.notices import Retries
 from nemo_gym.rollouts.run_config.identity import identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig
+from nemo_runs.clock import SecondsClock
 from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class CollectorRun:
         *,
         drain: Drain,
         console: Console,
-        clock: Clock,
+        clock: SecondsClock,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         self._config = config
@@ -212,7 +212,7 @@ class CollectorRun:
         report = ProgressReport(
             prepared.paths.progress,
             self._console.show_progress(store.expected),
-            now_utc=self._clock.now,
+            now_utc=self._clock.seconds,
             monotonic=self._clock.monotonic,
         )
         collector = Collector(
@@ -232,7 +232,7 @@ class CollectorRun:
             on_tick=lambda _: report.tick(collector.snapshot(store.expected, resumed, before)),
             report=self._console.report,
             monotonic=self._clock.monotonic,
-            now=self._clock.now,
+            now=self._clock.seconds,
         )
         state = "failed"
         gc.freeze()  # what was imported and loaded so far is not garbage: never look at it again

@@ -22,7 +22,7 @@ class OutputManifest:
     run_id: str
     """Made once an output, kept by every resume."""
     created_at: str
-    """UTC, as `nemo_gym.clock.utc_text` writes it."""
+    """UTC, as `nemo_runs.clock.utc_text` writes it."""
     gym_version: str
     gym_commit: str | None
     """Version and commit that created the output; each of ``links`` has the ones that it ran."""

@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import nemo_gym
-from nemo_gym.clock import Clock, utc_text
 from nemo_gym.errors import DataError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, index_reader, inputs, lock
 from nemo_gym.rollouts.output.attempt_index import AttemptIndex
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.run_config import identity
+from nemo_runs.clock import SecondsClock, utc_text
 from nemo_runs.counts import counted
 from nemo_runs.durable import files
 
@@ -52,7 +52,7 @@ class OutputOpening:
     paths: RolloutPaths
     asked: RequestedOutput
     claim: lock.Ownership
-    clock: Clock
+    clock: SecondsClock
     attempt_index: AttemptIndex = field(init=False)
     said: list[str] = field(default_factory=list)
     """Sentences for stderr about what was repaired."""
@@ -208,7 +208,7 @@ class OutputOpening:
         self.manifest.save(self.paths.manifest)
 
     def _next_manifest(self, described: dict[str, Any], kept: OutputManifest | None) -> OutputManifest:
-        now = utc_text(self.clock.now())
+        now = utc_text(self.clock.seconds())
         version = str(self.asked.link.get("gym_version") or nemo_gym.__version__)
         commit = self.asked.link.get("gym_commit")
         process = self.claim.claim.claimant.process

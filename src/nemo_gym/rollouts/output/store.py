@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
-from nemo_gym.clock import Clock
 from nemo_gym.errors import ConfigError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, inputs, lock
@@ -27,6 +26,7 @@ from nemo_gym.rollouts.output.opening import OutputOpening, RequestedOutput
 from nemo_gym.rollouts.output.rows import decode_row, encode_row
 from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.types import Row, Task
+from nemo_runs.clock import SecondsClock
 from nemo_runs.durable.files import RowAppender
 
 __all__ = ["Opened", "OutputStore", "SupersededError"]
@@ -65,7 +65,7 @@ class OutputStore:
     """All files of one output, claimed by this process. Made by `open`, let go by `close`; for one thread."""
 
     def __init__(
-        self, paths: RolloutPaths, opening: OutputOpening, *, max_attempts: int, clock: Clock
+        self, paths: RolloutPaths, opening: OutputOpening, *, max_attempts: int, clock: SecondsClock
     ) -> None:
         self.paths = paths
         self.manifest = opening.manifest
@@ -114,7 +114,7 @@ class OutputStore:
         resume: bool,
         allow_unsafe: bool,
         link: Mapping[str, Any],
-        clock: Clock,
+        clock: SecondsClock,
     ) -> Self:
         """Claim an output and make it ready to be added to.
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import nemo_gym
-from nemo_gym.clock import Clock, SystemClock, utc_text
 from nemo_gym.errors import ConfigError, DataError, GymError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import lock, manifest, rows
@@ -31,6 +30,7 @@ from nemo_gym.rollouts.scores.summary import Summary
 from nemo_gym.rollouts.scores.whole_answers import load_grader
 from nemo_gym.types import RolloutFailedError, Row, Verifier
 from nemo_gym.verifiers.registry import grades_stored_answers
+from nemo_runs.clock import SecondsClock, SystemClock, utc_text
 from nemo_runs.durable import disk
 
 _UNFINISHED = {"unfinished": "gym eval reverify"}
@@ -93,7 +93,7 @@ def reverify(
     config: RunConfig,
     *,
     output: Path | None = None,
-    clock: Clock | None = None,
+    clock: SecondsClock | None = None,
 ) -> Reverified:
     """Grade every row of ``paths.output`` with the verifier of ``config.benchmark``.
 
@@ -249,9 +249,9 @@ def _keep_old(path: Path) -> Path:
     raise AssertionError("numbers never run out")
 
 
-def _link(clock: Clock, grades: Grades, old: dict[str, Any]) -> dict[str, Any]:
+def _link(clock: SecondsClock, grades: Grades, old: dict[str, Any]) -> dict[str, Any]:
     return {
-        "at": utc_text(clock.now()),
+        "at": utc_text(clock.seconds()),
         "kind": "reverify",
         "gym_version": nemo_gym.__version__,
         "rows": grades.rows,

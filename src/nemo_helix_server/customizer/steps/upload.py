@@ -9,10 +9,10 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.clock import SystemClock
 from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport, main
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.locations import copied, open_place
+from nemo_runs.clock import SystemClock
 
 _ADAPTER_CONFIG = "adapter_config.json"
 

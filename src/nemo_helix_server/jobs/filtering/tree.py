@@ -9,8 +9,8 @@ from enum import StrEnum
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
-from nemo_helix_server.clock import moment
 from nemo_helix_server.errors import MalformedRequestError
+from nemo_runs.clock import moment
 
 DOCUMENTS = ("spec", "custom_fields", "ownership")
 """Columns into which a field may lead: ``spec.schedule.epochs``."""

@@ -13,7 +13,6 @@ from tests.nemo_gym.orchestration.evidence_files import link, progress
 from tests.nemo_gym.orchestration.executors.test_slurm import World
 
 from nemo_gym.chain.observation import JobState
-from nemo_gym.clock import MovableClock
 from nemo_gym.errors import RefusedError
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.slurm_identity import Identities
@@ -24,6 +23,7 @@ from nemo_gym.orchestration.status.last_observation import LastSeen
 from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.status.report import BenchmarkStatus, assess
 from nemo_gym.orchestration.submit import resubmit, staging
+from nemo_runs.clock import SECOND, MovableClock
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import LocalHost
 
@@ -35,7 +35,7 @@ class Chain(World):
 
     def __init__(self, folder) -> None:
         super().__init__(folder)
-        self.clock = MovableClock(self.fake.now())
+        self.clock = MovableClock(round(self.fake.now() * SECOND))
         plan = self.place.plan("gpqa", run=None, command="true", slurm=NAMED)
         self.submission = self.place.submission(plan)
         staging.stage(self.submission)
@@ -61,7 +61,7 @@ class Chain(World):
 
     def move(self, seconds: float) -> None:
         self.fake.move(seconds)
-        self.clock.move(seconds)
+        self.clock.advance(seconds)
 
     @property
     def record(self) -> SubmissionRecord:

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from tests import result_rows
 
-from nemo_gym.clock import utc_text
 from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill_inputs, bill_report
 from nemo_gym.orchestration.results.bill import Bill
 from nemo_gym.rollouts.output.rows import encode_row
+from nemo_runs.clock import utc_text
 
 BEGAN = 1_790_000_000
 SLURM = """

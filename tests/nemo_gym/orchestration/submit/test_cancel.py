@@ -7,13 +7,13 @@ import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 
 from nemo_gym.chain.observation import JobObservation, JobState
-from nemo_gym.clock import MovableClock
 from nemo_gym.errors import EXIT_ALIVE, EXIT_DONE, DataError, GymError, NotOursError, StillAliveError
 from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.submit.cancel import CancelReport, CancelRequest, cancel
+from nemo_runs.clock import MovableClock
 from nemo_runs.errors import DiskFullError
 from nemo_runs.processes import trees
 from nemo_slurm.errors import CommandFailedError, NotReachableError
@@ -87,7 +87,7 @@ class Place:
         request = CancelRequest(
             record=record, benchmark=benchmark, by="ada", why="wrong model", within=within
         )
-        return cancel(request, self, clock=self.clock, sleep=self.clock.move)
+        return cancel(request, self, clock=self.clock, sleep=self.clock.advance)
 
 
 def test_what_waits_is_ended_before_what_runs_over_all_benchmarks(place):

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from nemo_gym.chain.observation import JobObservation, JobState
-from nemo_gym.clock import MovableClock
 from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.executors.base import JobRef
 from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
 from nemo_gym.orchestration.submit.follow import follow, line, progress
+from nemo_runs.clock import MovableClock
 
 REPORT = {"expected": 40, "done": 10, "failed": 0, "mean_reward": 0.4, "rollouts_per_s": 5.0, "eta_s": 6.2}
 
@@ -26,14 +26,14 @@ class World:
 
     def __init__(self, folder, *steps):
         self.clock = MovableClock()
-        self.cluster = FakeQueue(now=self.clock.now)
+        self.cluster = FakeQueue(now=self.clock.seconds)
         self.jobs = {"a": JobRef("fake-1", folder / "a"), "long": JobRef("fake-2", folder / "long")}
         for job in self.jobs.values():
             self.cluster.jobs[job.job_id] = JobObservation(JobState.QUEUED, "")
         self.steps = iter(steps)
 
     def sleep(self, seconds):
-        self.clock.move(seconds)
+        self.clock.advance(seconds)
         next(self.steps)(self)
 
     def follow(self, stream):
@@ -54,7 +54,7 @@ def both_run(world):
 
 
 def minutes_pass(world):
-    world.clock.move(120)
+    world.clock.advance(120)
     world.report("a", **{**REPORT, "done": 30})
 
 

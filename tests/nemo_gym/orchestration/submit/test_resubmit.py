@@ -11,7 +11,6 @@ import pytest
 from tests.nemo_gym.orchestration.evidence_files import ID, collected, link
 
 from nemo_gym.chain.observation import JobObservation, JobState
-from nemo_gym.clock import MovableClock
 from nemo_gym.errors import ConfigError, GymError, RefusedError, UsageError
 from nemo_gym.orchestration.executors.base import Queued, UnrecordedJob
 from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
@@ -20,6 +19,7 @@ from nemo_gym.orchestration.plan.job_script import quote
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
 from nemo_gym.orchestration.status.machines import SubmissionMachine
 from nemo_gym.orchestration.submit.resubmit import ResubmitRequest, resubmit
+from nemo_runs.clock import MovableClock
 from nemo_runs.errors import DiskFullError
 from nemo_runs.processes import trees
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from nemo_gym.clock import MovableClock
 from nemo_gym.errors import BusyError, ConfigError, DataError, GymError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.rows import check_line, decode_row, encode_row
 from nemo_gym.rollouts.output.store import OutputStore, SupersededError
 from nemo_gym.rollouts.run_config.identity import Identity
 from nemo_gym.types import Task
+from nemo_runs.clock import MovableClock
 from nemo_runs.counts import counted
 
 IDENTITY = Identity({"temperature": 0.0, "num_repeats": 2}, {"verifier": "match"})
@@ -549,7 +549,7 @@ def test_a_tick_beats_about_once_a_second(open_store: Open, paths: RolloutPaths)
     os.utime(claim, (5, 5))
     store.tick()
     assert claim.stat().st_mtime == 5
-    clock.move(1.0)
+    clock.advance(1.0)
     store.tick()
     assert claim.stat().st_mtime > 5
 

@@ -17,7 +17,6 @@ from tests.result_rows import (
 )
 
 from nemo_gym.cli.main import gym
-from nemo_gym.clock import MovableClock
 from nemo_gym.errors import BusyError, ConfigError, DataError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import lock
@@ -29,6 +28,7 @@ from nemo_gym.rollouts.scores.aggregate import aggregate
 from nemo_gym.rollouts.scores.compare import compare
 from nemo_gym.rollouts.scores.reverify import reverify
 from nemo_gym.types import Episode, Task, Verdict
+from nemo_runs.clock import MovableClock
 from nemo_runs.processes.trees import identify
 
 TEXTS = {0: "it is 0", 1: "1.001", 2: "5", 3: ""}
@@ -82,7 +82,7 @@ def test_rows_get_their_new_grades_and_keep_everything_else_and_their_order(outp
 def test_the_old_rows_are_kept_and_the_manifest_says_what_grades_now(output, config):
     old_rows = output.output.read_bytes()
     old = load_manifest(output.manifest)
-    done = reverify(output, config, clock=MovableClock(0.0))
+    done = reverify(output, config, clock=MovableClock(0))
     new = load_manifest(output.manifest)
     assert done.superseded.read_bytes() == old_rows
     assert new.generation == old.generation

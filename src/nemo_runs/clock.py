@@ -1,4 +1,6 @@
-"""Time as a value that is passed in: integer microseconds UTC, as they stand in the database.
+"""Time as a value that is passed in, so that tests move it instead of waiting; and moments as text.
+
+The Jobs service counts integer microseconds UTC, as they stand in its database; evaluations count seconds.
 
 The date may be set at any moment, forward or back. So how long something has lasted is never the difference
 of two dates where that can be helped: beside a date a `Clock.mark` is stored, see `age`.
@@ -12,21 +14,28 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from nemo_runs import boot_clock
-from nemo_runs.processes import process_table
 
 SECOND = 1_000_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Clock(Protocol):
-    """Where the time comes from."""
+class SecondsClock(Protocol):
+    """Where the time comes from, for those who count in seconds."""
 
-    def now(self) -> int:
-        """Microseconds UTC since the epoch; may jump."""
+    def seconds(self) -> float:
+        """UTC seconds since the epoch; may jump."""
         ...
 
     def monotonic(self) -> float:
         """Seconds that never jump, from an unknown start; only differences mean something."""
+        ...
+
+
+class Clock(SecondsClock, Protocol):
+    """Where the time comes from."""
+
+    def now(self) -> int:
+        """Microseconds UTC since the epoch; may jump."""
         ...
 
     def boot(self) -> str:
@@ -44,6 +53,10 @@ class SystemClock:
     def now(self) -> int:
         """See `Clock.now`."""
         return time.time_ns() // 1000
+
+    def seconds(self) -> float:
+        """See `Clock.seconds`."""
+        return time.time()
 
     def monotonic(self) -> float:
         """See `Clock.monotonic`."""
@@ -69,6 +82,10 @@ class MovableClock:
     def now(self) -> int:
         """See `Clock.now`."""
         return self._now
+
+    def seconds(self) -> float:
+        """See `Clock.seconds`."""
+        return self._now / SECOND
 
     def monotonic(self) -> float:
         """See `Clock.monotonic`."""
@@ -126,6 +143,8 @@ def turn(clock: Clock, since: int, marked: str | None) -> tuple[float, int]:
 
 @functools.cache
 def _boot_id() -> str:
+    from nemo_runs.processes import process_table  # noqa: PLC0415 - start-up: few clocks are asked for it
+
     return process_table.boot_id()
 
 
@@ -139,3 +158,13 @@ def moment(text: str) -> int:
     read = datetime.fromisoformat(text)
     aware = read if read.tzinfo else read.replace(tzinfo=UTC)
     return (aware - EPOCH) // timedelta(microseconds=1)
+
+
+def utc_text(seconds: float) -> str:
+    """UTC seconds as they stand in files, ``2027-01-15T08:00:00.000Z``."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def utc_second(seconds: float) -> str:
+    """UTC seconds as people read them in tables and headings, ``2027-01-15T08:00:00Z``."""
+    return datetime.fromtimestamp(int(seconds), UTC).isoformat().replace("+00:00", "Z")

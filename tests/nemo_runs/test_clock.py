@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from nemo_helix_server import clock as clocks
-from nemo_helix_server.clock import SECOND, MovableClock, SystemClock
+from nemo_runs import clock as clocks
+from nemo_runs.clock import SECOND, MovableClock, SystemClock
 
 
 @pytest.mark.parametrize("jump", [-86_400, -1, 1, 86_400])
@@ -45,9 +45,26 @@ def test_who_came_first_stays_first():
 def test_the_machine_s_mark_means_the_same_in_every_process():
     clock = SystemClock()
     before = clocks.mark(clock)
-    program = "from nemo_helix_server.clock import *; print(mark(SystemClock()))"
+    program = "from nemo_runs.clock import *; print(mark(SystemClock()))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     (boot, first), (other, second) = before.split(), done.stdout.split()
     assert boot == other
     assert float(first) < float(second) < clock.uptime()
     assert len(before) <= 64
+
+
+def test_a_clock_that_is_set_lets_no_time_pass() -> None:
+    clock = MovableClock()
+    clock.step(-3600)
+    assert (clock.seconds(), clock.monotonic()) == (1_799_996_400.0, 0.0)
+    clock.advance(5)
+    assert (clock.seconds(), clock.monotonic()) == (1_799_996_405.0, 5.0)
+
+
+def test_seconds_and_microseconds_are_the_same_moment():
+    clock = MovableClock(1_800_000_000_250_000)
+    assert (clock.seconds(), clock.now()) == (1_800_000_000.25, 1_800_000_000_250_000)
+    assert abs(SystemClock().seconds() - SystemClock().now() / SECOND) < 3600
+    assert clocks.utc_text(clock.seconds()) == "2027-01-15T08:00:00.250Z"
+    assert clocks.utc_second(clock.seconds()) == "2027-01-15T08:00:00Z"
+    assert clocks.wire(clock.now()) == "2027-01-15T08:00:00.250000Z"
