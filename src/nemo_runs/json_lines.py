@@ -7,11 +7,11 @@ A file of another kind is refused in words that say which kind it is.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
+from nemo_runs import strict_json
 from nemo_runs.counts import counted
 
 _BOM: Final = b"\xef\xbb\xbf"
@@ -33,10 +33,7 @@ _KINDS: Final = (
     (b"\x00", "it begins with null bytes: it was not written whole"),
     (b"version https://git-lfs", "it is a pointer of Git LFS, not the file itself; run git lfs pull"),
 )
-_LARGEST, _SMALLEST = (1 << 64) - 1, -(1 << 63)
-_SHORT: Final = 18
-"""So many digits always fit into 64 bits."""
-_LONG: Final = b"0" * (_SHORT + 1)
+_LONG: Final = b"0" * (strict_json.SHORT + 1)
 _DIGITS_ALIKE: Final = bytes.maketrans(b"123456789", b"000000000")
 
 
@@ -74,25 +71,13 @@ def parse_row(line: bytes, number: int) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         raise NotJsonLinesError(number, _not_utf8(line, error)) from None
     try:
-        value = json.loads(
-            text,
-            parse_constant=_no_number,
-            parse_int=_whole,
-            parse_float=_real,
-            object_pairs_hook=object_of,
-        )
-    except RecursionError:
-        raise NotJsonLinesError(number, "is not JSON that can be read: its brackets are too deep") from None
+        value = strict_json.loads(text)
     except json.JSONDecodeError as error:
         raise NotJsonLinesError(number, _not_json(text, number, error)) from None
     except ValueError as error:
         raise NotJsonLinesError(number, str(error)) from None
     if not isinstance(value, dict):
         raise NotJsonLinesError(number, _no_object(value, number))
-    if "\\u" in text and not _is_text(value):
-        raise NotJsonLinesError(
-            number, "holds half of a character (an escape such as \\ud800 without the other)"
-        )
     return value
 
 
@@ -122,19 +107,6 @@ def _inner_keys(values: Iterable[Any]) -> int:
         elif kind is list:
             count += _inner_keys(value)
     return count
-
-
-def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of some keys and values, as `json.loads` has its ``object_pairs_hook``.
-
-    Raises `ValueError` with a phrase for a key that is there twice.
-    """
-    made = dict(pairs)
-    if len(made) == len(pairs):
-        return made
-    names = [name for name, _ in pairs]
-    doubled = next(name for name in made if names.count(name) > 1)
-    raise ValueError(f"has the key {_cut(doubled)!r} more than once in one object; leave all but one out")
 
 
 def _check_kind(start: bytes) -> None:
@@ -174,34 +146,3 @@ def _no_object(value: object, number: int) -> str:
             f"this file is not JSON Lines: it is one JSON array of {counted(len(value), 'object')}; {_REMEDY}"
         )
     return f"must be an object in braces, not {_NAMES.get(type(value), 'a number')}"
-
-
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"holds {name}, which is not a number in JSON; leave it out, or write null")
-
-
-def _whole(digits: str) -> int:
-    if len(digits) > _SHORT and not (len(digits) <= 2 * _SHORT and _SMALLEST <= int(digits) <= _LARGEST):
-        raise ValueError(
-            f"holds the whole number {_cut(digits)}, which has more than 64 bits; write it as text, in quotes"
-        )
-    return int(digits)
-
-
-def _real(digits: str) -> float:
-    value = float(digits)
-    if not math.isfinite(value):
-        raise ValueError(f"holds the number {_cut(digits)}, which is too large; write it as text, in quotes")
-    return value
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _is_text(value: object) -> bool:
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -13,7 +13,6 @@ a library hangs: its service is gone.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import queue
@@ -22,12 +21,13 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 from nemo_engines.trackers import redirects
 from nemo_engines.trackers.mlflow_run import MlflowRun
 from nemo_engines.trackers.runs import MetricsRow, OpenTrackerRun, RunOpening
 from nemo_engines.trackers.wandb_run import WandbRun
+from nemo_runs import file_locks
 
 _KINDS: dict[str, Callable[[RunOpening], OpenTrackerRun]] = {"mlflow": MlflowRun, "wandb": WandbRun}
 _GRACE = 10.0
@@ -41,7 +41,7 @@ class OpenRuns:
 
     def __init__(self) -> None:
         self._runs: dict[str, OpenTrackerRun] = {}
-        self._locks: dict[str, TextIO] = {}
+        self._locks: dict[str, contextlib.ExitStack] = {}
 
     def answer(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Do what is asked for."""
@@ -71,8 +71,9 @@ class OpenRuns:
         folder = Path(request["folder"])
         if job not in self._locks:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock = (folder / ".lock").open("w")
-            fcntl.flock(lock, fcntl.LOCK_EX)  # a publisher of the service before this one may still be ending
+            lock = contextlib.ExitStack()
+            # a publisher of the service before this one may still be ending
+            lock.enter_context(file_locks.held(folder / ".lock"))
             self._locks[job] = lock
         if job not in self._runs:
             self._runs[job] = _KINDS[request["tracker"]](RunOpening.from_json(request, folder))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from nemo_runs import json_lines
+from nemo_runs import strict_json
 from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ class JsonObject(_ParamType):
         if isinstance(value, dict):
             return value
         try:
-            found = json.loads(value, object_pairs_hook=json_lines.object_of)
+            found = strict_json.loads(value)
         except json.JSONDecodeError as error:
             self.fail(f"this is not JSON: {error}", param, ctx)
         except ValueError as error:
@@ -130,7 +130,7 @@ def _read(name: str) -> str:
 
 def _mapping(text: str, where: str) -> dict[str, Any]:
     try:
-        found = json.loads(text, object_pairs_hook=json_lines.object_of)
+        found = strict_json.loads(text)
     except ValueError:
         found = _yaml(text, where)  # which says the line, also of a key that is there twice
     if not isinstance(found, dict):

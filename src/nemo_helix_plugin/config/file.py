@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_plugin.errors import ContextFileError
-from nemo_runs import homes
+from nemo_runs import file_locks, homes
 
 FOLDER = "nhx"
 NAME = "config.yaml"
@@ -73,7 +72,7 @@ def editing(path: Path) -> Iterator[dict[str, Any]]:
         raise ContextFileError(f"{path} cannot be written ({error.strerror})") from error
     try:
         with contextlib.suppress(OSError):  # a file system without locks: the last writer wins
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            file_locks.take(lock)
         content = read(path)
         yield content
         write(path, content)

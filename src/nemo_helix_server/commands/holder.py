@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.errors import ServerError
+from nemo_runs import file_locks
 from nemo_runs.durable import files
 from nemo_runs.errors import RunsError
 from nemo_runs.processes import trees
@@ -57,20 +57,18 @@ def prepare(folder: Path) -> Path:
 
 def lock(folder: Path) -> int:
     """Take the data directory for this process; raises `DataDirectoryError` naming who has it."""
-    descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = file_locks.acquire(folder / LOCK, wait=False)
     except OSError as error:
-        os.close(descriptor)
-        if not isinstance(error, BlockingIOError):
-            raise DataDirectoryError(f"{folder / LOCK} cannot be locked: {error.strerror}") from error
+        raise DataDirectoryError(f"{folder / LOCK} cannot be locked: {error.strerror}") from error
+    if descriptor is None:
         found = read(folder)
         who = (
             f"the service of process {found.identity.pid} ({found.base_url})" if found else "another service"
         )
         raise DataDirectoryError(
             f"{who} already uses the data directory {folder}; stop it, or give --data-dir another one"
-        ) from error
+        )
     return descriptor
 
 

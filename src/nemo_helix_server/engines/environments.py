@@ -9,7 +9,6 @@ installer that was killed, or a pip that outlived it, leaves a folder that nothi
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import secrets
@@ -25,7 +24,7 @@ from pathlib import Path
 from nemo_helix_server.engines import catalogue
 from nemo_helix_server.engines.catalogue import Device, EngineRecipe
 from nemo_helix_server.errors import ServerError, UnavailableError
-from nemo_runs import homes
+from nemo_runs import file_locks, homes
 from nemo_runs.durable.files import replace_file
 
 COMPLETE = "complete.json"
@@ -113,11 +112,9 @@ def install(
 def _lock(home: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Held by the installer alone: the descriptor is not passed on to pip, so a killed installer frees it."""
     with (home / ".lock").open("w") as stream:
-        try:
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not file_locks.take(stream.fileno(), wait=False):
             say(f"waiting for another installation in {home}")
-            fcntl.flock(stream, fcntl.LOCK_EX)
+            file_locks.take(stream.fileno())
         yield
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
-import fcntl
 import json
 import os
 import threading
@@ -14,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nemo_runs import file_locks
 from nemo_runs.durable import disk
 from nemo_runs.errors import LeaseError, RunsError
 from nemo_runs.leases.lease_queue import LeaseHolder, LeaseRequest
@@ -23,7 +22,6 @@ from nemo_runs.processes.trees import Liveness, ProcessIdentity
 _PATIENCE = 10.0
 """Seconds to wait for the lock, which is held for milliseconds."""
 _PAUSE = 0.002
-_BUSY = frozenset({errno.EACCES, errno.EAGAIN})
 _IN_THIS_PROCESS = threading.Lock()
 """The file lock is the process's: it keeps out other processes only."""
 
@@ -67,23 +65,13 @@ def _locked(path: Path) -> Iterator[None]:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         deadline = time.monotonic() + _PATIENCE
-        while not _try_lock(descriptor):
+        while not file_locks.take(descriptor, wait=False, of_process=True):
             if time.monotonic() >= deadline:
                 raise LeaseError(f"{path}: another process has held this lock for {_PATIENCE:.0f} seconds")
             time.sleep(_PAUSE)
         yield
     finally:
         os.close(descriptor)
-
-
-def _try_lock(descriptor: int) -> bool:
-    try:
-        fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        if error.errno not in _BUSY:
-            raise
-        return False
-    return True
 
 
 def _is_over(holder: LeaseHolder) -> bool:

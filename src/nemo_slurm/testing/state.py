@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
+from nemo_runs import file_locks
 from nemo_runs.durable.files import replace_file
 from nemo_slurm.testing.model import ClusterModel
 
@@ -27,8 +27,7 @@ class StoredCluster:
         if self._file is None:
             yield self._model
             return
-        with self._file.with_suffix(".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with file_locks.held(self._file.with_suffix(".lock")):
             model = ClusterModel.from_json(json.loads(self._file.read_bytes()))
             yield model
             # other processes come only after the lock: a rename is enough, no disk needs to be waited for

@@ -7,13 +7,12 @@ process, since descriptors are not inherited and supervisors never fork. The mac
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nemo_runs import boot_clock
+from nemo_runs import boot_clock, file_locks
 from nemo_runs.errors import RunsError
 from nemo_runs.leases import machine_leases
 from nemo_runs.processes import trees
@@ -32,7 +31,7 @@ class QueueTurn:
         self._folder = folder
         self._slots = slots
         self._ticket = folder / f"{_WAITING}{number:012}"
-        self._held = _locked(self._ticket)
+        self._held = file_locks.acquire(self._ticket, wait=False, mode=0o644)
         self._slot: int | None = None
 
     def take(self) -> bool:
@@ -58,11 +57,11 @@ class QueueTurn:
 
     def _somebody_before(self) -> bool:
         names = sorted(name for name in os.listdir(self._folder) if name.startswith(_WAITING))
-        return any(_is_locked(self._folder / name) for name in names if name < self._ticket.name)
+        return any(file_locks.is_held(self._folder / name) for name in names if name < self._ticket.name)
 
     def _free_slot(self) -> int | None:
         for number in range(self._slots):
-            descriptor = _locked(self._folder / f"{_RUNNING}{number}")
+            descriptor = file_locks.acquire(self._folder / f"{_RUNNING}{number}", wait=False, mode=0o644)
             if descriptor is not None:
                 return descriptor
         return None
@@ -135,28 +134,3 @@ class MachineShare:
             action()
         except (OSError, RunsError) as error:
             sys.stderr.write(f"supervisor: {error}\n")
-
-
-def _locked(path: Path) -> int | None:
-    """A descriptor that holds the lock of a file, or `None` when somebody else holds it."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        return None
-    return descriptor
-
-
-def _is_locked(path: Path) -> bool:
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +12,7 @@ from nemo_gym.errors import BusyError
 from nemo_gym.orchestration.executors.base import JobExecutor, JobRef
 from nemo_gym.orchestration.records import index
 from nemo_gym.orchestration.status import chain_head
+from nemo_runs import file_locks
 
 
 def refuse_duplicate(digest: str, executor: JobExecutor) -> None:
@@ -47,7 +47,7 @@ def one_at_a_time(digest: str) -> Iterator[None]:
     try:
         if descriptor is not None:
             with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                file_locks.take(descriptor)
         yield
     finally:
         if descriptor is not None:

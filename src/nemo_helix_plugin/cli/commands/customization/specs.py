@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from nemo_helix_plugin.customization import backends
-from nemo_runs import json_lines
+from nemo_runs import strict_json
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -30,7 +29,7 @@ def read_object(file: str, option: str) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise click.UsageError(f"{option} {file}: this is not text in UTF-8.") from None
     try:
-        found = json.loads(text, object_pairs_hook=json_lines.object_of)
+        found = strict_json.loads(text)
     except ValueError as error:
         if file.endswith((".yaml", ".yml")):
             return _yaml(text, shown)
