@@ -7,7 +7,6 @@ import time
 
 import pytest
 
-from nemo_helix_server.clock import SystemClock
 from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import (
     Admitted,
@@ -22,6 +21,7 @@ from nemo_helix_server.executors.base import (
 from nemo_helix_server.executors.capacity import LeasedCapacity
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
+from nemo_runs.clock import SystemClock
 from nemo_runs.leases import machine_leases
 from nemo_trainer import contract
 

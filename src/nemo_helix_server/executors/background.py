@@ -9,7 +9,6 @@ import threading
 from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 
-from nemo_helix_server.clock import Clock
 from nemo_helix_server.executors.base import (
     Admitted,
     CapacityRequest,
@@ -20,6 +19,7 @@ from nemo_helix_server.executors.base import (
     WaitingForCapacity,
 )
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_runs.clock import Clock
 
 _LOG = logging.getLogger(__name__)
 _OVER = frozenset({RunState.EXITED, RunState.LOST})

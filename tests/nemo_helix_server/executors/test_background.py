@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from nemo_helix_server.clock import MovableClock
 from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import ExecutorError, Launch, RunState
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_runs.clock import MovableClock
 
 LAUNCH = Launch(("true",), {})
 
