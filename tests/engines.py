@@ -31,7 +31,7 @@ def shared_cache(folder: Path) -> str:
 def engine_python(name: str) -> Path:
     """The interpreter of an engine; installed as ``nemo engines install`` does, if it is not there."""
     recipe = catalogue.recipe(name)
-    return environments.install(recipe, machine.found_device(), CACHE, say=print).python
+    return environments.install(recipe, machine.found_device(), CACHE, report=print).python
 
 
 def engine_environ() -> dict[str, str]:

@@ -30,7 +30,7 @@ class Engine:
         self.folder = folder
         self._cache = environments.cache_folder(dict(os.environ))
         recipe = catalogue.recipe("trl")
-        self.python = environments.install(recipe, machine.found_device(), self._cache, say=print).python
+        self.python = environments.install(recipe, machine.found_device(), self._cache, report=print).python
         self._call(str(TINY_MODEL), str(folder / "model"))
         row = {"text": " ".join(f"What is {n} + {n}?" for n in range(12))}
         (folder / "rows.jsonl").write_text((json.dumps(row) + "\n") * ROWS, encoding="utf-8")

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.api.application import make_application
 from nemo_helix_server.api.feed import StoreFeed
-from nemo_helix_server.api.health import Pulse
+from nemo_helix_server.api.health import HealthProbe
 from nemo_helix_server.api.parts import ServiceParts
 from nemo_helix_server.api.streams import Broadcaster
 from nemo_helix_server.auth import step_tokens
@@ -27,7 +27,7 @@ from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.executors import dispatch
 from nemo_helix_server.executors.base import StepExecutor
 from nemo_helix_server.files.filesets import Filesets
-from nemo_helix_server.files.locations import open_place
+from nemo_helix_server.files.locations import open_tree
 from nemo_helix_server.isolation import Boundary, Isolation
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.ports import StorageLimits
@@ -216,7 +216,7 @@ def _parts(
             controller.starter.launches.isolation,
         ),
         templates=TemplateRepository(store, clock),
-        pulse=Pulse(store, settings.data_dir),
+        health=HealthProbe(store, settings.data_dir),
         controller_problems=controller.problems,
     )
 
@@ -230,7 +230,7 @@ class _Tuning:
 def _customization(settings: Settings, store: JobStore, clock: Clock, *, tokens_required: bool) -> _Tuning:
     """What fine-tuning needs: filesets, models, engines."""
     root = settings.files.root or str(settings.data_dir.absolute() / "filesets")
-    filesets = Filesets(open_place(root), clock, root)
+    filesets = Filesets(open_tree(root), clock, root)
     local_paths = settings.customization.local_paths
     if local_paths is None and tokens_required:
         local_paths = ()

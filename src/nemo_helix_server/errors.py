@@ -25,12 +25,12 @@ class ServerError(Exception):
     """The service could not do what was asked."""
 
     status: ClassVar[int] = 500
-    standing_headers: ClassVar[Mapping[str, str]] = {}
+    fixed_headers: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, detail: str, headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
         self.detail = detail
-        self.headers: dict[str, str] = {**self.standing_headers, **(headers or {})}
+        self.headers: dict[str, str] = {**self.fixed_headers, **(headers or {})}
 
 
 class MalformedRequestError(ServerError):
@@ -43,7 +43,7 @@ class UnauthenticatedError(ServerError):
     """The caller did not say who they are, or the token is unknown, revoked or expired."""
 
     status = 401
-    standing_headers = {"WWW-Authenticate": "Bearer"}  # noqa: RUF012 - the base declares it a class variable
+    fixed_headers = {"WWW-Authenticate": "Bearer"}  # noqa: RUF012 - the base declares it a class variable
 
 
 class ForbiddenError(ServerError):
@@ -62,7 +62,7 @@ class StateConflictError(ServerError):
     """The thing is not in a state that allows this; asking again changes nothing."""
 
     status = 409
-    standing_headers = {"x-should-retry": "false"}  # noqa: RUF012 - the base declares it a class variable
+    fixed_headers = {"x-should-retry": "false"}  # noqa: RUF012 - the base declares it a class variable
 
 
 class InvalidError(ServerError):
@@ -81,7 +81,7 @@ class UnavailableError(ServerError):
     status = 503
 
 
-class NoRoomError(ServerError):
+class NoSpaceError(ServerError):
     """There is no room on a disk of the service; nothing was changed."""
 
     status = 507
@@ -90,7 +90,7 @@ class NoRoomError(ServerError):
 def unwritable(what: str, error: OSError) -> ServerError:
     """Why ``what``, such as ``the file 'a.txt'``, could not be written."""
     if is_full(error):
-        return NoRoomError(f"{what} could not be written: the service's disk, or its quota, is full")
+        return NoSpaceError(f"{what} could not be written: the service's disk, or its quota, is full")
     return UnavailableError(f"{what} could not be written: {error.strerror or error}")
 
 

@@ -216,7 +216,7 @@ def _before(known: Evidence, link: Link) -> Link | None:
     return next((run for run in reversed(known.links) if run.job_id == job_id), None)
 
 
-def _wish(tombstone: str) -> str:
+def _cancellation(tombstone: str) -> str:
     """Who asked for the end, when and why, of a tombstone's lines."""
     at, *rest = tombstone.split(", ", 2)
     by, why = (*rest, "", "")[:2]
@@ -225,7 +225,7 @@ def _wish(tombstone: str) -> str:
 
 def _cancelled(known: Evidence, last: Link, observation: JobObservation | None) -> Ending:
     if known.cancelled:
-        return Ending(BenchmarkState.CANCELLED, _wish(known.cancelled), EndCause.PERSON)
+        return Ending(BenchmarkState.CANCELLED, _cancellation(known.cancelled), EndCause.PERSON)
     state = word_of(last, observation)
     said = observation.reason if observation is not None else ""
     cause = EndCause.INFRASTRUCTURE if observation is not None and observation.stranger else EndCause.PERSON

@@ -64,7 +64,7 @@ class CommandContext:
         if self.flags.verbose:
             where = f"context {found.context or 'none'}, address from {found.origin or 'it'}"
             token = "with" if found.access_token() else "without"
-            self.say(f"asks {found.base_url} ({where}) {token} a token, workspace '{found.workspace}'.")
+            self.report(f"asks {found.base_url} ({where}) {token} a token, workspace '{found.workspace}'.")
         client = NemoClient(
             base_url=found.base_url,
             workspace=found.workspace,
@@ -110,7 +110,7 @@ class CommandContext:
         unseen = self.flags.output_format is None and not sys.stdout.isatty()
         return "json" if self.output_format == "table" and unseen else self.output_format
 
-    def say(self, sentence: str) -> None:
+    def report(self, sentence: str) -> None:
         """One sentence on standard error."""
         click.echo(f"nemo: {sentence}", err=True)
 
@@ -192,7 +192,7 @@ class CommandContext:
             self._stream(records)
         else:
             self.print_list(records, defaults, paging.columns, extra=extra, empty=empty, envelope=envelope)
-        self._say_more(envelope)
+        self._report_more(envelope)
 
     def print_list(
         self,
@@ -213,7 +213,7 @@ class CommandContext:
             if records:
                 self._print_table(records, names, extra if asked in {None, "default"} else None)
             else:
-                self.say(_past_the_end(envelope) or empty)
+                self.report(_past_the_end(envelope) or empty)
         elif wanted == "csv":
             click.echo(documents.csv_text(records, names))
         elif wanted == "markdown":
@@ -266,11 +266,11 @@ class CommandContext:
         records = [record_of(item) for item in page.items]
         return records, {"data": records, "pagination": record_of(page.metadata)}
 
-    def _say_more(self, envelope: Record | None) -> None:
+    def _report_more(self, envelope: Record | None) -> None:
         pagination = (envelope or {}).get("pagination") or {}
         page, total = pagination.get("page") or 1, pagination.get("total_pages") or 1
         if page < total:
-            self.say(
+            self.report(
                 f"this is page {page} of {total} ({pagination.get('total_results')} in all); "
                 f"--page {page + 1} shows the next, --all-pages all of them."
             )

@@ -115,7 +115,7 @@ def _status(args: list[str]) -> int:
     try:
         status = nemo.main(args=args, prog_name="nemo", standalone_mode=False)
         if lost := streams.finish():
-            _say(f"standard output could not be written ({lost}); what was asked for is done.", 0)
+            _report(f"standard output could not be written ({lost}); what was asked for is done.", 0)
     except click.exceptions.NoArgsIsHelpError as error:
         click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
         return errors.EXIT_USAGE
@@ -125,44 +125,44 @@ def _status(args: list[str]) -> int:
         for theirs, ours in _WORDING:
             message = message.replace(theirs, ours)
         end = "" if message.endswith((".", "?")) else "."
-        return _say(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
+        return _report(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        return _say("interrupted.", errors.EXIT_INTERRUPTED)
+        return _report("interrupted.", errors.EXIT_INTERRUPTED)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return errors.EXIT_LOCAL
     except Exception as error:  # noqa: BLE001 - the outermost edge: a person gets a sentence, never a traceback
-        return _say_error(error)
+        return _report_error(error)
     return status if isinstance(status, int) else errors.EXIT_DONE
 
 
-def _say_error(error: Exception) -> int:
+def _report_error(error: Exception) -> int:
     if os.environ.get("NEMO_DEBUG"):
         import traceback
 
         traceback.print_exception(error)
     if isinstance(error, errors.NemoError):
-        _say(_ended(str(error)), error.exit_status)
+        _report(_ended(str(error)), error.exit_status)
         for note in getattr(error, "__notes__", ()):
-            _say(note, error.exit_status)
+            _report(note, error.exit_status)
         return error.exit_status
     if isinstance(error, OSError) and (sentence := homes.lost_folder(error)):
-        return _say(sentence, errors.EXIT_LOCAL)
+        return _report(sentence, errors.EXIT_LOCAL)
     if isinstance(error, OSError) and error.strerror:
         name = error.filename2 or error.filename  # of two the second is where something was to go
         where = f" ({name})" if name else ""
-        return _say(f"{error.strerror}{where}.", errors.EXIT_LOCAL)
+        return _report(f"{error.strerror}{where}.", errors.EXIT_LOCAL)
     if isinstance(error, UnicodeEncodeError):
-        return _say(streams.unwritable(error), errors.EXIT_LOCAL)
+        return _report(streams.unwritable(error), errors.EXIT_LOCAL)
     message = f"unexpected {type(error).__name__}: {error}. Set NEMO_DEBUG=1 to see where."
-    return _say(message, errors.EXIT_LOCAL)
+    return _report(message, errors.EXIT_LOCAL)
 
 
 def _ended(sentence: str) -> str:
     return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
 
 
-def _say(message: str, status: int) -> int:
+def _report(message: str, status: int) -> int:
     with contextlib.suppress(BrokenPipeError):
         click.echo(f"nemo: {message}", err=True)
     return status

@@ -112,7 +112,9 @@ def upload(call: CommandContext, what: str, source: str, *, exist_ok: bool) -> s
     sent, kept = send(call, name, path)
     if what == "model":
         register(call, name, name, exist_ok=exist_ok)
-    call.say(f"uploaded {what} '{name}': {counted(sent, 'file')} sent, {counted(kept, 'was', 'were')} there.")
+    call.report(
+        f"uploaded {what} '{name}': {counted(sent, 'file')} sent, {counted(kept, 'was', 'were')} there."
+    )
     return f"{call.workspace}/{name}"
 
 

@@ -20,7 +20,7 @@ _SAMPLE = b"\0" * 65_536
 
 
 @dataclass(slots=True)
-class Pulse:
+class HealthProbe:
     """Tries what the service needs, at most once in a while."""
 
     store: JobStore

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 
-def charted(model: type[BaseModel], document: dict[str, Any]) -> Response:
+def metrics_response(model: type[BaseModel], document: dict[str, Any]) -> Response:
     """A document as an answer; what is below ``status_details.metrics`` comes from the store as it is."""
     details = dict(document["status_details"])
     metrics = details.pop("metrics", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from nemo_helix_server.api.health import Pulse
+from nemo_helix_server.api.health import HealthProbe
 from nemo_helix_server.api.streams import Broadcaster
 from nemo_helix_server.auth.authentication import Authenticator
 from nemo_helix_server.customizer.service import Customizer
@@ -40,6 +40,6 @@ class ServiceParts:
     models: ModelRegistry
     customizer: Customizer
     templates: TemplateRepository
-    pulse: Pulse
+    health: HealthProbe
     controller_problems: Callable[[], Sequence[str]]
     """What is wrong with the controller, each a sentence; nothing when it works."""

@@ -71,7 +71,7 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(sqlalchemy.exc.OperationalError, _database_away)
     app.add_exception_handler(OSError, _system)
-    app.add_exception_handler(RunsDiskFullError, _no_room)
+    app.add_exception_handler(RunsDiskFullError, _no_space)
     app.add_exception_handler(Exception, _unexpected)
 
 
@@ -80,7 +80,7 @@ def _respond(
 ) -> JSONResponse:
     extra = dict(headers or {})
     if status == HTTPStatus.CONFLICT:
-        extra.setdefault(*next(iter(StateConflictError.standing_headers.items())))
+        extra.setdefault(*next(iter(StateConflictError.fixed_headers.items())))
     return JSONResponse(dict(content), status, headers=extra)
 
 
@@ -125,10 +125,10 @@ async def _database_away(_: Request, error: Exception) -> JSONResponse:
 
 async def _system(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, OSError)
-    return await (_no_room if is_full(error) else _unexpected)(request, error)
+    return await (_no_space if is_full(error) else _unexpected)(request, error)
 
 
-async def _no_room(_: Request, error: Exception) -> JSONResponse:
+async def _no_space(_: Request, error: Exception) -> JSONResponse:
     _LOG.error("there is no room: %s", error)
     return _respond(507, {"detail": "a disk of the service, or its quota, is full: nothing was changed"})
 

@@ -44,7 +44,9 @@ def list_engines(device: Device | None, as_json: bool) -> None:
     """Which engines there are, and which of them are installed; nothing is started."""
     found = device or machine.found_device()
     cache = environments.cache_folder()
-    _show([probing.glance(recipe, found, cache) for recipe in catalogue.RECIPES.values()], as_json=as_json)
+    _show(
+        [probing.quick_report(recipe, found, cache) for recipe in catalogue.RECIPES.values()], as_json=as_json
+    )
 
 
 @engines.command(short_help="Install engines, each into an environment of its own.")
@@ -68,7 +70,7 @@ def _install(recipe: EngineRecipe, device: Device, *, again: bool) -> Path:
             recipe,
             device,
             environments.cache_folder(),
-            say=lambda text: click.echo(text, err=True),
+            report=lambda text: click.echo(text, err=True),
             again=again,
         )
     except ServerError as error:

@@ -53,11 +53,11 @@ def run(settings_file: Path | None, overrides: Mapping[str, Any], *, as_json: bo
     store = JobStore(given.store_url(), clock)
     try:
         store.migrate()
-        keeper = TokenStore(store, clock)
-        required = needs_tokens(given, any_token=keeper.any_usable())
+        token_store = TokenStore(store, clock)
+        required = needs_tokens(given, any_token=token_store.any_usable())
         step_tokens.load_key(data_dir)
         hidden = (settings_file,) if settings_file else ()
-        isolation = Isolation(given, cache_folder(os.environ), keeper.confined, hidden)
+        isolation = Isolation(given, cache_folder(os.environ), token_store.confined, hidden)
         boundary = judge(isolation, tokens_required=required)
         if required:
             _LOG.log(logging.INFO if boundary.holds else logging.WARNING, "%s", boundary.sentence)
@@ -126,7 +126,7 @@ def _serve(
     holder.remove(given.data_dir)
     if not server.started:
         return 1
-    _say_what_runs_on(service.under_way())
+    _report_running(service.under_way())
     service.close()
     return 0
 
@@ -174,7 +174,7 @@ def _announce(base_url: str, data_dir: Path, *, as_json: bool) -> None:
     print(f"nemo services: {base_url}, data in {data_dir}", file=sys.stderr, flush=True)
 
 
-def _say_what_runs_on(number: int) -> None:
+def _report_running(number: int) -> None:
     text = "nemo services: stopped"
     if number:
         jobs = counted(number, "job runs on and is", "jobs run on and are")

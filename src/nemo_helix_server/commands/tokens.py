@@ -35,20 +35,20 @@ def create(
         body = CreateTokenRequest.model_validate(given)
     except ValidationError as error:
         raise InvalidError(str(error.errors()[0]["msg"]).removeprefix("Value error, ")) from error
-    with _keeper(data_dir) as keeper:
-        return keeper.create(Caller(name=getpass.getuser()), body)
+    with _token_store(data_dir) as token_store:
+        return token_store.create(Caller(name=getpass.getuser()), body)
 
 
 def every(data_dir: Path) -> list[dict[str, Any]]:
     """What may be known of all tokens."""
-    with _keeper(data_dir) as keeper:
-        return keeper.all()
+    with _token_store(data_dir) as token_store:
+        return token_store.all()
 
 
 def revoke(data_dir: Path, token: str) -> None:
     """Make a token worthless."""
-    with _keeper(data_dir) as keeper:
-        keeper.revoke(token)
+    with _token_store(data_dir) as token_store:
+        token_store.revoke(token)
 
 
 def as_text(found: Sequence[dict[str, Any]]) -> str:
@@ -61,7 +61,7 @@ def as_text(found: Sequence[dict[str, Any]]) -> str:
 
 
 @contextmanager
-def _keeper(data_dir: Path) -> Iterator[TokenStore]:
+def _token_store(data_dir: Path) -> Iterator[TokenStore]:
     folder = holder.prepare(data_dir)
     clock = SystemClock()
     given = settings.load(overrides={"data_dir": folder})

@@ -72,9 +72,9 @@ class BackgroundTasks:
             "pins": self._pin,
             "the sizes of jobs": self._measure,
         }
-        for what, chore in work.items():
+        for what, task in work.items():
             with self.troubles.apart(what):
-                chore()
+                task()
 
     def _write_down(self) -> None:
         while self.mirror.run() and not self._stopping:

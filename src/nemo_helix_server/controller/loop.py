@@ -78,7 +78,7 @@ class Controller:
     finder: FactFinder
     following: ProgressIngestion
     windows: RetentionWindows
-    chores: BackgroundTasks
+    background: BackgroundTasks
     changed: Callable[[], None]
     """Called after a pass that has changed something, for whoever shows that to others."""
     troubles: ErrorIsolation
@@ -96,7 +96,7 @@ class Controller:
     def start(self) -> None:
         """Begin; what runs already is taken over, what is half done is finished."""
         self.executor.warm()
-        self.chores.start()
+        self.background.start()
         self._thread = threading.Thread(target=self._loop, name="controller", daemon=True)
         self._thread.start()
 
@@ -106,7 +106,7 @@ class Controller:
         self.wake()
         if self._thread is not None:
             self._thread.join(patience)
-        self.chores.stop(patience)
+        self.background.stop(patience)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.starter.threads.shutdown(wait=False)
 
@@ -119,7 +119,7 @@ class Controller:
         """What is wrong with the controller, a sentence each."""
         if self._thread is not None and not self._thread.is_alive() and not self._stopping:
             return ["the controller has ended; restart the service"]
-        found = [*self.troubles.sentences(), *self.chores.troubles.sentences()]
+        found = [*self.troubles.sentences(), *self.background.troubles.sentences()]
         return [self._problem, *found] if self._problem else found
 
     def run_once(self) -> float:
@@ -143,7 +143,7 @@ class Controller:
         )
         deadline = min(deadline, self._ends_of_windows())
         self._measure(live)
-        self.chores.wake()
+        self.background.wake()
         if moved or started or followed:
             self.changed()
         if any(move.event in _RESTS for move in moves):
@@ -239,7 +239,7 @@ class Controller:
             self._measure_due = now + _MEASURE_EVERY
             wanted |= running
         for job, workspace in wanted.items():
-            self.chores.measure(workspace, job)
+            self.background.measure(workspace, job)
         self._running = running
 
 
@@ -271,7 +271,7 @@ def build(
         finder=finder,
         following=following,
         windows=RetentionWindows(store, storage, limits, troubles),
-        chores=BackgroundTasks(store, storage, RecordMirror(store, storage), changed),
+        background=BackgroundTasks(store, storage, RecordMirror(store, storage), changed),
         changed=changed,
         troubles=troubles,
         _threads=threads,

@@ -22,7 +22,7 @@ from nemo_helix_server.customizer.steps import fetching, splitting
 from nemo_helix_server.customizer.steps.reporting import StepError
 from nemo_helix_server.errors import InvalidError, ServerError, UnavailableError
 from nemo_helix_server.executors import confinement
-from nemo_helix_server.files.locations import copied, open_place
+from nemo_helix_server.files.locations import copied, open_tree
 from nemo_helix_server.isolation import IsolationFolders
 
 SECONDS: Final = 300.0
@@ -98,7 +98,7 @@ def _bring_one(source: InputSource, target: Path, *, weights: bool) -> None:
         fetching.link(Path(source.place), target)
         return
     root, _, name = source.place.rstrip("/").rpartition("/")
-    place = open_place(root)
+    place = open_tree(root)
     for entry in place.files(name):
         if not weights and entry.path.endswith(_WEIGHTS):
             continue
@@ -109,7 +109,7 @@ def _bring_one(source: InputSource, target: Path, *, weights: bool) -> None:
             continue
         file, _ = place.open(f"{name}/{entry.path}")
         with file:
-            copied(file, open_place(path.parent).upload(path.name))
+            copied(file, open_tree(path.parent).upload(path.name))
 
 
 def ask(

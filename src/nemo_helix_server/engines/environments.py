@@ -82,21 +82,21 @@ def require(name: str, device: Device, cache: Path) -> Environment:
 
 
 def install(
-    recipe: EngineRecipe, device: Device, cache: Path, *, say: Callable[[str], None], again: bool = False
+    recipe: EngineRecipe, device: Device, cache: Path, *, report: Callable[[str], None], again: bool = False
 ) -> Environment:
     """Make the environment of an engine unless it is there. Of two that ask at once, one makes and one
     waits."""
     home = home_of(recipe, device, cache)
     home.mkdir(parents=True, exist_ok=True)
-    with _lock(home, say):
+    with _lock(home, report):
         found = find(recipe, device, cache)
         if found is not None and not again:
             return found
         _remove_leftovers(home, kept=found)
         folder = home / f"venv-{secrets.token_hex(4)}"
         started = time.monotonic()
-        say(f"installing engine '{recipe.name}' for {device} into {folder}")
-        _build(recipe, device, folder, home / LOG, say)
+        report(f"installing engine '{recipe.name}' for {device} into {folder}")
+        _build(recipe, device, folder, home / LOG, report)
         record = {
             "engine": recipe.name,
             "device": device,
@@ -104,16 +104,16 @@ def install(
             "python": sys.version.split()[0],
         }
         replace_file(home / COMPLETE, json.dumps(record, indent=2).encode() + b"\n")
-        say(f"engine '{recipe.name}' is installed ({time.monotonic() - started:.0f} s)")
+        report(f"engine '{recipe.name}' is installed ({time.monotonic() - started:.0f} s)")
         return Environment(recipe.name, device, folder)
 
 
 @contextmanager
-def _lock(home: Path, say: Callable[[str], None]) -> Iterator[None]:
+def _lock(home: Path, report: Callable[[str], None]) -> Iterator[None]:
     """Held by the installer alone: the descriptor is not passed on to pip, so a killed installer frees it."""
     with (home / ".lock").open("w") as stream:
         if not file_locks.take(stream.fileno(), wait=False):
-            say(f"waiting for another installation in {home}")
+            report(f"waiting for another installation in {home}")
             file_locks.take(stream.fileno())
         yield
 
@@ -124,7 +124,7 @@ def _remove_leftovers(home: Path, kept: Environment | None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _build(recipe: EngineRecipe, device: Device, folder: Path, log: Path, say: Callable[[str], None]) -> None:
+def _build(recipe: EngineRecipe, device: Device, folder: Path, log: Path, report: Callable[[str], None]) -> None:
     log.write_text("", encoding="utf-8")
     _call([sys.executable, "-m", "venv", str(folder)], log)
     for file in recipe.pins[device]:
@@ -133,7 +133,7 @@ def _build(recipe: EngineRecipe, device: Device, folder: Path, log: Path, say: C
         except InstallError:
             if file != "torch-cpu.txt":
                 raise
-            say("no CPU build of torch can be had here: its general build is installed, which is much larger")
+            report("no CPU build of torch can be had here: its general build is installed, which is much larger")
             _pip(folder, "torch-cuda.txt", log)
 
 

@@ -65,7 +65,7 @@ class EngineReport:
         return asdict(self)
 
 
-def glance(recipe: EngineRecipe, device: Device, cache: Path) -> EngineReport:
+def quick_report(recipe: EngineRecipe, device: Device, cache: Path) -> EngineReport:
     """What can be said without starting anything."""
     found = environments.find(recipe, device, cache)
     if found is None:
@@ -80,7 +80,7 @@ def examine(
     """Load the engine's libraries in a child process."""
     found = environments.find(recipe, device, cache)
     if found is None:
-        return glance(recipe, device, cache)
+        return quick_report(recipe, device, cache)
     argv = [str(found.python), "-c", _PROGRAM, json.dumps(recipe.imports), json.dumps(recipe.packages)]
     environment = sources.engine_environment(cache, environ)
     said = _run(argv, environment)

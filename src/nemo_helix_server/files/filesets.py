@@ -44,7 +44,7 @@ def checked_path(path: str) -> str:
 class Filesets:
     """The filesets of all workspaces."""
 
-    place: FileTree
+    tree: FileTree
     clock: Clock
     root: str
     """The place's address, for the steps of jobs."""
@@ -64,7 +64,7 @@ class Filesets:
             "created_at": wire(self.clock.now()),
         }
         with self._one_at_a_time:
-            if self._record(workspace, name) is not None or next(self.place.files(folder), None) is not None:
+            if self._record(workspace, name) is not None or next(self.tree.files(folder), None) is not None:
                 raise StateConflictError(f"there is a fileset '{name}' already in workspace {workspace}")
             self.write_record(workspace, name, record)
         return self._shown(record)
@@ -73,7 +73,7 @@ class Filesets:
         """Say that there is a fileset."""
         upload = None
         try:
-            upload = self.place.upload(_record_path(workspace, name))
+            upload = self.tree.upload(_record_path(workspace, name))
             upload.write(json.dumps(record).encode())
             upload.commit()
         except OSError as error:
@@ -84,13 +84,13 @@ class Filesets:
     def all(self, workspace: str) -> list[Document]:
         """The filesets of a workspace, by name."""
         folder = f"{_checked(workspace)}/{_RECORDS}"
-        found = [entry.path.removesuffix(".json") for entry in self.place.files(folder)]
+        found = [entry.path.removesuffix(".json") for entry in self.tree.files(folder)]
         return [self._shown(record) for name in found if (record := self._record(workspace, name))]
 
     def get(self, workspace: str, name: str) -> Document:
         """One fileset, with how many files it has and how much they take."""
         record = self.known(workspace, name)
-        files = list(self.place.files(_folder(workspace, name)))
+        files = list(self.tree.files(_folder(workspace, name)))
         return {**self._shown(record), "files": len(files), "size_bytes": sum(one.size for one in files)}
 
     def exists(self, workspace: str, name: str) -> bool:
@@ -109,29 +109,29 @@ class Filesets:
     def delete(self, workspace: str, name: str) -> None:
         """Remove a fileset with its files."""
         self.known(workspace, name)
-        self.place.remove(_record_path(workspace, name))
-        self.place.remove(_folder(workspace, name))
+        self.tree.remove(_record_path(workspace, name))
+        self.tree.remove(_folder(workspace, name))
 
     def files(self, workspace: str, name: str) -> list[Document]:
         """The files of a fileset, by path."""
         self.known(workspace, name)
-        found = self.place.files(_folder(workspace, name))
+        found = self.tree.files(_folder(workspace, name))
         return [{"path": _readable(one.path), "size": one.size} for one in found]
 
     def paths(self, workspace: str, name: str) -> tuple[str, ...]:
         """The paths of a fileset's files."""
-        return tuple(one.path for one in self.place.files(_folder(workspace, name)))
+        return tuple(one.path for one in self.tree.files(_folder(workspace, name)))
 
     def upload(self, workspace: str, name: str, path: str) -> Upload:
         """Begin to write a file of a fileset."""
         self.known(workspace, name)
-        return self.place.upload(f"{_folder(workspace, name)}/{checked_path(path)}")
+        return self.tree.upload(f"{_folder(workspace, name)}/{checked_path(path)}")
 
     def open(self, workspace: str, name: str, path: str) -> tuple[IO[bytes], int]:
         """A file's content and size; raises `UnknownNameError`."""
         self.known(workspace, name)
         try:
-            return self.place.open(f"{_folder(workspace, name)}/{checked_path(path)}")
+            return self.tree.open(f"{_folder(workspace, name)}/{checked_path(path)}")
         except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
             raise UnknownNameError(
                 f"the fileset '{name}' has no file '{path}'; `nemo files list-files {name}` shows them"
@@ -153,7 +153,7 @@ class Filesets:
         """Remove one file; raises `UnknownNameError`."""
         file, _ = self.open(workspace, name, path)
         file.close()
-        self.place.remove(f"{_folder(workspace, name)}/{checked_path(path)}")
+        self.tree.remove(f"{_folder(workspace, name)}/{checked_path(path)}")
 
     def address(self, workspace: str, name: str) -> str:
         """A fileset's folder, as a step gets it."""
@@ -163,7 +163,7 @@ class Filesets:
         if names.problem_with(name) is not None:
             return None
         try:
-            file, _ = self.place.open(_record_path(workspace, name))
+            file, _ = self.tree.open(_record_path(workspace, name))
             with file:
                 found = json.loads(file.read(_LARGEST_RECORD))
             return _checked_record(found, workspace, name)

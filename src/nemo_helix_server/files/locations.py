@@ -71,7 +71,7 @@ class FileTree(Protocol):
         ...
 
 
-def open_place(root: str | os.PathLike[str]) -> FileTree:
+def open_tree(root: str | os.PathLike[str]) -> FileTree:
     """The place at an address; raises `UnavailableError` when its file system is not to be had."""
     text = os.fspath(root)
     if "://" not in text:

@@ -13,7 +13,7 @@ from typing import Any
 from nemo_helix_plugin.jobs import names
 from nemo_helix_server.errors import (
     InvalidError,
-    NoRoomError,
+    NoSpaceError,
     StateConflictError,
     UnknownNameError,
     unwritable,
@@ -126,7 +126,7 @@ class SecretStore:
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             files.replace_file(path, data, mode=0o600)
         except files.DiskFullError as error:
-            raise NoRoomError(f"the secret '{name}' could not be written: {error}") from error
+            raise NoSpaceError(f"the secret '{name}' could not be written: {error}") from error
         except OSError as error:
             raise unwritable(f"the secret '{name}'", error) from error
 

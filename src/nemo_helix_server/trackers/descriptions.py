@@ -30,7 +30,7 @@ class TrackerEndpoint:
 class RunDescription:
     """One run, as the publisher is told when it opens it."""
 
-    door: TrackerEndpoint
+    endpoint: TrackerEndpoint
     project: str
     """W&B's project, MLflow's experiment."""
     name: str
@@ -69,7 +69,7 @@ def describe(job: Job, tracker: Tracker) -> RunDescription:
         labels = [*map(str, given.get("tags") or ()), *(f"{key}:{value}" for key, value in facts.items())]
         labels = [label[: tracker_names.LONGEST_WANDB_TAG] for label in labels if label.strip()]
         return RunDescription(
-            door=TrackerEndpoint(
+            endpoint=TrackerEndpoint(
                 tracker=tracker,
                 address=_text(given.get("base_url")),
                 workspace=job.workspace,
@@ -84,7 +84,7 @@ def describe(job: Job, tracker: Tracker) -> RunDescription:
         )
     tags = {str(key): str(value) for key, value in dict(given.get("tags") or {}).items()}
     return RunDescription(
-        door=TrackerEndpoint(
+        endpoint=TrackerEndpoint(
             tracker=tracker, address=_text(given.get("tracking_uri")), workspace=job.workspace, secret=None
         ),
         project=tracker_names.fitted_experiment(_text(given.get("experiment_name")) or default),

@@ -66,7 +66,7 @@ class TrackerEndpoints:
             )
         return found.python
 
-    def environment(self, door: TrackerEndpoint) -> dict[str, str]:
+    def environment(self, endpoint: TrackerEndpoint) -> dict[str, str]:
         """The variables of the publisher's process; raises `OffError`."""
         home = self.folder / "home"
         home.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -78,44 +78,50 @@ class TrackerEndpoints:
             "PYTHONNOUSERSITE": "1",
         }
         # the one of W&B is led by a program of its own, which asks this machine for its work
-        guarded = door.tracker == "mlflow" and self.settings.trackers.allowed_hosts is not None
-        if door.address and guarded:
+        guarded = endpoint.tracker == "mlflow" and self.settings.trackers.allowed_hosts is not None
+        if endpoint.address and guarded:
             common[GUARDED] = " ".join(self.settings.trackers.allowed_hosts or ())
-        own = {} if door.address else self._own(door)
-        return {**common, **own, **(self._wandb(door) if door.tracker == "wandb" else self._mlflow(door))}
+        own = {} if endpoint.address else self._own(endpoint)
+        return {
+            **common,
+            **own,
+            **(self._wandb(endpoint) if endpoint.tracker == "wandb" else self._mlflow(endpoint)),
+        }
 
-    def _own(self, door: TrackerEndpoint) -> dict[str, str]:
+    def _own(self, endpoint: TrackerEndpoint) -> dict[str, str]:
         """The service's variables for this tracker, but those that are about one certain run."""
-        own = _OWN[door.tracker]
+        own = _OWN[endpoint.tracker]
         return {
             name: value
             for name, value in self.environ.items()
             if name.startswith(own) and name.removeprefix(own) not in _OF_ONE_RUN
         }
 
-    def _wandb(self, door: TrackerEndpoint) -> dict[str, str]:
+    def _wandb(self, endpoint: TrackerEndpoint) -> dict[str, str]:
         mode = self.settings.trackers.wandb_mode or self.environ.get("WANDB_MODE") or "online"
         if mode in _WANDB_OFFLINE:
             return {"WANDB_MODE": "offline"}
         if mode not in _WANDB_ONLINE:
             raise OffError(f"W&B is switched off in the service (its mode is '{mode}')")
-        key = self._key(door) or (None if door.address else self.environ.get("WANDB_API_KEY"))
+        key = self._key(endpoint) or (None if endpoint.address else self.environ.get("WANDB_API_KEY"))
         if not key:
             raise OffError(
                 "there is no API key for W&B: name a secret of the workspace in "
                 "integrations.wandb.api_key_secret"
-                + ("" if door.address else ", or give the service WANDB_API_KEY")
+                + ("" if endpoint.address else ", or give the service WANDB_API_KEY")
             )
         address = (
-            {"WANDB_BASE_URL": self._checked(door.address, "integrations.wandb.base_url")}
-            if door.address
+            {"WANDB_BASE_URL": self._checked(endpoint.address, "integrations.wandb.base_url")}
+            if endpoint.address
             else {}
         )
         return {"WANDB_MODE": "online", "WANDB_API_KEY": key, **address}
 
-    def _mlflow(self, door: TrackerEndpoint) -> dict[str, str]:
+    def _mlflow(self, endpoint: TrackerEndpoint) -> dict[str, str]:
         own = self.environ.get("MLFLOW_TRACKING_URI")
-        address = self._checked(door.address, "integrations.mlflow.tracking_uri") if door.address else own
+        address = (
+            self._checked(endpoint.address, "integrations.mlflow.tracking_uri") if endpoint.address else own
+        )
         if not address:
             raise OffError(
                 "there is no address of an MLflow server: set integrations.mlflow.tracking_uri, or give the "
@@ -134,17 +140,17 @@ class TrackerEndpoints:
     def _checked(self, address: str, field: str) -> str:
         return check_address(address, field, self.settings.trackers.allowed_hosts)
 
-    def _key(self, door: TrackerEndpoint) -> str | None:
-        if door.secret is None:
+    def _key(self, endpoint: TrackerEndpoint) -> str | None:
+        if endpoint.secret is None:
             return None
         try:
-            path = secret_store.value_path(self.settings.data_dir, door.workspace, door.secret)
+            path = secret_store.value_path(self.settings.data_dir, endpoint.workspace, endpoint.secret)
             return path.read_text(encoding="utf-8").strip()
         except ServerError as error:
             raise OffError(error.detail) from error
         except FileNotFoundError:
             raise OffError(
-                f"there is no secret '{door.secret}' in the workspace '{door.workspace}', which "
+                f"there is no secret '{endpoint.secret}' in the workspace '{endpoint.workspace}', which "
                 "integrations.wandb.api_key_secret names"
             ) from None
 
@@ -175,6 +181,6 @@ def check_address(address: str, field: str, allowed: Collection[str] | None) -> 
     return address
 
 
-def doors(settings: Settings) -> TrackerEndpoints:
+def tracker_endpoints(settings: Settings) -> TrackerEndpoints:
     """With the service's own environment."""
     return TrackerEndpoints(settings, dict(os.environ))

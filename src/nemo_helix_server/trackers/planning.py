@@ -47,7 +47,7 @@ class Plan:
     """Steps up to this one; as many as are published already: none."""
     state: TrackerState | None
     """The state to tell; None: it is told already, or nothing is to be said yet."""
-    rest: bool
+    settled: bool
     """Whether nothing more will come until the job's status changes."""
 
 
@@ -63,11 +63,11 @@ _STATES = {
 
 def plan(facts: TrackerFacts) -> Plan:
     """What to tell now."""
-    rest = facts.status.is_settled
+    settled = facts.status.is_settled
     if facts.newest == 0 and facts.said is None:
-        return Plan(facts.published, None, rest)
+        return Plan(facts.published, None, settled)
     state = _STATES.get(facts.status)
-    return Plan(max(facts.published, _limit(facts)), state if state != facts.said else None, rest)
+    return Plan(max(facts.published, _limit(facts)), state if state != facts.said else None, settled)
 
 
 def _limit(facts: TrackerFacts) -> int:

@@ -16,7 +16,7 @@ from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.trackers.descriptions import TrackerEndpoint
-from nemo_helix_server.trackers.endpoints import TrackerEndpoints, doors
+from nemo_helix_server.trackers.endpoints import TrackerEndpoints, tracker_endpoints
 from nemo_helix_server.trackers.publisher import PublisherProcess
 from nemo_helix_server.trackers.sync import TrackerSync
 from nemo_helix_server.trackers.worker import TrackerWorker
@@ -28,10 +28,10 @@ _LOG = logging.getLogger(__name__)
 class Publishing:
     """See `build`."""
 
-    teller: TrackerSync
-    doors: TrackerEndpoints
+    sync: TrackerSync
+    endpoints: TrackerEndpoints
     interval: float
-    _lanes: dict[TrackerEndpoint, TrackerWorker] = field(default_factory=dict)
+    _workers: dict[TrackerEndpoint, TrackerWorker] = field(default_factory=dict)
     _pending: threading.Event = field(default_factory=threading.Event)
     _stopping: bool = False
     _thread: threading.Thread | None = None
@@ -47,8 +47,8 @@ class Publishing:
         self._pending.set()
         if self._thread is not None:
             self._thread.join(1.0)
-        for lane in list(self._lanes.values()):
-            lane.stop()
+        for worker in list(self._workers.values()):
+            worker.stop()
 
     def wake(self) -> None:
         """There may be something to tell."""
@@ -56,29 +56,31 @@ class Publishing:
 
     def look(self) -> None:
         """Hand what is due to the lanes."""
-        with self.teller.store.read() as unit:
+        with self.sync.store.read() as unit:
             due = unit.tracker_runs.due()
         for job_id, tracker in due:
-            subject = self.teller.look(job_id, tracker)
-            if subject is None:
+            snapshot = self.sync.look(job_id, tracker)
+            if snapshot is None:
                 continue
-            if subject.due:
-                self._lane(subject.description.door).offer((job_id, tracker))
+            if snapshot.due:
+                self._worker(snapshot.description.endpoint).offer((job_id, tracker))
             else:
-                self.teller.settle(subject)
+                self.sync.settle(snapshot)
 
-    def _lane(self, door: TrackerEndpoint) -> TrackerWorker:
-        if door not in self._lanes:
-            self._lanes[door] = TrackerWorker(door.tracker, self.teller, lambda: self._publisher(door))
-        return self._lanes[door]
+    def _worker(self, endpoint: TrackerEndpoint) -> TrackerWorker:
+        if endpoint not in self._workers:
+            self._workers[endpoint] = TrackerWorker(
+                endpoint.tracker, self.sync, lambda: self._publisher(endpoint)
+            )
+        return self._workers[endpoint]
 
-    def _publisher(self, door: TrackerEndpoint) -> PublisherProcess:
-        name = hashlib.sha256(repr(door).encode()).hexdigest()[:8]
+    def _publisher(self, endpoint: TrackerEndpoint) -> PublisherProcess:
+        name = hashlib.sha256(repr(endpoint).encode()).hexdigest()[:8]
         return PublisherProcess(
-            python=self.doors.python(),
-            environment=self.doors.environment(door),
-            log=self.doors.folder / "logs" / f"{door.tracker}-{name}.log",
-            patience=self.doors.settings.trackers.timeout_seconds,
+            python=self.endpoints.python(),
+            environment=self.endpoints.environment(endpoint),
+            log=self.endpoints.folder / "logs" / f"{endpoint.tracker}-{name}.log",
+            patience=self.endpoints.settings.trackers.timeout_seconds,
         )
 
     def _loop(self) -> None:
@@ -95,4 +97,6 @@ class Publishing:
 
 def build(store: JobStore, storage: JobStorage, settings: Settings) -> Publishing:
     """Put it together."""
-    return Publishing(TrackerSync(store, storage), doors(settings), settings.trackers.interval_seconds)
+    return Publishing(
+        TrackerSync(store, storage), tracker_endpoints(settings), settings.trackers.interval_seconds
+    )

@@ -74,37 +74,37 @@ class TrackerSync:
                 job, run, planning.plan(_facts(unit, job, run)), unit.tracker_runs.settling_mark(job_id)
             )
 
-    def settle(self, subject: JobSnapshot) -> None:
+    def settle(self, snapshot: JobSnapshot) -> None:
         """Record that nothing is left to tell, until the job's status changes."""
-        if subject.plan.rest:
-            self._note(subject.run, settled=subject.mark)
+        if snapshot.plan.settled:
+            self._note(snapshot.run, settled=snapshot.mark)
 
-    def tell(self, subject: JobSnapshot, publisher: TrackerCall) -> None:
+    def publish(self, snapshot: JobSnapshot, publisher: TrackerCall) -> None:
         """Tell all that is due; raises `TrackerError`, and then the rest stays due."""
-        self._open(subject, publisher)
-        while (following := self.look(subject.job.id, subject.run.tracker)) is not None:
-            if following.plan.to > following.run.published:
-                self._send(following, publisher)
-            elif following.plan.state is not None:
-                publisher.ask(op="tell", job=following.job.id, state=following.plan.state)
-                if following.plan.state is not TrackerState.RUNNING:
-                    publisher.opened.discard(following.job.id)
-                self._note(following.run, said=following.plan.state)
-                self._show(following)
+        self._open(snapshot, publisher)
+        while (latest := self.look(snapshot.job.id, snapshot.run.tracker)) is not None:
+            if latest.plan.to > latest.run.published:
+                self._send(latest, publisher)
+            elif latest.plan.state is not None:
+                publisher.ask(op="tell", job=latest.job.id, state=latest.plan.state)
+                if latest.plan.state is not TrackerState.RUNNING:
+                    publisher.opened.discard(latest.job.id)
+                self._note(latest.run, said=latest.plan.state)
+                self._show(latest)
                 return
             else:
-                self._show(following)
+                self._show(latest)
                 return
 
-    def problem(self, subject: JobSnapshot, error: TrackerError) -> None:
+    def problem(self, snapshot: JobSnapshot, error: TrackerError) -> None:
         """Record why a tracker is not told, where the job's user sees it: in each attempt anew."""
-        if subject.run.problem != str(error):
-            self._note(subject.run, problem=str(error))
-        if subject.warning != str(error):
-            self._warn(subject, str(error))
+        if snapshot.run.problem != str(error):
+            self._note(snapshot.run, problem=str(error))
+        if snapshot.warning != str(error):
+            self._warn(snapshot, str(error))
 
-    def _open(self, subject: JobSnapshot, publisher: TrackerCall) -> None:
-        job, run = subject.job, subject.run
+    def _open(self, snapshot: JobSnapshot, publisher: TrackerCall) -> None:
+        job, run = snapshot.job, snapshot.run
         if job.id not in publisher.opened:
             said = publisher.ask(
                 op="open",
@@ -112,7 +112,7 @@ class TrackerSync:
                 job=job.id,
                 run_id=run.run_id,
                 folder=str(self.storage.data_dir / "trackers" / run.tracker / job.id),
-                **subject.description.to_json(),
+                **snapshot.description.to_json(),
             )
             publisher.opened.add(job.id)
             changes = {"run_id": said["run_id"], "url": said["url"]}
@@ -123,23 +123,23 @@ class TrackerSync:
             self._note(run, **changes)
         if run.problem is not None:
             self._note(run, problem=None)
-        if subject.warning is not None:
-            self._warn(subject, None)
+        if snapshot.warning is not None:
+            self._warn(snapshot, None)
 
-    def _send(self, subject: JobSnapshot, publisher: TrackerCall) -> None:
+    def _send(self, snapshot: JobSnapshot, publisher: TrackerCall) -> None:
         """Send the next rows. Their moment and number are recorded before, so that they can be sent again."""
-        job, run = subject.job, subject.run
+        job, run = snapshot.job, snapshot.run
         to, at = run.sending_to, run.sending_at
         with self.store.read() as unit:
             rows = unit.series.values_by_step(
                 job.id,
                 descriptions.training_step(job),
                 after=run.published,
-                to=subject.plan.to if to is None else to,
+                to=snapshot.plan.to if to is None else to,
                 most=_MOST,
             )
         if to is None or at is None:
-            to, at = max(rows, default=subject.plan.to), self.store.clock.now() // _MILLISECOND
+            to, at = max(rows, default=snapshot.plan.to), self.store.clock.now() // _MILLISECOND
             self._note(run, sending_to=to, sending_at=at)
         if rows:
             publisher.ask(op="log", job=job.id, rows=list(rows.items()), at=at)
@@ -149,17 +149,17 @@ class TrackerSync:
         with self.store.write() as unit:
             unit.tracker_runs.note(run, **changes)
 
-    def _show(self, subject: JobSnapshot) -> None:
+    def _show(self, snapshot: JobSnapshot) -> None:
         """Where the run is, in the job's status details."""
         with self.store.write() as unit:
-            run = unit.tracker_runs.find(subject.job.id, subject.run.tracker)
+            run = unit.tracker_runs.find(snapshot.job.id, snapshot.run.tracker)
             if run is not None:
                 shown = {"id": run.run_id, "url": run.url, "step": run.published, "status": run.said}
-                unit.attempts.note(subject.job.attempt_id, {f"{run.tracker}_run": _known(shown)})
+                unit.attempts.note(snapshot.job.attempt_id, {f"{run.tracker}_run": _known(shown)})
 
-    def _warn(self, subject: JobSnapshot, message: str | None) -> None:
+    def _warn(self, snapshot: JobSnapshot, message: str | None) -> None:
         with self.store.write() as unit:
-            unit.attempts.note(subject.job.attempt_id, {f"{subject.run.tracker}_warning": message})
+            unit.attempts.note(snapshot.job.attempt_id, {f"{snapshot.run.tracker}_warning": message})
 
 
 def _known(values: Mapping[str, Any]) -> dict[str, Any]:

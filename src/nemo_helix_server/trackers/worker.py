@@ -51,12 +51,12 @@ class TrackerWorker:
     """The jobs behind one door."""
 
     name: str
-    teller: TrackerSync
+    sync: TrackerSync
     prepare: Callable[[], PublisherProcess]
     """Makes the publisher, not started yet; raises `OffError`."""
     _due: dict[Key, None] = field(default_factory=dict)
     _patience: dict[Key, Patience] = field(default_factory=dict)
-    _door: Patience = field(default_factory=Patience)
+    _endpoint_patience: Patience = field(default_factory=Patience)
     _publisher: PublisherProcess | None = None
     _used: float = 0.0
     _pending: threading.Condition = field(default_factory=threading.Condition)
@@ -81,15 +81,15 @@ class TrackerWorker:
         if self._publisher is not None:
             self._publisher.abandon()
 
-    def tell(self, key: Key) -> None:
+    def publish(self, key: Key) -> None:
         """Tell what is due about one job, and remember when to try again if that fails."""
-        subject = self.teller.look(*key)
-        if subject is None:
+        snapshot = self.sync.look(*key)
+        if snapshot is None:
             self._patience.pop(key, None)
             self._release(key[0])
             return
-        if not subject.due:
-            self.teller.settle(subject)
+        if not snapshot.due:
+            self.sync.settle(snapshot)
             return
         now = time.monotonic()
         patience = self._patience.setdefault(key, Patience())
@@ -97,33 +97,33 @@ class TrackerWorker:
             if self._publisher is None:
                 self._publisher = self.prepare()
             self._used = now
-            self.teller.tell(subject, self._publisher)
+            self.sync.publish(snapshot, self._publisher)
         except TrackerError as error:
-            self._failed(subject, error, patience)
+            self._failed(snapshot, error, patience)
             return
         self._patience.pop(key, None)
-        self._door.worked()
-        again = self.teller.look(*key)
+        self._endpoint_patience.worked()
+        again = self.sync.look(*key)
         if again is not None and not again.due:
-            self.teller.settle(again)
+            self.sync.settle(again)
 
-    def _failed(self, subject: JobSnapshot, error: TrackerError, patience: Patience) -> None:
+    def _failed(self, snapshot: JobSnapshot, error: TrackerError, patience: Patience) -> None:
         now = time.monotonic()
         patience.failed(now)
         if isinstance(error, UnreachableError | OffError):
-            self._door.failed(now)
+            self._endpoint_patience.failed(now)
             self._publisher = None
         elif self._publisher is not None and not self._publisher.opened and patience.wait >= _LONG:
             self._end()  # the next one reads the key anew, which may be what was wrong
         if self._stopping:
             return
-        _LOG.warning("%s is not told about job %s: %s", subject.run.tracker, subject.job.name, error)
-        self.teller.problem(subject, error)
+        _LOG.warning("%s is not told about job %s: %s", snapshot.run.tracker, snapshot.job.name, error)
+        self.sync.problem(snapshot, error)
 
     def _ready(self, key: Key) -> bool:
         known = self._patience.get(key)
         now = time.monotonic()
-        return now >= self._door.until and (known is None or now >= known.until)
+        return now >= self._endpoint_patience.until and (known is None or now >= known.until)
 
     def _loop(self) -> None:
         while True:
@@ -135,12 +135,12 @@ class TrackerWorker:
                 if key is not None:
                     del self._due[key]
             if key is None:
-                if self._rests():
+                if self._is_idle():
                     return
                 continue
             try:
                 if self._ready(key):
-                    self.tell(key)
+                    self.publish(key)
             except ServerError as error:
                 _LOG.warning("the tracker of job %s is told later: %s", key[0], error)
             except Exception:  # noqa: BLE001 - the outermost edge of a thread: the next look tries again
@@ -148,7 +148,7 @@ class TrackerWorker:
                 with self._pending:
                     self._patience.setdefault(key, Patience()).failed(time.monotonic())
 
-    def _rests(self) -> bool:
+    def _is_idle(self) -> bool:
         """End a publisher that nobody needs, and then the thread; one with an open run keeps it alive."""
         if time.monotonic() - self._used < _IDLE or (self._publisher and self._publisher.opened):
             return False

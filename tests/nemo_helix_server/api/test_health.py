@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_helix_server.api.health import Pulse
+from nemo_helix_server.api.health import HealthProbe
 from nemo_helix_server.store.store import JobStore
 
 pytestmark = pytest.mark.services
@@ -78,13 +78,13 @@ def test_on_a_full_disk_every_write_is_refused_in_words_and_health_says_so(tmp_p
 
 def test_one_look_serves_all_who_ask_for_a_while(bench):
     now = [0.0]
-    pulse = Pulse(bench.store, bench.data_dir, clock=lambda: now[0])
-    assert pulse.problems() == ()
+    health = HealthProbe(bench.store, bench.data_dir, clock=lambda: now[0])
+    assert health.problems() == ()
     bench.data_dir.rename(bench.data_dir.with_name("gone"))
     try:
-        assert pulse.problems() == ()
+        assert health.problems() == ()
         now[0] = 2.0
-        assert len(pulse.problems()) == 1
+        assert len(health.problems()) == 1
     finally:
         bench.data_dir.with_name("gone").rename(bench.data_dir)
 

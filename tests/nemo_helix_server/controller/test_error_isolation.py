@@ -81,13 +81,13 @@ def test_a_job_is_deleted_and_its_space_is_free_though_no_record_can_be_written(
     def full(*_):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    chores = place.controller.chores
-    monkeypatch.setattr(type(chores.mirror), "run", full)
-    chores.run()
+    background = place.controller.background
+    monkeypatch.setattr(type(background.mirror), "run", full)
+    background.run()
     assert place.get(job) is None
     assert list(place.storage.trash.iterdir()) == []
     assert "No space left" in place.controller.problems()[0]
     monkeypatch.undo()
-    chores.run()
-    chores.run()
+    background.run()
+    background.run()
     assert place.controller.problems() == []

@@ -35,7 +35,7 @@ def passes(place, count=6):
         place.controller.wake()
         place.controller._windows_due = 0.0
         place.controller.run_once()
-        place.controller.chores.run()
+        place.controller.background.run()
 
 
 def storage_of(place, job):

@@ -245,8 +245,8 @@ def test_an_environment_of_pipes_and_devices_is_not_waited_for(
     grpo = {**spec, "environment": str(world), "training": {"type": "grpo"}}
     answer = bench.client().post(RL, json={"spec": grpo})
     assert (answer.status_code, "has no manifest.yaml" in answer.json()["detail"]) == (422, True)
-    for place in ("/dev/zero", str(world / "manifest.yaml")):
-        answer = bench.client().post(RL, json={"spec": {**spec, "dataset": place}})
+    for tree in ("/dev/zero", str(world / "manifest.yaml")):
+        answer = bench.client().post(RL, json={"spec": {**spec, "dataset": tree}})
         assert (answer.status_code, "neither a file nor a folder" in answer.json()["detail"]) == (422, True)
 
 

@@ -18,7 +18,7 @@ from tests import engines
 
 from nemo_helix_server.customizer.steps import fetching, splitting
 from nemo_helix_server.files.filesets import Filesets
-from nemo_helix_server.files.locations import open_place
+from nemo_helix_server.files.locations import open_tree
 from nemo_runs import json_lines
 from nemo_runs.clock import MovableClock
 from nemo_trainer.contract import read_progress, verify_outputs
@@ -66,8 +66,8 @@ class Step:
         return list(verify_outputs(self.trainer, storage=self.storage, deep=True))
 
 
-def item(folder: str, kind: str, place: Path | str, what: str = "dataset") -> dict[str, Any]:
-    return {"folder": folder, "what": what, "kind": kind, "place": str(place), "shown": str(place)}
+def item(folder: str, kind: str, tree: Path | str, what: str = "dataset") -> dict[str, Any]:
+    return {"folder": folder, "what": what, "kind": kind, "place": str(tree), "shown": str(tree)}
 
 
 def download(*items: dict[str, Any], split: Any = None) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def step(tmp_path: Path) -> Step:
 
 def filesets(tmp_path: Path) -> Filesets:
     root = str(tmp_path / "filesets")
-    return Filesets(open_place(root), MovableClock(), root)
+    return Filesets(open_tree(root), MovableClock(), root)
 
 
 def put(made: Filesets, name: str, path: str, content: bytes) -> None:

@@ -102,7 +102,7 @@ def test_after_a_killed_installer_the_environment_is_made_anew(tmp_path: Path) -
     killed.communicate(timeout=DEADLINE)
     assert environments.find(EMPTY, "cpu", tmp_path) is None
     said: list[str] = []
-    made = environments.install(EMPTY, "cpu", tmp_path, say=said.append)
+    made = environments.install(EMPTY, "cpu", tmp_path, report=said.append)
     assert said[0].startswith("installing")
     assert environments.find(EMPTY, "cpu", tmp_path) == made
     report = probing.examine(EMPTY, "cpu", tmp_path)

@@ -12,7 +12,7 @@ import pytest
 
 from nemo_helix_server.errors import InvalidError, StateConflictError, UnavailableError, UnknownNameError
 from nemo_helix_server.files.filesets import Filesets, checked_path, chunks
-from nemo_helix_server.files.locations import open_place
+from nemo_helix_server.files.locations import open_tree
 from nemo_runs.clock import MovableClock
 
 pytestmark = pytest.mark.services
@@ -26,7 +26,7 @@ def filesets(request: pytest.FixtureRequest, tmp_path: Path) -> Filesets:
         "memory": f"memory://{tmp_path.name}",
     }
     root = roots[request.param]
-    return Filesets(open_place(root), MovableClock(), root)
+    return Filesets(open_tree(root), MovableClock(), root)
 
 
 def put(made: Filesets, path: str, content: bytes, name: str = "sums") -> None:
@@ -110,7 +110,7 @@ def test_what_is_not_there_is_said(filesets: Filesets) -> None:
 
 
 def test_a_link_is_not_followed(tmp_path: Path) -> None:
-    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made = Filesets(open_tree(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
     made.create("ann", "default", "sums", None)
     put(made, "real.txt", b"1")
     secret = tmp_path / "secret"
@@ -127,12 +127,12 @@ def test_a_link_is_not_followed(tmp_path: Path) -> None:
 
 def test_an_address_that_nobody_knows_is_one_sentence() -> None:
     with pytest.raises(UnavailableError, match=r"the filesets at nowhere://x cannot be reached"):
-        open_place("nowhere://x")
+        open_tree("nowhere://x")
 
 
 @pytest.mark.parametrize("where", ["sums/sub", ".parts", "sums"])
 def test_a_link_that_somebody_put_there_leads_nowhere(tmp_path: Path, where: str) -> None:
-    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made = Filesets(open_tree(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
     made.create("ann", "default", "sums", None)
     elsewhere = tmp_path / "secrets"
     elsewhere.mkdir()
@@ -153,7 +153,7 @@ def test_a_link_that_somebody_put_there_leads_nowhere(tmp_path: Path, where: str
 @pytest.mark.parametrize("read", ["open", "list", "remove"])
 def test_a_link_that_comes_between_two_looks_leads_nowhere(tmp_path: Path, read: str) -> None:
     """A step exchanges a folder and a link all the time."""
-    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made = Filesets(open_tree(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
     made.create("ann", "default", "sums", None)
     put(made, "sub/value", b"own")
     elsewhere = tmp_path / "elsewhere"
@@ -181,7 +181,7 @@ def test_a_link_that_comes_between_two_looks_leads_nowhere(tmp_path: Path, read:
                 elif read == "list":
                     seen |= {path for path in made.paths("default", "sums") if "also" in path}
                 else:
-                    made.place.remove("default/sums/sub/also")
+                    made.tree.remove("default/sums/sub/also")
             except (UnknownNameError, UnavailableError):
                 pass
     finally:
@@ -203,7 +203,7 @@ def test_a_link_that_comes_between_two_looks_leads_nowhere(tmp_path: Path, read:
     ],
 )
 def test_a_record_that_a_step_wrote_is_none(tmp_path: Path, content: bytes) -> None:
-    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made = Filesets(open_tree(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
     made.create("ann", "default", "other", None)
     (tmp_path / "root" / "default" / ".records" / "sums.json").write_bytes(content)
     assert [one["name"] for one in made.all("default")] == ["other"]
@@ -212,7 +212,7 @@ def test_a_record_that_a_step_wrote_is_none(tmp_path: Path, content: bytes) -> N
 
 
 def test_a_name_that_is_no_text_can_be_shown(tmp_path: Path) -> None:
-    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made = Filesets(open_tree(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
     made.create("ann", "default", "sums", None)
     put(made, "a", b"1")
     (tmp_path / "root" / "default" / "sums" / os.fsdecode(b"b\xff")).write_bytes(b"1")
@@ -234,7 +234,7 @@ def test_of_many_who_make_one_at_once_one_has_made_it(filesets: Filesets) -> Non
 def test_the_root_itself_may_be_a_link(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     (tmp_path / "root").symlink_to(tmp_path / "disk")
-    made = Filesets(open_place(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
+    made = Filesets(open_tree(tmp_path / "root"), MovableClock(), str(tmp_path / "root"))
     made.create("ann", "default", "sums", None)
     put(made, "a/b.txt", b"x")
     assert (tmp_path / "disk" / "default" / "sums" / "a" / "b.txt").read_bytes() == b"x"

@@ -61,7 +61,7 @@ def test_what_is_asked_to_be_pinned_is_not_pruned_any_more(place):
     oldest = found[-1]
     catalogue_of(place).pin(ANN, "default", job, oldest["id"])
     assert prune(place, job) == [2]
-    place.controller.chores.run()
+    place.controller.background.run()
     shown = catalogue_of(place).get("default", job, oldest["id"])
     assert shown["pinned"]
     assert contract.verify(place.folder / shown["location"], deep=True) == []
@@ -99,7 +99,7 @@ def test_a_look_at_the_folder_does_not_forget_what_is_to_be_pinned(place):
     with place.store.write() as unit:
         unit.checkpoints.drop(job, keep=[])
         assert [row.id for row in unit.checkpoints.of_job(job)] == [found[-1]["id"]]
-    place.controller.chores.run()
+    place.controller.background.run()
     assert catalogue_of(place).get("default", job, found[-1]["id"])["pinned"]
 
 
@@ -109,7 +109,7 @@ def test_a_storage_window_waits_for_a_pin_that_is_being_made(place, clock):
     clock.advance(5 * 3600)
     place.controller.windows.run()
     assert place.get(job).storage_reclaimed_at is None
-    place.controller.chores.run()
+    place.controller.background.run()
     place.controller.windows.run()
     assert place.get(job).storage_reclaimed_at is not None
     assert catalogue_of(place).get("default", job, found[0]["id"])["pinned"]

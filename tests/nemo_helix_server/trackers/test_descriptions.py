@@ -48,7 +48,7 @@ def test_what_is_given_is_told_and_marks_are_added(world):
         "team": "blue",
     }
     told = describe(job, "wandb")
-    assert (told.project, told.entity, told.notes, told.door.secret) == ("p", "us", "d", "key")
+    assert (told.project, told.entity, told.notes, told.endpoint.secret) == ("p", "us", "d", "key")
     assert told.labels[:2] == ("blue", "service:nemo-helix")
 
 

@@ -157,15 +157,15 @@ def run_of(world, job_id):
 def test_a_job_is_told_about_step_by_step(world, tmp_path):
     tracker, job = Tracker(), Training(world)
     lane = lane_of(world, tracker, tmp_path)
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert tracker.runs == {}, "nothing is trained yet"
     job.train(7)
     job.save()
     job.train(4)
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert tracker.runs == {job.id: [1, 2, 3, 4, 5, 6, 7]}
     world.move(StatusEvent.FINISHED)
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert tracker.runs[job.id] == list(range(1, 12))
     assert tracker.states == ["running", "finished"]
     assert world.job().status_details["mlflow_run"] == {
@@ -184,7 +184,7 @@ def test_a_failed_job_gets_its_last_steps_when_its_storage_is_gone(world, tmp_pa
     job.save()
     job.train(2)
     world.move(StatusEvent.FAILED)
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert tracker.runs[job.id] == [1, 2, 3, 4, 5]
     with world.store.read() as unit:
         assert unit.tracker_runs.due() == []
@@ -193,14 +193,14 @@ def test_a_failed_job_gets_its_last_steps_when_its_storage_is_gone(world, tmp_pa
         unit.jobs.reclaim_storage(job.id)
     with world.store.read() as unit:
         assert unit.tracker_runs.due() == [(job.id, "mlflow")]
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert tracker.runs[job.id] == [1, 2, 3, 4, 5, 6, 7]
     assert tracker.states == ["failed"]
 
 
 def test_rows_are_sent_again_with_the_moment_they_had(world, tmp_path):
     tracker, job = Tracker(), Training(world)
-    teller = TrackerSync(world.store, JobStorage(tmp_path))
+    sync = TrackerSync(world.store, JobStorage(tmp_path))
     job.train(5)
     world.move(StatusEvent.FINISHED)
     asked = []
@@ -216,9 +216,9 @@ def test_rows_are_sent_again_with_the_moment_they_had(world, tmp_path):
 
     tracker.opened.add(job.id)
     with pytest.raises(UnreachableError):
-        teller.tell(teller.look(job.id, "mlflow"), Recording())
+        sync.publish(sync.look(job.id, "mlflow"), Recording())
     world.clock.advance(60)
-    teller.tell(teller.look(job.id, "mlflow"), Recording())
+    sync.publish(sync.look(job.id, "mlflow"), Recording())
     assert asked[0]["op"] == "log"
     assert asked[0] == asked[1]
 
@@ -229,10 +229,10 @@ def test_a_tracker_that_says_no_is_a_warning_that_goes_when_it_says_yes(world, t
     job.train(5)
     world.move(StatusEvent.FINISHED)
     tracker.fault = "refused"
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert world.job().status is S.COMPLETED
     assert world.job().status_details["mlflow_warning"] == "no"
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert "mlflow_warning" not in world.job().status_details
     assert run_of(world, job.id).published == 5
 
@@ -243,16 +243,16 @@ def test_after_a_rerun_a_tracker_that_is_still_down_is_said_again_and_the_warnin
     job.train(5)
     world.move(StatusEvent.FAILED)
     tracker.fault = "refused"
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert world.job().status_details["mlflow_warning"] == "no"
     world.service.rerun(ANNA, "default", "job-1")
     job.start()
     assert "mlflow_warning" not in world.job().status_details
     job.train(5)
     tracker.fault = "refused"
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert world.job().status_details["mlflow_warning"] == "no"
-    lane.tell((job.id, "mlflow"))
+    lane.publish((job.id, "mlflow"))
     assert "mlflow_warning" not in world.job().status_details
     assert world.job().status_details["mlflow_run"]["id"] == f"run-of-{job.id}"
 
@@ -264,8 +264,8 @@ def test_without_the_libraries_there_is_a_warning_with_the_command_that_installs
     given = Settings(data_dir=tmp_path)
     doors = TrackerEndpoints(given, {"HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "cache")})
     publishing = Publishing(TrackerSync(world.store, JobStorage(tmp_path)), doors, 60.0)
-    subject = publishing.teller.look(job.id, "mlflow")
-    publishing._lane(subject.description.door).tell((job.id, "mlflow"))
+    snapshot = publishing.sync.look(job.id, "mlflow")
+    publishing._worker(snapshot.description.endpoint).publish((job.id, "mlflow"))
     assert "nemo engines install trackers" in world.job().status_details["mlflow_warning"]
 
 
@@ -288,7 +288,7 @@ class Hanging(Tracker):
 def test_a_tracker_that_hangs_holds_up_neither_the_others_nor_the_end(world, tmp_path, monkeypatch):
     hangs, works = Hanging(), Tracker()
     behind = {None: works, "http://tracker.example": hangs}
-    monkeypatch.setattr(Publishing, "_publisher", lambda _, door: behind[door.address])
+    monkeypatch.setattr(Publishing, "_publisher", lambda _, endpoint: behind[endpoint.address])
     job = Training(world)
     job.train(5)
     world.move(StatusEvent.FINISHED)
@@ -305,7 +305,7 @@ def test_a_tracker_that_hangs_holds_up_neither_the_others_nor_the_end(world, tmp
         time.sleep(0.02)
     publishing.stop()
     assert hangs.abandoned.is_set()
-    for lane in publishing._lanes.values():
+    for lane in publishing._workers.values():
         lane._thread.join(30)
         assert not lane._thread.is_alive()
 
@@ -338,10 +338,10 @@ def test_whatever_happens_each_step_is_there_once(story):
             if restarted:
                 tracker.opened.clear()
                 lane = lane_of(world, tracker, Path(name))
-            lane.tell((job.id, "mlflow"))
+            lane.publish((job.id, "mlflow"))
         tracker.fault = None
         job.finish()
-        lane.tell((job.id, "mlflow"))
+        lane.publish((job.id, "mlflow"))
         assert tracker.runs[job.id] == list(range(1, job.step + 1))
         assert tracker.states[-1] == "finished"
         world.store.close()

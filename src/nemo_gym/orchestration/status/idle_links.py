@@ -58,7 +58,7 @@ class IdleLinks:
         return f" ({', '.join(parts)}){advice}" if parts else advice
 
 
-def barren(known: Evidence, *, running: bool) -> IdleLinks | None:
+def idle_run(known: Evidence, *, running: bool) -> IdleLinks | None:
     """The jobs in a row that recorded nothing new, `None` when the last one did or none has ended.
 
     ``running``: whether the run that started last is at work; it is not counted, but what it has recorded is.

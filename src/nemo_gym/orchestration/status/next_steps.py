@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from nemo_gym.chain.endings import BenchmarkState, EndCause, Ending
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.orchestration.status.benchmark_state import ended_at
-from nemo_gym.orchestration.status.idle_links import barren
+from nemo_gym.orchestration.status.idle_links import idle_run
 from nemo_gym.orchestration.status.waiting_job import foremost
 from nemo_gym.orchestration.status.waiting_job import next_command as waiting_command
 from nemo_gym.orchestration.status.waiting_job import notes as waiting_notes
@@ -42,7 +42,7 @@ def notes(known: Evidence, verdict: Ending) -> Iterable[str]:
                 f"STUCK: it still waits for job {last.job_id}, which ended {ago} ago; "
                 f"gym job cancel {it}, then gym job resubmit {it}"
             )
-    idle = barren(known, running=verdict.state is BenchmarkState.RUNNING)
+    idle = idle_run(known, running=verdict.state is BenchmarkState.RUNNING)
     missing = verdict.state is not BenchmarkState.SUCCEEDED
     if idle is not None and missing and (idle.links > 1 or idle.out_of_time):
         yield idle.sentence

@@ -14,7 +14,7 @@ from typing import Any
 from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.chain.evidence import Evidence, TimedObservation
 from nemo_gym.orchestration.status import benchmark_state, next_steps
-from nemo_gym.orchestration.status.idle_links import barren
+from nemo_gym.orchestration.status.idle_links import idle_run
 
 SCHEMA_VERSION = 1
 FRESH = 15.0
@@ -119,7 +119,7 @@ def assess(known: Evidence) -> BenchmarkStatus:
     verdict, job_id = benchmark_state.standing(known)
     progress, last = known.progress, known.last
     live = verdict.state.live
-    idle = barren(known, running=verdict.state is BenchmarkState.RUNNING)
+    idle = idle_run(known, running=verdict.state is BenchmarkState.RUNNING)
     age = None
     if progress is not None and progress.updated_at is not None:
         age = max(0.0, known.now - progress.updated_at)

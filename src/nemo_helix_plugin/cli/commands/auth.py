@@ -80,9 +80,9 @@ def create(
         call.print_entity(made)
         return
     where = f"workspace '{only}'" if only else "every workspace"
-    call.say(f"token {made['id']} ({role}, {where}); it is shown this once:")
+    call.report(f"token {made['id']} ({role}, {where}); it is shown this once:")
     if made.get("note"):
-        call.say(made["note"])
+        call.report(made["note"])
     sys.stderr.flush()
     click.echo(made["token"])
 

@@ -33,9 +33,9 @@ def card(job: Record, tree: Record | None, manner: cells.Manner) -> RenderableTy
     steps = list((tree or {}).get("steps") or ())
     if steps:
         parts += [Text("  steps", style="dim"), _steps(steps, manner, set(job_state.warnings(job)))]
-    following = job_state.next_command(job)
-    if following:
-        parts.append(Text.assemble((f"{'  next':<{LABEL}}", "dim"), "  ", (following, "bold")))
+    next_command = job_state.next_command(job)
+    if next_command:
+        parts.append(Text.assemble((f"{'  next':<{LABEL}}", "dim"), "  ", (next_command, "bold")))
     return Group(*parts)
 
 
@@ -72,9 +72,9 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
     reason = job_state.reason(job)
     if reason:
         yield "reason", Text(cells.printable(reason))
-    trouble = job_state.failure(job)
-    if trouble:
-        yield "error", Text(cells.printable(trouble), style="red")
+    failure = job_state.failure(job)
+    if failure:
+        yield "error", Text(cells.printable(failure), style="red")
     last_words = job_state.last_words(job)
     if last_words:
         yield "log ends", Text(cells.printable(last_words))

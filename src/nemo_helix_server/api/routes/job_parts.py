@@ -18,7 +18,7 @@ from nemo_helix_server.api.access import (
     StepOrAdmin,
 )
 from nemo_helix_server.api.guard import make_router
-from nemo_helix_server.api.metrics_response import charted
+from nemo_helix_server.api.metrics_response import metrics_response
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.api.routes.jobs import JOBS, FreeBody
 from nemo_helix_server.errors import MalformedRequestError
@@ -64,7 +64,7 @@ def list_attempts(
 )
 def get_attempt(workspace: PathName, job: PathName, attempt: PathName, service: Service) -> Response:
     """One run, by its id or as `current`."""
-    return charted(types.HelixJobAttemptResponse, service.jobs.attempt(workspace, job, attempt))
+    return metrics_response(types.HelixJobAttemptResponse, service.jobs.attempt(workspace, job, attempt))
 
 
 @router.patch(

@@ -20,7 +20,7 @@ from nemo_helix_server.api.access import (
     Service,
 )
 from nemo_helix_server.api.guard import make_router
-from nemo_helix_server.api.metrics_response import charted
+from nemo_helix_server.api.metrics_response import metrics_response
 from nemo_helix_server.api.problems import answers
 from nemo_helix_server.auth.authentication import Principal
 from nemo_helix_server.jobs.filtering import parse
@@ -101,7 +101,7 @@ def list_jobs(
 @router.get("/{name}", response_model=types.HelixJobResponse, responses=answers(404, 422), dependencies=READS)
 def get_job(workspace: PathName, name: PathName, service: Service) -> Response:
     """One job, by name or id."""
-    return charted(types.HelixJobResponse, service.jobs.get(workspace, name))
+    return metrics_response(types.HelixJobResponse, service.jobs.get(workspace, name))
 
 
 @router.patch("/{name}", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
@@ -123,19 +123,19 @@ def delete_job(workspace: PathName, name: PathName, caller: Operator, service: S
 @router.post("/{name}/pause", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
 def pause_job(workspace: PathName, name: PathName, caller: Operator, service: Service) -> Response:
     """Have the current step save a checkpoint and stop."""
-    return charted(types.HelixJobResponse, service.jobs.pause(caller, workspace, name))
+    return metrics_response(types.HelixJobResponse, service.jobs.pause(caller, workspace, name))
 
 
 @router.post("/{name}/resume", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
 def resume_job(workspace: PathName, name: PathName, caller: Operator, service: Service) -> Response:
     """Start a paused job's step again; while it is pausing, withdraw the pause."""
-    return charted(types.HelixJobResponse, service.jobs.resume(caller, workspace, name))
+    return metrics_response(types.HelixJobResponse, service.jobs.resume(caller, workspace, name))
 
 
 @router.post("/{name}/cancel", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
 def cancel_job(workspace: PathName, name: PathName, caller: Operator, service: Service) -> Response:
     """Stop a job for good."""
-    return charted(types.HelixJobResponse, service.jobs.cancel(caller, workspace, name))
+    return metrics_response(types.HelixJobResponse, service.jobs.cancel(caller, workspace, name))
 
 
 @router.post("/{job}/rerun", response_model=types.HelixJobResponse, responses=answers(404, 409, 422))
@@ -168,7 +168,7 @@ def update_job_control(
 )
 def get_job_status(workspace: PathName, name: PathName, service: Service) -> Response:
     """The current attempt as a tree: job, steps, tasks."""
-    return charted(types.HelixJobStatusResponse, service.jobs.status(workspace, name))
+    return metrics_response(types.HelixJobStatusResponse, service.jobs.status(workspace, name))
 
 
 @router.patch(

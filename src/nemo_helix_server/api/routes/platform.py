@@ -39,7 +39,7 @@ class Status(Health):
 
 
 def _problems(service: Service) -> list[str]:
-    return [*service.controller_problems(), *service.pulse.problems()]
+    return [*service.controller_problems(), *service.health.problems()]
 
 
 @router.get("/health", response_model=Health, responses={503: {"model": Health}}, dependencies=OPEN)

@@ -9,7 +9,7 @@ from typing import Any
 
 from nemo_helix_server.customizer.steps.asking import ServiceRefusedError, ask
 from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport
-from nemo_helix_server.files.locations import open_place
+from nemo_helix_server.files.locations import open_tree
 from nemo_runs.sizes import size_in_words
 
 _NOT_FOUND = 404
@@ -44,7 +44,7 @@ def _try_name(end: Mapping[str, Any], report: TransferReport) -> None:
 
 def _try_room(end: Mapping[str, Any], report: TransferReport, model: Path) -> None:
     """Files on the disk of the job's storage become links there; elsewhere they need room of their own."""
-    place = open_place(end["root"]).local("")
+    place = open_tree(end["root"]).local("")
     if place is None or not end["whole"] or not place.exists():
         return
     size = sum(path.stat().st_size for path in model.rglob("*") if path.is_file())

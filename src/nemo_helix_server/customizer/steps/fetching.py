@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport
-from nemo_helix_server.files.locations import FileTree, copied, open_place
+from nemo_helix_server.files.locations import FileTree, copied, open_tree
 
 _HUB_PROGRAM = """
 import json, os, sys
@@ -93,7 +93,7 @@ def link(source: Path, target: Path) -> None:
 def _from_fileset(item: Mapping[str, Any], target: Path, report: TransferReport) -> None:
     """Hard links where the files are on the same disk: they stay as they are when the fileset changes."""
     root, _, name = str(item["place"]).rstrip("/").rpartition("/")
-    place = open_place(root)
+    place = open_tree(root)
     entries = list(place.files(name))
     if not entries:
         raise StepError(f"the fileset {item['shown']} has no files")
@@ -117,7 +117,7 @@ def _take(place: FileTree, source: str, target: Path) -> None:
         return
     file, _ = place.open(source)
     with file:
-        copied(file, open_place(target.parent).upload(target.name))
+        copied(file, open_tree(target.parent).upload(target.name))
 
 
 def _from_hub(item: Mapping[str, Any], target: Path, hub_python: str) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport, main
 from nemo_helix_server.files.filesets import Filesets
-from nemo_helix_server.files.locations import copied, open_place
+from nemo_helix_server.files.locations import copied, open_tree
 from nemo_runs.clock import SystemClock
 
 _ADAPTER_CONFIG = "adapter_config.json"
@@ -34,7 +34,7 @@ def upload(config: dict[str, Any], report: TransferReport) -> None:
         uploaded_files=0,
         uploaded_bytes=0,
     )
-    filesets = Filesets(open_place(config["root"]), SystemClock(), config["root"])
+    filesets = Filesets(open_tree(config["root"]), SystemClock(), config["root"])
     if not filesets.exists(workspace, name):
         filesets.create(f"job:{report.context.job}", workspace, name, config.get("description"))
     for path in paths:
@@ -66,7 +66,7 @@ def _put_bytes(filesets: Filesets, workspace: str, name: str, relative: str, dat
 
 def _put(filesets: Filesets, workspace: str, name: str, relative: str, path: Path) -> None:
     """A hard link where that is possible: the job's storage goes in the end, the file stays."""
-    target = filesets.place.local(f"{workspace}/{name}/{relative}")
+    target = filesets.tree.local(f"{workspace}/{name}/{relative}")
     if target is not None:
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.part")

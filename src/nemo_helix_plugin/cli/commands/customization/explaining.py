@@ -19,7 +19,9 @@ def run(call: CommandContext, backend: str, profile: str | None) -> int:
     try:
         found = record_of(call.ask(operation))
     except NemoTransportError as error:
-        call.say(f"{str(error).rstrip('.')}; the schemas are those of this version, the engine is not known.")
+        call.report(
+            f"{str(error).rstrip('.')}; the schemas are those of this version, the engine is not known."
+        )
         found = _without_service(backend)
     profiles = found.get("profiles") or []
     if profile is not None and profiles and profile not in profiles:
@@ -29,7 +31,7 @@ def run(call: CommandContext, backend: str, profile: str | None) -> int:
     call.print_entity(found)
     problem = (found.get("engine") or {}).get("problem")
     if problem and call.flags.output_format != "json":
-        call.say(f"{problem}.")
+        call.report(f"{problem}.")
     return errors.EXIT_DONE
 
 

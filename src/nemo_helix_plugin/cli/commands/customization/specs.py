@@ -86,12 +86,12 @@ def _scalar(text: str) -> Any:
 def check_uploads(backend: str, spec: Mapping[str, Any], uploads: Mapping[str, str]) -> None:
     """Refuse a reference that is both in the spec and uploaded, and what a backend has no place for."""
     for what in uploads:
-        place = backends.find(backend).references.get(what)
-        if place is None:
+        field = backends.find(backend).references.get(what)
+        if field is None:
             raise click.UsageError(f"--upload-{what}: the backend {backend} takes no {what}.")
-        if _look(spec, place) is not None:
+        if _look(spec, field) is not None:
             raise click.UsageError(
-                f"--upload-{what}: the spec names {'.'.join(place)} already; give one of the two."
+                f"--upload-{what}: the spec names {'.'.join(field)} already; give one of the two."
             )
 
 
@@ -110,17 +110,17 @@ def checked(backend: str, spec: Mapping[str, Any]) -> BaseModel:
     return validated(backends.find(backend).input_type(), spec)
 
 
-def _look(spec: Mapping[str, Any], place: Sequence[str]) -> Any:
+def _look(spec: Mapping[str, Any], field: Sequence[str]) -> Any:
     found: Any = spec
-    for part in place:
+    for part in field:
         found = found.get(part) if isinstance(found, Mapping) else None
     return found
 
 
-def _put(spec: dict[str, Any], place: Sequence[str], value: Any, where: str) -> None:
+def _put(spec: dict[str, Any], field: Sequence[str], value: Any, where: str) -> None:
     inner = spec
-    for part in place[:-1]:
+    for part in field[:-1]:
         inner = inner.setdefault(part, {})
         if not isinstance(inner, dict):
             raise click.UsageError(f"{where}: {part} holds no object to put it in.")
-    inner[place[-1]] = value
+    inner[field[-1]] = value

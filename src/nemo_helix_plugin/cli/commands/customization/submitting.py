@@ -198,17 +198,22 @@ def _follow(
     from nemo_helix_plugin.cli.commands.jobs.watch import Watch, run
 
     wanted = Watch(
-        name, timeout=timeout, poll_interval=poll_interval, include_logs=logs, talk=True, shows_job=False
+        name,
+        timeout=timeout,
+        poll_interval=poll_interval,
+        include_logs=logs,
+        report_to_stderr=True,
+        shows_job=False,
     )
-    call.say(f"created job '{name}'; waiting for its end.")
+    call.report(f"created job '{name}'; waiting for its end.")
     return run(call, wanted)
 
 
 def _guide(call: CommandContext, job: Mapping[str, Any]) -> None:
     name, place = job["name"], f"--workspace {call.workspace}"
-    call.say(f"created job '{name}'; `nemo jobs watch {name} {place}` follows it,")
-    call.say(f"`nemo jobs get-status {name} {place}` shows its steps, and")
-    call.say(f"`nemo jobs list {place} --filter.source customization` all such jobs.")
+    call.report(f"created job '{name}'; `nemo jobs watch {name} {place}` follows it,")
+    call.report(f"`nemo jobs get-status {name} {place}` shows its steps, and")
+    call.report(f"`nemo jobs list {place} --filter.source customization` all such jobs.")
 
 
 def __getattr__(name: str) -> click.Group:

@@ -104,7 +104,7 @@ def cancel(flags: GlobalFlags, name: str) -> None:
     job = record_of(call.ask(operation))
     call.print_entity(job, job_card(call))
     if job.get("status") == "completed":
-        call.say(f"job '{name}' is completed: there was nothing to cancel, and nothing was changed.")
+        call.report(f"job '{name}' is completed: there was nothing to cancel, and nothing was changed.")
 
 
 @click.command(short_help="Remove a job that has ended, and what it left.")
@@ -187,4 +187,4 @@ def _show_paused(call: CommandContext, answer: dict[str, Any]) -> None:
     for refused in answer["refused"]:
         click.echo(f"{refused['name']}  {refused.get('status') or ''}  {refused['detail']}")
     if not answer["pausing"] and not answer["refused"]:
-        call.say(f"no job of workspace '{call.workspace}' is running.")
+        call.report(f"no job of workspace '{call.workspace}' is running.")

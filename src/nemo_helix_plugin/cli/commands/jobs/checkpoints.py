@@ -77,7 +77,9 @@ def pin(flags: GlobalFlags, checkpoint: str, job: str) -> None:
     pinned = record_of(call.ask(operation))
     call.print_entity(pinned, checkpoint_card(call))
     if not pinned["pinned"]:
-        call.say(f"it is being copied; `nemo jobs checkpoints get {checkpoint} --job {job}` says when it is.")
+        call.report(
+            f"it is being copied; `nemo jobs checkpoints get {checkpoint} --job {job}` says when it is."
+        )
 
 
 @checkpoints.command("unpin", short_help="Let a pinned checkpoint go.")

@@ -84,14 +84,18 @@ def create(
     if not (wait or watch):
         call.print_entity(job, job_card(call))
         if not new:
-            call.say(f"job '{job['name']}' was there already, with the same contents; none was made.")
+            call.report(f"job '{job['name']}' was there already, with the same contents; none was made.")
         return EXIT_DONE
     from nemo_helix_plugin.cli.commands.jobs.watch import Watch, run
 
     if timeout is None and wait:
         timeout = WAIT_SECONDS
-    wanted = Watch(job["name"], timeout=timeout, poll_interval=poll_interval, include_logs=watch, talk=True)
-    call.say(f"{'created job' if new else 'there is already the job'} '{job['name']}'; waiting for its end.")
+    wanted = Watch(
+        job["name"], timeout=timeout, poll_interval=poll_interval, include_logs=watch, report_to_stderr=True
+    )
+    call.report(
+        f"{'created job' if new else 'there is already the job'} '{job['name']}'; waiting for its end."
+    )
     return run(call, wanted)
 
 

@@ -103,7 +103,7 @@ def _show(call: CommandContext, name: str, wanted: dict[str, Any], *, all_pages:
         _print(call, found)
         following = found[-1].get("next_page") if found else None
     if following and not all_pages and wanted.get("tail") is None:
-        call.say(f"there may be more; --page-cursor {following} goes on from here, --all-pages shows all.")
+        call.report(f"there may be more; --page-cursor {following} goes on from here, --all-pages shows all.")
 
 
 def _pages(call: CommandContext, operation: Operation, wanted: dict[str, Any]) -> Iterator[dict[str, Any]]:

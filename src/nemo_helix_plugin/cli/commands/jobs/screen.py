@@ -74,12 +74,12 @@ class LineScreen:
         seen = (event.attempt_id, value, job_state.reason(record))
         if seen != self._seen:
             new_attempt = bool(self._seen) and self._seen[0] != event.attempt_id
-            self._say_status(record, value, event.since or datetime.now(UTC), new_attempt=new_attempt)
+            self._report_status(record, value, event.since or datetime.now(UTC), new_attempt=new_attempt)
             self._seen = seen
         self._moving = Text("") if event.terminal else self._progress(value, job_state.details(record))
         self._draw()
 
-    def _say_status(self, record: Any, value: str, since: datetime, *, new_attempt: bool) -> None:
+    def _report_status(self, record: Any, value: str, since: datetime, *, new_attempt: bool) -> None:
         reasons = [job_state.reason(record), job_state.failure(record) if value == "error" else ""]
         words = [part for part in reasons if part] or [job_state.progress(job_state.details(record))]
         said = "; ".join(part for part in ("new attempt" if new_attempt else "", *words) if part)

@@ -41,7 +41,7 @@ class Watch:
     through_pauses: bool = False
     """Whether a pause, or an error that can be rerun, is waited through."""
     stream: bool = False
-    talk: bool = False
+    report_to_stderr: bool = False
     """Whether lines go to stderr, because stdout is for the job."""
     shows_job: bool = True
     """Whether the job is printed at its end."""
@@ -91,21 +91,21 @@ def run(call: CommandContext, wanted: Watch) -> int:
         Records()
         if wanted.stream
         else Silent()
-        if document and not wanted.talk
-        else LineScreen(call, stderr=wanted.talk)
+        if document and not wanted.report_to_stderr
+        else LineScreen(call, stderr=wanted.report_to_stderr)
     )
     try:
         job = _to_the_end(call, wanted, shown)
     except KeyboardInterrupt:
         shown.pause()
         stays = "is still paused" if shown.latest == "paused" else "still runs"
-        call.say(
+        call.report(
             f"the watch is over, job '{wanted.name}' {stays}; `nemo jobs watch {wanted.name} "
             f"--workspace {call.workspace}` follows it again, `nemo jobs cancel` ends it."
         )
         return errors.EXIT_INTERRUPTED
     shown.pause()
-    if wanted.shows_job and ((document and not wanted.stream) or wanted.talk):
+    if wanted.shows_job and ((document and not wanted.stream) or wanted.report_to_stderr):
         call.print_entity(job, job_card(call))
     return _ended(call, job)
 
@@ -124,7 +124,7 @@ def _to_the_end(call: CommandContext, wanted: Watch, shown: Any) -> Mapping[str,
         if not (wanted.through_pauses and _may_go_on(job)):
             return job
         shown.pause()
-        call.say(_waiting(job))
+        call.report(_waiting(job))
         job = _changed(call, wanted, job, until)
         if not (_may_go_on(job) or job["status"] not in _ENDS):
             return job
@@ -141,10 +141,10 @@ def _show(call: CommandContext, event: Any, shown: Any, fresh: Deduplication) ->
         shown.status(event)
         if event.status == "paused" and not event.terminal:
             shown.pause()
-            call.say(_waiting(_job(call, event.job_name)))
+            call.report(_waiting(_job(call, event.job_name)))
     else:
         shown.pause()
-        call.say(event.message)
+        call.report(event.message)
 
 
 def _events(call: CommandContext, wanted: Watch) -> Iterator[Any]:
@@ -156,7 +156,7 @@ def _events(call: CommandContext, wanted: Watch) -> Iterator[Any]:
 def _arguments(call: CommandContext, wanted: Watch) -> dict[str, Any]:
     """What the client's watch is given; what is as its default is left out."""
     default = Watch(wanted.name)
-    ours = {"name", "stream", "talk", "shows_job"}
+    ours = {"name", "stream", "report_to_stderr", "shows_job"}
     given = {key: value for key, value in vars(wanted).items() if key not in ours}
     changed = {key: value for key, value in given.items() if value != getattr(default, key)}
     return {"name": wanted.name, "workspace": call.workspace, **changed}
@@ -212,11 +212,11 @@ def _ended(call: CommandContext, job: Mapping[str, Any]) -> int:
         return errors.EXIT_DONE
     kept = job_state.kept(job, datetime.now(UTC))
     storage = f"; its storage {'' if kept.startswith('was') else 'is '}{kept}" if kept else ""
-    following = job_state.next_command(job)
-    go_on = f"; `{following}` {job_state.what_next(job)}" if following else ""
+    next_command = job_state.next_command(job)
+    go_on = f"; `{next_command}` {job_state.what_next(job)}" if next_command else ""
     if status == "paused":
-        call.say(f"job '{name}' is paused{storage}{go_on}.")
+        call.report(f"job '{name}' is paused{storage}{go_on}.")
         return errors.EXIT_PAUSED
     why = job_state.failure(job) or job_state.reason(job)
-    call.say(f"job '{name}' ended in {status}{f': {why.rstrip(chr(46))}' if why else ''}{storage}{go_on}.")
+    call.report(f"job '{name}' ended in {status}{f': {why.rstrip(chr(46))}' if why else ''}{storage}{go_on}.")
     return errors.EXIT_LOCAL
