@@ -34,7 +34,7 @@ def prepare(output: Path, source: str | None = None) -> None:
 def load_questions(source: str | None) -> Iterable[Mapping[str, Any]]:
     """Records of the public data set, or of a file; a table as its text, nothing read as a number or null."""
     if source is not None and not (_kind(source) and Path(source).is_file()):
-        raise DataError(f"prepare_script_args.source: {source} is not CSV, JSONL or Parquet file.")
+        raise DataError(f"prepare_script_args.source: {source} is not a CSV, JSONL or Parquet file.")
     if source is not None and _kind(source) == "csv":
         return _read_table(Path(source))
     try:

@@ -102,8 +102,8 @@ def compose(
 ) -> AssembledService:
     """Put a service together; the store is migrated, the data directory is there and is ours alone.
 
-    Steps are kept to their own files by ``isolation``, where it is given; ``boundary`` is told to who makes
-    tokens.
+    Steps are kept to their own files by ``isolation``, where it is given; ``boundary`` is shown to those who
+    make tokens.
     """
     if tokens_required and settings.trackers.allowed_hosts is None:
         closed = settings.trackers.model_copy(update={"allowed_hosts": ()})

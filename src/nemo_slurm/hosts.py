@@ -2,7 +2,7 @@
 
 A script and the values it needs travel through standard input alone, never through an argument list, where
 everybody on the machine could read them. What a site prints around a command (banners, messages of the day,
-chatty shell files) is told apart from the command's own output by marks.
+chatty shell files) is separated from the command's own output by marks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nemo_slurm.transfer import Expect, Wanted, everything, nothing
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """How a command ended. Bytes that are no UTF-8 are kept as surrogates, as Python does for file names."""
+    """How a command ended. Bytes that are not UTF-8 are kept as surrogates, as Python does for file names."""
 
     status: int
     stdout: str
@@ -86,7 +86,7 @@ class Host(Protocol):
     ) -> list[Path]:
         """Copy a folder's files into ``local`` and return those that were new or had changed.
 
-        ``wanted`` says of a path relative to the folder whether to copy it; ``expect`` is told the files
+        ``wanted`` says of a path relative to the folder whether to copy it; ``expect`` gets the files
         before any of them arrives. Links are left out, but for those to folders among ``through``, which are
         relative paths. A copy that broke off is taken up where it stopped; a file appears under its name only
         when it is whole. Nothing is removed. Raises `ChangedError` when a file changes while it is copied.

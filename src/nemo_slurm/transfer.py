@@ -100,7 +100,7 @@ class Remote:
 
 
 Expect = Callable[[Sequence[Remote]], None]
-"""Is told the files that are going to be copied."""
+"""Gets the files that are going to be copied."""
 
 
 def listing(host: FileQuery, folder: str, *, through: Sequence[str] = ()) -> list[Remote]:

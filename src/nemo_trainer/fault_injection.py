@@ -15,7 +15,9 @@ _HANG = 86_400.0
 
 
 class FaultInjection:
-    """What strikes the example before a certain step, in the first so many starts of the job."""
+    """The fault that is injected into the example before a certain step, in the first so many starts of the
+    job.
+    """
 
     def __init__(self, options: ExampleOptions, context: JobContext) -> None:
         self._how = options.fail_how

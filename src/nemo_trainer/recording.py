@@ -21,7 +21,7 @@ from nemo_trainer.contract import (
 from nemo_trainer.contract.progress import FINAL_STEP, PASSED_OVER, SEQ_SEEN, STOPS_AT
 
 _BETWEEN = 0.5
-"""Seconds between two writes of the progress that differ in nothing but numbers."""
+"""Seconds between two writes of the progress that differ only in numbers."""
 
 
 class _ProgressFile:

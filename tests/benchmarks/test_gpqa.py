@@ -69,7 +69,7 @@ def test_a_record_without_an_answer_is_named(script: ModuleType) -> None:
 def test_a_source_that_is_no_data_file_is_refused(script: ModuleType, tmp_path: Path) -> None:
     for name in ("none.csv", "file.txt"):
         with pytest.raises(
-            DataError, match=r"prepare_script_args.source: .* is not CSV, JSONL or Parquet file"
+            DataError, match=r"prepare_script_args.source: .* is not a CSV, JSONL or Parquet file"
         ):
             script.load_questions(str(tmp_path / name))
 

@@ -27,7 +27,7 @@ OTHERS = {
 
 
 def strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of the strings of a module that are no docstrings."""
+    """Line and text of the strings of a module that are not docstrings."""
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:

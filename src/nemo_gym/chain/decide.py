@@ -167,7 +167,7 @@ def _within(ended: ChainDecision, predecessor: RunEnd, spent: Spent, budget: Bud
         return _stop(reason)
     if ended.counts_retry and spent.retries >= budget.max_retries:
         reason = f"{ended.reason}, and max_retries ({budget.max_retries}) are used up"
-        # what is not granted is no retry
+        # what is not granted is not a retry
         return _fail(reason)
     limit = budget.max_links_without_progress
     if limit is not None and spent.links_without_progress >= limit:

@@ -65,7 +65,7 @@ class EndCause(StrEnum):
     YOUR_CODE = "your code"
     """The program, the service or the configuration that was submitted ended it."""
     CONFIGURATION = "your configuration"
-    """The cluster did not take the job: what was submitted asks for what there is not."""
+    """The cluster did not take the job: the submission asks for resources that the cluster does not have."""
     PERSON = "a person"
     """Its owner cancelled it."""
     LIMIT = "a limit you set"
@@ -249,7 +249,7 @@ def _unsealed(last: Link) -> Ending | None:
 def _decided(known: Evidence, last: Link) -> Ending | None:
     """A job that found that nothing is to be done ended the chain in so many words.
 
-    At a cap the cause of the last end is told with it: the cap is seldom what has to be mended.
+    At a cap the cause of the last end is reported with it: the cap is seldom what has to be mended.
     """
     decision = last.decision
     if decision is None or not decision.ends_chain:
@@ -288,7 +288,7 @@ def _done(known: Evidence, last: Link, said: str) -> Ending:
 
 
 def _unproven(known: Evidence, last: Link, said: str) -> Ending:
-    """That whoever ran the job calls it done, and rollouts are missing."""
+    """The scheduler calls the job done, and rollouts are missing."""
     found, progress = last.collected, known.progress
     have = "nothing proves that every rollout is recorded"
     if progress is not None and progress.expected > 0:

@@ -59,7 +59,7 @@ class RecordedDecision:
 
     @property
     def ends_chain(self) -> bool:
-        """Whether the job did nothing but end its chain."""
+        """Whether the job only ended its chain."""
         return self.action in ("stop", "fail")
 
 

@@ -37,7 +37,7 @@ class Requester(StrEnum):
         """From the words of an end marker: what became of the job, and who asked it to stop.
 
         A signal without more is our own early one when the job only drained, anybody's when it was stopped.
-        What is no word of ours is a person.
+        A word that is not ours stands for a person.
         """
         if who == "signal":
             return cls.EARLY if outcome == "drained" else cls.TERM

@@ -146,7 +146,7 @@ gym_see_full_disk() {
   gym_reason="the disk of $GYM_JOB_DIR stayed full, or a quota used up${gym_reason:+ ($gym_reason)}"
 }
 
-# Writes down that the disk ended this run, and sees to it that somebody goes on, unless that has been in vain too often.
+# Writes down that the disk ended this run, and sees to it that somebody goes on, unless that has failed too often.
 gym_end_full_disk() {
   local number=$((gym_full_disks_before + 1)) about=''
   gym_chain_due=''

@@ -29,8 +29,8 @@ class MultipleChoiceVerifier:
     """Reward 1 when the chosen letter is the row's ``expected_answer``, else 0.
 
     A row's ``template_metadata.output_regex`` (a pattern or a list of them, any case, last match, first
-    pattern that yields something) goes before the mode; a letter that it finds is trusted even if it is no
-    option.
+    pattern that yields something) goes before the mode; a letter that it finds is trusted even if it is not
+    an option.
     """
 
     Options: ClassVar[type[BaseModel]] = MultipleChoiceOptions

@@ -107,7 +107,7 @@ _SPACED_DECIMAL = re.compile(r"(?<![\d.,])(\d{1,3}(?:[\u00a0\u2009\u202f]\d{3})+
 _GROUPING = re.compile(r"(?<=\d)(?:\{,\}|,?\\[,!; ]|[\u00a0\u2009\u202f'_])(?=\d{3}(?!\d))")
 
 _NAME_PART = re.compile(r"(?:[A-Za-z]-|[\^_][{(]?|\^[{(]?-)\Z")
-"""Before digits that are not number: ``GPT-4``, exponents and subscripts of letters."""
+"""Before digits that are not numbers: ``GPT-4``, exponents and subscripts of letters."""
 _MINUS = re.compile(
     r"(?:(?<![\w)\]}])-\s?\\?[$\u20ac\u00a3\u00a5]|(?<=[=:(])\s?-\s|(?<=[=:(])\s?\u2013\s?|(?:\A|(?<=[\s$]))\u2013|\b(?:minus|negative)\s)\Z",
     re.IGNORECASE,

@@ -46,7 +46,7 @@ def grades_at_once(verifier: Verifier) -> bool:
 
 
 def grades_stored_answers(verifier: Verifier) -> bool:
-    """Whether the verifier needs nothing but task and stored episode, so that answers can be graded again.
+    """Whether the verifier needs only task and stored episode, so that answers can be graded again.
 
     True unless the class says ``grades_stored_answers = False``, as one that asks a live environment must.
     """

@@ -109,7 +109,7 @@ def find(name: str) -> BackendDescription:
     except Exception as error:  # foreign code: an import may raise anything
         raise BackendLoadError(_broken(entry, f"{type(error).__name__}: {error}")) from error
     if not isinstance(found, BackendDescription) or found.name != name:
-        raise BackendLoadError(_broken(entry, f"{entry.target} is no BackendDescription of that name"))
+        raise BackendLoadError(_broken(entry, f"{entry.target} is not a BackendDescription of that name"))
     return found
 
 

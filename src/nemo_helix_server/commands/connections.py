@@ -1,6 +1,6 @@
 """Connections that cost something and bring nothing: how many there may be, and how long they may be silent.
 
-A client that opens a connection and never finishes its request would keep a descriptor for ever; enough of
+A client that opens a connection and never finishes its request would keep a descriptor forever; enough of
 them, and nothing could be opened any more, by the controller neither.
 """
 

@@ -52,7 +52,7 @@ def list_engines(device: Device | None, as_json: bool) -> None:
 @engines.command(short_help="Install engines, each into an environment of its own.")
 @click.argument("names", metavar="NAME...", nargs=-1, type=_NAMES)
 @click.option("--all", "every", is_flag=True, help="Every engine.")
-@click.option("--again", is_flag=True, help="Anew, even where it is installed.")
+@click.option("--again", is_flag=True, help="Install it again, even where it is installed.")
 @_DEVICE
 def install(names: Sequence[str], every: bool, again: bool, device: Device | None) -> None:
     """Install engines, each into an environment of its own; what is there already is left alone."""

@@ -43,7 +43,7 @@ class BackgroundTasks:
 
     def start(self) -> None:
         """Begin."""
-        self._thread = threading.Thread(target=self._loop, name="chores", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="background tasks", daemon=True)
         self._thread.start()
 
     def stop(self, patience: float = _PATIENCE) -> None:
@@ -89,7 +89,7 @@ class BackgroundTasks:
             except UnavailableError:
                 self._pending.set()  # the controller says so
             except Exception:  # noqa: BLE001 - the outermost edge of a thread: the next round tries again
-                _LOG.exception("a round of chores failed and is tried again")
+                _LOG.exception("a round of background tasks failed and is tried again")
                 self._pending.set()
             time.sleep(_BETWEEN)
 

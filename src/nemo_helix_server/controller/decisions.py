@@ -89,7 +89,7 @@ class Start:
 
 
 class RequestControl(StrEnum):
-    """What a workload is told."""
+    """The requests that a workload can get."""
 
     PAUSE = "pause"
     GO_ON = "go_on"

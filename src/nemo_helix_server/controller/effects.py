@@ -1,4 +1,4 @@
-"""Carrying out decisions: what the executor is told, and what is written to the store."""
+"""Carrying out decisions: calls to the executor, and writes to the store."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Effects:
         return happened
 
     def act(self, task: DecidedStep) -> None:
-        """Carry out one decision that is no transition."""
+        """Carry out one decision that is not a transition."""
         with self.troubles.apart(task.context.job_name):
             self._act(task)
 

@@ -113,7 +113,7 @@ def _again(facts: StepFacts) -> str:
 def _by_the_place(facts: StepFacts, seen: RunObservation) -> bool:
     """Whether the run ended because its place was taken away, with it or shortly before.
 
-    A workload that was told that its time is nearly over saves a checkpoint and exits with status 75.
+    A workload that was signalled that its time is nearly over saves a checkpoint and exits with status 75.
     """
     if not seen.interrupted:
         return False

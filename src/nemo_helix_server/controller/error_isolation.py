@@ -14,7 +14,7 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ErrorIsolation:
-    """Unexpected failures of the last round, one a job; each is logged when it is new, and tried again."""
+    """Unexpected failures of the last round, one per job; each is logged when it is new, and tried again."""
 
     _last: dict[str, str] = field(default_factory=dict)
     _now: dict[str, str] = field(default_factory=dict)

@@ -78,7 +78,7 @@ class FactFinder:
         )
 
     def need_of_room(self) -> str | None:
-        """Why nothing may be started for want of disk space; `None` = there is enough."""
+        """Why nothing may be started while disk space is short; `None` = there is enough."""
         free = self.storage.free_bytes()
         if free >= self.minimum_free_bytes:
             return None

@@ -35,7 +35,7 @@ class Feasibility:
     def obstacle(self, context: StepContext, steps: tuple[Mapping[str, Any], ...] = ()) -> str | None:
         """Why a step, or one of ``steps`` of the same attempt, cannot be started now; None: nothing does.
 
-        Other work that has to be waited for is no obstacle.
+        A wait for other work is not an obstacle.
         """
         for spec in steps or (context.step.spec,):
             one = replace(context, step=replace(context.step, spec=spec, name=str(spec["name"])))
@@ -68,6 +68,6 @@ class Feasibility:
         environment = self.launches.environment(context, self.executor.base_environment(run))
         if not self.executor.has_program(run, argv, environment):
             raise LaunchError(
-                f"the step {context.step.name} runs {argv[0]}, which is no program here any more; put it "
+                f"the step {context.step.name} runs {argv[0]}, which is not a program here any more; put it "
                 "back (`nemo engines list` shows the engines, `nemo engines install` makes them)"
             )

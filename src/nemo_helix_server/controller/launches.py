@@ -82,7 +82,7 @@ class Launches:
         return turn(self.clock, step.turn_at or step.created_at, step.turn_mark)
 
     def needs(self, spec: Mapping[str, Any]) -> ResourceNeeds:
-        """What a step asks for; raises `LaunchError` for what is no amount."""
+        """What a step asks for; raises `LaunchError` for what is not an amount."""
         executor = spec["executor"]
         resources = executor.get("resources") or {}
         asked = resources.get("requests") or {}
@@ -270,7 +270,7 @@ def quantity(text: str) -> Decimal:
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]*)", text)
     scale = _SCALES.get(found[2]) if found else None
     if found is None or scale is None:
-        raise LaunchError(f"{text!r} is no amount; write a number with a suffix, such as 16Gi")
+        raise LaunchError(f"{text!r} is not an amount; write a number with a suffix, such as 16Gi")
     return Decimal(found[1]) * scale
 
 

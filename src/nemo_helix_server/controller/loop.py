@@ -80,7 +80,7 @@ class Controller:
     windows: RetentionWindows
     background: BackgroundTasks
     changed: Callable[[], None]
-    """Called after a pass that has changed something, for whoever shows that to others."""
+    """Called after a pass that has changed something, for the code that shows it to others."""
     troubles: ErrorIsolation
     _threads: ThreadPoolExecutor
     _event: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
@@ -225,13 +225,13 @@ class Controller:
         if now >= max(self._windows_due, self._windows_rest):
             left = self.windows.run()
             self._windows_due = now + min(_WINDOWS_EVERY if left is None else left, _WINDOWS_EVERY)
-            # where very many jobs rest, looking at them takes at most a twentieth of the time
+            # where very many jobs are settled, looking at them takes at most a twentieth of the time
             took = self.store.clock.monotonic() - now
             self._windows_rest = now + max(_WINDOWS_BETWEEN, 20 * took)
         return max(self._windows_due, self._windows_rest)
 
     def _measure(self, live: Sequence[StepContext]) -> None:
-        """What runs is measured now and then, and once more when it has come to rest."""
+        """What runs is measured now and then, and once more when it has settled."""
         now = self.store.clock.monotonic()
         running = {context.step.job_id: context.workspace for context in live}
         wanted = {job: place for job, place in self._running.items() if job not in running}

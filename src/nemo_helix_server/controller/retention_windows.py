@@ -1,4 +1,4 @@
-"""Storage windows: jobs that rest keep their storage for a while, then it is deleted, and paused ones end.
+"""Storage windows: settled jobs keep their storage for a while, then it is deleted, and paused ones end.
 
 The status is always written first, by compare-and-set: a resume at the same moment either comes before that,
 and the storage stays, or after it, and is refused. Files go only afterwards.

@@ -138,12 +138,12 @@ class Starter:
         request = self.launches.request(context, run)
         kind = (run.executor, context.workspace, request.devices > 0)
         if kind in blocked:
-            # once it is known to wait, only whoever is next is told anew what it waits for
+            # once it is known to wait, only the next one in the queue gets a new reason
             return _KNOWN if context.step.status is Status.QUEUED else blocked[kind]
         answer = self.executor.admit(request)
         if isinstance(answer, Admitted):
             return self._with_image(context, run, answer)
-        # whoever comes after it has no better place, so nobody is asked for them
+        # those after it have no better place, so the executor is not asked about them
         blocked[kind] = answer.reason
         return answer.reason
 
@@ -237,7 +237,7 @@ class Starter:
                 )
 
     def _checkpoint(self, context: StepContext) -> Path | None:
-        """The checkpoint that a rerun was told to start from, until the attempt has one of its own."""
+        """The checkpoint that a rerun was asked to start from, until the attempt has one of its own."""
         wanted, step = context.attempt_checkpoint, context.step
         if wanted is None or not step.pausable:
             return None

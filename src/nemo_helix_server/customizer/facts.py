@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class InputSource:
-    """Where a model or data are, as the download step is told."""
+    """Where a model or data are, as the download step gets it."""
 
     kind: Literal["fileset", "path", "hub"]
     place: str

@@ -122,7 +122,7 @@ class RunState(StrEnum):
     LOST = "lost"
     """It is proven that nothing of it runs any more, and how it ended is not on record."""
     UNKNOWN = "unknown"
-    """Nothing can be said from here now; whoever decides waits."""
+    """Nothing can be observed from here now; the controller waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,11 +181,12 @@ class StepExecutor(Protocol):
         ...
 
     def start(self, run: StepRun, launch: Launch) -> None:
-        """Start the run, at most once whoever calls how often, also across crashes of the caller.
+        """Start the run, at most once for any number of calls, also across crashes of the caller.
 
         Raises `AlreadyStartedError` when it was started or stopped before, and `ExecutorError` when it could
-        not be started now: asking again is safe. That the command itself cannot run is no error here but its
-        end, with status 127. No value of ``launch.secrets`` is ever written to a file or an argument list.
+        not be started now: asking again is safe. That the command itself cannot run is not an error here but
+        its end, with status 127. No value of ``launch.secrets`` is ever written to a file or an argument
+        list.
         """
         ...
 

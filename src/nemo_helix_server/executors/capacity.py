@@ -78,7 +78,7 @@ class LeasedCapacity:
         try:
             answer = self._pool.acquire(self._wanted(request))
         except RunsError as error:
-            # the book cannot be read or written now: that is no property of what is asked for
+            # the book cannot be read or written now: that is not a property of what is asked for
             return WaitingForCapacity(f"waits for the book of leases: {error}")
         if isinstance(answer, machine_leases.Granted):
             self._jobs[request.run.token] = request.job

@@ -69,7 +69,7 @@ def version() -> int:
 
 
 def confine(sight: Sight) -> None:
-    """Keep this process, which has one thread, to these folders for ever; raises `ConfinementError`."""
+    """Keep this process, which has one thread, to these folders until it ends; raises `ConfinementError`."""
     found = version()
     if found < OLDEST:
         raise ConfinementError(f"this kernel has version {found} of Landlock; {OLDEST} or later is needed")

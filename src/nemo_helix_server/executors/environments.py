@@ -1,4 +1,4 @@
-"""What names the software that a command would run in, so that a change of it can be told.
+"""What names the software that a command would run in, so that a change of it can be noticed.
 
 For a command of a Python environment that is its interpreter with the names and versions of all installed
 packages; for anything else the program's own content.

@@ -125,7 +125,7 @@ class _Link:
         return self._sent
 
     def answer(self, number: int) -> tuple[bytes, str]:
-        """What became of an order; whoever waits reads for all."""
+        """The outcome of an order; each waiting thread reads for all."""
         while True:
             with self._reading:
                 if number in self._answers:
@@ -136,7 +136,7 @@ class _Link:
     def close(self) -> None:
         """End the process, which ends with its socket."""
         with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)  # whoever waits for an answer waits no longer
+            self._socket.shutdown(socket.SHUT_RDWR)  # a thread that waits for an answer waits no longer
         self._socket.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_PATIENCE)

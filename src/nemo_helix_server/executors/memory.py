@@ -1,4 +1,4 @@
-"""What the processes of a run have in memory, and whether the kernel ended one for want of it.
+"""What the processes of a run have in memory, and whether the kernel ended one because it ran out.
 
 Standard library and `nemo_runs` only.
 """
@@ -27,7 +27,7 @@ def outermost(limit: int) -> int:
 
 
 def kills() -> int | None:
-    """How often the kernel has ended a process of this control group for want of memory, if it says so."""
+    """How often the kernel has ended a process of this control group for lack of memory, if it says so."""
     with contextlib.suppress(OSError, ValueError, IndexError):
         group = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()[-1].split(":", 2)[2]
         events = Path("/sys/fs/cgroup", group.lstrip("/"), "memory.events").read_text(encoding="ascii")

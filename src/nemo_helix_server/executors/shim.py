@@ -44,7 +44,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True)
 class ShimOrder:
-    """What the shim is told; it comes through a socket and is written nowhere."""
+    """The shim's input; it comes through a socket and is written nowhere."""
 
     token: str
     folder: Path

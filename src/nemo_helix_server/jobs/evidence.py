@@ -71,7 +71,7 @@ class FailureCause:
 
     @property
     def rerun_warning(self) -> str | None:
-        """What a rerun should be told; None when nothing speaks against it."""
+        """A warning for a rerun; None when nothing speaks against it."""
         return None if self.resumable else f"{self.message}; {self.advice}" if self.advice else self.message
 
 

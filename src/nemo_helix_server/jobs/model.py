@@ -66,7 +66,7 @@ class Job:
     status_since: int
     """When the status last changed."""
     stopped_at: int | None
-    """When the current attempt came to rest in paused, error or cancelled: where a storage window starts."""
+    """When the current attempt settled in paused, error or cancelled: where a storage window starts."""
     storage_reclaimed_at: int | None
     storage_bytes: int | None
     storage_measured_at: int | None
@@ -90,7 +90,7 @@ class Attempt:
     metrics: Json | None
     """The series as they were when a rerun took over; None while the attempt is current."""
     checkpoint: str | None
-    """Id of the checkpoint that a rerun was told to start from; None: the newest verified one."""
+    """Id of the checkpoint that a rerun was asked to start from; None: the newest verified one."""
     created_by: str
     created_at: int
     updated_at: int

@@ -38,7 +38,7 @@ class StepMachine(Protocol):
     def obstacle(self, context: StepContext, steps: tuple[Mapping[str, Any], ...] = ()) -> str | None:
         """Why a step, or one of ``steps`` of its attempt, cannot be started now, a sentence; None: nothing.
 
-        That it has to wait for other work is no obstacle.
+        A wait for other work is not an obstacle.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""How long the storage of a job that rests is kept. A window starts when the job came to rest and is measured
+"""How long the storage of a settled job is kept. A window starts when the job settled and is measured
 from there, whatever is changed later; the platform's maximum holds for windows that were set before it, too.
 
 What is shown is the date of its end, by the clock as it is set now. What counts is how long the job has

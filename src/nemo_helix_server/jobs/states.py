@@ -98,7 +98,7 @@ REASONS: dict[StatusReason, Status] = {
         Status.ERROR,
     ),
 }
-"""The status that each reason explains, once the job has come to rest."""
+"""The status that each reason explains, once the job has settled."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def keep_private(file: str) -> None:
     """
     if file == ":memory:":
         return
-    with contextlib.suppress(OSError):  # what is wrong with it is told when it is used
+    with contextlib.suppress(OSError):  # what is wrong with it is reported when it is used
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     for ending in ("", "-wal", "-shm", "-journal"):
         with contextlib.suppress(OSError):

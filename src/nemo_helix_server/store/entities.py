@@ -1,4 +1,4 @@
-"""Things with a name in a workspace that are no jobs: trained models, and templates of jobs."""
+"""Named things in a workspace other than jobs: trained models, and templates of jobs."""
 
 from __future__ import annotations
 

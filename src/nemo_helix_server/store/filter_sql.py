@@ -2,7 +2,7 @@
 
 Text compares without regard to case where only a part of it is asked for (``$like``, ``$contains``, …). A
 value of a document (``spec.schedule.epochs``) that was written as text also finds the number or truth value
-it spells, because command lines and query strings have nothing but text.
+it spells, because command lines and query strings have only text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The runs of experiment trackers that jobs continue: one a job and tracker, whatever happens to the job."""
+"""The runs of experiment trackers that jobs continue: one per job and tracker, for the life of the job."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MARK = func.coalesce(_jobs.storage_reclaimed_at, _jobs.status_since)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackerRun:
-    """How far a tracker has been told about a job."""
+    """How much of a job has been published to a tracker."""
 
     job_id: str
     tracker: str
@@ -65,22 +65,22 @@ class TrackerRun:
     said: str | None
     """The state the tracker was last told."""
     settled: int | None
-    """The moment since when the job had been as it was when the tracker had been told all of it."""
+    """The moment since when the job had been as it was when all of it had been published."""
     problem: str | None
-    """Why it cannot be told more now, a sentence."""
+    """Why no more can be published now, a sentence."""
 
 
 class TrackerRunReader(StorePart):
     """Questions about what trackers know."""
 
     def find(self, job_id: str, tracker: str) -> TrackerRun | None:
-        """How far a tracker has been told about a job."""
+        """How much of a job has been published to a tracker."""
         query = select(table).where(_runs.job_id == job_id, _runs.tracker == tracker)
         found = self.connection.execute(query).first()
         return TrackerRun(**found._asdict()) if found else None
 
     def due(self) -> list[tuple[str, str]]:
-        """Job and tracker of each run of which the tracker may not have been told everything."""
+        """Job and tracker of each run that may not be published completely."""
         waits = _jobs.status.not_in(_WAITING)
         query = select(_runs.job_id, _runs.tracker).join(schema.jobs, _jobs.id == _runs.job_id)
         query = query.where(

@@ -1,4 +1,4 @@
-"""What a tracker is told a job is: made of the job's own spec, in the terms of each tracker."""
+"""The description of a job for a tracker: made of the job's own spec, in the terms of each tracker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class TrackerEndpoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDescription:
-    """One run, as the publisher is told when it opens it."""
+    """One run, as the publisher gets it when it opens it."""
 
     endpoint: TrackerEndpoint
     project: str
@@ -60,7 +60,7 @@ def wanted(spec: Json) -> tuple[Tracker, ...]:
 
 
 def describe(job: Job, tracker: Tracker) -> RunDescription:
-    """What a tracker is told about a job."""
+    """What is published to a tracker about a job."""
     given: Mapping[str, Any] = job.spec["integrations"][tracker]
     facts = _facts(job)
     name = _text(given.get("name")) or job.name

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class TrackerError(Exception):
-    """A tracker could not be told something; the message is one sentence."""
+    """Something could not be published to a tracker; the message is one sentence."""
 
 
 class TrackerRefusedError(TrackerError):

@@ -1,4 +1,4 @@
-"""What a tracker is to be told about a job now: which training steps, and which state.
+"""What is to be published to a tracker about a job now: which training steps, and which state.
 
 A tracker cannot take a step back. So it gets only steps that will not be trained again: those up to the
 newest checkpoint, and the rest once nothing can continue the job from that checkpoint any more.
@@ -41,12 +41,12 @@ class TrackerFacts:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be told."""
+    """What is to be published."""
 
     to: int
     """Steps up to this one; as many as are published already: none."""
     state: TrackerState | None
-    """The state to tell; None: it is told already, or nothing is to be said yet."""
+    """The state to publish; None: it is published already, or nothing is to be published yet."""
     settled: bool
     """Whether nothing more will come until the job's status changes."""
 
@@ -58,7 +58,7 @@ _STATES = {
     Status.ERROR: TrackerState.FAILED,
     Status.CANCELLED: TrackerState.KILLED,
 }
-"""Of a job that only waits, a tracker keeps the state that it was told."""
+"""Of a job that only waits, a tracker keeps the last published state."""
 
 
 def plan(facts: TrackerFacts) -> Plan:

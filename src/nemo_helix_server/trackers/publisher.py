@@ -33,7 +33,7 @@ class PublisherProcess:
     python: Path
     environment: Mapping[str, str]
     log: Path
-    """Where its standard error goes, anew at each start."""
+    """Where its standard error goes; truncated at each start."""
     patience: float
     """Seconds that an answer may take."""
     opened: set[str] = field(default_factory=set)

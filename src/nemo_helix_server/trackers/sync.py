@@ -33,7 +33,7 @@ class TrackerCall(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class JobSnapshot:
-    """A job, what its tracker knows of it, and what it is to be told; read in one unit."""
+    """A job, what its tracker has of it, and what is to be published; read in one unit."""
 
     job: Job
     run: TrackerRun
@@ -42,7 +42,7 @@ class JobSnapshot:
 
     @property
     def description(self) -> RunDescription:
-        """What the tracker is told the job is."""
+        """The description of the job that the tracker gets."""
         tracker = next(name for name in descriptions.TRACKERS if name == self.run.tracker)
         return descriptions.describe(self.job, tracker)
 
@@ -59,7 +59,7 @@ class JobSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class TrackerSync:
-    """Reads what is due, tells it, and records what was told."""
+    """Reads what is due, publishes it, and records what was published."""
 
     store: JobStore
     storage: JobStorage
@@ -97,7 +97,7 @@ class TrackerSync:
                 return
 
     def problem(self, snapshot: JobSnapshot, error: TrackerError) -> None:
-        """Record why a tracker is not told, where the job's user sees it: in each attempt anew."""
+        """Record why a tracker got no update, where the job's user sees it: in each attempt again."""
         if snapshot.run.problem != str(error):
             self._note(snapshot.run, problem=str(error))
         if snapshot.warning != str(error):

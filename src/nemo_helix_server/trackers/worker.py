@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 _SHORTEST, _LONGEST = 1.0, 60.0
 """Seconds until a job, or the whole door, is tried again after it failed; doubled each time."""
 _LONG = 8.0
-"""After waiting for so long a publisher is made anew, too."""
+"""After a wait of this length the publisher is started again, too."""
 _IDLE = 60.0
 """Seconds after which a publisher without any open run is ended."""
 
@@ -114,10 +114,12 @@ class TrackerWorker:
             self._endpoint_patience.failed(now)
             self._publisher = None
         elif self._publisher is not None and not self._publisher.opened and patience.wait >= _LONG:
-            self._end()  # the next one reads the key anew, which may be what was wrong
+            self._end()  # the next one reads the key again, which may have been wrong
         if self._stopping:
             return
-        _LOG.warning("%s is not told about job %s: %s", snapshot.run.tracker, snapshot.job.name, error)
+        _LOG.warning(
+            "nothing is published to %s about job %s: %s", snapshot.run.tracker, snapshot.job.name, error
+        )
         self.sync.problem(snapshot, error)
 
     def _ready(self, key: Key) -> bool:
@@ -142,7 +144,7 @@ class TrackerWorker:
                 if self._ready(key):
                     self.publish(key)
             except ServerError as error:
-                _LOG.warning("the tracker of job %s is told later: %s", key[0], error)
+                _LOG.warning("job %s is published to its tracker later: %s", key[0], error)
             except Exception:  # noqa: BLE001 - the outermost edge of a thread: the next look tries again
                 _LOG.exception("telling the tracker of job %s failed and is tried again", key[0])
                 with self._pending:

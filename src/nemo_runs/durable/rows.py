@@ -196,7 +196,7 @@ class RowAppender:
             self._descriptor = -1
 
     def superseded(self) -> bool:
-        """Whether the path names another file now, or none: somebody took over, and writing is in vain."""
+        """Whether the path names another file now, or none: somebody took over, and writing has no effect."""
         mine = os.fstat(self._descriptor)
         try:
             there = self.path.stat()

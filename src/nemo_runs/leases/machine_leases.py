@@ -66,7 +66,7 @@ class Pool:
         self._clock = clock
 
     def acquire(self, request: LeaseRequest) -> Granted | LeaseWaiting:
-        """Take what is asked for, or queue for it; waits for nothing but the book.
+        """Take what is asked for, or queue for it; waits only for the book.
 
         A lease already held under the name is returned as it is. A place in the queue is kept until it is
         released or this process ends; a later process that asks with the same ticket has the same place.

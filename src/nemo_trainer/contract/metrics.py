@@ -104,7 +104,7 @@ def parse_row(line: bytes) -> Row | None:
 
 @dataclass(frozen=True, slots=True)
 class MetricTail:
-    """A place in a metrics file; the file only grows, so an offset stays right for ever."""
+    """A place in a metrics file; the file only grows, so an offset stays right."""
 
     path: Path
     offset: int = 0

@@ -39,7 +39,7 @@ def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
 
 
 def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
-    """What the engine is told."""
+    """The engine's input."""
     return {**shared.engine_base(spec, facts, "count"), "rounds": spec["rounds"], "pace": spec["pace"]}
 
 

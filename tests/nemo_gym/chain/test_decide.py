@@ -76,7 +76,9 @@ def test_retries_are_counted_until_they_are_used_up() -> None:
         for n in range(5)
     ]
     assert [run.action for run in runs] == [ChainAction.GO_ON] * 3 + [ChainAction.FAIL] * 2
-    assert [run.counts_retry for run in runs] == [True] * 3 + [False] * 2, "what is not granted is no retry"
+    assert [run.counts_retry for run in runs] == [True] * 3 + [False] * 2, (
+        "what is not granted is not a retry"
+    )
     assert runs[3].exit_status == 1
     assert "max_retries (3)" in runs[3].reason
     assert "FAILED" in runs[3].reason

@@ -107,7 +107,7 @@ CHANGES = {
         r"32Gi of memory.*has 16\.0Gi",
     ),
     "no profile": (lambda site: site.profiles.discard(("gpu", "default")), "profile gpu/default"),
-    "no engine": (lambda site: site.engine.unlink(), "no program here.*nemo engines install"),
+    "no engine": (lambda site: site.engine.unlink(), "not a program here.*nemo engines install"),
 }
 
 

@@ -88,7 +88,7 @@ def _show(report: CancelReport, *, as_json: bool) -> None:
     for outcome in report.outcomes:
         for words, jobs in (("still alive", outcome.alive), ("nobody can tell of", outcome.unsure)):
             if jobs:
-                again = "the wish stays"
+                again = "the request stays"
                 if not set(jobs) <= set(outcome.left_alone):  # else it would be left alone once more
                     again += "; give the command again to go on"
                 click.echo(f"gym: {outcome.benchmark}: {words}: {', '.join(jobs)}; {again}.", err=True)

@@ -39,7 +39,7 @@ def problems(config: SubmitConfig) -> Iterator[str]:
     elif not (repo.startswith("/") or _URL.fullmatch(repo) or _SCP_LIKE.fullmatch(repo)):
         yield f"{where}.repo: it must be a URL or an absolute path on the machine of the job"
     if not _REF.fullmatch(install.ref) or ".." in install.ref:
-        yield f"{where}.ref: '{install.ref}' can be not a tag, branch or commit"
+        yield f"{where}.ref: '{install.ref}' cannot be a tag, branch or commit"
 
 
 def warnings(config: SubmitConfig, program: Path | None) -> Iterator[str]:

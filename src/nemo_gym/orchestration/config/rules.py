@@ -108,8 +108,8 @@ def _chain_warnings(config: SubmitConfig) -> Iterator[str]:
     if endless:
         yield (
             f"driver.benchmarks.{', '.join(endless)}: resumable sets neither max_walltime nor "
-            "max_links_without_progress, so a chain that the scheduler ends again and again may resume for "
-            "ever."
+            "max_links_without_progress, so a chain that the scheduler ends again and again may resume "
+            "without a limit."
         )
 
 

@@ -34,7 +34,7 @@ def reserve_space(link: LinkPaths) -> None:
 
 
 def queue_owed(paths: JobPaths, job_id: str, gym_job_id: str, *, unwanted: Callable[[], bool]) -> None:
-    """Queue the successor that a job could not, for want of room.
+    """Queue the successor that a job could not queue on a full disk.
 
     Waits for room until it is ``unwanted``, which a cancelled run's is too.
     """

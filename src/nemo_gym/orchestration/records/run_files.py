@@ -51,7 +51,7 @@ class FolderLook:
     now: float
     """UTC seconds by the clock of the machine that holds them."""
     folders: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)
-    """Folder of a benchmark -> path inside it -> content. A folder that is not there is not named."""
+    """Folder of a benchmark -> path inside it -> content. A folder that does not exist is not named."""
     submissions: Mapping[Path, str] = field(default_factory=dict)
     """Run directory -> what was submitted, where that is on another machine and can be compared."""
     digests: Mapping[Path, Mapping[str, str]] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """The state of one benchmark from everything that is known about it. Pure.
 
 It follows the last run that *started*. An executor that does not answer changes nothing, and a successor that
-the scheduler cancelled is no end of a finished run.
+the scheduler cancelled is not the end of a finished run.
 """
 
 from __future__ import annotations

@@ -107,7 +107,8 @@ def _of_site(
 
 
 def _with_unheard(site: SubmissionMachine, facts: dict[Key, Evidence]) -> dict[Key, Evidence]:
-    """The same with jobs of which nobody has noted down the id: whoever queued them was killed, or not heard.
+    """The same with jobs whose id nobody has noted down: the process that queued them was killed, or its
+    message was lost.
 
     They carry a token, by which one look at the queue finds all of them. Where nobody answers, they wait to
     be found by the next look.

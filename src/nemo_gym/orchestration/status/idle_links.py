@@ -1,7 +1,7 @@
 """Jobs of a chain in a row that recorded nothing new: how many, and what most likely keeps them from it.
 
-A chain that the scheduler ends again and again resumes for ever unless the user set a limit, so somebody must
-see it. The job script counts in the same way for ``max_links_without_progress``. Pure.
+A chain that the scheduler ends again and again resumes without a limit unless the user set a limit, so
+somebody must see it. The job script counts in the same way for ``max_links_without_progress``. Pure.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def idle_run(known: Evidence, *, running: bool) -> IdleLinks | None:
 
 
 def _only_decided(link: Link) -> bool:
-    """Whether a job did nothing but end its chain."""
+    """Whether a job only ended its chain."""
     return link.decision is not None and link.decision.ends_chain
 
 

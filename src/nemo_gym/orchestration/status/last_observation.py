@@ -1,6 +1,6 @@
 """The last thing that an executor said of each job, kept so that its silence changes nothing.
 
-A cache beside the local index, one file a machine: losing it costs nothing but the memory. An end is kept
+A cache beside the local index, one file a machine: losing it loses only this memory. An end is kept
 only where it is proven to be that of this very job, and gives way to whatever tells of a later life.
 """
 

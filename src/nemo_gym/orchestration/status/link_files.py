@@ -225,7 +225,7 @@ def _count(text: str | None, where: str, problems: list[str]) -> int | None:
 def _number(text: str, where: str, problems: list[str]) -> float | None:
     with contextlib.suppress(ValueError):
         number = float(text.strip())
-        # said in this way round, it leaves out what is no number too
+        # said in this way round, it leaves out what is not a number too
         if 0 <= number <= LARGEST:
             return number
     problems.append(f"{where} holds no number")

@@ -51,7 +51,7 @@ def sources(known: Evidence, files: RunFiles) -> dict[str, set[str]]:
 
 
 def pieces(known: Evidence, source: str, files: RunFiles) -> list[LogPiece]:
-    """The logs of one source, one a job, in the order in which the jobs started."""
+    """The logs of one source, one per job, in the order in which the jobs started."""
     jobs = sources(known, files).get(source, set())
     paths = JobPaths(known.job_dir)
     order = dict.fromkeys([*(link.job_id for link in known.links), *known.job_ids])
@@ -165,8 +165,8 @@ def follow(
 ) -> None:
     """Write what is new every so many seconds, until the benchmark has ended.
 
-    ``look`` gathers the evidence anew and says whether more is to come; what was written before it said no is
-    read once more.
+    ``look`` gathers the evidence again and says whether more is to come; what was written before it said no
+    is read once more.
     """
     while True:
         known, live = look()

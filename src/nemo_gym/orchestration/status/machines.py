@@ -30,7 +30,7 @@ class SubmissionMachine:
 
 
 class _Absent:
-    """Whatever is wanted of a machine or an executor that there is not: the reason is raised."""
+    """Stands for a machine or an executor that is not available: each use raises the reason."""
 
     def __init__(self, label: str, error: Exception) -> None:
         self.label = label
@@ -53,7 +53,7 @@ class SubmissionMachines:
         self._closing = contextlib.ExitStack()
 
     def of(self, record: SubmissionRecord) -> SubmissionMachine:
-        """Where the jobs of a submission are. Raises `ConfigError` for an executor that there is not."""
+        """Where the jobs of a submission are. Raises `ConfigError` for an unknown executor."""
         key = (record.executor, record.hostname)
         if key not in self._open:
             self._open[key] = self._opened(record)

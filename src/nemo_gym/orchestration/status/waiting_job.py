@@ -48,7 +48,7 @@ def notes(waiting: WaitingJob) -> Iterable[str]:
 
 
 def next_command(known: Evidence, waiting: WaitingJob) -> str:
-    """The command that helps; empty where nothing but time does."""
+    """The command that helps; empty where only waiting helps."""
     it = f"{known.gym_job_id} {known.benchmark}"
     if waiting.reason.help == "change":
         return f"gym job cancel {it}"

@@ -1,6 +1,6 @@
 """Ending benchmarks for good: the tombstone first, then what waits, then what runs, until nothing is left.
 
-The tombstone is the wish, and every job of a chain obeys it; sweeping the queue only saves allocations. A
+The tombstone is the request, and every job of a chain obeys it; sweeping the queue only saves allocations. A
 dying job can still queue a successor, so the queue is looked at until two looks in a row find nothing alive.
 """
 
@@ -254,7 +254,7 @@ def _nothing_done(error: Exception, targets: Sequence[Evidence], remaining: Sequ
     if remaining:
         done += f", but {', '.join(remaining)} will not go on after the job that runs now"
     return (
-        f"the wish cannot be written down ({_reason(error)}), so {done}: {still}; "
+        f"the request cannot be written down ({_reason(error)}), so {done}: {still}; "
         f"{room} and give the command again."
     )
 

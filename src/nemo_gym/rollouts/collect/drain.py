@@ -48,7 +48,7 @@ class StopReason(StrEnum):
 
 
 SERVER_STOPS = frozenset({StopReason.ENDPOINT, StopReason.REFUSED})
-"""Stops that nobody wished for."""
+"""Stops that nobody requested."""
 
 
 class StoppedEarly(BaseException):
@@ -56,12 +56,14 @@ class StoppedEarly(BaseException):
 
 
 class Drain:
-    """The wish to stop. The first reason stays, except that anybody's wish outranks a failing endpoint."""
+    """The request to stop. The first reason stays, except that a person's request outranks a failing
+    endpoint.
+    """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
         self.reason: StopReason | None = None
         self.asked_by = ""
-        """Whose wish it was: a signal's name, or the text of the drain file."""
+        """Who requested it: a signal's name, or the text of the drain file."""
         self.at_once = False
         """Drop what is in flight as well."""
         self.hurried = False

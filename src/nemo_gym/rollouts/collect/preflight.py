@@ -102,7 +102,7 @@ def _output(config: RunConfig) -> Path:
 
 
 def _refuse_what_is_no_file(output: Path, where: str) -> None:
-    """Refuse pipes, devices and folders in the places of files: opening one may wait for ever."""
+    """Refuse pipes, devices and folders in the places of files: opening one may block forever."""
     paths = RolloutPaths(output)
     for path in (output, paths.failures, paths.materialized_inputs, paths.manifest):
         if path.exists() and not path.is_file():

@@ -37,7 +37,7 @@ class FileTally:
     strays: list[int] = field(default_factory=list)
     """Whole rows of rollouts that are not planned."""
     reframed: list[int] = field(default_factory=list)
-    """Lines that were not row just as they stood, but held rows or nothing."""
+    """Lines that were not rows as they were written, but held rows or nothing."""
     spare: int = 0
     """Rows that are of no use any more and may go."""
 
@@ -48,7 +48,7 @@ class FileTally:
 
     @property
     def only_spare(self) -> bool:
-        """Whether nothing but rows of no use keeps the file from being clean."""
+        """Whether only unusable rows keep the file from being clean."""
         return bool(self.spare) and not (self.damaged or self.duplicates or self.strays or self.reframed)
 
     def forget_last(self) -> None:

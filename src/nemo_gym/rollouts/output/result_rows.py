@@ -119,7 +119,7 @@ class Answer:
         return self._row({}) | {"response": self.response, "ng_perf": self.perf}
 
     def graded(self, verdict: Verdict, reward: float) -> Row:
-        """The row of a result; `RolloutFailedError` where the verifier's fields are not mapping."""
+        """The row of a result; `RolloutFailedError` where the verifier's fields are not a mapping."""
         fields: object = verdict.fields  # of a plug-in
         if not isinstance(fields, Mapping):
             found = type(fields).__name__

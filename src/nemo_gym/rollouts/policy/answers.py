@@ -234,7 +234,7 @@ def _calls(message: Row) -> list[Row]:
             return []
         calls = [{"function": message["function_call"]}]  # as the chat API wrote a call before tools
     if not isinstance(calls, list):
-        raise MalformedAnswerError("the tool calls of the first choice are not list")
+        raise MalformedAnswerError("the tool calls of the first choice are not a list")
     return [_call(call) for call in calls]
 
 

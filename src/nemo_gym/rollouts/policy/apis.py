@@ -240,7 +240,7 @@ def _checked_response(answer: Row) -> Row:
 
 
 def _is_item(item: Any) -> bool:
-    """Whether this is an object and, if it is a message, has nothing but parts with text or without any."""
+    """Whether this is an object and, if it is a message, has only parts with text or without any."""
     if not isinstance(item, dict) or item.get("type") != "message":
         return isinstance(item, dict)
     parts = item.get("content") or []

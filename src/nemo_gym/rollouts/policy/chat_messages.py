@@ -124,7 +124,7 @@ class _Conversation:
 def chat_content(content: Any) -> Any:
     """The content of a message in the chat API's words.
 
-    Parts that are nothing but text in the Responses API's words become one string, which every server takes.
+    Parts that are only text in the Responses API's words become one string, which every server takes.
     """
     if content is None or isinstance(content, str):
         return content

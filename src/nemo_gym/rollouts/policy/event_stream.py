@@ -49,7 +49,7 @@ def answer_of(text: str) -> Any:
 
 
 def _with_stream_tail(text: str) -> Any:
-    """A JSON value behind which nothing but the tail of a stream stands, else ``None``."""
+    """A JSON value that only the tail of a stream follows, else ``None``."""
     start = text.lstrip("\ufeff \t\r\n")
     if not start.startswith("{"):
         return None

@@ -1,8 +1,8 @@
 """Answers in channels, as gpt-oss models write them: thoughts, calls of tools, the final answer. Pure.
 
 Each message begins with ``<|start|>assistant<|channel|>NAME<|message|>``, the first one often without its
-start, and ends with ``<|end|>``, ``<|return|>`` or ``<|call|>``. Servers take this apart only when they are
-told to. Some leave out the marks and keep the names: ``analysis…assistantfinal…``.
+start, and ends with ``<|end|>``, ``<|return|>`` or ``<|call|>``. Servers parse this only when they are
+asked to. Some leave out the marks and keep the names: ``analysis…assistantfinal…``.
 """
 
 from __future__ import annotations

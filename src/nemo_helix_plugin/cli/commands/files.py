@@ -84,8 +84,8 @@ def list_files(flags: GlobalFlags, name: str, columns: str | None) -> None:
 def upload(flags: GlobalFlags, name: str, source: str, exist_ok: bool, description: str | None) -> None:
     """Make the fileset NAME of SOURCE, a file or folder here.
 
-    What was interrupted goes on with --exist-ok: files that are there are not sent again. Names that begin
-    with a dot are left out.
+    With --exist-ok an interrupted upload goes on: files that exist already are not sent again. Names that
+    begin with a dot are left out.
     """
     call = CommandContext(flags)
     path = uploading.local(source, "SOURCE")

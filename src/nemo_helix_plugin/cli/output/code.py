@@ -8,7 +8,7 @@ from typing import Any
 
 WIDTH = 100
 SEVERAL = frozenset({"list", "page", "bytes", "events"})
-"""Results that are not single object."""
+"""Results that are not one object."""
 
 
 @dataclass(frozen=True)

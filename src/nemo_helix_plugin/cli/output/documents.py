@@ -31,7 +31,7 @@ def yaml_text(value: Any) -> str:
 
 
 def csv_text(records: Sequence[Record], names: Sequence[str]) -> str:
-    """A header and a row a record; values that are not text or number are JSON."""
+    """A header and a row a record; values that are neither text nor numbers are JSON."""
     held = io.StringIO()
     writer = csv.writer(held, lineterminator="\n")
     writer.writerow(names)

@@ -1,1 +1,1 @@
-"""A folder for each backend: which fields it supports, its resolved spec, and what its engine is told."""
+"""A folder for each backend: which fields it supports, its resolved spec, and the input of its engine."""

@@ -38,7 +38,7 @@ def find(name: str) -> Backend:
     except Exception as error:  # foreign code: an import may raise anything
         raise BackendUnusableError(_broken(entry, f"{type(error).__name__}: {error}")) from error
     if not isinstance(found, Backend) or found.description != description:
-        raise BackendUnusableError(_broken(entry, f"{entry.target} is no Backend of that description"))
+        raise BackendUnusableError(_broken(entry, f"{entry.target} is not a Backend of that description"))
     if not descriptions.is_name(found.engine):
         reason = f"its engine must be named by a lowercase word, not '{found.engine}'"
         raise BackendUnusableError(_broken(entry, reason))

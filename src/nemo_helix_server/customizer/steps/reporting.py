@@ -29,7 +29,7 @@ _BETWEEN = 0.5
 
 
 class StepError(ServerError):
-    """The step cannot do what it was told; the message says what would be right."""
+    """The step cannot do what was requested; the message says what would be right."""
 
 
 @dataclass(slots=True)

@@ -21,11 +21,11 @@ def known_operators() -> str:
 
 
 def load(text: str) -> dict[str, Any]:
-    """A filter as it was written; raises `MalformedRequestError` when it is no JSON object."""
+    """A filter as it was written; raises `MalformedRequestError` when it is not a JSON object."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise MalformedRequestError(f"the filter is no JSON: {error}") from error
+        raise MalformedRequestError(f"the filter is not JSON: {error}") from error
     assert isinstance(document, dict)
     return document
 

@@ -6,7 +6,7 @@ from nemo_gym.cli.job.cancel import _show
 from nemo_gym.orchestration.submit.cancel import CancelOutcome, CancelReport
 
 ONE = {"gym_job_id": "gym-job-1", "benchmark": "sums", "reason": ""}
-AGAIN = "the wish stays; give the command again to go on."
+AGAIN = "the request stays; give the command again to go on."
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ AGAIN = "the wish stays; give the command again to go on."
         (
             CancelOutcome(**ONE, state="queued", alive=("1",), left_alone=("1",)),
             "sums: queued\n",
-            "gym: sums: still alive: 1; the wish stays.\n",
+            "gym: sums: still alive: 1; the request stays.\n",
         ),
         (
             CancelOutcome(**ONE, state="unknown", unsure=("1",)),

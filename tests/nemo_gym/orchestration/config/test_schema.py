@@ -275,8 +275,8 @@ INSTALL = {"repo": "https://git.example/gym.git", "ref": "v1"}
         ({"driver/gym_install/repo": "--upload-pack=x"}, "driver.gym_install.repo: it must be a URL"),
         ({"driver/gym_install/repo": "https://me:s3cret@git.example/gym"}, "a login in an address"),
         ({"driver/gym_install/repo": "https://s3cret@git.example/gym"}, "a login in an address"),
-        ({"driver/gym_install/ref": "--help"}, "driver.gym_install.ref: '--help' can be not a tag"),
-        ({"driver/gym_install/ref": "a..b"}, "driver.gym_install.ref: 'a..b' can be not a tag"),
+        ({"driver/gym_install/ref": "--help"}, "driver.gym_install.ref: '--help' cannot be a tag"),
+        ({"driver/gym_install/ref": "a..b"}, "driver.gym_install.ref: 'a..b' cannot be a tag"),
         ({"driver/gym_install/ref": "v1^{tree}"}, "driver.gym_install.ref: "),
     ],
 )
@@ -328,7 +328,7 @@ def test_a_chain_without_a_limit_on_what_the_scheduler_ends_is_warned_of_once():
     also = {"driver/benchmarks/other": {"run": {"config_paths": ["x"]}, "resumable": {"max_retries": 9}}}
     (warning,) = rules.warnings(config({**on, **also}))
     assert warning.startswith("driver.benchmarks.sums, other: ")
-    for name in ("max_walltime", "max_links_without_progress", "for ever"):
+    for name in ("max_walltime", "max_links_without_progress", "without a limit"):
         assert name in warning
     for limit in ({"max_walltime": "48:00:00"}, {"max_links_without_progress": 5}):
         assert rules.warnings(config({"driver/benchmarks/sums/resumable": limit})) == []

@@ -37,7 +37,7 @@ def test_it_looks_until_all_have_ended_and_sooner_after_a_change():
     )
     assert [status.state for status in found[0].benchmarks] == ["succeeded"]
     assert len(shown) == len(looks)
-    assert pauses[5] > 3 > 1.3 > pauses[6], "more rollouts are no change, another state is one"
+    assert pauses[5] > 3 > 1.3 > pauses[6], "more rollouts are not change, another state is one"
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def test_what_a_filter_means(pairs: list[tuple[str, str]], expected: Any) -> Non
         ("filterx", "x", "write filter[<field>]"),
         ("filter[spec.a'b]", "x", "must be names of letters"),
         ("filter[project][exists]", "maybe", "takes true or false"),
-        ("filter", "{", "no JSON"),
+        ("filter", "{", "not JSON"),
         ("filter", '{"$and": [], "name": "x"}', "$and may not stand beside other keys"),
         ("filter", '{"$or": 5}', "$or takes a list"),
         ("filter", '{"name": {"$like": ["a"]}}', "takes one value"),

@@ -90,7 +90,7 @@ def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
 
 
 def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
-    """What the engine is told."""
+    """The engine's input."""
     training = spec["training"]
     adapters = training["finetuning_type"] == "lora"
     count = training["parallelism"]["num_gpus_per_node"]

@@ -69,7 +69,7 @@ def resolve(spec: dict[str, Any], facts: CompileFacts) -> None:
 
 
 def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
-    """What the engine is told."""
+    """The engine's input."""
     training, schedule, batch = spec["training"], spec["schedule"], spec["batch"]
     model, data, optimizer = spec["model"], spec["dataset"], spec["optimizer"]
     adapters = training["finetuning_type"] == "lora"

@@ -1,0 +1,126 @@
+"""Docstrings, messages, documentation and names use the terms of the field, in plain sentences."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+PAGES = sorted(
+    [
+        *(ROOT / "src").rglob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+    ]
+)
+
+PHRASES = {
+    r"(?<!there )\b(?:is|are|was|were|be|been) no (?!longer\b|more\b|fewer\b|less\b|older\b|newer\b)[a-z]": (
+        "is not a"
+    ),
+    r"\bthere (?:is|are|was|were) not\b|\bthat there (?:is|are) not\b": "does not exist, or lacks",
+    r"\bone an? (?:job|benchmark|file|line|task|rollout|row|step|second)\b": "one per",
+    r"\banew\b": "again",
+    r"\bwhoever\b": "the caller, everybody who, the process that",
+    r"\b(?:is|are|was|were|be|been) told\b": "is reported, is asked, gets",
+    r"\bstrikes\b|\bmisfortune": "fault, is injected",
+    r"\b(?:come|comes|came) to rest\b": "settles",
+    r"\bwish(?:es|ed)?\b": "request",
+    r"\bhonou?rs?\b|\bhonou?red\b": "supports, reads",
+    r"\bin vain\b": "without success",
+    r"\bfor ever\b": "forever, without a limit",
+}
+"""What is not written, each with what is."""
+
+NAMES = {
+    "anew",
+    "bury",
+    "census",
+    "charted",
+    "chore",
+    "chores",
+    "desk",
+    "honour",
+    "honoured",
+    "keeper",
+    "misfortune",
+    "nearby",
+    "teller",
+    "telling",
+    "twin",
+    "twins",
+    "wish",
+    "wishes",
+}
+"""Words that no name in the code has."""
+
+KEPT: frozenset[tuple[str, str]] = frozenset()
+"""File and a part of the line of a text that keeps its word, since it quotes or means it literally."""
+
+
+def texts(path: Path) -> Iterator[tuple[int, str]]:
+    """Lines and texts of a file: of Python the strings, docstrings among them, with `{}` for inserted values."""
+    source = path.read_text()
+    if path.suffix != ".py":
+        yield from enumerate(source.splitlines(), start=1)
+        return
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.lineno, node.value
+        elif isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in node.values]
+            yield node.lineno, "".join(map(str, parts))
+
+
+def found(path: Path) -> Iterator[str]:
+    """Each place where a file has one of the phrases, with what to write."""
+    name = path.relative_to(ROOT).as_posix()
+    for line, text in texts(path):
+        plain = " ".join(text.split())
+        for pattern, better in PHRASES.items():
+            for match in re.finditer(pattern, plain, re.IGNORECASE):
+                around = plain[max(0, match.start() - 40) : match.end() + 40]
+                if not any(name == file and part in around for file, part in KEPT):
+                    yield f"{name}:{line}: …{around}… ({better})"
+
+
+def test_docstrings_messages_and_pages_use_plain_sentences():
+    places = dict.fromkeys(place for path in [*SOURCES, *PAGES] for place in found(path))
+    assert not places, "\n".join(places)
+
+
+def test_names_use_the_terms_of_the_field():
+    places = []
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            for field in ("name", "id", "arg", "attr"):
+                name = getattr(node, field, None)
+                if isinstance(name, str) and NAMES & set(name.lower().split("_")):
+                    places.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {name}")
+    assert not places, "\n".join(places)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the value is no number",
+        "an executor that there is not",
+        "jobs, one a benchmark",
+        "Whoever asks is told anew.",
+    ],
+)
+def test_each_kind_of_phrase_is_noticed(text):
+    assert any(re.search(pattern, text, re.IGNORECASE) for pattern in PHRASES)
+
+
+@pytest.mark.parametrize(
+    "text", ["there is no file", "it is no longer held", "once a second", "it is not a file"]
+)
+def test_plain_english_is_not_taken_for_it(text):
+    assert not any(re.search(pattern, text, re.IGNORECASE) for pattern in PHRASES)
