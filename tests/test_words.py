@@ -65,7 +65,7 @@ KEPT: frozenset[tuple[str, str]] = frozenset()
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines and texts of a file: of Python the strings, docstrings among them, with `{}` for inserted values."""
+    """Lines and texts of a file; of Python its strings, docstrings too, with `{}` for inserted values."""
     source = path.read_text()
     if path.suffix != ".py":
         yield from enumerate(source.splitlines(), start=1)

@@ -25,7 +25,7 @@ filesets = "/apis/files/v2/workspaces/default/filesets"
 secrets = "/apis/secrets/v2/workspaces/default/secrets"
 assert client.post(filesets, json={"name": "data"}).status_code == 201
 assert client.get("/health").json()["status"] == "ok"
-bench.parts.pulse.clock = iter(range(10**9, 10**10, 10)).__next__
+bench.parts.health.clock = iter(range(10**9, 10**10, 10)).__next__
 filler = (data / "filler").open("wb", buffering=0)
 try:
     while filler.write(b"x" * 4096):
