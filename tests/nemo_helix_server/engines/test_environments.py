@@ -35,7 +35,7 @@ INSTALLER = """
 import pathlib, sys
 from nemo_helix_server.engines import environments
 from tests.nemo_helix_server.engines.test_environments import EMPTY
-print(environments.install(EMPTY, "cpu", pathlib.Path(sys.argv[1]), say=lambda text: print(text,
+print(environments.install(EMPTY, "cpu", pathlib.Path(sys.argv[1]), report=lambda text: print(text,
 flush=True)).folder)
 """
 ROOT = Path(__file__).parents[3]
