@@ -40,8 +40,8 @@ class _Known:
 class ObservedInBackground:
     """Another executor, observed in a thread of its own; `observe` answers from the newest look at once.
 
-    A look that is too old is none: the run is then unknown. What a look has changed wakes whoever waits for
-    `descriptors`. Everything else goes to the other executor as it is. See
+    A look that is too old is none: the run is then unknown. What a look has changed wakes each thread that
+    waits for `descriptors`. Everything else goes to the other executor as it is. See
     `nemo_helix_server.executors.base.StepExecutor`.
     """
 

@@ -35,7 +35,7 @@ class Backend:
     It puts ``checkpoints`` there too, see `shared.checkpoints`.
     """
     engine_spec: Callable[[Mapping[str, Any], CompileFacts], dict[str, Any]]
-    """What the engine is told, of the stored spec: JSON that the trainer finds in the step's configuration.
+    """The engine's input, made of the stored spec: JSON that the trainer finds in the step's configuration.
 
     Of it compiling reads ``method``, ``finetuning`` (``lora`` makes an adapter, unless ``output_method`` is
     ``merged``) and ``devices.count`` (GPUs of the training step; 1 by default).
