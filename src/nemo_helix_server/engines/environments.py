@@ -124,7 +124,9 @@ def _remove_leftovers(home: Path, kept: Environment | None) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _build(recipe: EngineRecipe, device: Device, folder: Path, log: Path, report: Callable[[str], None]) -> None:
+def _build(
+    recipe: EngineRecipe, device: Device, folder: Path, log: Path, report: Callable[[str], None]
+) -> None:
     log.write_text("", encoding="utf-8")
     _call([sys.executable, "-m", "venv", str(folder)], log)
     for file in recipe.pins[device]:
@@ -133,7 +135,9 @@ def _build(recipe: EngineRecipe, device: Device, folder: Path, log: Path, report
         except InstallError:
             if file != "torch-cpu.txt":
                 raise
-            report("no CPU build of torch can be had here: its general build is installed, which is much larger")
+            report(
+                "no CPU build of torch can be had here: its general build is installed, which is much larger"
+            )
             _pip(folder, "torch-cuda.txt", log)
 
 
