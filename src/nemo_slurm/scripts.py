@@ -53,12 +53,6 @@ def options(values: Mapping[str, OptionValue], *, where: str) -> list[str]:
     return [_option(key, value, f"{where}.{key}") for key, value in values.items() if _is_given(value)]
 
 
-def head(values: Mapping[str, OptionValue], *, where: str, shell: str = "/bin/bash") -> str:
-    """The first lines of a batch script. Raises `UnusableValueError` naming ``where.key``."""
-    lines = [f"#!{shell}", *(f"#SBATCH {option}" for option in options(values, where=where))]
-    return "\n".join(lines) + "\n"
-
-
 def merged(*parts: tuple[str, Mapping[str, OptionValue]]) -> dict[str, OptionValue]:
     """Join options of several places, each (where, options). One option with two values is refused."""
     found: dict[str, OptionValue] = {}

@@ -1,4 +1,4 @@
-"""#SBATCH lines."""
+"""Options of `sbatch`."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ from nemo_slurm import scripts
 from nemo_slurm.errors import UnusableValueError
 
 
-def test_a_head_is_written_as_it_is_read() -> None:
+def test_options_are_written_in_their_order_as_they_are_read() -> None:
     values = {"job-name": "gym-gpqa", "account": "abc_1", "time": "4:00:00", "nodes": 2, "requeue": False,
               "no-requeue": True, "gres": "gpu:h100:4", "signal": "B:USR1@120", "qos": None,
               "exclude": "n[1-3,7]"}  # fmt: skip
-    assert scripts.head(values, where="compute.x") == (
-        "#!/bin/bash\n"
-        "#SBATCH --job-name=gym-gpqa\n"
-        "#SBATCH --account=abc_1\n"
-        "#SBATCH --time=04:00:00\n"
-        "#SBATCH --nodes=2\n"
-        "#SBATCH --no-requeue\n"
-        "#SBATCH --gres=gpu:h100:4\n"
-        "#SBATCH --signal=B:USR1@120\n"
-        "#SBATCH --exclude=n[1-3,7]\n"
-    )
+    assert scripts.options(values, where="compute.x") == [
+        "--job-name=gym-gpqa",
+        "--account=abc_1",
+        "--time=04:00:00",
+        "--nodes=2",
+        "--no-requeue",
+        "--gres=gpu:h100:4",
+        "--signal=B:USR1@120",
+        "--exclude=n[1-3,7]",
+    ]
 
 
 @pytest.mark.parametrize(

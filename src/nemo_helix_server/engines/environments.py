@@ -23,7 +23,7 @@ from pathlib import Path
 
 from nemo_helix_server.engines import catalogue
 from nemo_helix_server.engines.catalogue import Device, EngineRecipe
-from nemo_helix_server.errors import ServerError, UnavailableError
+from nemo_helix_server.errors import ServerError
 from nemo_runs import file_locks, homes
 from nemo_runs.durable.files import replace_file
 
@@ -69,16 +69,6 @@ def find(recipe: EngineRecipe, device: Device, cache: Path) -> Environment | Non
         return None
     found = Environment(recipe.name, device, home / str(name))
     return found if os.access(found.python, os.X_OK) else None
-
-
-def require(name: str, device: Device, cache: Path) -> Environment:
-    """The environment of an engine, or `UnavailableError` with the command that makes it."""
-    found = find(catalogue.recipe(name), device, cache)
-    if found is None:
-        raise UnavailableError(
-            f"engine '{name}' is not installed for {device}: run `nemo engines install {name}`"
-        )
-    return found
 
 
 def install(

@@ -17,19 +17,6 @@ _points, _tails = schema.metric_points.c, schema.tails.c
 class SeriesReader(StorePart):
     """Questions about the series of jobs."""
 
-    def points(self, job_id: str, step_name: str | None = None) -> dict[str, list[MetricPoint]]:
-        """The series of a job, each in the order of its steps."""
-        query = select(_points.step, _points.epoch, _points.name, _points.value)
-        query = query.where(_points.job_id == job_id)
-        if step_name is not None:
-            query = query.where(_points.step_name == step_name)
-        series: dict[str, list[MetricPoint]] = {}
-        ordered = query.order_by(_points.step_name, _points.name, _points.step)
-        for step, epoch, name, value in self.connection.execute(ordered):
-            point = MetricPoint(step=step, epoch=epoch, name=name, value=value)
-            series.setdefault(name, []).append(point)
-        return series
-
     def documents(self, job_id: str) -> dict[str, list[dict[str, Any]]]:
         """The series of a job as documents: ``{name: [{step, epoch, value}…]}``, in the order of steps.
 

@@ -42,7 +42,7 @@ table = Table(
 _jobs, _runs = schema.jobs.c, table.c
 _NOTHING_YET = [status for status in Status if status.is_new or status is Status.DELETION_PENDING]
 _WAITING = [
-    status for status in Status if status.is_under_way and not (status.is_new or status.reports_progress)
+    status for status in Status if (status.is_waiting and not status.is_new) or status is Status.PENDING
 ]
 _MARK = func.coalesce(_jobs.storage_reclaimed_at, _jobs.status_since)
 

@@ -187,13 +187,6 @@ class FakeCluster(Cluster):
             for name, value in fields.items():
                 setattr(model.jobs[number], name, value)
 
-    def end_component(self, number: str, state: str) -> None:
-        """Let a further component of a heterogeneous job end."""
-        with self._state.open() as model:
-            job = model.jobs[number]
-            started = job.started_at or model.now
-            job.components.append(FakeRecord(state, 0, 0, job.submitted_at, started, model.now))
-
     def reuse(self, number: str) -> None:
         """Let the next job have this number."""
         with self._state.open() as model:

@@ -86,12 +86,12 @@ class Campaign:
         assert all(path.read_text() == "x\n" for path in starts)
         with self.place.store.read() as unit:
             attempt = unit.jobs.by_id(job).attempt_id
-            points = unit.series.points(job, "training").get("train_loss")
+            points = unit.series.documents(job).get("train_loss")
             tokens = [task.name for task in unit.tasks.of_attempt(attempt)]
         if kind != "trains" and status is not Status.CANCELLED:
             assert len(starts) == len(self.place.get(job).platform_spec["steps"])
         if points is not None and status is Status.COMPLETED:
-            assert [point.step for point in points] == list(range(1, 41))
+            assert [point["step"] for point in points] == list(range(1, 41))
         return tokens
 
 

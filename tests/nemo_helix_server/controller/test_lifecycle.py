@@ -63,8 +63,8 @@ def test_a_training_pauses_resumes_and_completes_with_every_step_once(place):
     place.resume(job)
     place.until(job, Status.COMPLETED)
     with place.store.read() as unit:
-        points = unit.series.points(job, "training")["train_loss"]
-    assert [point.step for point in points] == list(range(1, 121))
+        points = unit.series.documents(job)["train_loss"]
+    assert [point["step"] for point in points] == list(range(1, 121))
     assert place.history(job, job_only=True)[-4:] == [
         "paused>resuming",
         "resuming>pending",
@@ -117,8 +117,8 @@ def test_a_withdrawn_pause_leaves_the_training_alone_or_starts_it_again(place):
         time.sleep(0.05)
     place.until(job, Status.COMPLETED)
     with place.store.read() as unit:
-        points = unit.series.points(job, "training")["train_loss"]
-    assert [point.step for point in points] == list(range(1, 81))
+        points = unit.series.documents(job)["train_loss"]
+    assert [point["step"] for point in points] == list(range(1, 81))
 
 
 def test_cancel_ends_whatever_runs(place):

@@ -236,7 +236,7 @@ class TestAttempts:
                 S.ERROR,
                 [1, 2, 3],
             )
-            assert [point.step for point in reader.series.points(job_id)["loss"]] == [1, 2, 3, 4]
+            assert [point["step"] for point in reader.series.documents(job_id)["loss"]] == [1, 2, 3, 4]
             assert [one.seq for one in reader.attempts.of_job(job_id).items] == [1, 0]
             assert reader.attempts.of_job(job_id, statuses=frozenset({S.ERROR})).total == 1
         assert (world.job().status, world.job().attempt_seq) == (S.CREATED, 1)
@@ -310,7 +310,7 @@ class TestRecords:
             writer.series.add(job_id, "training", [])
             writer.series.set_tail(job_id, "training/metrics.jsonl", 10)
             writer.series.set_tail(job_id, "training/metrics.jsonl", 20)
-            assert [(p.step, p.value) for p in writer.series.points(job_id, "training")["loss"]] == [
+            assert [(p["step"], p["value"]) for p in writer.series.documents(job_id)["loss"]] == [
                 (1, 1.0),
                 (2, 7.0),
             ]

@@ -20,7 +20,7 @@ from nemo_runs.errors import RunsError
 if TYPE_CHECKING:
     from nemo_gym.composition import Override
     from nemo_gym.rollouts.collect.console import Console
-    from nemo_gym.rollouts.collect.ends import RunEnd
+    from nemo_gym.rollouts.collect.ends import CollectionEnd
     from nemo_gym.rollouts.collect.run import RunResult
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
@@ -132,7 +132,7 @@ def _import_beside(name: str) -> None:
     threading.Thread(target=load, name=f"import {name}").start()
 
 
-def _leave_last_word(last: RunResult | RunEnd | Exception) -> None:
+def _leave_last_word(last: RunResult | CollectionEnd | Exception) -> None:
     """Tell the chain that this run is part of, if it is, how it ended."""
     from nemo_gym.rollouts.collect import ends, exit_report
     from nemo_gym.rollouts.collect.console import Console
@@ -141,7 +141,7 @@ def _leave_last_word(last: RunResult | RunEnd | Exception) -> None:
 
     if isinstance(last, Exception):
         word = exit_report.of_error(last)
-    elif isinstance(last, ends.RunEnd):
+    elif isinstance(last, ends.CollectionEnd):
         word = exit_report.of_end(last, None)
     else:
         found = last.collected

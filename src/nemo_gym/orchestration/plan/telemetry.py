@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 GRPC_PORT = "NEMO_GYM_OTEL_GRPC_PORT"
@@ -64,11 +63,6 @@ def collector_config(
 def collector_text(config: Mapping[str, Any]) -> bytes:
     """The configuration as a file: JSON, which every YAML reader reads."""
     return (json.dumps(config, indent=2, ensure_ascii=False) + "\n").encode()
-
-
-def exports(otel_dir: Path) -> dict[str, Path]:
-    """The files in which a collector leaves its signals beside sending them."""
-    return {name: otel_dir / f"{name}.jsonl" for name in ("metrics", "traces", "logs")}
 
 
 def _env(variable: str) -> str:

@@ -37,7 +37,7 @@ class Counts:
 
 
 @dataclass(frozen=True, slots=True)
-class RunEnd:
+class CollectionEnd:
     """The last word of a run."""
 
     status: int
@@ -54,7 +54,7 @@ def decide_end(
     max_attempts: int,
     asked_by: str = "",
     require_complete: bool = True,
-) -> RunEnd:
+) -> CollectionEnd:
     """Decide in this order: complete, stopped by somebody, exhausted, incomplete with or without progress.
 
     ``max_attempts`` is the setting ``max_rollout_attempts``.
@@ -64,32 +64,36 @@ def decide_end(
     """
     have = f"{counts.recorded:,} of {counted(counts.expected, 'rollout has', 'rollouts have')} a result"
     if counts.recorded >= counts.expected:
-        return RunEnd(
+        return CollectionEnd(
             errors.EXIT_DONE,
             "complete",
             f"complete: {every(counts.expected, 'rollout has', 'rollouts have')} a result.",
         )
     if stop is StopReason.INTERRUPT:
-        return RunEnd(
+        return CollectionEnd(
             errors.EXIT_INTERRUPTED, "interrupted", f"interrupted: {have}; --resume goes on from there."
         )
     if stop in {StopReason.SIGNAL, StopReason.FILE, StopReason.BUDGET}:
         by = f" ({stop}{f': {asked_by}' if asked_by else ''})"
-        return RunEnd(errors.EXIT_INCOMPLETE, "drained", f"drained{by}: {have}; --resume goes on from there.")
+        return CollectionEnd(
+            errors.EXIT_INCOMPLETE, "drained", f"drained{by}: {have}; --resume goes on from there."
+        )
     end = _incomplete(counts, stop, have, max_attempts)
     if require_complete or not counts.recorded:
         return end
-    return RunEnd(errors.EXIT_DONE, end.state, f"{end.sentence} That is accepted: require_complete is false.")
+    return CollectionEnd(
+        errors.EXIT_DONE, end.state, f"{end.sentence} That is accepted: require_complete is false."
+    )
 
 
-def _incomplete(counts: Counts, stop: StopReason | None, have: str, max_attempts: int) -> RunEnd:
+def _incomplete(counts: Counts, stop: StopReason | None, have: str, max_attempts: int) -> CollectionEnd:
     if counts.left == 0:
-        return RunEnd(errors.EXIT_EXHAUSTED, "exhausted", _exhausted(counts, have, max_attempts))
+        return CollectionEnd(errors.EXIT_EXHAUSTED, "exhausted", _exhausted(counts, have, max_attempts))
     why = _WHY.get(stop, f"{counts.left:,} failed")
     remedy = "--resume tries the others again"
     if counts.new:
-        return RunEnd(errors.EXIT_INCOMPLETE, "incomplete", f"incomplete ({why}): {have}; {remedy}.")
-    return RunEnd(
+        return CollectionEnd(errors.EXIT_INCOMPLETE, "incomplete", f"incomplete ({why}): {have}; {remedy}.")
+    return CollectionEnd(
         errors.EXIT_ERROR, "failed", f"not one new result ({why}): {have}; {remedy} once the cause is gone."
     )
 
@@ -114,9 +118,9 @@ def _exhausted(counts: Counts, have: str, max_attempts: int) -> str:
     return f"{', '.join(said)}; {'; '.join(remedies)}."
 
 
-def stopped_before_start(stop: StopReason | None, asked_by: str = "") -> RunEnd:
+def stopped_before_start(stop: StopReason | None, asked_by: str = "") -> CollectionEnd:
     """The end of a run that was asked to stop before its first request."""
     if stop is StopReason.INTERRUPT:
-        return RunEnd(errors.EXIT_INTERRUPTED, "interrupted", "interrupted before the first request.")
+        return CollectionEnd(errors.EXIT_INTERRUPTED, "interrupted", "interrupted before the first request.")
     by = f" ({stop or 'signal'}{f': {asked_by}' if asked_by else ''})"
-    return RunEnd(errors.EXIT_INCOMPLETE, "drained", f"drained{by} before the first request.")
+    return CollectionEnd(errors.EXIT_INCOMPLETE, "drained", f"drained{by} before the first request.")

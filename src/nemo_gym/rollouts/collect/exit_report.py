@@ -13,7 +13,7 @@ from pathlib import Path
 
 from nemo_gym.errors import ConfigError, DataError, ResumeRefusedError, UsageError
 from nemo_gym.job_paths import LinkPaths
-from nemo_gym.rollouts.collect.ends import Counts, RunEnd
+from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts
 from nemo_runs.durable.files import replace_file
 
 LINK_VARIABLE = "NEMO_GYM_LINK"
@@ -25,7 +25,7 @@ class ExitReport:
     """The last word of a collector. All counts are 0 when it ended before it could count."""
 
     state: str
-    """As in `nemo_gym.rollouts.collect.ends.RunEnd`."""
+    """As in `nemo_gym.rollouts.collect.ends.CollectionEnd`."""
     status: int
     """Its exit status; 0 when every expected rollout is recorded, or what is recorded is accepted."""
     expected: int
@@ -44,7 +44,7 @@ class ExitReport:
         return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
 
 
-def of_end(end: RunEnd, counts: Counts | None, *, rejected: str | None = None) -> ExitReport:
+def of_end(end: CollectionEnd, counts: Counts | None, *, rejected: str | None = None) -> ExitReport:
     """How a run ended; ``rejected`` is what the endpoint said when it refused the credentials."""
     hopeless = rejected if end.status else None
     if counts is None:

@@ -3,7 +3,7 @@
 Nothing here runs once per rollout: the collector's tick calls `ProgressReport.tick` about twice a second.
 
 ``progress.json`` holds ``schema_version``, ``state`` (``running``, ``draining``, or how the run ended: see
-`nemo_gym.rollouts.collect.ends.RunEnd.state`), ``expected``, ``done`` (results, those of earlier runs
+`nemo_gym.rollouts.collect.ends.CollectionEnd.state`), ``expected``, ``done`` (results, those of earlier runs
 included), ``new``, ``failed`` (failed attempts of this run), ``mean_reward`` (of this run's results),
 ``rollouts_per_s`` (over the last half minute), ``eta_s``, ``updated_at`` (UTC seconds), ``pid`` and
 ``mean_reward_all`` (of all results, those of earlier runs included).

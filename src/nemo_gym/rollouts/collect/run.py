@@ -16,7 +16,7 @@ from nemo_gym.rollouts.collect import event_loop, preflight
 from nemo_gym.rollouts.collect.collector import Bounds, Collector, RunTally
 from nemo_gym.rollouts.collect.console import Console
 from nemo_gym.rollouts.collect.drain import SERVER_STOPS, Drain
-from nemo_gym.rollouts.collect.ends import Counts, RunEnd, decide_end, stopped_before_start
+from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts, decide_end, stopped_before_start
 from nemo_gym.rollouts.collect.preflight import Prepared
 from nemo_gym.rollouts.collect.progress import ProgressReport, Snapshot
 from nemo_gym.rollouts.output.disk_wait import DiskWait
@@ -63,7 +63,7 @@ class RunOutcome:
 class RunResult:
     """How a run ended; ``summary`` is missing where nothing was added up."""
 
-    end: RunEnd
+    end: CollectionEnd
     summary: Summary | None
     output: str
     collected: RunOutcome | None = None
@@ -248,7 +248,7 @@ class CollectorRun:
                 self._console.report(retries)
         return RunOutcome(counts, collector.tally, resumed, self._clock.monotonic() - started)
 
-    def _end(self, counts: Counts) -> RunEnd:
+    def _end(self, counts: Counts) -> CollectionEnd:
         return decide_end(
             counts,
             self._drain.reason,

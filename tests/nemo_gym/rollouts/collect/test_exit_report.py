@@ -6,7 +6,7 @@ import pytest
 
 from nemo_gym.errors import BusyError, ConfigError, DataError, ResumeRefusedError, UsageError
 from nemo_gym.rollouts.collect import exit_report
-from nemo_gym.rollouts.collect.ends import Counts, RunEnd
+from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts
 from nemo_gym.rollouts.policy.endpoint import EndpointError, RejectedError
 from nemo_runs.errors import DiskFullError
 
@@ -38,10 +38,10 @@ def test_an_error_is_hopeless_when_the_same_would_meet_a_retry(error, hopeless):
 
 
 def test_an_end_is_told_with_its_counts_and_rejected_credentials_as_the_reason():
-    end = RunEnd(1, "failed", "not one new result")
+    end = CollectionEnd(1, "failed", "not one new result")
     said = exit_report.of_end(end, Counts(5, 3, 0, 1), rejected="answered 403")
     assert said == exit_report.ExitReport("failed", 1, 5, 3, 0, "answered 403")
-    done = exit_report.of_end(RunEnd(0, "complete", ""), Counts(5, 5, 2, 0), rejected="answered 403")
+    done = exit_report.of_end(CollectionEnd(0, "complete", ""), Counts(5, 5, 2, 0), rejected="answered 403")
     assert done.hopeless is None
 
 
