@@ -78,7 +78,7 @@ class AssembledService:
 
 
 @dataclass(frozen=True, slots=True)
-class _Ground:
+class _CoreServices:
     """What every part of a service stands on."""
 
     settings: Settings
@@ -108,7 +108,7 @@ def compose(
     if tokens_required and settings.trackers.allowed_hosts is None:
         closed = settings.trackers.model_copy(update={"allowed_hosts": ()})
         settings = settings.model_copy(update={"trackers": closed})
-    ground = _Ground(
+    core = _CoreServices(
         settings=settings,
         store=store,
         clock=clock,
@@ -117,11 +117,11 @@ def compose(
         profiles=Profiles(settings.jobs),
         authenticator=Authenticator(store, step_tokens.load_key(settings.data_dir), clock, tokens_required),
     )
-    broadcaster = _broadcaster(ground)
+    broadcaster = _broadcaster(core)
     executor = dispatch.of_service(settings)
-    launches = _launches(ground, base_url, isolation, tokens_required=tokens_required)
-    controller = _controller(ground, executor, launches, broadcaster)
-    trackers = publishing.build(store, ground.storage, settings)
+    launches = _launches(core, base_url, isolation, tokens_required=tokens_required)
+    controller = _controller(core, executor, launches, broadcaster)
+    trackers = publishing.build(store, core.storage, settings)
 
     def start() -> None:
         controller.start()
@@ -131,51 +131,51 @@ def compose(
         trackers.stop()
         controller.stop()
 
-    parts = _parts(ground, controller, broadcaster, boundary, tokens_required=tokens_required)
+    parts = _parts(core, controller, broadcaster, boundary, tokens_required=tokens_required)
     loopback_only = is_loopback(settings.host)
     application = make_application(parts, loopback_only=loopback_only, start=start, stop=stop)
     return AssembledService(application, parts, controller, executor)
 
 
-def _broadcaster(ground: _Ground) -> Broadcaster:
-    show_job = functools.partial(responses.job, limits=ground.limits, clock=ground.clock)
-    return Broadcaster(StoreFeed(ground.store, show_job=show_job, show_transition=responses.transition))
+def _broadcaster(core: _CoreServices) -> Broadcaster:
+    show_job = functools.partial(responses.job, limits=core.limits, clock=core.clock)
+    return Broadcaster(StoreFeed(core.store, show_job=show_job, show_transition=responses.transition))
 
 
 def _launches(
-    ground: _Ground, base_url: str, isolation: Isolation | None, *, tokens_required: bool
+    core: _CoreServices, base_url: str, isolation: Isolation | None, *, tokens_required: bool
 ) -> Launches:
-    host_variables = ground.settings.jobs.host_variables
+    host_variables = core.settings.jobs.host_variables
     if host_variables is None and tokens_required:
         host_variables = ()
     return Launches(
-        ground.storage,
-        profile=ground.profiles.settings,
+        core.storage,
+        profile=core.profiles.settings,
         base_url=lambda: base_url,
-        token=functools.partial(_step_token, ground.authenticator),
-        clock=ground.clock,
-        executor_of=ground.profiles.executor,
-        has_profile=ground.profiles.has,
+        token=functools.partial(_step_token, core.authenticator),
+        clock=core.clock,
+        executor_of=core.profiles.executor,
+        has_profile=core.profiles.has,
         isolation=isolation,
         host_variables=host_variables,
     )
 
 
 def _controller(
-    ground: _Ground, executor: StepExecutor, launches: Launches, broadcaster: Broadcaster
+    core: _CoreServices, executor: StepExecutor, launches: Launches, broadcaster: Broadcaster
 ) -> loop.Controller:
     return loop.build(
-        store=ground.store,
+        store=core.store,
         executor=executor,
         launches=launches,
-        settings=ground.settings,
-        limits=ground.limits,
+        settings=core.settings,
+        limits=core.limits,
         changed=broadcaster.notify,
     )
 
 
 def _parts(
-    ground: _Ground,
+    core: _CoreServices,
     controller: loop.Controller,
     broadcaster: Broadcaster,
     boundary: Boundary | None,
@@ -183,7 +183,7 @@ def _parts(
     tokens_required: bool,
 ) -> ServiceParts:
     """What the routes call."""
-    settings, store, clock, storage = ground.settings, ground.store, ground.clock, ground.storage
+    settings, store, clock, storage = core.settings, core.store, core.clock, core.storage
     workspaces = WorkspaceRepository(store, clock)
     workspaces.ensure_default()
     tuning = _customization(settings, store, clock, tokens_required=tokens_required)
@@ -193,23 +193,23 @@ def _parts(
         broadcaster.notify()
 
     possible = Feasibility(controller.starter.launches, controller.executor)
-    jobs = JobsService(store, storage, ground.limits, clock, wake, possible)
+    jobs = JobsService(store, storage, core.limits, clock, wake, possible)
     return ServiceParts(
         jobs=jobs,
         checkpoints=CheckpointCatalogue(store, storage, wake),
         logs=LogPages(store, storage, Logs()),
         artifacts=ArtifactReader(settings.data_dir / "filesets", functools.partial(_storage_of, storage)),
-        authenticator=ground.authenticator,
+        authenticator=core.authenticator,
         tokens=TokenStore(store, clock, boundary),
         secrets=SecretStore(store, settings.data_dir, clock),
         workspaces=workspaces,
         broadcaster=broadcaster,
-        profiles=ground.profiles,
+        profiles=core.profiles,
         filesets=tuning.references.filesets,
         models=tuning.references.models,
         customizer=Customizer(
             jobs,
-            ground.profiles,
+            core.profiles,
             tuning.references,
             tuning.engines,
             settings,

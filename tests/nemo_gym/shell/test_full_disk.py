@@ -15,7 +15,7 @@ from nemo_gym.chain.endings import BenchmarkState, EndCause
 from nemo_gym.chain.evidence import Evidence
 from nemo_gym.chain.run_end import FULL_DISKS
 from nemo_gym.orchestration.records.run_files import LocalRunFiles
-from nemo_gym.orchestration.status.benchmark_state import standing
+from nemo_gym.orchestration.status.benchmark_state import state_and_job
 from nemo_gym.orchestration.status.link_files import parse
 from nemo_gym.rollouts.collect.exit_report import ExitReport
 
@@ -299,7 +299,7 @@ def test_status_tells_of_a_job_that_waits_for_room(disk):
     )
     until(lambda: disk.worked == 1 and disk.evidence().last.waits_for_room)
     known = replace(disk.evidence(), now=1800000065.0, silent="nobody answers")
-    verdict, job_id = standing(known)
+    verdict, job_id = state_and_job(known)
     assert (verdict.state, job_id) == (BenchmarkState.RUNNING, "1")
     waits = "it waits for room, for 1 min 5 s so far"
     assert verdict.reason == f"its disk is full, or a quota is used up; {waits}"

@@ -19,7 +19,7 @@ SETTLES = 180.0
 """Seconds that a job may need until the scheduler shows it."""
 
 
-def standing(known: Evidence) -> tuple[Ending, str | None]:
+def state_and_job(known: Evidence) -> tuple[Ending, str | None]:
     """State and reason, and the job that they are about."""
     last = known.last
     if last is not None and _runs(known, last.job_id):

@@ -116,7 +116,7 @@ def to_json(submissions: Sequence[SubmissionStatus], *, at: str) -> dict[str, An
 
 def assess(known: Evidence) -> BenchmarkStatus:
     """The status of one benchmark."""
-    verdict, job_id = benchmark_state.standing(known)
+    verdict, job_id = benchmark_state.state_and_job(known)
     progress, last = known.progress, known.last
     live = verdict.state.live
     idle = idle_run(known, running=verdict.state is BenchmarkState.RUNNING)

@@ -52,7 +52,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='9eadc087dc5bf520dbfe08cc8203b21f6c19aa1aab3348f7153667da5b41719e'
+GYM_SCRIPT='a3e8243276c3899b761fd44e572d757c797a2dc1eeab87e304ab5e1fe152314b'
 # Sealed again.
 
 # Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The

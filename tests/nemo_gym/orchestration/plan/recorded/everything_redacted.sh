@@ -116,7 +116,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='37496bffd215d171057d9909245bb1cabb4e77400e6134303d2f4a5fee3f4295'
+GYM_SCRIPT='b1d8b11a353b18324da1ea510934c6c6fd0da69456a11bc86502f1ec4d79ae68'
 GYM_SECRET_MY_HF_TOKEN='<host:MY_HF_TOKEN>'
 GYM_SECRET_JUDGE_KEY='<host:JUDGE_KEY>'
 # Sealed again.

@@ -54,7 +54,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='5b17d9b277cacc54e22f0fc9eb450681a6b291dfea3fc4ca070d6f15e107b929'
+GYM_SCRIPT='547f76cf66b081d5d29e2366605fca3348fd204316a46dc54d02b4f27c17c7c5'
 # Sealed again.
 
 # Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The

@@ -58,7 +58,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='ab574501eb7b7251a2bc673ae07764460b4988d6e436bfa13dee76aff38f4530'
+GYM_SCRIPT='1e19f7adad422ea637121f467a352e5674fe13dc8ecd5d8d8b76823840f52bd6'
 # Sealed again.
 
 # Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The

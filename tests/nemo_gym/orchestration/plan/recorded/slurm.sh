@@ -136,7 +136,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='15fd1e477a046381d20cec54c1b99d53660fb3e6b6ece384bd46017f2a23f4b5'
+GYM_SCRIPT='d4cfb2fb4dab21581b0edf18af548982f965726f9d9a06f713cb30d91c168581'
 GYM_SECRET_MY_HF_TOKEN='hf'\''1
 $x'
 GYM_SECRET_JUDGE_KEY='judge-key'

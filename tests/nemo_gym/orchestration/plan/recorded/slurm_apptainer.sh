@@ -144,7 +144,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='aa2de0bf7c2cb8be59953a2ae675572a73824644278f0b38b054ec792e7181ee'
+GYM_SCRIPT='21879d2788ef1718f66d5457b7fe7ffa78d561a0b70dd6f2525dbbe60d417701'
 GYM_SECRET_MY_HF_TOKEN='<host:MY_HF_TOKEN>'
 GYM_SECRET_JUDGE_KEY='<host:JUDGE_KEY>'
 # Sealed again.

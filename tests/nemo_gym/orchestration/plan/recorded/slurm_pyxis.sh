@@ -144,7 +144,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='7ec04413efcc4784ba0563c16fd5a82578dc544e819af5fcc4ac8d7dc33f70f0'
+GYM_SCRIPT='2d1d26f754490d0fd40ece7830ffd9593423115a42ccd6cac024ddf8a9461683'
 GYM_SECRET_MY_HF_TOKEN='hf'\''1
 $x'
 GYM_SECRET_JUDGE_KEY='judge-key'
