@@ -11,14 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from nemo_gym.orchestration.submit import gym_bundle
+
 SOURCES = Path(__file__).parents[1] / "src"
 
 MAY_IMPORT = {
     "nemo_runs": set(),
+    "nemo_cli": {"nemo_runs"},
     "nemo_slurm": {"nemo_runs"},
     "nemo_trainer": {"nemo_runs"},
-    "nemo_gym": {"nemo_runs", "nemo_slurm"},
-    "nemo_helix_plugin": {"nemo_runs"},
+    "nemo_gym": {"nemo_runs", "nemo_cli", "nemo_slurm"},
+    "nemo_helix_plugin": {"nemo_runs", "nemo_cli"},
     "nemo_helix_server": {"nemo_runs", "nemo_slurm", "nemo_trainer", "nemo_helix_plugin"},
     "nemo_engines": {"nemo_runs", "nemo_trainer", "nemo_gym"},
 }
@@ -259,6 +262,10 @@ def test_every_package_has_a_rule() -> None:
 @pytest.mark.parametrize("package", packages())
 def test_a_package_imports_only_what_its_rule_allows(package: str) -> None:
     assert [line for path in modules(package) for line in forbidden(path)] == []
+
+
+def test_gym_brings_all_that_it_imports_to_a_machine_without_one() -> None:
+    assert set(gym_bundle._OWN_PACKAGES) == {"nemo_gym", *MAY_IMPORT["nemo_gym"]}
 
 
 def test_an_executor_of_gym_is_imported_by_the_registry_alone() -> None:

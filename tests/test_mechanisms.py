@@ -19,6 +19,8 @@ CALLS = {
 }
 """Functions that only these modules may use, by full name."""
 DEFINITIONS = {
+    "Lazy": {"nemo_cli/lazy_group.py"},
+    "LazyGroup": {"nemo_cli/lazy_group.py"},
     "Clock": {"nemo_runs/clock.py"},
     "MovableClock": {"nemo_runs/clock.py"},
     "SystemClock": {"nemo_runs/clock.py"},
@@ -26,6 +28,7 @@ DEFINITIONS = {
 }
 """Classes and functions that only these modules may define."""
 WORDS = {
+    "to see where": {"nemo_cli/program.py"},
     "did you mean": {"nemo_runs/suggestions.py"},
     **{unit: {"nemo_runs/sizes.py"} for unit in ("kB", "MB", "GB", "KiB", "MiB")},
     "GiB": {"nemo_runs/sizes.py", "nemo_trainer/fault_injection.py"},  # there in another program's words

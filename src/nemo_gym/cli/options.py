@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -37,11 +35,6 @@ def duration(_ctx: click.Context, _param: click.Parameter, value: str | None) ->
         except DurationError as error:
             raise click.BadParameter(str(error).removeprefix(": ")) from None
     return value
-
-
-def let_stdout_go() -> None:
-    """Point stdout, whose reader has left, at the null device, so that the last flush cannot fail."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _checked(ctx: click.Context, _param: click.Parameter, tokens: tuple[str, ...]) -> tuple[str, ...]:

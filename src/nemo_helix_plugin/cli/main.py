@@ -1,20 +1,18 @@
-"""The program `nemo`: its own groups, commands of installed packages, and errors as sentences."""
+"""The program `nemo`: its own groups, commands of installed packages, and the errors that it explains."""
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import os
-import sys
 from typing import NoReturn
 
 import click
 
+from nemo_cli.lazy_group import Lazy
+from nemo_cli.program import Program
 from nemo_helix_plugin import __version__, errors
 from nemo_helix_plugin.cli import outside_commands
 from nemo_helix_plugin.cli.global_options import global_options
-from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
-from nemo_runs import homes, streams, suggestions
+from nemo_helix_plugin.cli.lazy import NemoGroup
+from nemo_runs import suggestions
 
 _OWN = {
     "jobs": Lazy(
@@ -44,7 +42,7 @@ _KNOWN_HELP = {
 """Help lines of commands that packages of this distribution bring: reading theirs would import them."""
 
 
-class InstalledGroup(LazyGroup):
+class InstalledGroup(NemoGroup):
     """A group with commands of its own and others that entry points bring, imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -94,75 +92,19 @@ def nemo() -> None:
     """
 
 
+def _explain(error: Exception) -> tuple[int, list[str]] | None:
+    if isinstance(error, errors.NemoError):
+        return error.exit_status, [str(error), *getattr(error, "__notes__", ())]
+    return None
+
+
+_PROGRAM = Program("nemo", nemo, "NEMO_DEBUG", _explain)
+
+
 def main() -> NoReturn:
     """Run `nemo` and leave with its documented exit status; no traceback reaches the user."""
-    streams.prepare()
-    status = _status(sys.argv[1:])
-    streams.allow_lost_stdout()  # the last flush
-    gc.freeze()  # or the end of the interpreter looks for cycles in all that is there
-    sys.exit(status)
-
-
-_WORDING = (
-    ("'[NAME]'", "'NAME'"),
-    ("is not a valid integer range", "is not a whole number"),
-    ("is not a valid float range", "is not a number"),
-)
-"""What click says, and what is said in its place."""
+    _PROGRAM.run()
 
 
 def _status(args: list[str]) -> int:
-    try:
-        status = nemo.main(args=args, prog_name="nemo", standalone_mode=False)
-        if lost := streams.finish():
-            _report(f"standard output could not be written ({lost}); what was asked for is done.", 0)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
-        return errors.EXIT_USAGE
-    except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "nemo"
-        message = suggestions.reworded(" ".join(error.format_message().split()))
-        for theirs, ours in _WORDING:
-            message = message.replace(theirs, ours)
-        end = "" if message.endswith((".", "?")) else "."
-        return _report(f"{message}{end} See '{where} --help'.", errors.EXIT_USAGE)
-    except (click.exceptions.Abort, KeyboardInterrupt):
-        return _report("interrupted.", errors.EXIT_INTERRUPTED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return errors.EXIT_LOCAL
-    except Exception as error:  # noqa: BLE001 - the outermost edge: a person gets a sentence, never a traceback
-        return _report_error(error)
-    return status if isinstance(status, int) else errors.EXIT_DONE
-
-
-def _report_error(error: Exception) -> int:
-    if os.environ.get("NEMO_DEBUG"):
-        import traceback
-
-        traceback.print_exception(error)
-    if isinstance(error, errors.NemoError):
-        _report(_ended(str(error)), error.exit_status)
-        for note in getattr(error, "__notes__", ()):
-            _report(note, error.exit_status)
-        return error.exit_status
-    if isinstance(error, OSError) and (sentence := homes.lost_folder(error)):
-        return _report(sentence, errors.EXIT_LOCAL)
-    if isinstance(error, OSError) and error.strerror:
-        name = error.filename2 or error.filename  # of two the second is where something was to go
-        where = f" ({name})" if name else ""
-        return _report(f"{error.strerror}{where}.", errors.EXIT_LOCAL)
-    if isinstance(error, UnicodeEncodeError):
-        return _report(streams.unwritable(error), errors.EXIT_LOCAL)
-    message = f"unexpected {type(error).__name__}: {error}. Set NEMO_DEBUG=1 to see where."
-    return _report(message, errors.EXIT_LOCAL)
-
-
-def _ended(sentence: str) -> str:
-    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
-
-
-def _report(message: str, status: int) -> int:
-    with contextlib.suppress(BrokenPipeError):
-        click.echo(f"nemo: {message}", err=True)
-    return status
+    return _PROGRAM.status(args)

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from nemo_gym.cli.options import json_option, let_stdout_go, overrides_argument
+from nemo_cli.program import let_stdout_go
+from nemo_gym.cli.options import json_option, overrides_argument
 from nemo_gym.errors import GymError
 from nemo_gym.rollouts.collect.drain import Drain, StoppedEarly, StopReason
 from nemo_runs.errors import RunsError

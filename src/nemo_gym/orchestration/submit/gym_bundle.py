@@ -23,7 +23,7 @@ from nemo_slurm.errors import PathExistsError, SlurmError
 from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import quoted_header, remote_script, script_text
 
-_OWN_PACKAGES = ("nemo_gym", "nemo_runs", "nemo_slurm")
+_OWN_PACKAGES = ("nemo_gym", "nemo_cli", "nemo_runs", "nemo_slurm")
 _DISTRIBUTION = "nemo-baton"
 _GROUPS = ("nemo_gym.agents", "nemo_gym.verifiers")
 _REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9._-]+)(?:[^;]*)(?:;(.*))?$")

@@ -11,14 +11,14 @@ from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import columns_option
 from nemo_helix_plugin.errors import NemoError
 
 ROLES = tuple(role.value for role in Role)
 
-auth = LazyGroup("auth", help="Tokens of the service, and which one the commands here use.")
+auth = NemoGroup("auth", help="Tokens of the service, and which one the commands here use.")
 
 
 @auth.command(short_help="Use a token from now on.")
@@ -37,7 +37,7 @@ def login(flags: GlobalFlags, token: str | None) -> None:
     click.echo(f"nemo: context '{context}' uses this token from now on.", err=True)
 
 
-@auth.group("token", cls=LazyGroup, invoke_without_command=True, short_help="Make, list and revoke tokens.")
+@auth.group("token", cls=NemoGroup, invoke_without_command=True, short_help="Make, list and revoke tokens.")
 @click.pass_context
 def token_group(ctx: click.Context) -> None:
     """Make, list and revoke tokens; without a command, print the token that is used here, as for curl."""

@@ -10,11 +10,11 @@ import click
 from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext
 from nemo_helix_plugin.cli.global_options import FORMATS, TIMESTAMPS, GlobalFlags, command_options
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.errors import NemoError
 
-config = LazyGroup("config", help="Contexts: which service, as whom, in which workspace, and how to print.")
+config = NemoGroup("config", help="Contexts: which service, as whom, in which workspace, and how to print.")
 
 
 @config.command(short_help="What the contexts file says.")

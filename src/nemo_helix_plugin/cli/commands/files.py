@@ -9,13 +9,13 @@ import click
 from nemo_helix_plugin.cli import inputs, uploading
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
 from nemo_helix_plugin.cli.shared_options import columns_option, name_argument
 from nemo_runs.counts import counted
 
-files = LazyGroup("files", help="Filesets: folders of files by name.")
+files = NemoGroup("files", help="Filesets: folders of files by name.")
 
 
 @files.command("create", short_help="A new fileset.")

@@ -9,13 +9,13 @@ import click
 from nemo_helix_plugin.cli import inputs, uploading
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
 from nemo_helix_plugin.cli.shared_options import name_argument, paging_options
 from nemo_runs.counts import counted
 
-models = LazyGroup("models", help="Models by name: whole ones, and adapters that are attached to one.")
+models = NemoGroup("models", help="Models by name: whole ones, and adapters that are attached to one.")
 
 
 @models.command("list", short_help="All models, newest first.")

@@ -9,12 +9,12 @@ import click
 from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Expression, Operation
 from nemo_helix_plugin.cli.removal import remove
 from nemo_helix_plugin.cli.shared_options import Function, columns_option, name_argument
 
-secrets = LazyGroup("secrets", help="Values that jobs get by name, and that nobody can read back.")
+secrets = NemoGroup("secrets", help="Values that jobs get by name, and that nobody can read back.")
 
 
 def _value_option(function: Function) -> Function:

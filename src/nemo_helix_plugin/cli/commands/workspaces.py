@@ -7,11 +7,11 @@ import click
 from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import columns_option
 
-workspaces = LazyGroup("workspaces", help="The namespaces that jobs and secrets live in.")
+workspaces = NemoGroup("workspaces", help="The namespaces that jobs and secrets live in.")
 
 
 @workspaces.command("list", short_help="All workspaces.")

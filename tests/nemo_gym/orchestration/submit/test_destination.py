@@ -153,7 +153,9 @@ def test_our_own_gym_is_named_by_what_is_in_it_and_by_the_python_there(tmp_path)
     assert not any(name.endswith(".pyc") or ".." in name for name in names)
     sources = Path(nemo_gym.__file__).parents[1]
     ours = [
-        path for name in ("nemo_gym", "nemo_runs", "nemo_slurm") for path in (sources / name).rglob("*.*")
+        path
+        for name in ("nemo_gym", "nemo_cli", "nemo_runs", "nemo_slurm")
+        for path in (sources / name).rglob("*.*")
     ]
     needed = {str(path.relative_to(sources)) for path in ours if path.suffix in {".py", ".sh", ".tsv"}}
     assert needed - names == set()

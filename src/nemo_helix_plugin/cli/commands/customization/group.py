@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from nemo_cli.lazy_group import Lazy
 from nemo_helix_plugin import errors
 from nemo_helix_plugin.cli.command_context import CommandContext
 from nemo_helix_plugin.cli.commands.customization.submitting import given_uploads, send_all, upload_options
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.customization import backends
 
@@ -21,7 +22,7 @@ _COMMANDS = {
 }
 
 
-@click.group("customization", cls=LazyGroup, lazy=_COMMANDS, invoke_without_command=True)
+@click.group("customization", cls=NemoGroup, lazy=_COMMANDS, invoke_without_command=True)
 @upload_options
 @workspace_option
 @command_options

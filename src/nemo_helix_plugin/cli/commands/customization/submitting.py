@@ -12,7 +12,7 @@ from nemo_helix_plugin import errors
 from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.commands.customization import specs
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.customization import backends
@@ -84,7 +84,7 @@ def backend_group(backend: str) -> click.Group:
     """The command of one backend, with `explain` and `preview` below it; raises `BackendLoadError`."""
     summary = backends.find(backend).summary
 
-    @click.group(backend, cls=LazyGroup, invoke_without_command=True, short_help=summary)
+    @click.group(backend, cls=NemoGroup, invoke_without_command=True, short_help=summary)
     @_submit_options
     @workspace_option
     @command_options

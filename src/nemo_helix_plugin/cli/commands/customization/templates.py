@@ -8,13 +8,13 @@ from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.commands.customization import specs
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.removal import remove
 from nemo_helix_plugin.cli.shared_options import name_argument, paging_options
 from nemo_helix_plugin.customization import backends
 
-templates = LazyGroup("job-templates", help="Saved specs; they are validated when they are submitted.")
+templates = NemoGroup("job-templates", help="Saved specs; they are validated when they are submitted.")
 
 
 @templates.command("create", short_help="Save a spec.")

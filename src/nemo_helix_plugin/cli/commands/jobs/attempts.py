@@ -10,11 +10,11 @@ import click
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.filters import check_status
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import job_option, name_argument, paging_options, query
 
-attempts = LazyGroup("attempts", help="The runs of a job; a rerun makes a new one.")
+attempts = NemoGroup("attempts", help="The runs of a job; a rerun makes a new one.")
 
 
 @attempts.command("list", short_help="All runs of a job, newest first.")

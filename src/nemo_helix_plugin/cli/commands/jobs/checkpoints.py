@@ -10,11 +10,11 @@ import click
 from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging, record_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import checkpoint_card, columns_option, job_option, name_argument
 
-checkpoints = LazyGroup("checkpoints", help="What training saved, and keeping one for good.")
+checkpoints = NemoGroup("checkpoints", help="What training saved, and keeping one for good.")
 
 
 @checkpoints.command("list", short_help="Every checkpoint of a job, newest first.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nemo_helix_plugin.cli.lazy import Lazy, LazyGroup
+from nemo_cli.lazy_group import Lazy
+from nemo_helix_plugin.cli.lazy import NemoGroup
 
 _HERE = "nemo_helix_plugin.cli.commands.jobs"
 
@@ -33,4 +34,4 @@ _COMMANDS = {
     ),
 }
 
-jobs = LazyGroup("jobs", lazy=_COMMANDS, help="Create, follow, pause, resume and rerun jobs.")
+jobs = NemoGroup("jobs", lazy=_COMMANDS, help="Create, follow, pause, resume and rerun jobs.")

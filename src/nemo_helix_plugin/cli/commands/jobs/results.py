@@ -10,12 +10,12 @@ import click
 from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import columns_option, job_option, name_argument, query
 from nemo_runs.counts import counted
 
-results = LazyGroup("results", help="What a job made, by name.")
+results = NemoGroup("results", help="What a job made, by name.")
 
 
 @results.command("list", short_help="All results of a job.")

@@ -10,11 +10,11 @@ from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.filters import check_status
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import job_option, name_argument, paging_options, query
 
-steps = LazyGroup("steps", help="The steps of a job, for tools that work on them.")
+steps = NemoGroup("steps", help="The steps of a job, for tools that work on them.")
 
 _EXPECTED = "Only if the step is still this one; its id."
 

@@ -10,11 +10,11 @@ from nemo_helix_plugin.cli import inputs
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.commands.jobs.steps import status_of
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.lazy import LazyGroup
+from nemo_helix_plugin.cli.lazy import NemoGroup
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import Function, columns_option, job_option, name_argument
 
-tasks = LazyGroup("tasks", help="The processes of a step, for tools that report them.")
+tasks = NemoGroup("tasks", help="The processes of a step, for tools that report them.")
 
 
 def _step_option(function: Function) -> Function:

@@ -1,0 +1,1 @@
+"""What the programs `gym` and `nemo` do alike: groups of commands, and errors as sentences."""

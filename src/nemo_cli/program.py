@@ -1,0 +1,113 @@
+"""The outermost edge of a program, the one place where an error becomes a sentence and an exit status."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import click
+
+from nemo_runs import homes, streams, suggestions
+from nemo_runs.errors import RunsError
+
+EXIT_DONE = 0
+EXIT_ERROR = 1
+EXIT_USAGE = 2
+EXIT_INTERRUPTED = 130
+
+_WORDING = (
+    ("'[NAME]'", "'NAME'"),
+    ("is not a valid integer range", "is not a whole number"),
+    ("is not a valid float range", "is not a number"),
+)
+"""What click says, and what is said in its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A command line program; nothing that goes wrong in it shows a traceback, unless that is asked for."""
+
+    name: str
+    command: click.Command
+    debug_variable: str
+    """Set in the environment, it asks for a traceback before the sentence of an error."""
+    explain: Callable[[Exception], tuple[int, Sequence[str]] | None]
+    """Exit status and sentences of an error that the program itself raises; `None` for any other."""
+
+    def run(self) -> NoReturn:
+        """Run with the arguments of this process, and leave with the documented exit status."""
+        streams.prepare()
+        status = self.status(sys.argv[1:])
+        streams.allow_lost_stdout()  # the last flush
+        gc.freeze()  # or the end of the interpreter looks for cycles in all that is there
+        sys.exit(status)
+
+    def status(self, args: list[str]) -> int:
+        """Run with some arguments; the exit status."""
+        try:
+            status = self.command.main(args=args, prog_name=self.name, standalone_mode=False)
+            if lost := streams.finish():
+                self._report(f"standard output could not be written ({lost}); what was asked for is done.")
+        except click.exceptions.NoArgsIsHelpError as error:
+            click.echo(error.ctx.get_help() if error.ctx else str(error), err=True)
+            return EXIT_USAGE
+        except click.UsageError as error:
+            self._report_usage(error)
+            return EXIT_USAGE
+        except (click.exceptions.Abort, KeyboardInterrupt):
+            self._report("interrupted.")
+            return EXIT_INTERRUPTED
+        except BrokenPipeError:
+            let_stdout_go()
+            return EXIT_ERROR
+        except Exception as error:  # noqa: BLE001 - the outermost edge: a person gets a sentence
+            return self._report_error(error)
+        return status if isinstance(status, int) else EXIT_DONE
+
+    def _report_usage(self, error: click.UsageError) -> None:
+        where = error.ctx.command_path if error.ctx else self.name
+        message = suggestions.reworded(" ".join(error.format_message().split()))
+        for theirs, ours in _WORDING:
+            message = message.replace(theirs, ours)
+        self._report(f"{_ended(message)} See '{where} --help'.")
+
+    def _report_error(self, error: Exception) -> int:
+        if os.environ.get(self.debug_variable):
+            import traceback
+
+            traceback.print_exception(error)
+        status, sentences = self.explain(error) or (EXIT_ERROR, [self._sentence(error)])
+        for sentence in sentences:
+            self._report(_ended(sentence))
+        return status
+
+    def _sentence(self, error: Exception) -> str:
+        """What went wrong, of errors that any program meets."""
+        if isinstance(error, RunsError):
+            return str(error)
+        if isinstance(error, OSError) and (sentence := homes.lost_folder(error)):
+            return sentence
+        if isinstance(error, OSError) and error.strerror:
+            name = error.filename2 or error.filename  # of two the second is where something was to go
+            return f"{error.strerror} ({name})" if name else error.strerror
+        if isinstance(error, UnicodeEncodeError):
+            return streams.unwritable(error)
+        return f"unexpected {type(error).__name__}: {error}. Set {self.debug_variable}=1 to see where."
+
+    def _report(self, message: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            click.echo(f"{self.name}: {message}", err=True)
+
+
+def let_stdout_go() -> None:
+    """Point stdout, whose reader has left, at the null device, so that the last flush cannot fail."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _ended(sentence: str) -> str:
+    return sentence if sentence.endswith((".", "?", "!")) else f"{sentence}."
