@@ -21,8 +21,8 @@ from sqlalchemy.exc import ArgumentError
 
 from nemo_helix_server.auth.step_tokens import KEY_FILE
 from nemo_helix_server.errors import ServerError
-from nemo_helix_server.executors import confinement
-from nemo_helix_server.executors.confinement import Sight
+from nemo_helix_server.executors import landlock
+from nemo_helix_server.executors.landlock import Sight
 from nemo_helix_server.settings import EngineSettings, Settings
 from nemo_helix_server.storage.job_folders import JobDirectory, name_shortly
 from nemo_helix_server.storage.run_files import StepRun
@@ -112,7 +112,7 @@ class Isolation:
         try:
             done = subprocess.run(
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, str(key), f"/proc/{os.getpid()}/environ"],
-                preexec_fn=functools.partial(confinement.confine, sight),
+                preexec_fn=functools.partial(landlock.confine, sight),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,
@@ -149,7 +149,7 @@ class Isolation:
 
     def _common(self) -> Iterator[str]:
         core = self._core()
-        yield from confinement.all_but([*core, *_home(), *_resolved(_TEMPORARY), Path("/dev")])
+        yield from landlock.all_but([*core, *_home(), *_resolved(_TEMPORARY), Path("/dev")])
         given = self.settings
         more = [*self._programs()]
         more += [*(given.customization.local_paths or ()), *given.jobs.isolation.read]
@@ -175,7 +175,7 @@ def judge(isolation: Isolation, *, tokens_required: bool) -> Boundary:
         why = "jobs.isolation.mode is none" if mode == "none" else "no tokens are needed"
         return Boundary(False, False, _none(why))
     if not isolation.works():
-        why = f"Landlock, a part of Linux, is not to be had (version {confinement.version()})"
+        why = f"Landlock, a part of Linux, is not to be had (version {landlock.version()})"
         if mode == "required":
             raise IsolationError(f"jobs.isolation.mode is required, and {why}")
         return Boundary(False, False, _none(why))
@@ -214,7 +214,7 @@ def _leading_to(home: Path, scratch: Path) -> dict[str, str]:
 def _within(roots: Iterable[Path], core: list[Path]) -> Iterator[str]:
     for root in _resolved(roots):
         if not any(path == root or path in root.parents for path in core):
-            yield from confinement.all_but(core, root)
+            yield from landlock.all_but(core, root)
 
 
 def _home() -> list[Path]:

@@ -13,7 +13,7 @@ from nemo_helix_server import isolation, settings
 from nemo_helix_server.auth import step_tokens
 from nemo_helix_server.customizer import previewing
 from nemo_helix_server.customizer.facts import EngineFacts
-from nemo_helix_server.executors import confinement
+from nemo_helix_server.executors import landlock
 from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import SettingsError
 from nemo_helix_server.storage.job_folders import JobDirectory
@@ -21,7 +21,7 @@ from nemo_helix_server.storage.run_files import StepRun
 
 pytestmark = pytest.mark.services
 
-here = pytest.mark.skipif(confinement.version() < confinement.OLDEST, reason="this kernel has no Landlock")
+here = pytest.mark.skipif(landlock.version() < landlock.OLDEST, reason="this kernel has no Landlock")
 LAB = "/apis/jobs/v2/workspaces/lab/jobs"
 SPY = """
 import os, pathlib, subprocess, sys
@@ -263,7 +263,7 @@ def test_where_it_cannot_be_it_is_said(tmp_path):
 
 
 def test_a_kernel_without_it_is_told_apart(tmp_path, monkeypatch):
-    monkeypatch.setattr(confinement, "version", lambda: 0)
+    monkeypatch.setattr(landlock, "version", lambda: 0)
     given = settings.load(environ={}, overrides={"data_dir": tmp_path})
     step_tokens.load_key(tmp_path)
     found = judge(Isolation(given, tmp_path), tokens_required=True)

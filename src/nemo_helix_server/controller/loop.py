@@ -22,10 +22,10 @@ from nemo_helix_server.controller import decide
 from nemo_helix_server.controller.background_tasks import BackgroundTasks
 from nemo_helix_server.controller.effects import DecidedStep, Effects
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
+from nemo_helix_server.controller.expired_storage import RetentionWindows
 from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
-from nemo_helix_server.controller.retention_windows import RetentionWindows
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.controller.starts import Starter
 from nemo_helix_server.controller.step_ages import StepAges

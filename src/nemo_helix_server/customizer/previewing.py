@@ -21,7 +21,7 @@ from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputS
 from nemo_helix_server.customizer.steps import fetching, splitting
 from nemo_helix_server.customizer.steps.reporting import StepError
 from nemo_helix_server.errors import InvalidError, ServerError, UnavailableError
-from nemo_helix_server.executors import confinement
+from nemo_helix_server.executors import landlock
 from nemo_helix_server.files.locations import copied, open_tree
 from nemo_helix_server.isolation import IsolationFolders
 
@@ -125,7 +125,7 @@ def ask(
     argv = [engine.python, "-P", "-m", previewer, "--spec", "spec.json", "--rows", str(count)]
     environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | dict(engine.environment)
     if places is not None:
-        argv, environ = confinement.confined(argv, places.sight), environ | dict(places.environment)
+        argv, environ = landlock.confined(argv, places.sight), environ | dict(places.environment)
     process = subprocess.Popen(
         argv,
         cwd=folder,

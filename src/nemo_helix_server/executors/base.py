@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Protocol
 
-from nemo_helix_server.executors.confinement import Sight
+from nemo_helix_server.executors.landlock import Sight
 from nemo_helix_server.settings import ProfileSettings, Settings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.secret_refs import SecretText

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors import memory
-from nemo_helix_server.executors.confinement import Sight, confine
+from nemo_helix_server.executors.landlock import Sight, confine
 from nemo_helix_server.logs import writer
 from nemo_helix_server.storage import run_files
 from nemo_runs import boot_clock, durations, sizes

@@ -15,7 +15,7 @@ from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores import metrics
 from nemo_gym.rollouts.scores.columns import Columns
-from nemo_gym.rollouts.scores.repeats import RepeatMetrics, repeat_metrics
+from nemo_gym.rollouts.scores.pass_at_k import RepeatMetrics, repeat_metrics
 from nemo_gym.rollouts.scores.statistics import clustered_interval
 from nemo_gym.rollouts.scores.summary import Coverage, Summary
 from nemo_gym.types import Row

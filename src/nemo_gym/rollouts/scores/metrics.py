@@ -9,8 +9,8 @@ from typing import Any
 
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores.columns import Columns
+from nemo_gym.rollouts.scores.pass_at_k import RepeatMetrics, across_repeats
 from nemo_gym.rollouts.scores.quantiles import Ordered
-from nemo_gym.rollouts.scores.repeats import RepeatMetrics, across_repeats
 from nemo_gym.rollouts.scores.statistics import (
     LEVEL,
     Interval,

@@ -15,7 +15,7 @@ from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.rows import encode_row
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores.aggregate import aggregate
-from nemo_gym.rollouts.scores.repeats import cutoffs
+from nemo_gym.rollouts.scores.pass_at_k import cutoffs
 from nemo_gym.rollouts.scores.statistics import t_quantile
 from nemo_gym.rollouts.scores.summary import load_summary
 

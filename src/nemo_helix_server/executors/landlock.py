@@ -35,7 +35,7 @@ _SCOPES = 0b11
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROGRAM = (
     "import json, os, sys; sys.path.insert(0, sys.argv[1]); "
-    "from nemo_helix_server.executors.confinement import Sight, confine; "
+    "from nemo_helix_server.executors.landlock import Sight, confine; "
     "confine(Sight.from_json(json.loads(sys.argv[2]))); os.execvp(sys.argv[3], sys.argv[3:])"
 )
 
