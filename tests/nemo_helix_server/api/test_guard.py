@@ -50,7 +50,7 @@ class Door:
         self.address = self.listener.getsockname()
         config = uvicorn.Config(
             self._counted,
-            http=connections.protocol(10_000, patience=1.0),
+            http=connections.protocol(10_000, patience=WAIT),
             interface="asgi3",
             log_config=None,
             lifespan="off",
