@@ -112,7 +112,7 @@ def test_a_workloads_token_is_read_each_time(path: Path, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("environ", "words"),
     [
-        ({"NHX_CURRENT_CONTEXT": "nope"}, r"no context 'nope' in .*config.yaml \(there are: lab, home\)"),
+        ({"NHX_CURRENT_CONTEXT": "nope"}, r"no context 'nope' in .*config.yaml; there are: lab, home"),
         ({"NHX_TRUNCATE": "perhaps"}, "NHX_TRUNCATE is 'perhaps'; it may be true or false"),
         ({"NHX_OUTPUT_FORMAT": "html"}, "output_format is 'html'; it may be table, json"),
         ({"NHX_TIMESTAMP_FORMAT": "unix"}, "timestamp_format is 'unix'"),

@@ -78,7 +78,7 @@ def test_a_built_in_backend_cannot_be_replaced(install: Install) -> None:
 @pytest.mark.parametrize(
     ("name", "target", "reason"),
     [
-        ("spare", "spare_backend2:OTHER", "spare_backend2:OTHER is no BackendDescription of that name"),
+        ("spare", "spare_backend2:OTHER", "spare_backend2:OTHER is not a BackendDescription of that name"),
         ("spare", "spare_backend3:NONE", "AttributeError: module 'spare_backend3' has no attribute 'NONE'"),
         (
             "templates",

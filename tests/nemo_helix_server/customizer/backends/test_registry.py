@@ -63,7 +63,7 @@ def test_a_backend_of_another_package_is_used(site: Path) -> None:
     ("module", "attribute", "sentence"),
     [
         ("spare_client", None, "the backend 'spare' is for clients alone"),
-        ("spare_other", "OTHER", "spare_other:OTHER is no Backend of that description"),
+        ("spare_other", "OTHER", "spare_other:OTHER is not a Backend of that description"),
         ("spare_bad", "BAD", "its engine must be named by a lowercase word, not '_x-y'"),
         ("spare_gone", "GONE", "AttributeError: module 'spare_gone' has no attribute 'GONE'"),
     ],
