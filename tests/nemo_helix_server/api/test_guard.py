@@ -43,14 +43,14 @@ def guarded_routes(application):
 class Door:
     """The service behind real HTTP, and how many bytes of bodies it read of each path."""
 
-    def __init__(self, bench):
+    def __init__(self, bench, patience):
         self.bench = bench
         self.read = {}
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = self.listener.getsockname()
         config = uvicorn.Config(
             self._counted,
-            http=connections.protocol(10_000, patience=WAIT),
+            http=connections.protocol(10_000, patience=patience),
             interface="asgi3",
             log_config=None,
             lifespan="off",
@@ -114,9 +114,10 @@ class Door:
 
 
 @pytest.fixture
-def door(tmp_path):
+def door(tmp_path, request):
+    """A service with a patience of so many seconds for headers and for what is not wanted of a body."""
     bench = Bench(tmp_path / "data", tokens_required=True)
-    made = Door(bench)
+    made = Door(bench, getattr(request, "param", WAIT))
     yield made
     made.close()
     bench.close()
@@ -238,6 +239,7 @@ def test_a_file_must_keep_coming(door, monkeypatch, kind):
 HALF = [b"", b"POST /he", b"GET / HTTP/1.1\r\nHost: loc", b"GET / HTTP/1.1\r\nX: y\r\n"]
 
 
+@pytest.mark.parametrize("door", [1.0], indirect=True)
 @pytest.mark.parametrize("sent", HALF)
 def test_headers_that_do_not_come_end_their_connection(door, sent):
     assert door.ask([(sent, [])]) == [None]
