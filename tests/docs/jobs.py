@@ -40,6 +40,8 @@ def run_the_service(page: Page) -> None:
     worlds.jobs_service(page)
     page.run()
     assert "nothing runs any more" in page.said
+    page.save("settings.yaml")
+    page.replaced["nemo services run --host"] = "nemo services run --settings settings.yaml --host"
     page.environ |= {"NHX_DATA_DIR": str(page.folder / "other"), "NHX_PORT": worlds.free_port()}
     page.serve("nemo services: http://")
     page.run()
