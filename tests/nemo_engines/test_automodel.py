@@ -208,7 +208,7 @@ def test_a_disk_without_room_for_the_end_is_said_before_the_first_step(
 ) -> None:
     training = Training(automodel, tmp_path / "full", spec_for(tmp_path, "full", schedule={"max_steps": 1}))
     assert training.start(free_bytes=1 << 20) == 1, training.log
-    assert "GB left, and a checkpoint and the trained model need" in training.log.splitlines()[-1]
+    assert "MB left, and a checkpoint and the trained model need" in training.log.splitlines()[-1]
     assert training.history == {}
 
 
