@@ -67,19 +67,33 @@ def modules() -> list[tuple[str, ast.Module]]:
     return [(str(path.relative_to(SOURCES)), ast.parse(path.read_bytes())) for path in paths]
 
 
+@functools.cache
+def names_used() -> list[tuple[str, frozenset[str]]]:
+    return [(module, frozenset(uses(tree))) for module, tree in modules()]
+
+
+@functools.cache
+def names_defined() -> list[tuple[str, frozenset[str]]]:
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    return [
+        (module, frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds)))
+        for module, tree in modules()
+    ]
+
+
+@functools.cache
+def texts() -> list[tuple[str, str]]:
+    return [(module, "\n".join(strings(tree))) for module, tree in modules()]
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_only_one_module_uses(name: str) -> None:
-    assert {module for module, tree in modules() if name in set(uses(tree))} == CALLS[name]
+    assert {module for module, names in names_used() if name in names} == CALLS[name]
 
 
 @pytest.mark.parametrize("name", DEFINITIONS)
 def test_only_one_module_defines(name: str) -> None:
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    found = {
-        module
-        for module, tree in modules()
-        if any(isinstance(node, kinds) and node.name == name for node in ast.walk(tree))
-    }
+    found = {module for module, names in names_defined() if name in names}
     assert found == DEFINITIONS[name]
 
 
@@ -109,7 +123,7 @@ def test_only_one_module_says_how_json_is_read() -> None:
 @pytest.mark.parametrize("words", WORDS)
 def test_only_one_module_writes(words: str) -> None:
     whole = re.compile(rf"(?<![A-Za-z]){words}(?![A-Za-z])")
-    found = {module for module, tree in modules() if any(map(whole.search, strings(tree)))}
+    found = {module for module, text in texts() if whole.search(text)}
     assert found == WORDS[words]
 
 

@@ -90,6 +90,7 @@ def test_the_time_is_that_of_all_matches_together(monkeypatch):
         safe_pattern("(?:a?){14}(?:a{14})?b|c").find("a" * 14 + "c" + ("a" * 13 + "c") * 2_300)
 
 
+@pytest.mark.slow
 def test_the_time_limit_itself_holds():
     with ends(), pytest.raises(PatternTimeoutError, match=f"more than {patterns.TIME_LIMIT:g} s"):
         safe_pattern("(a+)+$").find("a" * 50_000 + "b")
