@@ -11,10 +11,16 @@ SOURCES = ROOT / "src"
 
 
 @cache
+def parsed(path: Path) -> ast.Module:
+    """The tree of a file, read once."""
+    return ast.parse(path.read_bytes())
+
+
+@cache
 def modules() -> dict[str, ast.Module]:
     """Each module's tree, by its dotted name."""
     found = {}
     for path in sorted(SOURCES.rglob("*.py")):
         name = ".".join(path.relative_to(SOURCES).with_suffix("").parts).removesuffix(".__init__")
-        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+        found[name] = parsed(path)
     return found

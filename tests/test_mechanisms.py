@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.source_tree import parsed
 
 SOURCES = Path(__file__).parents[1] / "src"
 
@@ -64,7 +65,7 @@ def strings(tree: ast.AST) -> Iterator[str]:
 @functools.cache
 def modules() -> list[tuple[str, ast.Module]]:
     paths = sorted(SOURCES.rglob("*.py"))
-    return [(str(path.relative_to(SOURCES)), ast.parse(path.read_bytes())) for path in paths]
+    return [(str(path.relative_to(SOURCES)), parsed(path)) for path in paths]
 
 
 @functools.cache

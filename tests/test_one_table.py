@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.source_tree import parsed
 
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
@@ -67,7 +68,7 @@ def test_statuses_and_roles_are_grouped_in_their_tables_only() -> None:
         for package in HELIX
         for path in sorted((SOURCES / package).rglob("*.py"))
         if (relative := path.relative_to(SOURCES).as_posix()) not in TABLES
-        for line, members in groups(ast.parse(path.read_text(encoding="utf-8")))
+        for line, members in groups(parsed(path))
     ]
     assert found == [], "use a comprehension over the properties of HelixJobStatus, or jobs.states.origins"
 
@@ -91,7 +92,7 @@ def test_retention_periods_have_their_defaults_in_the_settings_only() -> None:
     found = sorted(
         (path.relative_to(SOURCES).as_posix(), node.target.id)
         for path in SOURCES.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
         if node.target.id in names and node.value is not None
     )

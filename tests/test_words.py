@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.source_tree import parsed
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -70,7 +71,7 @@ def texts(path: Path) -> Iterator[tuple[int, str]]:
     if path.suffix != ".py":
         yield from enumerate(source.splitlines(), start=1)
         return
-    for node in ast.walk(ast.parse(source)):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
         elif isinstance(node, ast.JoinedStr):
@@ -98,7 +99,7 @@ def test_docstrings_messages_and_pages_use_plain_sentences():
 def test_names_use_the_terms_of_the_field():
     places = []
     for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(parsed(path)):
             for field in ("name", "id", "arg", "attr"):
                 name = getattr(node, field, None)
                 if isinstance(name, str) and NAMES & set(name.lower().split("_")):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.source_tree import parsed
 
 from nemo_helix_plugin.customization import backends
 from nemo_helix_server.customizer.backends import registry
@@ -37,7 +38,7 @@ def strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 def naming(path: Path) -> list[str]:
     """The lines of a module whose strings have a backend's name as a word."""
     word = re.compile(rf"(?<![\w-])({'|'.join(backends.BUILT_IN)})(?![\w-])")
-    tree = ast.parse(path.read_bytes())
+    tree = parsed(path)
     place = path.relative_to(SOURCES)
     return [f"{place}:{line}: {text}" for line, text in strings(tree) if word.search(text)]
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.source_tree import parsed
 
 import nemo_slurm
 from nemo_slurm.errors import UnusableValueError
@@ -95,7 +96,7 @@ def test_no_module_holds_a_shell_program_of_several_lines() -> None:
         f"{path.relative_to(SOURCES)}:{line}"
         for path in SOURCES.glob("nemo_*/**/*.py")
         if str(path.relative_to(SOURCES)) not in FRAMES
-        for line in shell_in(ast.parse(path.read_text(encoding="utf-8")))
+        for line in shell_in(parsed(path))
     }
     assert found == set()
 

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.source_tree import parsed
+
 import nemo_gym
 from nemo_gym.chain.decide import ChainAction, ChainState
 from nemo_gym.chain.endings import BenchmarkState
@@ -40,7 +42,7 @@ def test_no_module_makes_a_set_of_states_of_its_own() -> None:
     found = [
         f"{path.relative_to(sources)}:{line}"
         for path in sources.rglob("*.py")
-        for line in literal_sets(ast.parse(path.read_text(encoding="utf-8")))
+        for line in literal_sets(parsed(path))
     ]
     assert found == []
 
