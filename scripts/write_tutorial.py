@@ -29,7 +29,7 @@ import termios
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -238,14 +238,26 @@ def shortened(text: str) -> str:
     return "\n".join(line for run in kept for line in (run if len(run) <= 3 else [run[0], "...", run[-1]]))
 
 
-_MASKS: Sequence[tuple[str, str]] = (
+_UNITS = {"d": 86_400, "h": 3600, "min": 60, "s": 1}
+_DURATION = rf"\d+ (?:{'|'.join(_UNITS)})(?: \d+ (?:{'|'.join(_UNITS)}))*"
+
+
+def _rounded(duration: str) -> str:
+    """A duration to its nearest whole unit, which seconds more or less do not change: 6 d 23 h is 7d."""
+    counts = re.findall(r"(\d+) (\w+)", duration)
+    seconds = sum(int(count) * _UNITS[unit] for count, unit in counts)
+    unit = next(unit for unit, size in _UNITS.items() if seconds >= 0.9 * size or unit == "s")
+    return f"{round(seconds / _UNITS[unit])}{unit}"
+
+
+_MASKS: Sequence[tuple[str, str | Callable[[re.Match[str]], str]]] = (
     (r"(?m)^\.\.\.$\n?", ""),
     (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( UTC|Z)?", "TIME"),
     (r"\b(platform-job(-\w+)*|ckpt-\d+|task)-[0-9A-Za-z]{10,}\b", r"\1-ID"),
-    (r"\b(now|\d+ s ago)\b", "AGO"),
+    (rf"\b(now|{_DURATION} ago)\b", "AGO"),
     (r"[━─]+", "BAR"),
     (r"(?m)^ *│.*$", "CURVE"),
-    (r"\b\d+ h( \d+ min)? left", "HOURS left"),
+    (rf"\b{_DURATION}(?= left\b)", lambda match: _rounded(match[0])),
     (r"(?<!continuing from step )\b\d+(\.\d+)?(e-\d+)?\b", "N"),
     (r'"/\S+/nemo_trainer/', '"…/nemo_trainer/'),
     (r"[ \t]+", " "),

@@ -82,6 +82,34 @@ def test_numbers_times_and_ids_of_another_run_are_no_difference(tutorial: Module
     assert tutorial.comparable(before) == tutorial.comparable(after)
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("kept, 6 d 23 h left", "kept, 7 d left"),
+        ("kept, 6 d 23 h left", "kept, 6 d 23 h 59 min left"),
+        ("kept, 13 d 23 h left", "kept, 14 d left"),
+        ("kept, 3 h 59 min left", "kept, 4 h left"),
+        ("kept, 23 h 59 min left", "kept, 1 d left"),
+        ("begun 59 s ago", "begun 1 min 2 s ago"),
+        ("begun now", "begun 2 min ago"),
+    ],
+)
+def test_a_second_more_or_less_is_no_difference(tutorial: ModuleType, before: str, after: str) -> None:
+    assert tutorial.comparable(before) == tutorial.comparable(after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("kept, 7 d left", "kept, 14 d left"),
+        ("kept, 4 h left", "kept, 3 h left"),
+        ("kept, 4 h left", "kept, 4 d left"),
+    ],
+)
+def test_another_window_is_one(tutorial: ModuleType, before: str, after: str) -> None:
+    assert tutorial.comparable(before) != tutorial.comparable(after)
+
+
 def test_of_many_lines_that_are_alike_the_first_and_the_last_are_shown(tutorial: ModuleType) -> None:
     log = "\n".join(["begin", *(f"step {n} loss 0.{n}" for n in range(1, 9)), "end"])
     assert tutorial.shortened(log) == "begin\nstep 1 loss 0.1\n...\nstep 8 loss 0.8\nend"
