@@ -79,7 +79,7 @@ def _is_over(holder: LeaseHolder) -> bool:
 
 
 def _is_dead(identity: ProcessIdentity) -> bool:
-    # the host's name is left out: it may change while the machine runs
+    # the book belongs to this machine: a process of an earlier boot has ended, whatever the host's name was
     return trees.liveness(replace(identity, host=os.uname().nodename)) is Liveness.DEAD
 
 

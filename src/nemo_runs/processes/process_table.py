@@ -9,6 +9,7 @@ from pathlib import Path
 
 from nemo_runs.processes import ps
 
+UNKNOWN_BOOT = ps.UNKNOWN_BOOT
 _PROC = Path("/proc")
 
 

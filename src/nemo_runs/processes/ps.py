@@ -7,6 +7,8 @@ import os
 import subprocess
 import time
 
+UNKNOWN_BOOT = "unknown"
+"""In place of a boot id that the system does not report."""
 _COLUMNS = "pid=,ppid=,pgid=,stat=,lstart="
 
 
@@ -27,7 +29,7 @@ def boot_id() -> str:
     try:
         return subprocess.run(argv, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
-        return "unknown"
+        return UNKNOWN_BOOT
 
 
 def _parse(line: str) -> tuple[int, int, int, str, int]:

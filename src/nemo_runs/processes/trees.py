@@ -94,11 +94,13 @@ def identify(pid: int | None = None) -> ProcessIdentity:
 
 
 def liveness(identity: ProcessIdentity) -> Liveness:
-    """Whether a process runs, is proven dead, or cannot be seen from here."""
-    if identity.host != os.uname().nodename:
-        return Liveness.ELSEWHERE
-    if identity.boot_id != process_table.boot_id():
-        return Liveness.DEAD
+    """Whether a process runs, is proven dead, or cannot be seen from here.
+
+    The boot id decides which machine it is, since a machine keeps it when it is renamed. Only a process of
+    another boot is compared by host name: on this host it is dead, on another one nothing can be said.
+    """
+    if not _is_this_boot(identity):
+        return Liveness.DEAD if identity.host == os.uname().nodename else Liveness.ELSEWHERE
     if identity.pid_namespace != process_table.pid_namespace():
         return Liveness.ELSEWHERE
     entry = process_table.read_entry(identity.pid)
@@ -237,8 +239,17 @@ def _open_process(pid: int) -> int | None:
 
 
 def _is_here(identity: ProcessIdentity) -> bool:
-    here = (os.uname().nodename, process_table.boot_id(), process_table.pid_namespace())
-    return (identity.host, identity.boot_id, identity.pid_namespace) == here
+    return _is_this_boot(identity) and identity.pid_namespace == process_table.pid_namespace()
+
+
+def _is_this_boot(identity: ProcessIdentity) -> bool:
+    """Whether a process was started in this boot of this machine.
+
+    Where the system does not report a boot id, the host name has to be the same, too.
+    """
+    boot_id = process_table.boot_id()
+    known = boot_id != process_table.UNKNOWN_BOOT
+    return identity.boot_id == boot_id and (known or identity.host == os.uname().nodename)
 
 
 def _hidden(pid: int) -> bool:

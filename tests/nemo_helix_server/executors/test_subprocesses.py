@@ -248,7 +248,7 @@ def test_a_run_of_an_earlier_boot_is_lost_to_the_restart(executor, tmp_path):
 
 def test_a_run_of_another_host_is_not_judged(executor, tmp_path):
     run = new_run(tmp_path)
-    claimed_by(run, host="elsewhere.example")
+    claimed_by(run, host="elsewhere.example", boot_id="another-boot")
     assert executor.observe([run])[run.token].state is RunState.UNKNOWN
 
 

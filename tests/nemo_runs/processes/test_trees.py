@@ -132,13 +132,27 @@ def test_a_process_is_alive_then_a_zombie_then_gone() -> None:
         ({"boot_id": "another"}, Liveness.DEAD),
         ({"boot_id": "another", "pid_namespace": "pid:[1]"}, Liveness.DEAD),
         ({"pid_namespace": "pid:[1]"}, Liveness.ELSEWHERE),
-        ({"host": "another"}, Liveness.ELSEWHERE),
+        ({"host": "before its renaming"}, Liveness.ALIVE),
+        ({"host": "before its renaming", "start_time": 1}, Liveness.DEAD),
+        ({"host": "another", "pid_namespace": "pid:[1]"}, Liveness.ELSEWHERE),
         ({"host": "another", "boot_id": "another"}, Liveness.ELSEWHERE),
         ({}, Liveness.ALIVE),
     ],
 )
 def test_what_can_be_said_depends_on_where_it_ran(change: dict[str, object], expected: Liveness) -> None:
     assert liveness(replace(identify(), **change)) is expected  # type: ignore[arg-type]
+
+
+def test_without_a_boot_id_the_host_name_says_which_machine_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_table, "boot_id", lambda: process_table.UNKNOWN_BOOT)
+    assert liveness(identify()) is Liveness.ALIVE
+    assert liveness(replace(identify(), host="another")) is Liveness.ELSEWHERE
+
+
+def test_a_tree_is_ended_after_the_machine_was_renamed(plant: Plant) -> None:
+    tree = plant("sleep 60 & exec sleep 60", 2)
+    end_tree(replace(identify(tree.process.pid), host="before its renaming"), grace=30)
+    assert tree.process.wait(30) == -signal.SIGTERM
 
 
 def test_a_process_of_another_pid_namespace_is_elsewhere() -> None:
@@ -231,7 +245,7 @@ def test_children_born_while_the_tree_is_ended_are_ended_too(plant: Plant) -> No
 def test_a_later_process_of_the_same_number_is_not_touched(plant: Plant) -> None:
     tree = plant("exec sleep 60", 1)
     stranger = replace(tree.root, start_time=tree.root.start_time - 1)
-    for other in (stranger, replace(tree.root, host="another"), replace(tree.root, boot_id="another")):
+    for other in (stranger, replace(tree.root, host="another", boot_id="another"), replace(tree.root, boot_id="another")):
         assert end_tree(other, grace=0) == []
     assert tree.left() == [tree.process.pid]
 

@@ -41,7 +41,7 @@ def test_a_job_is_queued_until_its_script_has_begun_and_then_it_runs(job):
     assert (seen.state, seen.started_at) == (JobState.RUNNING, 1800000000.0)
 
 
-@pytest.mark.parametrize("changes", [{"host": "another"}, {"pid_namespace": "pid:[1]"}])
+@pytest.mark.parametrize("changes", [{"host": "another", "boot_id": "another"}, {"pid_namespace": "pid:[1]"}])
 def test_a_job_that_cannot_be_seen_from_here_is_unknown_and_cannot_be_cancelled_from_here(job, changes):
     kept_by(job, **changes)
     assert look(job).state is JobState.UNKNOWN

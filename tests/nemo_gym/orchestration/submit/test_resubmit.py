@@ -226,7 +226,7 @@ def test_an_attempt_whose_process_was_killed_is_not_in_the_way_and_one_that_may_
         with pytest.raises(RefusedError, match="is being resubmitted"):
             place.again()
         process.kill()
-    elsewhere = json.dumps({**json.loads(owner), "host": "another"})
+    elsewhere = json.dumps({**json.loads(owner), "host": "another", "boot_id": "another"})
     place.put("gpqa", {"resubmits/1/owner": elsewhere})
     with pytest.raises(RefusedError, match="is being resubmitted"):
         place.again()
