@@ -32,7 +32,7 @@ def context_of(folder, task="local", control_of=None):
 
 def elsewhere(folder, **facts):
     """Another process, which nobody can see from here, has taken hold."""
-    other = dataclasses.replace(trees.identify(), host="node7.example", pid=1234)
+    other = dataclasses.replace(trees.identify(), host="node7.example", boot_id="of-node7", pid=1234)
     path = folder / "training" / "writer.json"
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name("writer.new")

@@ -2,11 +2,13 @@
 
 Each message begins with ``<|start|>assistant<|channel|>NAME<|message|>``, the first one often without its
 start, and ends with ``<|end|>``, ``<|return|>`` or ``<|call|>``. Servers parse this only when they are
-asked to. Some leave out the marks and keep the names: ``analysis…assistantfinal…``.
+asked to. Some leave out the marks and keep the names: ``analysis…assistantfinal…``. An answer may also
+quote the marks, which is text: after decoding, a special token and its name look alike.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Final
 
@@ -16,11 +18,14 @@ Piece = tuple[str, str, str] | str
 """A thought between its opening and its closing tag, or text of the answer."""
 
 _TURN: Final = pattern(
-    r"(?<!`)(?:<\|(?:end|call|return)\|>\s*)?(?:<\|start\|>\s*assistant[^<]*)?"
+    r"(?<!`)(?:(?:\A|<\|(?:end|call|return)\|>)\s*(?:<\|start\|>\s*assistant[^<]*)?|<\|start\|>\s*assistant[^<]*)"
     r"<\|channel\|>\s*(analysis|commentary|final)\b[^<]*(?:<\|constrain\|>[^<]*)?<\|message\|>\s*"
 )
-_END: Final = pattern(r"<\|(?:end|return|call|start|channel)\|>")
-_CUT: Final = pattern(r"\s*(?:<\|start\|>\s*assistant[^<]*)?<\|channel\|>[^<]*\Z")
+_END: Final = pattern(r"<\|(?:end|return|call)\|>\s*(?:<\|start\|>[^<]*(?:<\|channel\|>[^<]*)?)?\Z")
+"""The end of the last message, with the header of one that was cut off."""
+_CUT: Final = pattern(r"\s*(?:<\|start\|>\s*assistant[^<]*)?<\|channel\|>\s*([a-z]*)(?:\s+to=\S*)?\s*\Z")
+_CHANNELS: Final = ("analysis", "commentary", "final")
+_HEADER_MARKS: Final = ("<|start|>", "<|channel|>", "<|message|>")
 _NAMES_ALONE: Final = pattern(r"\s*analysis(?=\S)")
 _FINAL_ALONE: Final = "assistantfinal"
 
@@ -33,20 +38,33 @@ def may_hold_channels(text: str) -> bool:
 def split(text: str) -> list[Piece] | None:
     """A text in its order, ``None`` when it is not written in channels; the last piece is text of the answer.
 
-    All that is in no final message is a thought; what no final message follows leaves no answer. Text before
-    the first mark is a thought whose beginning the server has cut out.
+    Only marks that frame a message count: at the beginning of the text, after the end of the message before
+    or, where the model left that end out of a thought, with ``<|start|>``. Others are quoted, and are text.
+    Everything outside of a final message is a thought; one that no final message follows leaves no answer.
+    Text before the first frame is a thought whose beginning the server has cut out.
     """
-    turns = list(_TURN.finditer(text))
+    turns = _turns(text)
     if not turns:
-        return [(text, "", ""), ""] if _CUT.match(text) else _without_marks(text)
+        cut = _CUT.match(text)
+        is_cut = cut is not None and any(name.startswith(cut[1]) for name in _CHANNELS)
+        return [(text, "", ""), ""] if is_cut else _without_marks(text)
     before = text[: turns[0].start()]
-    if before.strip() and turns[0][1] != "final" and not turns[0][0].startswith("<|end|>"):
-        return None  # an answer that tells of the marks
     thought = before.rstrip()
     made: list[Piece] = [("", thought, before[len(thought) :])] if before else []
     for turn, end in zip(turns, [*(turn.start() for turn in turns[1:]), len(text)], strict=True):
         made += _message(turn[1], turn[0], text[turn.end() : end])
     return list(_joined([*made, ""]))
+
+
+def _turns(text: str) -> list[re.Match[str]]:
+    """The headers that frame the messages of a text; none when it only quotes such headers."""
+    turns: list[re.Match[str]] = []
+    for turn in _TURN.finditer(text):
+        in_thought = bool(turns) and turns[-1][1] != "final"
+        if turn.start() == 0 or in_thought or not turn[0].startswith("<|start|>"):
+            turns.append(turn)
+    before = text[: turns[0].start()] if turns else ""
+    return [] if any(mark in before for mark in _HEADER_MARKS) else turns
 
 
 def _message(channel: str, head: str, body: str) -> Iterator[Piece]:

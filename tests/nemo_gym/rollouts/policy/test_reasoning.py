@@ -64,7 +64,9 @@ SAY = "<|start|>assistant<|channel|>final<|message|>"
         ("<|channel|>final<|message|>B<|return|>", "", "B"),
         ("<|channel|>final <|constrain|>JSON<|message|>{}", "", "{}"),
         (f"Perhaps A?<|end|>{SAY}B", "Perhaps A?", "B"),
-        ("Perhaps A?<|channel|>final<|message|>B", "Perhaps A?", "B"),
+        ("Perhaps A?<|end|><|channel|>final<|message|>B", "Perhaps A?", "B"),
+        (f"{THINK}A?{SAY}B", "A?", "B"),
+        (f"{THINK}A?<|end|>{SAY}B<|return|>{SAY}", "A?", "B"),
         ('<|channel|>commentary to=functions.f <|constrain|>json<|message|>{"x": 1}<|call|>', '{"x": 1}', ""),
         (f"{THINK}A?<|end|><|start|>assistant<|channel|>commentary<|message|>Let me see.<|end|>{SAY}B",
          "A?Let me see.", "B"),
@@ -79,6 +81,38 @@ SAY = "<|start|>assistant<|channel|>final<|message|>"
 def test_of_an_answer_in_channels_the_final_one_is_the_answer(text, thought, answer):
     assert apart(text) == (thought, answer)
     assert "".join("".join(piece) for piece in split(text)) == text
+
+
+QUOTED = [
+    "Write <|channel|>final<|message|> before the answer.",
+    f"An answer begins with {SAY}and a thought with {THINK}.",
+    "<|channel|> begins the header of a message.",
+    f"First {THINK}a thought<|end|>, then {SAY}the answer<|return|>, each with its marks.",
+]
+
+
+def test_a_whole_conversation_that_an_answer_quotes_is_its_text():
+    text = f"```\n<|start|>user<|message|>1 + 1?<|end|>{SAY}2<|return|>\n```\nThat is a conversation."
+    assert apart(text) == ("", text)
+
+
+@pytest.mark.parametrize("text", QUOTED)
+def test_marks_that_an_answer_quotes_are_its_text(text):
+    assert apart(text) == ("", text)
+    assert apart(f"{THINK}A?<|end|>{SAY}{text}<|return|>") == ("A?", text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The mark <|end|> ends a message, and <|return|> the last one.",
+        "The header <|channel|>final<|message|> begins it, <|start|> a turn.",
+        "Some write <|message|> without <|channel|>.",
+    ],
+)
+def test_marks_that_a_message_quotes_do_not_end_it(text):
+    assert apart(f"<|channel|>final<|message|>{text}<|return|>") == ("", text)
+    assert apart(f"{THINK}{text}<|end|>{SAY}B") == (text, "B")
 
 
 MARKS = [f"<|{name}|>" for name in ("start", "end", "return", "call", "channel", "message", "constrain")]
