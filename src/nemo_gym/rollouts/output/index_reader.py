@@ -18,7 +18,7 @@ from nemo_gym.rollouts.output import batches
 from nemo_gym.rollouts.output.attempt_index import AttemptIndex
 from nemo_gym.rollouts.output.batches import read_batches
 from nemo_gym.rollouts.output.framing import whole_rows
-from nemo_gym.rollouts.output.rows import CHECKSUM, decode_row, read_blocks, reward_of
+from nemo_gym.rollouts.output.rows import CHECKSUM, decode_row, reward_of
 
 _NAMED: Final = 5
 BEAT_EVERY: Final = 1 << 16
@@ -192,24 +192,13 @@ def survey(path: Path, taker: Taker, beat: Callable[[], None], *, tail: bool = F
 def nothing_to_ask(paths: RolloutPaths, num_tasks: int, num_repeats: int, max_attempts: int) -> bool:
     """Whether no planned rollout needs a request any more, as the files say; nothing is changed.
 
-    Every rollout has a result or a stored answer, or may not be tried again.
+    Every rollout has a result or a stored answer, or may not be tried again. Each file is read once.
     """
-    files = ((paths.output, Results), (paths.failures, Failures), (paths.answers, Answers))
-    if sum(_mentions(path) for path, _ in files) < num_tasks * num_repeats:
-        return False
     attempt_index = AttemptIndex(num_tasks, num_repeats)
-    for path, kind in files:
+    for path, kind in ((paths.output, Results), (paths.failures, Failures), (paths.answers, Answers)):
         taker = kind(attempt_index)
         survey(path, taker, lambda: None, tail=True)
     return not any(attempt_index.wanted(max_attempts, failed_only=False))
-
-
-def _mentions(path: Path) -> int:
-    """At most how many rows a file holds: how often one begins, or is named by another collector."""
-    try:
-        return sum(block.count(b'"_ng_task_index"') for block in read_blocks(path, tail=True))
-    except FileNotFoundError:
-        return 0
 
 
 def _is_foreign(line: bytes) -> bool:
