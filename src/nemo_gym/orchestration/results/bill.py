@@ -17,8 +17,9 @@ Of a link (one run of one job), in this order of time:
     nothing is in flight: pauses, adding up, stopping services, and what the scheduler counts but nobody saw.
 
 ``queue`` is waiting between links and before the first; nothing is allocated meanwhile. Times are whole
-milliseconds of UTC. Where the scheduler's own count of a link is known (raw seconds, which leave suspension
-out), it is what is billed: a difference is put on, or taken from, what was seen.
+milliseconds of UTC. Where the scheduler's own count of a link is known (whole seconds, which leave suspension
+out), it is what is billed: a difference of a second or more is added to, or taken from, what was seen. A
+smaller one is the rounding of that count, and what was seen is billed to the millisecond.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ OWNERS: Final = ("install", "load", "useful", "repeated", "drained_tail", "idle"
 TICK: Final = 100
 """Milliseconds; rollouts in flight are counted this finely."""
 
+_COUNTED_IN: Final = 1000
+"""Milliseconds: schedulers count in whole seconds."""
 _TAKEN_FROM: Final = ("idle", "drained_tail", "repeated", "load", "install", "useful")
 
 
@@ -49,7 +52,7 @@ class BilledLink:
     ended: bool = True
     """Whether the end was seen, or another link came after it."""
     charged: int | None = None
-    """What the scheduler counted."""
+    """What the scheduler counted: milliseconds, of whole seconds."""
     loading: int | None = None
     """When the first service was started."""
     driver: int | None = None
@@ -254,10 +257,10 @@ def _collecting(link: BilledLink, kept: Flights, lost: Flights, driver_end: int)
 
 
 def _charge(owners: dict[str, int], charged: int | None) -> dict[str, int]:
-    """Make the owners add up to what the scheduler counted."""
-    if charged is None:
+    """Make the owners add up to what the scheduler counted, as finely as it counts."""
+    rest = 0 if charged is None else charged - sum(owners.values())
+    if abs(rest) < _COUNTED_IN:
         return owners
-    rest = charged - sum(owners.values())
     if rest >= 0:
         return {**owners, "idle": owners["idle"] + rest}
     for owner in _TAKEN_FROM:

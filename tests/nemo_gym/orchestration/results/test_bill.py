@@ -92,6 +92,13 @@ def test_what_the_scheduler_counts_beyond_what_was_seen_is_idle():
     assert seconds(one, flights(0, (0, 100))) == {"useful": 100, "idle": 5}
 
 
+@pytest.mark.parametrize("charged", [99_000, 100_000])
+def test_a_count_in_whole_seconds_does_not_round_what_was_seen(charged: int):
+    one = BilledLink(name="1.0", start=0, end=99_400, driver=0, driver_ended=99_400, charged=charged)
+    (billed,) = bill_links([one], None, [flights(0, (0, 99.4))], [Flights(0)])
+    assert billed.owners == {**dict.fromkeys(OWNERS, 0), "useful": 99_400}
+
+
 def test_two_hours_of_suspension_are_not_billed():
     one = link(8200, driver=0, driver_ended=1000, charged=1000)
     assert seconds(one, flights(0, (0, 1000))) == {"useful": 1000}
@@ -142,7 +149,9 @@ def test_of_any_link_every_millisecond_has_exactly_one_owner():
         assert all(piece.start < piece.end for piece in cut)
         assert not cut or (cut[0].start, cut[-1].end) == (one.start, one.end)
         (billed,) = bill_links([one], one.start - 7, [kept], [lost])
-        assert billed.allocated == (one.end - one.start if one.charged is None else one.charged)
+        seen = one.end - one.start
+        counted = one.charged is not None and abs(one.charged - seen) >= 1000
+        assert billed.allocated == (one.charged if counted else seen)
         assert min(billed.owners.values()) >= 0
         assert billed.queue == 7
         owned |= {owner for owner, ms in billed.owners.items() if ms}
