@@ -121,6 +121,22 @@ def test_only_one_module_says_how_json_is_read() -> None:
     assert found == {"nemo_runs/strict_json.py", "nemo_gym/rollouts/policy/client.py"}
 
 
+@pytest.mark.parametrize(
+    "place",
+    [
+        "nemo_helix_plugin/cli/",
+        "nemo_helix_server/api/",
+        "nemo_helix_server/jobs/",
+        "nemo_helix_server/store/filter",
+    ],
+)
+def test_json_that_people_write_has_one_reader(place: str) -> None:
+    """Bodies, filters and options; what programs of ours wrote is read with `json.loads`."""
+    readers = {"json.loads", "json.load", "orjson.loads"}
+    found = {module for module, names in names_used() if module.startswith(place) and names & readers}
+    assert found == set()
+
+
 @pytest.mark.parametrize("words", WORDS)
 def test_only_one_module_writes(words: str) -> None:
     whole = re.compile(rf"(?<![A-Za-z]){words}(?![A-Za-z])")

@@ -32,6 +32,20 @@ def loads(text: str) -> Any:
     return value
 
 
+def checked(value: Any) -> Any:
+    """A value that another notation made, YAML for one, as `loads` reads it.
+
+    Raises `ValueError` with a phrase, as `loads` does, also for a value that JSON cannot hold.
+    """
+    try:
+        text = json.dumps(value)
+    except TypeError as error:
+        raise ValueError(f"holds a value that JSON does not have ({error})") from None
+    except (ValueError, RecursionError):
+        raise ValueError("holds a list or an object that contains itself, or is nested too deeply") from None
+    return loads(text)
+
+
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) == len(pairs):

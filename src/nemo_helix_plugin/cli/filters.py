@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from nemo_runs import strict_json
 from nemo_runs.suggestions import suggestion
 
 PREFIX = "--filter."
@@ -124,9 +125,11 @@ def combined(text: str | None, pairs: Pairs) -> str | dict[str, Any] | None:
     if not text.lstrip().startswith("{"):
         return " AND ".join([f"({text})", *_as_text(dotted)]) if dotted else text
     try:
-        given = json.loads(text)
+        given = strict_json.loads(text)
+    except json.JSONDecodeError as error:
+        raise click.UsageError(f"--filter begins like JSON, but is not JSON: {error}.") from None
     except ValueError as error:
-        raise click.UsageError(f"--filter begins like JSON and is none: {error}.") from None
+        raise click.UsageError(f"--filter {error}.") from None
     return {**given, **dotted}
 
 
@@ -146,7 +149,7 @@ def _readings(field: str, values: list[str]) -> list[Any]:
     for value in values:
         found.append(value)
         try:
-            other = json.loads(value)
+            other = strict_json.loads(value)
         except ValueError:
             continue
         if isinstance(other, int | float | bool):

@@ -131,25 +131,31 @@ def _read(name: str) -> str:
 def _mapping(text: str, where: str) -> dict[str, Any]:
     try:
         found = strict_json.loads(text)
-    except ValueError:
-        found = _yaml(text, where)  # which says the line, also of a key that is there twice
+    except json.JSONDecodeError:
+        found = yaml_value(text, where)
+    except ValueError as error:
+        yaml_value(text, where)  # which says the line of a key that is there twice
+        raise click.UsageError(f"{where} {error}.") from None
     if not isinstance(found, dict):
         raise click.UsageError(f"{where} holds a {_kind(found)}; an object is needed.")
     return found
 
 
-def _yaml(text: str, where: str) -> Any:
+def yaml_value(text: str, where: str) -> Any:
+    """The value of a YAML text that JSON can hold; `click.UsageError` says where it is wrong."""
     import yaml
 
     from nemo_helix_plugin import yaml_text
 
     try:
-        return yaml_text.load(text)
+        return strict_json.checked(yaml_text.load(text))
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         place = f", line {mark.line + 1}" if mark else ""
         problem = getattr(error, "problem", None) or "it cannot be read"
         raise click.UsageError(f"{where}{place} is neither JSON nor YAML: {problem}.") from None
+    except ValueError as error:
+        raise click.UsageError(f"{where} {error}.") from None
 
 
 def _kind(value: object) -> str:

@@ -1,15 +1,15 @@
-"""Query parameters that lists share: pages, and filters in the spellings of `jobs.filters`."""
+"""Query parameters that lists share: pages, and filters (`nemo_helix_server.jobs.filtering`)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from typing import Annotated, Any
 
-import orjson
 from fastapi import Query, Request
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.errors import MalformedRequestError
+from nemo_helix_server.jobs.filtering import json
 
 Page = Annotated[int, Query(ge=1, le=1_000_000_000, description="Which page, counted from 1.")]
 PageSize = Annotated[int, Query(ge=1, le=10_000, description="Entries of a page.")]
@@ -32,7 +32,7 @@ def choices(request: Request, others: Collection[str], fields: Collection[str]) 
     """
     found: dict[str, frozenset[str]] = {}
     for name, value in filter_pairs(request, others):
-        given = _object(value) if name == "filter" else {_field(name): value.split(",")}
+        given = json.load(value) if name == "filter" else {_field(name): value.split(",")}
         for field, wanted in given.items():
             if field not in fields:
                 raise MalformedRequestError(
@@ -59,16 +59,6 @@ def _field(name: str) -> str:
     for operator in ("][in", "][$in", "][eq", "][$eq"):
         inner = inner.removesuffix(operator)
     return inner
-
-
-def _object(text: str) -> dict[str, Any]:
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError as error:
-        raise MalformedRequestError(f"the filter is not JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise MalformedRequestError("the filter is not a JSON object")
-    return value
 
 
 def _values(field: str, wanted: Any) -> list[str]:

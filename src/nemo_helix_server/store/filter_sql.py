@@ -27,6 +27,7 @@ from nemo_helix_server.jobs.filtering.parse import (
     Tree,
 )
 from nemo_helix_server.store import schema
+from nemo_runs import strict_json
 
 Condition = ColumnElement[bool]
 _LARGEST = 2**63
@@ -209,7 +210,7 @@ def _forms(value: Any) -> list[Scalar]:
     if not isinstance(value, str):
         return [value]
     try:
-        spelled = json.loads(value)
+        spelled = strict_json.loads(value)
     except ValueError:
         return [value]
     if isinstance(spelled, int | float) and not isinstance(spelled, bool):

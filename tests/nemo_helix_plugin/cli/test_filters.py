@@ -28,6 +28,24 @@ def test_dotted_filters_become_one_tree(pairs, found):
     assert filters.tree(pairs) == found
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"status": "error", "status": "paused"}', "--filter has the key 'status' more than once"),
+        ('{"spec.rate": NaN}', "--filter holds NaN, which is not a number in JSON"),
+        ('{"spec.seed": 99999999999999999999}', "--filter holds the whole number 9999"),
+        ('{"status": ', "--filter begins like JSON, but is not JSON"),
+    ],
+)
+def test_a_json_filter_is_read_as_strictly_as_a_body(text, said):
+    with pytest.raises(click.UsageError, match=said):
+        filters.combined(text, [])
+
+
+def test_a_dotted_value_that_spells_no_number_of_json_is_text():
+    assert filters.tree([("spec.rate", "NaN")]) == {"spec.rate": "NaN"}
+
+
 def test_a_dotted_filter_wins_over_the_same_field_of_a_json_filter():
     found = filters.combined('{"status": "active", "source": "x"}', [("status", "error")])
     assert found == {"status": "error", "source": "x"}

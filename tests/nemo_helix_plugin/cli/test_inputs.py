@@ -44,6 +44,27 @@ def test_a_key_that_a_body_has_twice_is_refused_with_its_line(tmp_path, text, sa
         body(None, text, {})
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('{"spec": {"rate": NaN}}', "--input-data holds NaN, which is not a number in JSON"),
+        ('{"seed": 123456789012345678901234567890}', "--input-data holds the whole number 1234"),
+        ('{"name": "\\ud800"}', "--input-data holds half of a character"),
+        ("spec: {rate: .nan}", "--input-data holds NaN"),
+        ("spec: {rate: -.inf}", "--input-data holds -Infinity"),
+        ("seed: 123456789012345678901234567890", "--input-data holds the whole number 1234"),
+        ("data: !!binary aGk=", "--input-data holds a value that JSON does not have"),
+        ("a: &a [*a]", "--input-data holds a list or an object that contains itself"),
+    ],
+)
+def test_a_value_that_json_does_not_have_is_refused(tmp_path, text, said):
+    with pytest.raises(click.UsageError, match=said):
+        body(None, text, {})
+    (tmp_path / "job.yaml").write_text(text)
+    with pytest.raises(click.UsageError, match=said.removeprefix("--input-data")):
+        body(str(tmp_path / "job.yaml"), None, {})
+
+
 def test_one_key_in_several_objects_and_merged_ones_are_taken(tmp_path):
     text = "a: &a {x: 1}\nb: {<<: *a, x: 2}\nc: [{x: 1}, {x: 1}]\n"
     assert body(None, text, {}) == {"a": {"x": 1}, "b": {"x": 2}, "c": [{"x": 1}, {"x": 1}]}

@@ -245,7 +245,11 @@ def test_children_born_while_the_tree_is_ended_are_ended_too(plant: Plant) -> No
 def test_a_later_process_of_the_same_number_is_not_touched(plant: Plant) -> None:
     tree = plant("exec sleep 60", 1)
     stranger = replace(tree.root, start_time=tree.root.start_time - 1)
-    for other in (stranger, replace(tree.root, host="another", boot_id="another"), replace(tree.root, boot_id="another")):
+    for other in (
+        stranger,
+        replace(tree.root, host="another", boot_id="another"),
+        replace(tree.root, boot_id="another"),
+    ):
         assert end_tree(other, grace=0) == []
     assert tree.left() == [tree.process.pid]
 

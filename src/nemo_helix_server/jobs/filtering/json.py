@@ -7,6 +7,7 @@ from typing import Any
 
 from nemo_helix_server.errors import MalformedRequestError
 from nemo_helix_server.jobs.filtering.tree import EVERYTHING, Not, Operator, Tree, all_of, any_of, compare
+from nemo_runs import strict_json
 
 __all__ = ["OPERATORS", "compare", "known_operators", "load", "tree"]
 
@@ -23,10 +24,13 @@ def known_operators() -> str:
 def load(text: str) -> dict[str, Any]:
     """A filter as it was written; raises `MalformedRequestError` when it is not a JSON object."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = strict_json.loads(text)
+    except json.JSONDecodeError as error:
         raise MalformedRequestError(f"the filter is not JSON: {error}") from error
-    assert isinstance(document, dict)
+    except ValueError as error:
+        raise MalformedRequestError(f"the filter {error}") from error
+    if not isinstance(document, dict):
+        raise MalformedRequestError("the filter is not a JSON object")
     return document
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from nemo_helix_plugin.cli.inputs import validated, yaml_value
 from nemo_helix_plugin.customization import backends
 from nemo_runs import strict_json
 
@@ -30,26 +32,14 @@ def read_object(file: str, option: str) -> dict[str, Any]:
         raise click.UsageError(f"{option} {file}: this is not text in UTF-8.") from None
     try:
         found = strict_json.loads(text)
+    except json.JSONDecodeError as error:
+        if not file.endswith((".yaml", ".yml")):
+            raise click.UsageError(f"{shown} is not JSON: {error}.") from None
+        found = yaml_value(text, shown)
     except ValueError as error:
-        if file.endswith((".yaml", ".yml")):
-            return _yaml(text, shown)
-        raise click.UsageError(f"{shown} is not JSON: {error}.") from None
+        raise click.UsageError(f"{shown} {error}.") from None
     if not isinstance(found, dict):
-        raise click.UsageError(f"{shown} must hold an object in braces.")
-    return found
-
-
-def _yaml(text: str, shown: str) -> dict[str, Any]:
-    import yaml
-
-    from nemo_helix_plugin import yaml_text
-
-    try:
-        found = yaml_text.load(text)
-    except yaml.YAMLError as error:
-        raise click.UsageError(f"{shown} is not YAML: {' '.join(str(error).split())}.") from None
-    if not isinstance(found, dict):
-        raise click.UsageError(f"{shown} must hold keys with values.")
+        raise click.UsageError(f"{shown} must hold an object: keys with values.")
     return found
 
 
@@ -61,26 +51,27 @@ def options(words: Sequence[str], file: str | None, token_secret: str | None) ->
         backend, dot, key = path.partition(".")
         if not (equals and dot and backend and key):
             raise click.UsageError(f"-o {word}: write backend.key=value, as in subprocess.memory=16Gi.")
-        _put(found, (backend, key), _scalar(value), f"-o {word}")
+        _put(found, (backend, key), _scalar(value, f"-o {word}"), f"-o {word}")
     if token_secret:
         _put(found, ("hub", "token_secret"), token_secret, "--hf-token-secret")
     if not found:
         return None
-    from nemo_helix_plugin.cli.inputs import validated
     from nemo_helix_plugin.customization.requests import CustomizationOptions
 
     return validated(CustomizationOptions, found).model_dump(mode="json", exclude_unset=True)
 
 
-def _scalar(text: str) -> Any:
+def _scalar(text: str, where: str) -> Any:
     import yaml
 
     from nemo_helix_plugin import yaml_text
 
     try:
-        return yaml_text.load(text)
+        return strict_json.checked(yaml_text.load(text))
     except yaml.YAMLError:
         return text
+    except ValueError as error:
+        raise click.UsageError(f"{where} {error}.") from None
 
 
 def check_uploads(backend: str, spec: Mapping[str, Any], uploads: Mapping[str, str]) -> None:
@@ -105,7 +96,6 @@ def with_references(backend: str, spec: Mapping[str, Any], references: Mapping[s
 
 def checked(backend: str, spec: Mapping[str, Any]) -> BaseModel:
     """The spec as its type; `click.UsageError` names the field that is wrong."""
-    from nemo_helix_plugin.cli.inputs import validated
 
     return validated(backends.find(backend).input_type(), spec)
 

@@ -50,6 +50,28 @@ def test_a_spec_that_cannot_be_read_is_said(tmp_path, text, words):
         specs.read_object(str(file), "--job-json")
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("job.json", '{"rate": NaN}', "job.json holds NaN, which is not a number"),
+        ("job.json", '{"a": 1, "a": 2}', "job.json has the key 'a' more than once"),
+        ("job.yaml", "rate: .nan", "job.yaml holds NaN"),
+        ("job.yaml", "seed: 99999999999999999999", "job.yaml holds the whole number 9999"),
+        ("job.yaml", "a: 1\na: 2\n", "job.yaml, line 2 is neither JSON nor YAML: the key a"),
+        ("job.yaml", "[1]", "must hold an object"),
+    ],
+)
+def test_a_spec_is_read_as_strictly_as_a_body(tmp_path, name, text, words):
+    (tmp_path / name).write_text(text)
+    with pytest.raises(click.UsageError, match=words):
+        specs.read_object(str(tmp_path / name), "--job-json")
+
+
+def test_an_option_that_is_not_a_number_of_json_is_refused():
+    with pytest.raises(click.UsageError, match=r"-o checkpoints.steps=\.nan holds NaN"):
+        specs.options(["checkpoints.steps=.nan"], None, None)
+
+
 @pytest.mark.parametrize("backend", backends.BUILT_IN)
 def test_references_are_written_where_the_backend_has_them(backend):
     spec = specs.with_references(backend, {}, {"model": "lab/base", "dataset": "lab/sums"})
