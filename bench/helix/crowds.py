@@ -22,6 +22,9 @@ IDLE_LIMIT = 0.02
 WATCHERS = 80
 STATUSES = (*["completed"] * 80, *["error"] * 15, *["cancelled"] * 4, "paused")
 """Of each hundred jobs. Storage is kept for the paused ones alone: the others ended long ago."""
+BACKENDS = ("automodel", "unsloth", "rl")
+REST = {"optimizer": {"name": "adamw", "lr": 1e-5}, "batch": {"global": 32}, "dataset": "default/rows"}
+"""What else stands in each spec."""
 _SELECT = (
     "SELECT jobs.*, attempts.status_details, attempts.error_details FROM jobs "
     "JOIN attempts ON attempts.id = jobs.attempt_id WHERE {} "
@@ -32,6 +35,17 @@ FILTERS = {
     "spec.epochs": (
         "filter[spec.epochs]=77",
         "jobs.workspace = 'default' AND json_extract(jobs.spec, '$.\"epochs\"') IN (77, '77')",
+    ),
+    "spec.backend, a third of all": (
+        "filter[spec.backend]=rl",
+        "jobs.workspace = 'default' AND json_extract(jobs.spec, '$.\"backend\"') = 'rl'",
+    ),
+    "spec.epochs and status": (
+        "filter[spec.epochs]=77&filter[status]=completed",
+        (
+            "jobs.workspace = 'default' AND jobs.status = 'completed' "
+            "AND json_extract(jobs.spec, '$.\"epochs\"') IN (77, '77')"
+        ),
     ),
 }
 
@@ -47,6 +61,16 @@ def populate(service: Program, count: int) -> None:
         for table in ("jobs", "attempts", "steps", "tasks"):
             _multiply(database, table, name, count)
         database.commit()
+    service.end()
+    service.start()
+    began = time.perf_counter()
+    with contextlib.closing(sqlite3.connect(service.data_dir / "jobs.db", timeout=60)) as database:
+        left = "SELECT count(*) FROM jobs WHERE spec_indexed = 0"
+        until(lambda: database.execute(left).fetchone() == (0,), "the specs are in the index", 0.1)
+    print(
+        f"{count} jobs of an earlier version are in the index of specs after "
+        f"{time.perf_counter() - began:.1f} s, the service being up"
+    )
 
 
 def _multiply(database: sqlite3.Connection, table: str, name: str, count: int) -> None:
@@ -77,7 +101,9 @@ def _other(column: str, value: Any, table: str, number: int, ended_at: int) -> A
     if column == "storage_reclaimed_at":
         return None if STATUSES[number % len(STATUSES)] in {"completed", "paused"} else ended_at
     if column == "spec" and table == "jobs":
-        return json.dumps({"epochs": number % 1000})
+        return json.dumps({"epochs": number % 1000, "backend": BACKENDS[number % len(BACKENDS)], **REST})
+    if column == "spec_indexed":
+        return 0  # as in a database from before there was an index
     return value
 
 

@@ -72,13 +72,17 @@ class Program:
 
     def __init__(self, data_dir: Path, *, slots: int | None = None, wait: bool = True) -> None:
         self.data_dir = data_dir
-        environ = {**os.environ, "NEMO_LEASES_DIR": str(data_dir.parent / "leases")}
+        self._environ = {**os.environ, "NEMO_LEASES_DIR": str(data_dir.parent / "leases")}
         if slots is not None:
-            environ["NEMO_LEASES_SLOTS"] = str(slots)
-        environ["NHX_LOG_LEVEL"] = "warning"
-        argv = [str(NEMO), "services", "run", "--port", "0", "--data-dir", str(data_dir), "--json"]
-        self.errors = (data_dir.parent / "stderr").open("ab")
-        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self.errors, env=environ)
+            self._environ["NEMO_LEASES_SLOTS"] = str(slots)
+        self._environ["NHX_LOG_LEVEL"] = "warning"
+        self.start(wait=wait)
+
+    def start(self, *, wait: bool = True) -> None:
+        """Start it, for the first time or again."""
+        argv = [str(NEMO), "services", "run", "--port", "0", "--data-dir", str(self.data_dir), "--json"]
+        self.errors = (self.data_dir.parent / "stderr").open("ab")
+        self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self.errors, env=self._environ)
         if wait:
             self.wait()
 

@@ -20,6 +20,9 @@ from nemo_helix_server.store.store import JobStore
 _LOG = logging.getLogger(__name__)
 _BATCH = 100
 _PATIENCE = 10.0
+_INDEXED_AT_ONCE = 200
+_BREATH = 0.005
+"""Seconds in which others can write, between two units of many."""
 _AGAIN = 5.0
 """Seconds until what failed is tried again."""
 _BETWEEN = 0.5
@@ -38,6 +41,8 @@ class BackgroundTasks:
     troubles: ErrorIsolation = field(default_factory=ErrorIsolation)
     _pending: threading.Event = field(default_factory=threading.Event)
     _to_measure: dict[str, tuple[str, str]] = field(default_factory=dict)
+    _unindexed: bool = True
+    """There may be jobs whose specs are not in the index."""
     _stopping: bool = False
     _thread: threading.Thread | None = None
 
@@ -71,6 +76,7 @@ class BackgroundTasks:
             "the records of jobs": self._write_down,
             "pins": self._pin,
             "the sizes of jobs": self._measure,
+            "the index of specs": self._index,
         }
         for what, task in work.items():
             with self.troubles.apart(what):
@@ -79,6 +85,13 @@ class BackgroundTasks:
     def _write_down(self) -> None:
         while self.mirror.run() and not self._stopping:
             pass
+
+    def _index(self) -> None:
+        """Of jobs from before there was an index; a few at a time, so that nobody waits long to write."""
+        while self._unindexed and not self._stopping:
+            with self.store.write() as unit:
+                self._unindexed = unit.jobs.index_specs(_INDEXED_AT_ONCE)
+            time.sleep(_BREATH)
 
     def _loop(self) -> None:
         while not self._stopping:

@@ -10,9 +10,22 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, and_, case, cast, false, func, literal, not_, or_, true
+from sqlalchemy import (
+    ColumnElement,
+    and_,
+    case,
+    cast,
+    false,
+    func,
+    literal,
+    literal_column,
+    not_,
+    or_,
+    select,
+    true,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.types import Float, Text
 
@@ -26,6 +39,7 @@ from nemo_helix_server.jobs.filtering.parse import (
     Scalar,
     Tree,
 )
+from nemo_helix_server.jobs.filtering.values import entry_of, is_path
 from nemo_helix_server.store import schema
 from nemo_runs import strict_json
 
@@ -53,8 +67,45 @@ def _condition(tree: Tree, dialect: str) -> Condition:
         return not_(func.coalesce(_condition(tree.part, dialect), false()))
     root, dot, rest = tree.field.partition(".")
     if dot and root in DOCUMENTS:
-        return _in_document(tree, JsonField(root, rest.split("."), dialect))
+        exactly = _in_document(tree, JsonField(root, rest.split("."), dialect))
+        wanted = spec_value(tree)
+        return exactly if wanted is None else _in_spec(wanted, exactly)
     return _in_column(tree, schema.jobs.c[tree.field], dialect)
+
+
+class SpecValue(NamedTuple):
+    """A condition that the index of values in specs answers: at the path stands one of the values."""
+
+    path: str
+    values: tuple[str, ...]
+
+    @property
+    def condition(self) -> Condition:
+        """What must hold of a row of ``spec_values``."""
+        found = schema.spec_values.c
+        return and_(found.path == self.path, found.value.in_(self.values))
+
+
+def spec_value(tree: Tree) -> SpecValue | None:
+    """A filter as a condition on the index alone; None when it is not one."""
+    while isinstance(tree, AllOf | AnyOf) and len(tree.parts) == 1:
+        tree = tree.parts[0]
+    if not isinstance(tree, Compare) or tree.operator not in {Operator.EQUAL, Operator.IN}:
+        return None
+    root, _, path = tree.field.partition(".")
+    if root != "spec" or not path or not is_path(path):
+        return None
+    entries = [entry_of(form) for one in _several(tree.value) for form in _forms(one)]
+    if not entries or None in entries:
+        return None
+    return SpecValue(path, tuple(dict.fromkeys(entry for entry in entries if entry is not None)))
+
+
+def _in_spec(wanted: SpecValue, exactly: Condition) -> Condition:
+    """From the index, and from the spec itself for the jobs that are not in it."""
+    found = select(schema.spec_values.c.job_id).where(wanted.condition)
+    missing = schema.jobs.c.spec_indexed != literal_column(str(schema.INDEXED))  # its index says so
+    return or_(schema.jobs.c.id.in_(found), and_(missing, exactly))
 
 
 def _in_column(compare: Compare, column: ColumnElement[Any], dialect: str) -> Condition:

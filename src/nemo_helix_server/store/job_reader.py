@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Select, func, select
+from sqlalchemy import ColumnElement, Select, bindparam, func, literal_column, select
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs.model import Job, RowPage
@@ -17,6 +17,23 @@ EVERYWHERE = "-"
 """In place of a workspace: all of them."""
 
 _jobs = schema.jobs.c
+_values = schema.spec_values.c
+_ENTRY = (_values.path == bindparam("path"), _values.value == bindparam("value"))
+_HERE = (*_ENTRY, _values.workspace == bindparam("workspace"))
+_OF_VALUE = {everywhere: _ENTRY if everywhere else _HERE for everywhere in (False, True)}
+_COUNTED = {
+    everywhere: select(func.count()).select_from(schema.spec_values).where(*conditions)
+    for everywhere, conditions in _OF_VALUE.items()
+}
+_FIRST = {
+    (everywhere, newest_first): select(_values.created_at, _values.job_id)
+    .where(*conditions)
+    .order_by(*(column.desc() if newest_first else column for column in (_values.created_at, _values.job_id)))
+    .limit(bindparam("end"))
+    for everywhere, conditions in _OF_VALUE.items()
+    for newest_first in (False, True)
+}
+_BY_CREATION = {"created_at", "-created_at"}
 _SORTABLE = {"created_at": _jobs.created_at, "updated_at": _jobs.updated_at, "source": _jobs.source}
 
 
@@ -57,6 +74,9 @@ class JobReader(StorePart):
 
     def page(self, query: JobQuery) -> RowPage[Job]:
         """One page, filtered, sorted and counted by the database."""
+        by_value = filter_sql.spec_value(query.where)
+        if by_value is not None and query.sort in _BY_CREATION and self._all_are_indexed():
+            return self._page_of_value(query, by_value)
         conditions = filter_sql.conditions(query.where, self.connection.dialect.name)
         if query.workspace is not None:
             conditions.append(_jobs.workspace == query.workspace)
@@ -66,6 +86,25 @@ class JobReader(StorePart):
         wanted = _ordered(rows.JOB.where(*conditions), query.sort)
         page = wanted.limit(query.page_size).offset((query.page - 1) * query.page_size)
         return RowPage(tuple(rows.job(row) for row in self.connection.execute(page)), total)
+
+    def _all_are_indexed(self) -> bool:
+        missing = _jobs.spec_indexed != literal_column(str(schema.INDEXED))
+        return self.connection.execute(select(_jobs.id).where(missing).limit(1)).first() is None
+
+    def _page_of_value(self, query: JobQuery, wanted: filter_sql.SpecValue) -> RowPage[Job]:
+        """The same from the index of values alone; jobs are read for what the page shows."""
+        newest_first = query.sort.startswith("-")
+        end = query.page * query.page_size
+        found, total = [], 0
+        for value in wanted.values:  # each one's entries are in order already
+            entry = {"path": wanted.path, "value": value, "workspace": query.workspace, "end": end}
+            total += self.connection.execute(_COUNTED[query.workspace is None], entry).scalar_one()
+            ordered = _FIRST[query.workspace is None, newest_first]
+            found += [tuple(row) for row in self.connection.execute(ordered, entry)]
+        found.sort(key=lambda entry: entry[0], reverse=newest_first)  # stable: ties stay as they came
+        shown = [job_id for _, job_id in found[end - query.page_size : end]]
+        jobs = self._jobs(_ordered(rows.JOB.where(_jobs.id.in_(shown)), query.sort)) if shown else []
+        return RowPage(tuple(jobs), total)
 
     def counts(self, workspace: str | None) -> dict[HelixJobStatus, int]:
         """How many jobs there are in each status that occurs."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import delete, insert, update
+from sqlalchemy import bindparam, delete, insert, literal_column, select, update
 from sqlalchemy.exc import IntegrityError
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs import retention
+from nemo_helix_server.jobs.filtering.values import indexed
 from nemo_helix_server.jobs.model import Attempt, Job
 from nemo_helix_server.jobs.orders import NewAttempt, NewJob
 from nemo_helix_server.jobs.states import StatusEvent
@@ -78,11 +80,38 @@ class JobWriter(JobReader):
             status,
         )
         step = self._steps.insert(attempt, 0, status, new.step_id)
+        self._index([(new.id, new.workspace, self.now, new.spec)])
         job = self.by_id(new.id)
         assert job is not None
         self._transitions.record(job, StatusEvent.MADE, None, status, who=who, why=why, step=step)
         self._transitions.record(job, StatusEvent.MADE, None, status, who=who, why=why)
         return job
+
+    def index_specs(self, limit: int) -> bool:
+        """Put the values of some specs into the index that are not in it; whether there may be more."""
+        columns = schema.jobs.c
+        query = select(columns.id, columns.workspace, columns.created_at, columns.spec)
+        missing = query.where(columns.spec_indexed == literal_column(str(schema.UNINDEXED)))
+        missing = missing.where(columns.spec_indexed != literal_column(str(schema.INDEXED)))  # has an index
+        found = [tuple(row) for row in self.connection.execute(missing.limit(limit))]
+        self._index(found)
+        return len(found) == limit
+
+    def _index(self, jobs: Sequence[tuple[Any, ...]]) -> None:
+        """Put specs into the index: id, workspace, moment of creation and spec of each job."""
+        entries, marks = [], []
+        for job_id, workspace, created_at, spec in jobs:
+            values = indexed(spec)
+            marks.append(
+                {"key": job_id, "mark": schema.TOO_MANY_VALUES if values is None else schema.INDEXED}
+            )
+            same = {"job_id": job_id, "workspace": workspace, "created_at": created_at}
+            entries += [{**same, "path": path, "value": value} for path, value in (values or {}).items()]
+        if entries:
+            self.connection.execute(insert(schema.spec_values), entries)
+        if marks:
+            by_key = update(schema.jobs).where(schema.jobs.c.id == bindparam("key"))
+            self.connection.execute(by_key.values(spec_indexed=bindparam("mark")), marks)
 
     def add_attempt(self, job_id: str, new: NewAttempt, *, who: str, why: str) -> Attempt | None:
         """Add an attempt with its first step, created, and make it the current one.

@@ -26,7 +26,7 @@ from nemo_helix_server.store import schema
 
 AnyRow = Row[Any]
 
-_NOT_SHOWN = {"body_digest", "client_token"}
+_NOT_SHOWN = {"body_digest", "client_token", "spec_indexed"}
 JOB: Select[Any] = select(
     *[column for column in schema.jobs.c if column.name not in _NOT_SHOWN],
     schema.attempts.c.status_details,

@@ -20,6 +20,7 @@ from sqlalchemy import (
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
@@ -87,6 +88,7 @@ jobs = Table(
     Column("storage_bytes", BigInteger),
     Column("storage_measured_at", Moment),
     Column("stopped_mark", Mark),
+    Column("spec_indexed", Integer, nullable=False, server_default="0"),
     UniqueConstraint("workspace", "name"),
     UniqueConstraint("workspace", "client_token"),
     # One index a filter and order that the lists offer; each ends in the id, which breaks ties.
@@ -97,6 +99,28 @@ jobs = Table(
     Index("ix_jobs_everywhere", "created_at", "id"),
     Index("ix_jobs_everywhere_by_status", "status", "created_at", "id"),
     Index("ix_jobs_windows", "status", "storage_reclaimed_at", "stopped_at"),
+    Index(
+        "ix_jobs_unindexed",
+        "spec_indexed",
+        "id",
+        sqlite_where=text("spec_indexed <> 1"),
+        postgresql_where=text("spec_indexed <> 1"),
+    ),
+)
+UNINDEXED, INDEXED, TOO_MANY_VALUES = 0, 1, 2
+"""Of ``jobs.spec_indexed``: whether `spec_values` has the values of the job's spec."""
+
+spec_values = Table(
+    "spec_values",
+    metadata,
+    _job_key(primary=True),
+    Column("path", String(200), primary_key=True),
+    Column("value", Name, nullable=False),
+    Column("workspace", Name, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    # Also in the order of the lists, so that a page takes a few rows of it and a count none of ``jobs``.
+    Index("ix_spec_values_found", "path", "value", "workspace", "created_at", "job_id"),
+    sqlite_with_rowid=False,
 )
 
 attempts = Table(

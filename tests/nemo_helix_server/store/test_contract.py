@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 from tests.nemo_helix_server.worlds import CONTROLLER, DOWNLOAD, TRAINING, UPLOAD, World
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.errors import StateConflictError
-from nemo_helix_server.jobs.filtering import parse
+from nemo_helix_server.jobs.filtering import parse, values
 from nemo_helix_server.jobs.model import CheckpointRow, MetricPoint, SecretRow, Token, WorkspaceRow
 from nemo_helix_server.jobs.orders import NewAttempt
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
@@ -19,6 +20,15 @@ from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.store.queries import JobQuery, StepQuery, TransitionQuery
 
 pytestmark = pytest.mark.services
+
+
+def _found(world: World, filter_: str) -> set[str]:
+    """Names of the jobs that a filter finds; the count has to agree."""
+    where = parse.parse([("filter", filter_)]).tree
+    with world.store.read() as reader:
+        page = reader.jobs.page(JobQuery(workspace="default", where=where, page_size=100))
+    assert page.total == len(page.items)
+    return {job.name for job in page.items}
 
 
 def checkpoint(job_id: str, step: int, **more: Any) -> CheckpointRow:
@@ -481,6 +491,72 @@ class TestLists:
             page = reader.jobs.page(JobQuery(workspace=None, where=where))
         assert {job.name for job in page.items} == expected
         assert page.total == len(expected)
+
+    def test_a_page_by_a_value_of_the_spec_is_ordered_and_counted_over_all_that_it_may_mean(
+        self, world: World
+    ) -> None:
+        for number in range(9):
+            world.clock.advance(1)
+            world.create(f"job-{number}", spec={"a": {"n": "7" if number % 2 else 7}, "other": number})
+        world.create("else", spec={"a": {"n": "seven"}, "n": 7})
+        where = parse.parse([("filter[spec.a.n]", "7")]).tree
+
+        def names(**query: Any) -> tuple[list[str], int]:
+            with world.store.read() as reader:
+                found = reader.jobs.page(JobQuery(**{"where": where, "page_size": 4, **query}))
+            return [job.name for job in found.items], found.total
+
+        for workspace in ("default", None):
+            assert names(workspace=workspace) == (["job-8", "job-7", "job-6", "job-5"], 9)
+            assert names(workspace=workspace, page=3) == (["job-0"], 9)
+            assert names(workspace=workspace, sort="created_at")[0] == ["job-0", "job-1", "job-2", "job-3"]
+            assert names(workspace=workspace, page=4) == ([], 9)
+        assert names(workspace="other") == ([], 0)
+
+    def test_what_the_index_of_specs_lacks_is_found_in_the_specs(self, world: World) -> None:
+        long = "x" * 300
+        many = {f"key-{number}": number for number in range(values.MOST + 1)}
+        world.create("plain", spec={"n": 1, "long": long})
+        world.create("many", spec={"n": 1, **many})
+        world.create("other", spec={"n": 2, "deep": {"n": 1}})
+        for text_, expected in (
+            ("spec.n:1", {"plain", "many"}),
+            ("spec.key-9:9", {"many"}),
+            (f'{{"spec.long": "{long}"}}', {"plain"}),
+            ("spec.deep.n:1", {"other"}),
+            ("spec.n:1 AND name:many", {"many"}),
+        ):
+            assert _found(world, text_) == expected, text_
+
+    def test_specs_from_before_the_index_are_found_before_and_after_they_are_put_in(
+        self, world: World
+    ) -> None:
+        for number in range(5):
+            world.create(f"job-{number}", spec={"n": number % 2})
+        with world.store.engine.execution_options(writes=True).begin() as connection:
+            connection.execute(text("DELETE FROM spec_values"))
+            connection.execute(text("UPDATE jobs SET spec_indexed = 0"))
+        for left in (True, True, False):  # each unit is as good as a start after a crash
+            assert _found(world, "spec.n:1") == {"job-1", "job-3"}
+            with world.store.write() as writer:
+                assert writer.jobs.index_specs(2) is left
+        assert _found(world, "spec.n:1") == {"job-1", "job-3"}
+        with world.store.read() as reader:
+            assert reader.session.connection.execute(text("SELECT count(*) FROM spec_values")).scalar() == 5
+
+    def test_a_job_that_is_removed_leaves_the_index_of_specs(self, world: World) -> None:
+        world.create("job-1", spec={"n": 1})
+        world.move(StatusEvent.CANCEL_REQUESTED)
+        with world.store.write() as writer:
+            job = writer.jobs.find("default", "job-1")
+            assert job is not None
+            writer.statuses.move_job(job.id, StatusEvent.DELETE_REQUESTED, who="anna", why="asked")
+            assert writer.jobs.remove(job.id)
+        with world.store.read() as reader:
+            found = reader.jobs.page(
+                JobQuery(workspace="default", where=parse.parse([("filter", "spec.n:1")]).tree)
+            )
+        assert (found.items, found.total) == ((), 0)
 
     def test_steps_come_oldest_first_with_what_running_them_takes(self, world: World) -> None:
         world.create("job-1", steps=(DOWNLOAD, TRAINING))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
@@ -16,11 +17,25 @@ from sqlalchemy import create_engine, text
 from tests.nemo_helix_server.worlds import World
 
 from nemo_helix_server.errors import StoreError
+from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.store import migrations, schema
+from nemo_helix_server.store.migrations import upgrade
+from nemo_helix_server.store.queries import JobQuery
 from nemo_helix_server.store.store import JobStore
 from nemo_runs.clock import MovableClock
 
 pytestmark = pytest.mark.services
+_SAME = {"status": "completed", "spec": '{"epochs": 3}', "platform_spec": '{"steps": []}'}
+_SAME |= {"created_by": "anna", "created_at": 1, "updated_at": 1}
+_OLD_ROWS: dict[str, dict[str, object]] = {
+    "jobs": {
+        **_SAME,
+        **{"id": "job", "workspace": "default", "name": "old", "source": "tests", "fileset": "old"},
+        **{"attempt_id": "attempt", "attempt_seq": 0, "body_digest": "", "status_since": 1},
+    },
+    "attempts": {**_SAME, "id": "attempt", "job_id": "job", "seq": 0, "status_details": "{}"},
+}
+"""A job as a database of revision 0005 has it."""
 
 
 def test_migrated_and_fresh_are_the_same(world: World) -> None:
@@ -52,6 +67,25 @@ def test_the_newest_revision_is_the_one_that_is_checked_for() -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(migrations.__file__).parent))
     assert ScriptDirectory.from_config(config).get_current_head() == migrations.HEAD
+
+
+def test_a_database_from_before_the_index_of_specs_is_filtered_alike_after_its_upgrade(
+    tmp_path: Path,
+) -> None:
+    store = JobStore(f"sqlite:///{tmp_path / 'jobs.db'}", MovableClock())
+    with store.engine.execution_options(writes=True).begin() as connection:
+        command.upgrade(upgrade.configuration(connection), "0005")
+        for table, values in _OLD_ROWS.items():
+            names, marks = ", ".join(values), ", ".join(f":{name}" for name in values)
+            connection.execute(text(f"INSERT INTO {table} ({names}) VALUES ({marks})"), values)
+    store.migrate()
+    query = JobQuery(workspace="default", where=parse.parse([("filter", "spec.epochs:3")]).tree)
+    for _ in range(2):
+        with store.read() as reader:
+            assert [job.name for job in reader.jobs.page(query).items] == ["old"]
+        with store.write() as writer:
+            writer.jobs.index_specs(10)
+    store.close()
 
 
 def test_a_database_of_a_newer_release_is_refused(tmp_path: Path) -> None:
