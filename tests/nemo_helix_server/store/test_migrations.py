@@ -30,8 +30,15 @@ _SAME |= {"created_by": "anna", "created_at": 1, "updated_at": 1}
 _OLD_ROWS: dict[str, dict[str, object]] = {
     "jobs": {
         **_SAME,
-        **{"id": "job", "workspace": "default", "name": "old", "source": "tests", "fileset": "old"},
-        **{"attempt_id": "attempt", "attempt_seq": 0, "body_digest": "", "status_since": 1},
+        "id": "job",
+        "workspace": "default",
+        "name": "old",
+        "source": "tests",
+        "fileset": "old",
+        "attempt_id": "attempt",
+        "attempt_seq": 0,
+        "body_digest": "",
+        "status_since": 1,
     },
     "attempts": {**_SAME, "id": "attempt", "job_id": "job", "seq": 0, "status_details": "{}"},
 }
