@@ -168,7 +168,10 @@ class LinkPaths:
 
     @property
     def collected(self) -> Path:
-        """How the collector ended, with its counts: one JSON line. It alone proves completeness."""
+        """How the collector ended, with its counts, see `nemo_gym.rollouts.collect.exit_report`.
+
+        It alone proves completeness.
+        """
         return self.folder / "collected"
 
     @property

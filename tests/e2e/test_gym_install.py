@@ -1,12 +1,12 @@
 """A job that installs its `gym` from a git repository, as it really does on the `local` compute type."""
 
-import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from tests import collector_reports
 from tests.local_jobs import Workplace, until
 
 from nemo_gym.chain.budget import Budget
@@ -157,7 +157,7 @@ def test_a_ref_or_repository_that_does_not_exist_ends_a_chain_at_once(workplace,
     seen = workplace.wait(job)
     assert seen.state is JobState.FAILED
     link = JobPaths(job.job_dir).link(job.job_id).folder
-    told = json.loads((link / "collected").read_text())["hopeless"]
+    told = collector_reports.read(link / "collected")["hopeless"]
     assert told.startswith("gym could not be installed: driver.gym_install.re")
     assert words in told
     assert told.endswith(f"see logs/install-{job.job_id}.log")

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from tests import collector_reports
 from tests.local_jobs import STAND_INS, Workplace, service, until
 
 from nemo_gym.chain.budget import Budget
@@ -73,6 +74,11 @@ def value(job, name, link=None):
     """The value of one file of a link, by default of the first; empty where there is none."""
     path = JobPaths(job.job_dir).link((link or job).job_id).folder / name
     return path.read_text().rstrip("\n") if path.exists() else ""
+
+
+def report(job, link):
+    """What a link's collector said at its end."""
+    return collector_reports.read(JobPaths(job.job_dir).link(link.job_id).collected)
 
 
 def decision(job, link):
@@ -301,8 +307,8 @@ def test_the_real_collector_completes_over_several_jobs_with_every_rollout_once(
     assert ends[len(links) - 1].state is JobState.SUCCEEDED, workplace.said(links[-1])
     rows = [json.loads(line) for line in JobPaths(job.job_dir).rollouts.output.read_text().splitlines()]
     assert sorted(row["_ng_task_index"] for row in rows) == list(range(60))
-    words = [json.loads(value(job, "collected", link)) for link in links]
-    assert sum(word["new"] for word in words) == 60
+    words = [report(job, link) for link in links]
+    assert sum(int(word["new"]) for word in words) == 60
     assert [word["state"] for word in words] == ["drained"] * (len(links) - 1) + ["complete"]
     assert dot(job, ".gym_infra_retries") == ["0"]
 
@@ -323,7 +329,7 @@ def test_rejected_credentials_end_a_chain_at_once_with_their_reason(workplace, t
         server.kill()
     assert [end.state for end in ends] == [JobState.FAILED, JobState.CANCELLED]
     assert "no retry can help: policy_api_key:" in ends[0].reason
-    assert json.loads(value(job, "collected"))["hopeless"].startswith("policy_api_key:")
+    assert report(job, job)["hopeless"].startswith("policy_api_key:")
 
 
 def test_missing_data_and_a_wrong_value_end_a_chain_at_once_with_their_reason(workplace, tmp_path):

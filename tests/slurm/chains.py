@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tests import collector_reports
 from tests.local_jobs import STAND_INS, Workplace, service
 from tests.slurm.lab import RealSlurm, until
 
@@ -239,8 +240,8 @@ class Chain:
         assert len(self.jobs()) == len(set(self.jobs())) == links, self.said()
         assert self.number(".gym_infra_retries") == retries, self.said()
         assert sum(self.failures()) == lost, self.said()
-        last = json.loads(self.link(*self.last()).collected.read_text())
-        assert (last["state"], last["recorded"]) == ("complete", self.tasks)
+        last = collector_reports.read(self.link(*self.last()).collected)
+        assert (last["state"], last["recorded"]) == ("complete", str(self.tasks))
         assert self.number(".gym_accumulated_walltime") == sum(self.allocated()[:-1]), self.said()
 
     def last(self) -> tuple[str, int]:

@@ -294,5 +294,6 @@ gym_chain_is_over() {
     gym_status=1
     gym_fail "the driver ended with exit status 0, but nothing proves that every rollout is recorded"
   fi
-  [[ -e $GYM_JOB_DIR/.gym_cancelled || $(gym_who) == @(cancel|person) ]]
+  gym_who
+  [[ -e $GYM_JOB_DIR/.gym_cancelled || $gym_asker == @(cancel|person) ]]
 }

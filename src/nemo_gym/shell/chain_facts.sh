@@ -2,6 +2,8 @@
 # What a job knows of the runs before it: from their folders links/<job id>.<restart count>/ and from the scheduler.
 
 gym_number='^[0-9]{1,15}$'
+declare -A gym_seconds_of=() # seconds of the runs that have ended, by <job id>.<restart count>, as far as they are known
+gym_untimed=()               # jobs with a run whose seconds are not known
 
 # gym_one FILE: sets gym_value to what a file of one value holds, '' when it is not there.
 gym_one() {
@@ -47,7 +49,8 @@ gym_run_before() {
 }
 
 # gym_recall PREDECESSOR: sets gym_before to the run that this one follows, gym_about to the job whose end is decided about,
-# and gym_p_first and gym_p_same. An earlier run of this very job counts only once it had decided to go on: else the decision is
+# gym_earlier to the run of this very job before this one, and gym_p_first and gym_p_same. Begins gym_looks, the number of
+# times that the scheduler was asked. An earlier run of this very job counts only once it had decided to go on: else the decision is
 # still about the job before. Nor do jobs whose disk was full before they had decided: it is still about the job before them.
 gym_recall() {
   local decision
@@ -72,7 +75,8 @@ gym_recall() {
       gym_before=$gym_found gym_p_same=yes gym_about=$gym_job_id
       return 0
     elif [[ -n $decision ]]; then
-      gym_rule "${decision%% *}" "${decision##* }" "an earlier run of this job had decided: $(gym_reason_in "$gym_found")"
+      gym_reason_in "$gym_found"
+      gym_rule "${decision%% *}" "${decision##* }" "an earlier run of this job had decided: $gym_value"
       return 1
     fi
     gym_newest_run "$gym_job_id" "$((10#${gym_found##*.}))"
@@ -84,15 +88,19 @@ gym_recall() {
     gym_before=$gym_found
     # one that ended the chain has nobody to go on after it, whatever a lost node still queued
     gym_one "${gym_before:-$gym_link}/decision"
-    if [[ -n $gym_value && $gym_value != go_on* ]]; then
-      gym_rule "${gym_value%% *}" "${gym_value##* }" "job $1 had decided: $(gym_reason_in "$gym_before")"
+    decision=$gym_value
+    if [[ -n $decision && $decision != go_on* ]]; then
+      gym_reason_in "$gym_before"
+      gym_rule "${decision%% *}" "${decision##* }" "job $1 had decided: $gym_value"
       return 1
     fi
   fi
 }
 
+# gym_reason_in FOLDER: sets gym_value to why that run decided as it did.
 gym_reason_in() {
-  { sed -n 2p <"$1/decision"; } 2>/dev/null
+  gym_value=''
+  { { read -r && IFS= read -r gym_value; } <"$1/decision"; } 2>/dev/null || :
 }
 
 # How the run before ended: its own last word, then the scheduler's, looked up again for about a
@@ -131,7 +139,7 @@ gym_find_proof() {
   local file
   for file in "$gym_links"/*/collected; do
     gym_one "$file"
-    [[ $gym_value != '{"state":"complete",'* ]] || gym_p_complete=yes
+    [[ $gym_value != 'state complete' && $gym_value != '{"state":"complete",'* ]] || gym_p_complete=yes
   done
 }
 
@@ -144,13 +152,30 @@ gym_pause() {
   done
 }
 
-# gym_read_collected FOLDER: what the driver of that run said at its end: sets gym_c_status, gym_c_new, gym_c_hopeless.
+# gym_read_collected FOLDER: what the driver of that run said at its end, in lines `key value`: sets gym_c_status, gym_c_new
+# and gym_c_hopeless; fails where it said nothing.
 gym_read_collected() {
+  local key value
+  gym_c_status='' gym_c_new='' gym_c_hopeless=''
+  {
+    while read -r key value; do
+      case $key in
+        status) [[ ! $value =~ $gym_number ]] || gym_c_status=$((10#$value)) ;;
+        new) [[ ! $value =~ $gym_number ]] || gym_c_new=$((10#$value)) ;;
+        hopeless) gym_c_hopeless=$value ;;
+        '{'*) gym_read_old_collected "$key $value" ;;
+      esac
+    done <"$1/collected"
+  } 2>/dev/null
+  [[ -n $gym_c_status && -n $gym_c_new ]]
+}
+
+# gym_read_old_collected LINE: the same from a gym that does not know that lines are asked for, as a commit that
+# driver.gym_install names may be: one line of JSON, with fixed keys in a fixed order.
+gym_read_old_collected() {
   local form='^\{"state":"[a-z]+","status":([0-9]+),"expected":[0-9]+,"recorded":[0-9]+,"new":([0-9]+),'
   form+='"hopeless":(null|"(.*)")\}$'
-  gym_c_status='' gym_c_new=0 gym_c_hopeless=''
-  gym_one "$1/collected"
-  [[ $gym_value =~ $form ]] || return 1
+  [[ ${1% } =~ $form ]] || return 1
   gym_c_status=${BASH_REMATCH[1]} gym_c_new=${BASH_REMATCH[2]} gym_c_hopeless=${BASH_REMATCH[4]}
   gym_c_hopeless=${gym_c_hopeless//\\n/ }
   gym_c_hopeless=${gym_c_hopeless//\\\"/\"}
@@ -186,9 +211,10 @@ gym_read_marker() {
 # gym_account PREDECESSOR: adds the time of runs that have ended and were not accounted yet, each once; a time that is not
 # known yet is added by a later job. Sets gym_spent_walltime. A damaged count is an error.
 gym_account() {
-  local -A known=() tried=()
+  local -A tried=()
   local file line key seconds id found='' asked=0 until
-  local -a lines ids
+  local -a lines
+  gym_seconds_of=()
   gym_look_at_clock
   until=$((gym_clock + 60))
   for file in "$gym_links"/*/accounted; do
@@ -201,38 +227,38 @@ gym_account() {
         return 1
       fi
       key=${BASH_REMATCH[1]}
-      known[$key]=${known[$key]:-${BASH_REMATCH[2]}}
+      gym_seconds_of[$key]=${gym_seconds_of[$key]:-${BASH_REMATCH[2]}}
     done
   done
   gym_unaccounted "$1"
-  for id in "${ids[@]}"; do
+  for id in "${gym_untimed[@]}"; do
     [[ -z ${tried[$id]-} ]] || continue
     tried[$id]=yes
     ((++asked > 8)) || ! gym_is_before "$until" && break
     gym_elapsed_of "$id"
     while read -r key seconds; do
-      [[ $key =~ ^[0-9]{1,9}$ && $seconds =~ $gym_number && -z ${known[$id.$key]-} ]] || continue
+      [[ $key =~ ^[0-9]{1,9}$ && $seconds =~ $gym_number && -z ${gym_seconds_of[$id.$key]-} ]] || continue
       [[ $id != "$gym_job_id" ]] || ((key < gym_restart)) || continue
-      known[$id.$key]=$((10#$seconds))
+      gym_seconds_of[$id.$key]=$((10#$seconds))
       found+="$id.$key $((10#$seconds))"$'\n'
     done <<<"$gym_elapsed"
   done
   [[ -z $found ]] || gym_put "$gym_link/accounted" "${found%$'\n'}"
-  for seconds in "${known[@]}"; do
+  for seconds in "${gym_seconds_of[@]}"; do
     gym_spent_walltime=$((gym_spent_walltime + 10#$seconds))
   done
   gym_view "$GYM_JOB_DIR/.gym_accumulated_walltime" "$gym_spent_walltime" || return 1
   gym_add_unknown_time
 }
 
-# gym_unaccounted PREDECESSOR: sets ids to the jobs with a run whose time is not known, the latest first.
+# gym_unaccounted PREDECESSOR: sets gym_untimed to the jobs with a run whose time is not known, the latest first.
 gym_unaccounted() {
   local name
-  ids=()
-  [[ -z $1 || -n ${known[$1.0]-} ]] || ids+=("$1")
+  gym_untimed=()
+  [[ -z $1 || -n ${gym_seconds_of[$1.0]-} ]] || gym_untimed+=("$1")
   while read -r name; do
-    [[ -z ${known[$name]-} && $name != "$gym_job_id.$gym_restart" && -e $gym_links/$name/started ]] || continue
-    ids+=("${name%.*}")
+    [[ -z ${gym_seconds_of[$name]-} && $name != "$gym_job_id.$gym_restart" && -e $gym_links/$name/started ]] || continue
+    gym_untimed+=("${name%.*}")
   done < <(cd -- "$gym_links" && ls -1dt -- *.*)
 }
 
@@ -240,7 +266,7 @@ gym_unaccounted() {
 gym_add_unknown_time() {
   local folder
   for folder in "$gym_links"/*.*; do
-    [[ -z ${known[${folder##*/}]-} && $folder != "$gym_link" ]] || continue
+    [[ -z ${gym_seconds_of[${folder##*/}]-} && $folder != "$gym_link" ]] || continue
     gym_one "$folder/alive"
     [[ ! $gym_value =~ $gym_number ]] || gym_spent_walltime=$((gym_spent_walltime + 10#$gym_value))
   done
@@ -299,6 +325,7 @@ gym_count_retries() {
   ! gym_retry_counted || ((--gym_spent_retries)) || :
 }
 
+# gym_count_rows: sets gym_rows.
 gym_count_rows() {
   gym_rows=0
   { gym_rows=$(wc -l <"$GYM_JOB_DIR/artifacts/rollouts.jsonl"); } 2>/dev/null
@@ -315,7 +342,7 @@ gym_count_idle() {
   while [[ -n $run ]] && ((bound-- > 0)); do
     gym_one "$run/rows"
     [[ $gym_value =~ $gym_number ]] || gym_value=$rows
-    if gym_read_collected_keeping_value "$run"; then
+    if gym_read_collected "$run"; then
       ((gym_c_new == 0)) || break
     elif ((rows > 10#$gym_value)); then
       break
@@ -325,11 +352,4 @@ gym_count_idle() {
     gym_run_before "$run"
     run=$gym_found
   done
-}
-
-gym_read_collected_keeping_value() {
-  local value=$gym_value found=1
-  gym_read_collected "$1" && found=0
-  gym_value=$value
-  return "$found"
 }

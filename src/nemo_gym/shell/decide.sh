@@ -66,6 +66,7 @@ gym_decide() {
   [[ $gym_action != go_on ]] || gym_hold_against_budgets
 }
 
+# gym_rule ACTION FATE WHY: sets gym_action, gym_fate and gym_why.
 gym_rule() {
   gym_action=$1 gym_fate=$2 gym_why=$3
 }

@@ -58,7 +58,7 @@ gym_driver_environment() {
   gym_child "$1"
   export NEMO_GYM_DRAIN_FILE="$gym_link/drain" NEMO_GYM_CHAIN="$GYM_JOB/$GYM_BENCHMARK"
   export NEMO_GYM_JOB_ID="$gym_job_id" NEMO_GYM_RESTART="$gym_restart" NEMO_GYM_BENCH_DIR="$GYM_JOB_DIR"
-  export NEMO_GYM_LINK="$gym_link"
+  export NEMO_GYM_LINK="$gym_link" NEMO_GYM_COLLECTED=lines
   if [[ -n $GYM_POLICY ]]; then
     export NEMO_GYM_POLICY_BASE_URL="http://$GYM_POLICY_HOST:${gym_service_ports[GYM_POLICY]-}/v1"
     export NEMO_GYM_POLICY_MODEL_NAME="${GYM_SERVICE_MODELS[GYM_POLICY]}" NEMO_GYM_POLICY_API_KEY="$gym_key"
@@ -133,10 +133,11 @@ gym_notice_death() {
 gym_pass_on() {
   # The file first: it is the truth, and a signal can be lost. USR1 comes ahead of a time limit; of SIGTERM, which a time
   # limit, a preemption and a cancellation send alike, only the scheduler knows the cause.
+  gym_who
   if [[ ! -e $gym_link/drain ]]; then
-    gym_try_put "$gym_link/drain" "$(gym_who)"
+    gym_try_put "$gym_link/drain" "$gym_asker"
   fi
-  gym_event stop_asked asked "$(gym_who)"
+  gym_event stop_asked asked "$gym_asker"
   if [[ $gym_asked == drain ]]; then
     [[ $1 != run ]] || kill -s USR1 "$2" 2>/dev/null
   elif [[ $1 == run ]]; then

@@ -62,8 +62,12 @@ gym_work() {
 # The end marker: what happened, the exit status and who asked, then a sentence. The exit status is the driver's.
 gym_end() {
   local who by
-  who=$(gym_who) by=$who
-  [[ $who != person ]] || by=$(gym_person)
+  gym_who
+  who=$gym_asker by=$who
+  if [[ $who == person ]]; then
+    gym_person
+    by=$gym_asker_name
+  fi
   if [[ -n $gym_dead ]]; then
     gym_status=1
   elif [[ -n $gym_asked && $gym_outcome == failed ]]; then

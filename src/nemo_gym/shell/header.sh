@@ -1,8 +1,13 @@
 # shellcheck shell=bash
 # What every part of a job script uses: messages, events, environments, waiting, and what was asked of the job.
 # Read by job.sh after its assignments (GYM_…) and its traps, which set gym_asked to `drain` or `stop`.
-# Needs bash 4.4. Locals begin with an underscore where a step's environment is put together below them: a local of
-# the same name would hide what is exported. There is no `set -e`: each step's failure is reported in a sentence and remembered in gym_status.
+# Needs bash 4.4. There is no `set -e`: each step's failure is reported in a sentence and remembered in gym_status.
+#
+# How functions answer, in every file of a job script: a value is in the variable `gym_…` that the function's comment
+# says it sets, and the exit status says only yes or no, or done or not. Nothing is printed to be captured, which would
+# cost a process: what stands in $(…) or behind a pipe is a program's output. A function uses its own locals, its arguments and
+# variables `gym_…`, never its caller's locals. Locals begin with an underscore where a step's environment is put together
+# below them: a local of the same name would hide what is exported.
 
 set -u
 : "${gym_asked:=}"      # what a signal or the drain file asked: nothing, drain, stop
@@ -128,33 +133,38 @@ gym_create() {
 # gym_export WHERE [KEY KIND TEXT]…: puts an environment together. KIND is `lit` (TEXT is the value), `secret`
 # (TEXT names one of this script's GYM_SECRET_… assignments) or `runtime` (TEXT names a variable of this machine).
 gym_export() {
-  local gym_where=$1 gym_name
+  local _gym_where=$1 _gym_name
   shift
   while (($#)); do
-    gym_name=$3
+    _gym_name=$3
     if [[ $2 == secret ]]; then
-      gym_name="GYM_SECRET_$3"
+      _gym_name="GYM_SECRET_$3"
     elif [[ $2 == runtime && ! -v $3 ]]; then
-      gym_say "$gym_where: env.$1 is runtime:$3, but $3 is not set on this machine"
+      gym_say "$_gym_where: env.$1 is runtime:$3, but $3 is not set on this machine"
       return 1
     fi
     if [[ $2 == lit ]]; then
       declare -gx "$1=$3" || return 1
     else
-      declare -gx "$1=${!gym_name}" || return 1
+      declare -gx "$1=${!_gym_name}" || return 1
     fi
     gym_exported+=("$1")
     shift 3
   done
 }
 
-# A pause of a fifth of a second, unless asked otherwise, without starting a process; a signal ends it. Ends the job when
-# nobody keeps it, and sees to the chain.
+# A pause of a fifth of a second, unless asked otherwise.
 gym_tick() {
+  gym_tick_for "$NEMO_GYM_TICK_SECONDS"
+}
+
+# gym_tick_for SECONDS: a pause without starting a process; a signal ends it. Ends the job when nobody keeps it, and sees to
+# the chain.
+gym_tick_for() {
   if [[ -z $gym_tick_fd ]]; then
     exec {gym_tick_fd}<> <(:)
   fi
-  read -r -t "$NEMO_GYM_TICK_SECONDS" -u "$gym_tick_fd"
+  read -r -t "$1" -u "$gym_tick_fd"
   gym_still_kept || gym_abandon
   gym_chain_tick
   # The drain file is the truth; a signal is a nudge that can be lost.
@@ -163,23 +173,22 @@ gym_tick() {
   fi
 }
 
-# Who asked the job to stop, in one word: none, signal, walltime, cancel, continued, service_died, or person for whatever
+# gym_who: sets gym_asker to who asked the job to stop, in one word: none, signal, walltime, cancel, continued, service_died, or person for whatever
 # else stands in the drain file. A bare signal says nothing; far from the time limit it is not ours.
 gym_who() {
-  local who=none
+  gym_asker=none
   if [[ -n $gym_asked ]]; then
-    who=signal
-    [[ $gym_asked == stop ]] || ! gym_is_near_its_limit || who=walltime
+    gym_asker=signal
+    [[ $gym_asked == stop ]] || ! gym_is_near_its_limit || gym_asker=walltime
     if [[ -e $gym_link/drain ]]; then
-      who=''
-      { read -r who <"$gym_link/drain"; } 2>/dev/null || :
-      case $who in
+      gym_asker=''
+      { read -r gym_asker <"$gym_link/drain"; } 2>/dev/null || :
+      case $gym_asker in
         none | signal | walltime | cancel | continued | service_died) ;;
-        *) who=person ;;
+        *) gym_asker=person ;;
       esac
     fi
   fi
-  printf '%s' "$who"
 }
 
 # Whether the signal ahead of the time limit is due; a scheduler may send it up to a minute early.
@@ -187,13 +196,13 @@ gym_is_near_its_limit() {
   [[ -z ${GYM_WALLTIME-} || -z ${GYM_DRAIN_LEAD-} ]] || ! gym_is_before $((GYM_WALLTIME - GYM_DRAIN_LEAD - 75))
 }
 
-# The person who asked for the drain, as the drain file has it.
+# gym_person: sets gym_asker_name to the person who asked for the drain, as the drain file has it.
 gym_person() {
   local name=''
   { read -r name <"$gym_link/drain"; } 2>/dev/null || :
   name=${name//[^[:print:]]/}
   name=${name:-somebody}
-  printf '%s' "${name:0:60}"
+  gym_asker_name=${name:0:60}
 }
 
 gym_alive() {

@@ -30,13 +30,13 @@ gym_install() {
 
 # What a later job of the chain cannot find either ends the chain, told as a driver tells it.
 gym_install_hopeless() {
-  gym_quote "$gym_reason"
-  gym_put "$gym_link/collected" '{"state":"failed","status":1,"expected":0,"recorded":0,"new":0,"hopeless":'"$gym_quoted}"
+  gym_put "$gym_link/collected" $'state failed\nstatus 1\nexpected 0\nrecorded 0\nnew 0\nhopeless '"${gym_reason//$'\n'/ }"
 }
 
-# The step: ends with 0 and the commit and the program in the link's folder, with 3 when repository or ref do not exist, else 1.
+# gym_become_install: sets gym_made, the folder of what is being made. The step ends with 0 and the commit and the program in the link's folder, with 3 when repository or ref do not exist, else 1.
 gym_become_install() {
-  local _made='' _commit='' _key _python
+  local _key _python
+  gym_made='' gym_commit=''
   gym_own_environment
   gym_child install
   gym_export driver "${GYM_DRIVER_ENV[@]}" || exit 1
@@ -47,31 +47,31 @@ gym_become_install() {
   # shellcheck disable=SC2016
   _python=$(python3 -I -c 'import platform as p; print("python" + p.python_version() + "-" + p.machine())') ||
     gym_give_up 1 "there is no python3 on this machine"
-  _made="$GYM_INSTALL_FOLDER/by-$GYM_JOB-$GYM_BENCHMARK-${gym_link##*/}"
-  if ! mkdir -p -- "$GYM_INSTALL_FOLDER" || ! mkdir -- "$_made"; then
-    printf 'gym: the folder %s cannot be made\n' "$_made"
+  gym_made="$GYM_INSTALL_FOLDER/by-$GYM_JOB-$GYM_BENCHMARK-${gym_link##*/}"
+  if ! mkdir -p -- "$GYM_INSTALL_FOLDER" || ! mkdir -- "$gym_made"; then
+    printf 'gym: the folder %s cannot be made\n' "$gym_made"
     exit 1
   fi
   trap 'gym_give_up 143 "the installation was stopped"' TERM
-  gym_install_clone "$_made/source" "$_made/clone-errors"
-  gym_install_resolve "$_made/source"
-  gym_install_same_commit "$_commit"
-  _key=$(printf '%s\n' "$GYM_INSTALL_REPO" "$_commit" "$_python" | sha256sum)
-  _key="$GYM_INSTALL_FOLDER/installed-${_commit:0:12}-$_python-${_key:0:12}"
+  gym_install_clone "$gym_made/source" "$gym_made/clone-errors"
+  gym_install_resolve "$gym_made/source"
+  gym_install_same_commit "$gym_commit"
+  _key=$(printf '%s\n' "$GYM_INSTALL_REPO" "$gym_commit" "$_python" | sha256sum)
+  _key="$GYM_INSTALL_FOLDER/installed-${gym_commit:0:12}-$_python-${_key:0:12}"
   if [[ -x $_key/env/bin/gym ]]; then
-    echo "commit $_commit is installed in $_key already"
-    rm -rf -- "$_made"
+    echo "commit $gym_commit is installed in $_key already"
+    rm -rf -- "$gym_made"
   else
-    gym_install_make "$_made" "$_commit"
-    gym_install_publish "$_made" "$_key"
+    gym_install_make "$gym_made" "$gym_commit"
+    gym_install_publish "$gym_made" "$_key"
   fi
-  gym_put "$gym_link/installed" "$_commit"$'\n'"$_key/env/bin/gym"
+  gym_put "$gym_link/installed" "$gym_commit"$'\n'"$_key/env/bin/gym"
 }
 
-# gym_give_up STATUS SENTENCE: the end of the step, which leaves nothing behind but its log.
+# gym_give_up STATUS SENTENCE: the end of the step, which removes gym_made and leaves nothing behind but its log.
 gym_give_up() {
   printf 'gym: %s\n' "$2"
-  [[ -z ${_made-} ]] || rm -rf -- "$_made"
+  [[ -z $gym_made ]] || rm -rf -- "$gym_made"
   exit "$1"
 }
 
@@ -89,7 +89,7 @@ gym_install_clone() {
   cat -- "$2"
 }
 
-# gym_install_resolve CLONE: sets _commit to what the ref names: a tag, else a branch, else a commit or its beginning.
+# gym_install_resolve CLONE: sets gym_commit to what the ref names: a tag, else a branch, else a commit or its beginning.
 gym_install_resolve() {
   local _name _hex='^[0-9a-f]{4,64}$'
   local -a _names=("refs/tags/$GYM_INSTALL_REF" "refs/remotes/origin/$GYM_INSTALL_REF")
@@ -101,7 +101,7 @@ gym_install_resolve() {
     fi
   fi
   for _name in "${_names[@]}"; do
-    _commit=$(git -C "$1" rev-parse --quiet --verify "$_name^{commit}") && return 0
+    gym_commit=$(git -C "$1" rev-parse --quiet --verify "$_name^{commit}") && return 0
   done
   gym_give_up 3 "driver.gym_install.ref: $GYM_INSTALL_REPO has no tag, branch or commit $GYM_INSTALL_REF"
 }

@@ -4,18 +4,15 @@
 # supervisor starts it when this job has not ended COMPLETED. Who first makes the file `taken` in it decides: the
 # supervisor starts it, anybody else has taken it back.
 
-# Who this run of the job is, and where its values lie. The supervisor has claimed the folder already.
+gym_service_host=127.0.0.1 # where services are, as the driver sees them
+
+# gym_identify: sets gym_job_id, gym_restart and gym_run, which say who this run of the job is, and gym_link, its folder. The supervisor has claimed the folder already.
 gym_identify() {
   : "${NEMO_GYM_SUPERVISOR:?this script is started by the supervisor of gym eval submit, not by hand}"
   gym_job_id=$NEMO_GYM_JOB_ID
   gym_restart=$NEMO_GYM_RESTART
   gym_run=$NEMO_GYM_RUN
   gym_link="$GYM_JOB_DIR/links/$gym_job_id.$gym_restart"
-}
-
-# gym_nodes: the hosts of the job, one per line, the driver's first.
-gym_nodes() {
-  printf '%s\n' 127.0.0.1
 }
 
 # Nothing to set up: a job of this machine inherits the environment of the shell that submitted it.
@@ -79,16 +76,17 @@ gym_read_exit() {
   [[ $text =~ \"state\":\ \"([A-Z]+)\" ]] || return 1
   gym_exit_state=${BASH_REMATCH[1]}
   [[ $text =~ \"started_at\":\ $time ]] || return 1
-  gym_milliseconds
+  gym_milliseconds "${BASH_REMATCH[1]}" "${BASH_REMATCH[3]}"
   gym_exit_seconds=$gym_ms
   [[ $text =~ \"ended_at\":\ $time ]] || return 1
-  gym_milliseconds
+  gym_milliseconds "${BASH_REMATCH[1]}" "${BASH_REMATCH[3]}"
   gym_exit_seconds=$(((gym_ms - gym_exit_seconds + 500) / 1000))
 }
 
+# gym_milliseconds SECONDS DIGITS: sets gym_ms, from whole seconds and the digits behind the point.
 gym_milliseconds() {
-  local fraction="${BASH_REMATCH[3]}000"
-  gym_ms=$((10#${BASH_REMATCH[1]} * 1000 + 10#${fraction:0:3}))
+  local fraction="${2}000"
+  gym_ms=$((10#$1 * 1000 + 10#${fraction:0:3}))
 }
 
 gym_state_of() {
@@ -117,6 +115,7 @@ gym_queue_next() {
   return 1
 }
 
+# gym_claim_number: sets gym_number_claimed to the next number of a job of this user, or gym_queue_error.
 gym_claim_number() {
   local folder number last=0
   for folder in "$NEMO_GYM_LOCAL_JOBS"/*/; do

@@ -11,9 +11,10 @@ gym_comments=''         # `kept` or `changed`, once it is known whether the site
 gym_shown=''            # what the controller said last of the job that it was asked about
 gym_disowned=''         # when another job with that number was submitted
 gym_silent=''           # empty while it answers
+gym_service_host=127.0.0.1 # where services are: all of them are beside the driver, on the first node
 gym_inherited=()        # the environment that the scheduler gave to this job, NAME=VALUE
 
-# Who this run of the job is, and where its values lie.
+# gym_identify: sets gym_job_id, gym_restart and gym_run, which say who this run of the job is, and gym_link, its folder.
 gym_identify() {
   : "${SLURM_JOB_ID:?this script is a job of Slurm, queued by gym eval submit, not started by hand}"
   gym_job_id=$SLURM_JOB_ID
@@ -29,18 +30,13 @@ gym_remember_environment() {
   local _name
   for _name in $(compgen -e); do
     case $_name in
-      NEMO_GYM_STEP | NEMO_GYM_RUN | NEMO_GYM_CHAIN | NEMO_GYM_LINK | NEMO_GYM_BENCH_DIR | NEMO_GYM_DRAIN_FILE | \
+      NEMO_GYM_STEP | NEMO_GYM_RUN | NEMO_GYM_CHAIN | NEMO_GYM_LINK | NEMO_GYM_COLLECTED | NEMO_GYM_BENCH_DIR | NEMO_GYM_DRAIN_FILE | \
         NEMO_GYM_JOB_ID | NEMO_GYM_RESTART | NEMO_GYM_SUPERVISOR | NEMO_GYM_SERVICE_* | NEMO_GYM_POLICY_*)
         unset -v "$_name"
         ;;
       *) gym_inherited+=("$_name=${!_name}") ;;
     esac
   done
-}
-
-# gym_nodes: where services are, one host a line. All of them are beside the driver, on the first node.
-gym_nodes() {
-  printf '%s\n' 127.0.0.1
 }
 
 # Slurm keeps its jobs itself. Its early signal is noted in the drain file, which is what a driver believes.
@@ -115,11 +111,13 @@ gym_accounting() {
   gym_slurm sacct -n -X -P --delimiter=$'\x1f' -j "${1%%;*}" "${@:2}"
 }
 
-# A record of a job with a certain number: its fields in gym_r_…, each empty where the record has none.
+# gym_read_record: a record of a job with a certain number. Sets gym_r_state, gym_r_end, gym_r_submit, gym_r_user, gym_r_name,
+# gym_r_comment and gym_r_seconds, each to '' where the record has none; fails at the end of the records.
 gym_read_record() {
   IFS=$'\x1f' read -r gym_r_state gym_r_end gym_r_submit gym_r_user gym_r_name gym_r_comment gym_r_seconds
 }
 
+# gym_read_show TEXT: the same of what the controller shows, but gym_r_seconds. Fails where it is not about a job.
 gym_read_show() {
   local LC_ALL=C _answer=" $1" # a site's words may be in any encoding
   gym_r_state='' gym_r_end='' gym_r_submit='' gym_r_user='' gym_r_name='' gym_r_comment=''

@@ -6,7 +6,7 @@ gym_service_ports=()    # the same
 gym_step_pids=()        # everything else that was started
 gym_otel_pid=''
 
-# A random key for the services of this run: in their environment and the driver's, and nowhere else.
+# gym_make_key: sets gym_key, a random key for the services of this run: in their environment and the driver's, and nowhere else.
 gym_make_key() {
   local first second
   read -r first </proc/sys/kernel/random/uuid
@@ -14,8 +14,9 @@ gym_make_key() {
   gym_key="${first//-/}${second//-/}"
 }
 
+# gym_service_log NAME: sets gym_log to where a service writes what it says.
 gym_service_log() {
-  printf '%s' "$GYM_JOB_DIR/logs/$1-$gym_job_id.log"
+  gym_log="$GYM_JOB_DIR/logs/$1-$gym_job_id.log"
 }
 
 # Ports of all services and of the collector, chosen together so that they differ; fixed ones must be free.
@@ -50,11 +51,10 @@ gym_start_services() {
 
 # gym_launch NUMBER: starts a service in a process group of its own.
 gym_launch() {
-  local _log
-  _log=$(gym_service_log "${GYM_SERVICE_NAMES[$1]}")
+  gym_service_log "${GYM_SERVICE_NAMES[$1]}"
   gym_require_room
   set -m
-  (gym_become_service "$1") >"$_log" 2>&1 </dev/null &
+  (gym_become_service "$1") >"$gym_log" 2>&1 </dev/null &
   gym_service_pids[$1]=$!
   set +m
 }
@@ -105,7 +105,7 @@ gym_await_services() {
     ((${#waits[@]})) || break
     # a service that is ready soon is noticed soon
     if gym_is_before "$soon"; then
-      NEMO_GYM_TICK_SECONDS=0.05 gym_tick
+      gym_tick_for 0.05
     else
       gym_tick
     fi
@@ -119,17 +119,17 @@ gym_await_services() {
 }
 
 gym_start_health() {
-  local index=$1 name=${GYM_SERVICE_NAMES[$1]} log
-  log=$(gym_service_log "$name")
+  local index=$1 name=${GYM_SERVICE_NAMES[$1]}
+  gym_service_log "$name"
   set -m
   (
     gym_own_environment
     gym_child "health-$name"
     export NEMO_GYM_SERVICE_API_KEY="$gym_key"
     gym_run_step :step "$GYM_PROGRAM" step health --name "$name" --pid "${gym_service_pids[index]}" \
-      --marker "NEMO_GYM_STEP=$gym_run/$name" --host "$(gym_nodes)" --port "${gym_service_ports[index]}" \
+      --marker "NEMO_GYM_STEP=$gym_run/$name" --host "$gym_service_host" --port "${gym_service_ports[index]}" \
       --health-port "${GYM_SERVICE_HEALTH_PORTS[index]}" --path "${GYM_SERVICE_PATHS[index]}" \
-      --model "${GYM_SERVICE_MODELS[index]}" --timeout "${GYM_SERVICE_TIMEOUTS[index]}" --log "$log"
+      --model "${GYM_SERVICE_MODELS[index]}" --timeout "${GYM_SERVICE_TIMEOUTS[index]}" --log "$gym_log"
   ) </dev/null 2>"$gym_link/health-$name" &
   set +m
 }
@@ -149,7 +149,8 @@ gym_settle_health() {
     gym_tell_death "before it was ready"
   else
     gym_own_words "$gym_link/health-$name"
-    [[ -n $gym_words ]] || gym_words="service '$name' did not become healthy; its log is $(gym_service_log "$name")"
+    gym_service_log "$name"
+    [[ -n $gym_words ]] || gym_words="service '$name' did not become healthy; its log is $gym_log"
     gym_fail "$gym_words"
   fi
   return 1
@@ -168,16 +169,16 @@ gym_find_dead() {
 
 # gym_tell_death WHEN: names the dead service, its exit status and where its last lines are.
 gym_tell_death() {
-  local name=${GYM_SERVICE_NAMES[gym_dead]} status log
-  log=$(gym_service_log "$name")
+  local name=${GYM_SERVICE_NAMES[gym_dead]} status
   wait "${gym_service_pids[gym_dead]}" 2>/dev/null
   status=$?
   gym_outcome=service_died
   gym_put "$gym_link/service_died" "$name $status"
   gym_event service_died service "$name" status "$status"
-  gym_own_words "$log"
+  gym_service_log "$name"
+  gym_own_words "$gym_log"
   ((status != 127)) || gym_words="its command was not found"
-  gym_fail "service '$name' ended with exit status $status $1${gym_words:+: $gym_words}; its last lines are at the end of $log"
+  gym_fail "service '$name' ended with exit status $status $1${gym_words:+: $gym_words}; its last lines are at the end of $gym_log"
 }
 
 # Ends all services, the last started first; a service that ends now was asked to.
@@ -192,7 +193,8 @@ gym_stop_services() {
   gym_service_pids=()
 }
 
-# The telemetry collector. Its token comes with the environment of this script and goes to the collector alone.
+# gym_take_token: sets gym_token to the telemetry collector's. It comes with the environment of this script and goes to the
+# collector alone.
 gym_take_token() {
   gym_token=''
   if [[ -n $GYM_OTEL_BINARY ]]; then
@@ -201,10 +203,11 @@ gym_take_token() {
   fi
 }
 
+# gym_start_collector: sets gym_otel_pid, and gym_otel_port to where the driver sends its telemetry.
 gym_start_collector() {
   [[ -n $GYM_OTEL_BINARY ]] || return 0
-  local first=${#GYM_SERVICE_NAMES[@]} log
-  log=$(gym_service_log otel_collector)
+  local first=${#GYM_SERVICE_NAMES[@]}
+  gym_service_log otel_collector
   gym_otel_port=${gym_service_ports[first]}
   set -m
   (
@@ -213,11 +216,11 @@ gym_start_collector() {
     export NEMO_GYM_OTEL_HTTP_PORT="${gym_service_ports[first + 1]}" "$GYM_OTEL_TOKEN_ENV=$gym_token"
     export NEMO_GYM_OTEL_HEALTH_PORT="${gym_service_ports[first + 2]}"
     gym_run_step otel_collector "$GYM_OTEL_BINARY" --config "$GYM_SEALED/collector.yaml"
-  ) >"$log" 2>&1 </dev/null &
+  ) >"$gym_log" 2>&1 </dev/null &
   set +m
   gym_otel_pid=$!
   gym_step_pids+=("$gym_otel_pid")
-  gym_await_collector "$first" "$log"
+  gym_await_collector "$first" "$gym_log"
 }
 
 # Telemetry that cannot be had is reported and never ends an evaluation.
@@ -227,7 +230,7 @@ gym_await_collector() {
   (
     gym_own_environment
     gym_child health-otel_collector
-    gym_run_step :step "$GYM_PROGRAM" step health --name otel_collector --pid "$gym_otel_pid" --host "$(gym_nodes)" \
+    gym_run_step :step "$GYM_PROGRAM" step health --name otel_collector --pid "$gym_otel_pid" --host "$gym_service_host" \
       --marker "NEMO_GYM_STEP=$gym_run/otel_collector" --port "${gym_service_ports[$1 + 2]}" --path / \
       --model '' --timeout "$GYM_OTEL_TIMEOUT" --log "$2"
   ) </dev/null &
@@ -258,6 +261,7 @@ gym_last_scrape() {
 
 gym_stop_collector() {
   [[ -n $gym_otel_pid ]] || return 0
-  gym_alive "$gym_otel_pid" || gym_say "telemetry collector ended early; see $(gym_service_log otel_collector)"
+  gym_service_log otel_collector
+  gym_alive "$gym_otel_pid" || gym_say "telemetry collector ended early; see $gym_log"
   gym_end_step "$gym_otel_pid"
 }

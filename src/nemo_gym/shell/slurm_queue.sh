@@ -5,23 +5,26 @@
 
 # gym_queue_next: queues the job that goes on when this one does not end well; sets gym_next to its id (`id` or
 # `id;cluster`), or gym_queue_error. One that carries the same token is taken instead: the answer to an earlier call
-# may have been lost or can mean several things, and a second run of this job has queued it already.
+# may have been lost or can mean several things, and a second run of this job has queued it already. Sets gym_next_script_text to
+# the script where it goes in by standard input.
 gym_queue_next() {
-  local _token _call=gym_call_from_job _script _text=''
+  local _token _call=gym_call_from_job
   local -a _words
   gym_next=''
   gym_queue_error=''
-  _token="$GYM_JOB/$GYM_BENCHMARK/$(gym_next_number)"
+  gym_next_script_text=''
+  gym_next_number
+  _token="$GYM_JOB/$GYM_BENCHMARK/$gym_number_of_next"
   ! gym_find_next "$_token" || return 0
   _words=(sbatch --parsable "--dependency=afternotok:$gym_job_id" "--comment=$_token")
   [[ -z $GYM_KILL_ON_INVALID_DEP ]] || _words+=(--kill-on-invalid-dep=yes)
   gym_choose_script
   [[ $GYM_QUEUE_FROM != login ]] || _call=gym_call_from_login
-  if [[ $_call == gym_call_from_login && $_script != "$GYM_JOB_DIR/job.sh" ]]; then
-    _text=$(<"$_script")
-    _script=/dev/stdin
+  if [[ $_call == gym_call_from_login && $gym_next_script != "$GYM_JOB_DIR/job.sh" ]]; then
+    gym_next_script_text=$(<"$gym_next_script")
+    gym_next_script=/dev/stdin
   fi
-  _words+=(-- "$_script" "$gym_job_id" ${gym_handed:+"$gym_handed"})
+  _words+=(-- "$gym_next_script" "$gym_job_id" ${gym_handed:+"$gym_handed"})
   gym_submit "$_call" "${_words[@]}"
   gym_read_reply "$gym_printed"
   [[ $gym_call_status == 0 && -n $gym_reply && -n $gym_reply_plain ]] && gym_next=$gym_reply && return 0
@@ -34,12 +37,15 @@ gym_queue_next() {
   return 1
 }
 
-# Sets _script of gym_queue_next: job.sh, which may hold another secret by now; where it was changed otherwise, or is gone,
-# the scheduler's copy of it that runs now.
+# gym_choose_script: sets gym_next_script to job.sh, which may hold another secret by now; where it was changed otherwise, or is
+# gone, to the scheduler's copy of it that runs now.
 gym_choose_script() {
-  _script=$GYM_JOB_DIR/job.sh
-  [[ $(gym_digest_script "$_script") != "$GYM_SCRIPT" && $(gym_digest_script "$0") == "$GYM_SCRIPT" ]] || return 0
-  _script=$0
+  gym_next_script=$GYM_JOB_DIR/job.sh
+  gym_digest_script "$gym_next_script"
+  [[ $gym_digest != "$GYM_SCRIPT" ]] || return 0
+  gym_digest_script "$0"
+  [[ $gym_digest == "$GYM_SCRIPT" ]] || return 0
+  gym_next_script=$0
   gym_say "warning: $GYM_JOB_DIR/job.sh is not as it was queued; the successor runs what was queued"
 }
 
@@ -87,11 +93,10 @@ gym_read_reply() {
   [[ -z $gym_reply || $_lines != 1 ]] || gym_reply_plain=yes
 }
 
-# The place of the next job in the chain, counted from 1.
+# gym_next_number: sets gym_number_of_next to the place of the next job in the chain, counted from 1.
 gym_next_number() {
-  local _count
-  _count=$(sort -u .gym_job_chain 2>/dev/null | grep -c .)
-  printf '%s' "$((${_count:-0} + 1))"
+  gym_number_of_next=$(sort -u .gym_job_chain 2>/dev/null | grep -c .)
+  gym_number_of_next=$((${gym_number_of_next:-0} + 1))
 }
 
 # gym_find_next TOKEN [REPLY]: sets gym_next to the waiting job that carries a token; where the site keeps no comments, to
@@ -170,7 +175,8 @@ gym_call_from_job() {
 }
 
 # gym_call_from_login MARK COMMAND…: where compute nodes may not call sbatch, over ssh, on the host from which this job was
-# queued. What the command needs goes in by standard input, where nobody else can read it.
+# queued. What the command needs goes in by standard input, where nobody else can read it; the command itself reads
+# gym_next_script_text.
 gym_call_from_login() {
   local _commands _mark=$1
   shift
@@ -186,8 +192,8 @@ gym_call_from_login() {
     printf 'printf "%%s\\n" %q\n' "$_mark"
     printf 'exec timeout -k 5 60'
     printf ' %q' "$@"
-    if [[ -n ${_text-} ]]; then
-      printf ' <<<%q\n' "$_text"
+    if [[ -n ${gym_next_script_text-} ]]; then
+      printf ' <<<%q\n' "$gym_next_script_text"
     else
       printf ' </dev/null\n'
     fi
@@ -199,7 +205,8 @@ gym_call_from_login() {
 # gym_find_unheard: sets gym_next to a successor that waits although its submission seemed to fail.
 gym_find_unheard() {
   gym_next=''
-  gym_find_next "$GYM_JOB/$GYM_BENCHMARK/$(gym_next_number)"
+  gym_next_number
+  gym_find_next "$GYM_JOB/$GYM_BENCHMARK/$gym_number_of_next"
 }
 
 # gym_drop_next ID: removes a job of this chain from the queue; fails when nobody heard it, and when the number is not ours.

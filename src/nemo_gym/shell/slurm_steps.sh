@@ -42,11 +42,10 @@ gym_init_modules() {
 # gym_run_step NAME COMMAND…: becomes the step, in its container if it has one. Called in a subshell whose environment
 # is complete. NAME is a service's name, otel_collector, prepare, driver, or :step for a small program of ours.
 gym_run_step() {
-  local _name=$1 _image='' _mark=''
-  local -a _mounts=()
+  local _name=$1 _mark=''
   shift
   gym_find_container "$_name"
-  if [[ -z $_image ]]; then
+  if [[ -z $gym_image ]]; then
     exec -- "$@"
   fi
   if [[ $GYM_RUNTIME == apptainer ]]; then
@@ -55,56 +54,58 @@ gym_run_step() {
   if [[ $_name == driver || $_name == prepare ]]; then
     _mark="$gym_link/began-$_name"
   fi
-  gym_become_srun "$@"
+  gym_become_srun "$_mark" "$@"
 }
 
-# Sets _image and _mounts of gym_run_step.
+# gym_find_container NAME: sets gym_image to the image of a step, '' where it has none, and gym_mounts.
 gym_find_container() {
   local _index
+  gym_image='' gym_mounts=()
   case $1 in
     driver | prepare | :step)
-      _image=$GYM_DRIVER_IMAGE
-      _mounts=("${GYM_DRIVER_MOUNTS[@]}")
+      gym_image=$GYM_DRIVER_IMAGE
+      gym_mounts=("${GYM_DRIVER_MOUNTS[@]}")
       ;;
     otel_collector)
-      _image=$GYM_OTEL_IMAGE
-      _mounts=("${GYM_OTEL_MOUNTS[@]}")
+      gym_image=$GYM_OTEL_IMAGE
+      gym_mounts=("${GYM_OTEL_MOUNTS[@]}")
       ;;
     *)
       for _index in "${!GYM_SERVICE_NAMES[@]}"; do
         [[ ${GYM_SERVICE_NAMES[_index]} == "$1" ]] || continue
         local -n _its_image="GYM_SERVICE_${_index}_IMAGE" _its_mounts="GYM_SERVICE_${_index}_MOUNTS"
-        _image=$_its_image
-        _mounts=("${_its_mounts[@]}")
+        gym_image=$_its_image
+        gym_mounts=("${_its_mounts[@]}")
       done
       ;;
   esac
 }
 
+# gym_become_apptainer COMMAND…: in gym_image, with gym_mounts.
 gym_become_apptainer() {
   local _mount
   local -a _binds=()
-  for _mount in "${_mounts[@]}"; do
+  for _mount in "${gym_mounts[@]}"; do
     _binds+=(--bind "$_mount")
   done
-  exec apptainer exec --nv "${_binds[@]}" "$_image" "$@"
+  exec apptainer exec --nv "${_binds[@]}" "$gym_image" "$@"
 }
 
-# A step of Slurm with the options of Pyxis. It may use all CPUs of the job, and what its image sets in the environment
+# gym_become_srun MARK COMMAND…: a step of Slurm with the options of Pyxis, in gym_image, with gym_mounts. It may use all CPUs of the job, and what its image sets in the environment
 # gives way to what was asked for. srun ends with 0 also when the container could not be made (22.05): the driver
-# leaves a mark. It ignores an early signal until it handles it, as without a container.
+# leaves the file MARK where that is not empty. It ignores an early signal until it handles it, as without a container.
 gym_become_srun() {
   # shellcheck disable=SC2016  # for the shell in the container
   local IFS=, _begin='trap "" USR1; [ -z "$1" ] || : >"$1"; shift; exec "$@"'
   local -a _options=(--overlap --nodes=1 --ntasks=1 "--nodelist=$SLURMD_NODENAME" --cpu-bind=none --export=ALL)
-  _options+=(--no-container-mount-home "--container-image=$_image")
-  if ((${#_mounts[@]})); then
-    _options+=("--container-mounts=${_mounts[*]}")
+  _options+=(--no-container-mount-home "--container-image=$gym_image")
+  if ((${#gym_mounts[@]})); then
+    _options+=("--container-mounts=${gym_mounts[*]}")
   fi
   if ((${#gym_exported[@]})); then
     _options+=("--container-env=${gym_exported[*]}")
   fi
-  exec srun "${_options[@]}" -- sh -c "$_begin" sh "$_mark" "$@"
+  exec srun "${_options[@]}" -- sh -c "$_begin" sh "$@"
 }
 
 # gym_step_ran NAME: whether a step that ended with 0 has run at all.

@@ -14,8 +14,10 @@ play=work
 
 # say STATE STATUS [HOPELESS]: the last word, and the end.
 say() {
-  printf '{"state":"%s","status":%s,"expected":%s,"recorded":%s,"new":%s,"hopeless":%s}\n' \
-    "$1" "$2" "$WANTED" "$(wc -l <"$out")" "$new" "${3:-null}" >"$NEMO_GYM_LINK/collected.new"
+  {
+    printf '%s\n' "state $1" "status $2" "expected $WANTED" "recorded $(wc -l <"$out")" "new $new"
+    [[ -z ${3-} ]] || printf 'hopeless %s\n' "$3"
+  } >"$NEMO_GYM_LINK/collected.new"
   mv -- "$NEMO_GYM_LINK/collected.new" "$NEMO_GYM_LINK/collected"
   exit "$2"
 }
@@ -31,7 +33,7 @@ for ((number = 0; number < WANTED; number++)); do
     : >"$PLAYS/at-$run"
     case $play in
       crash) exit 1 ;;
-      hopeless) say failed 1 '"the data are missing"' ;;
+      hopeless) say failed 1 'the data are missing' ;;
       exhausted) say exhausted 76 ;;
       zombie)
         until [[ -e $PLAYS/rise ]]; do read -r -t 0.02 -u 8; done

@@ -57,7 +57,8 @@ while words:
         state, code, expected, *hopeless = value.split(",")
         said = {"state": state, "status": int(code), "expected": int(expected), "recorded": recorded()}
         said |= {"new": new, "hopeless": hopeless[0].replace("_", " ") if hopeless else None}
-        (link / "collected").write_text(json.dumps(said, separators=(",", ":")) + "\n")
+        lines = [f"{key} {value}\n" for key, value in said.items() if value is not None]
+        (link / "collected").write_text("".join(lines))
         status = int(code)
     elif action == "ask":
         url = os.environ["NEMO_GYM_POLICY_BASE_URL"] + "/chat/completions"

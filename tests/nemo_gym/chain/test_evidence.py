@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.nemo_gym.orchestration.evidence_files import ID, collected, link, progress
+from tests.nemo_gym.orchestration.evidence_files import ID, link, progress
 
 from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.errors import DataError
@@ -18,6 +18,7 @@ from nemo_gym.orchestration.status.last_observation import LastSeen
 from nemo_gym.orchestration.status.link_files import parse
 from nemo_gym.orchestration.status.machines import SubmissionMachine, SubmissionMachines
 from nemo_gym.orchestration.status.report import assess, of_submissions
+from nemo_gym.rollouts.collect.exit_report import ExitReport
 from nemo_runs.clock import MovableClock
 from nemo_slurm.errors import NotReachableError
 from nemo_slurm.hosts import LocalHost
@@ -265,10 +266,10 @@ def test_a_memory_that_is_damaged_is_no_memory(tmp_path):
     assert LastSeen(path).of_job(JobRef("1", Path("/x"))) is None
 
 
-def test_a_collected_line_is_read_as_the_chain_reads_it():
-    [found] = parse(link("1.0", collected=collected("incomplete", 75, 4, hopeless="the key was rejected")))[
-        "links"
-    ]
+@pytest.mark.parametrize("form", [ExitReport.lines, ExitReport.line])
+def test_what_a_collector_said_is_read_as_the_chain_reads_it(form):
+    said = form(ExitReport("incomplete", 75, 10, 4, 4, "the key was rejected")) + "\n"
+    [found] = parse(link("1.0", collected=said))["links"]
     assert (found.collected.recorded, found.collected.hopeless) == (4, "the key was rejected")
     assert not found.collected.complete
 
@@ -280,6 +281,9 @@ def test_a_collected_line_is_read_as_the_chain_reads_it():
           for name in (".gym_accumulated_walltime", "links/1.0/started", "resubmits/1/max_retries")),
         ("links/1.0/exit.json", "[" * 5000),
         ("artifacts/progress.json", "{" * 5000),
+        ("links/1.0/collected", "{torn"),
+        ("links/1.0/collected", ""),
+        ("links/1.0/collected", "state comp"),
     ],
 )  # fmt: skip
 def test_a_value_that_cannot_be_right_is_a_problem_and_no_crash(name, text):
@@ -306,6 +310,8 @@ def test_a_chain_that_was_queued_again_is_the_newer_one_also_within_one_second()
 
 def test_absurd_numbers_in_what_a_collector_says_are_not_believed():
     absurd = '{"state":"complete","status":0,"expected":Infinity,"recorded":1,"new":1,"hopeless":null}'
+    assert parse(link("1.0", collected=absurd))["links"][0].collected is None
+    absurd = "state complete\nstatus 0\nexpected inf\nrecorded 1\nnew 1\n"
     assert parse(link("1.0", collected=absurd))["links"][0].collected is None
     assert parse(progress(done=10**400))["progress"] is None
     assert parse(progress(eta_s=float("inf"), updated_at=float("nan")))["progress"].eta is None

@@ -3,13 +3,13 @@
 # waits, one id a line), next (the number of the last job), refuse (its text: sbatch says no), blind (squeue says nothing),
 # cancel-after-queueing (the user cancels the run in that moment), setup-fails.
 
+gym_service_host=127.0.0.1
 gym_identify() {
   gym_job_id=$STUB_ID gym_restart=${STUB_RESTART:-0}
   gym_run="$GYM_JOB/$GYM_BENCHMARK/$gym_job_id.$gym_restart"
   gym_link="$GYM_JOB_DIR/links/$gym_job_id.$gym_restart"
 }
 
-gym_nodes() { echo 127.0.0.1; }
 gym_setup() {
   [[ ! -e $CLUSTER/setup-fails ]] || { gym_setup_status=3; gym_fail "the lines of compute.setup ended with exit status 3"; }
 }

@@ -142,9 +142,9 @@ def world(tmp_path):
             job.communicate(timeout=60)
 
 
-def says(collected):
+def says(collected, form=ExitReport.lines):
     """Shell of a driver that records its rows, says this at its end and ends with its status."""
-    word = f"echo '{collected.line()}' >\"$NEMO_GYM_LINK/collected\""
+    word = f"echo '{form(collected)}' >\"$NEMO_GYM_LINK/collected\""
     return f"{ROW * collected.new}{word}; exit {collected.status}"
 
 
@@ -295,8 +295,9 @@ def test_the_walltime_cap_is_not_looked_at_after_a_failure(world):
 # The job's own last word
 
 
-def test_completeness_outranks_the_scheduler_and_nothing_stays_queued(world):
-    status, _ = world.run(7, drive=says(COMPLETE))
+@pytest.mark.parametrize("form", [ExitReport.lines, ExitReport.line], ids=["lines", "of an earlier gym"])
+def test_completeness_outranks_the_scheduler_and_nothing_stays_queued(world, form):
+    status, _ = world.run(7, drive=says(COMPLETE, form))
     assert (status, world.lines("queue")) == (0, [])
     assert [event["successor"] for event in world.events("successor_dropped")] == ["101"]
     world.set("state-7", "FAILED")
@@ -481,7 +482,7 @@ def test_a_requeued_job_replaces_a_successor_that_is_gone(world):
 
 def test_a_requeued_job_that_is_complete_ends_and_drops_what_it_had_queued(world):
     world.run(7, drive=says(DRAINED))
-    world.link(7).collected.write_text(COMPLETE.line() + "\n")
+    world.link(7).collected.write_text(COMPLETE.lines() + "\n")
     assert world.run(7, restart=1)[0] == 0
     assert (world.worked, world.lines("queue")) == (1, [])
 
@@ -650,7 +651,7 @@ def test_proof_of_completeness_of_an_earlier_run_ends_the_chain_well(world):
     world.run(2, 1)
     world.set("state-2", "FAILED")
     # what the lost node had written arrives late
-    world.link(1).collected.write_text(COMPLETE.line() + "\n")
+    world.link(1).collected.write_text(COMPLETE.lines() + "\n")
     assert world.run(3, 2)[0] == 0
     assert world.decision(3)[:2] == ["stop succeeded", "every rollout is recorded"]
 

@@ -275,14 +275,15 @@ WORDS = [
 ]
 
 
+@pytest.mark.parametrize("form", [ExitReport.lines, ExitReport.line])
 @pytest.mark.parametrize(("collected", "end", "drain", "marker"), WORDS)
-def test_the_last_word_of_a_run_is_read_as_it_was_meant(ask, tmp_path, collected, end, drain, marker):
+def test_the_last_word_of_a_run_is_read_as_it_was_meant(ask, tmp_path, collected, end, drain, marker, form):
     link = tmp_path / "link"
     link.mkdir()
     for name, text in (
         ("end", end and f"{end}\nwhy"),
         ("drain", drain),
-        ("collected", collected and collected.line()),
+        ("collected", collected and form(collected)),
     ):
         if text:
             (link / name).write_text(text + "\n")

@@ -197,7 +197,7 @@ def test_a_secret_may_be_replaced_and_nothing_else_of_the_script(tmp_path):
     path.write_text(text.replace("old'\\''\nkey", "new"))
     assert "'new'" in path.read_text()
     seal = Path(staging.__file__).parents[2] / "shell" / "seal.sh"
-    asked = ["bash", "-c", f". {seal}; gym_digest_script {path}"]
+    asked = ["bash", "-c", f'. {seal}; gym_digest_script {path}; printf %s "$gym_digest"']
     digest = subprocess.run(asked, capture_output=True, text=True, check=True).stdout
     assert digest == script_digest(text) == script_digest(path.read_text())
     assert f"GYM_SCRIPT='{digest}'" in text

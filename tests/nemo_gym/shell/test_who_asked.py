@@ -12,7 +12,8 @@ def told(tmp_path, words, *, drain=None):
     if drain is not None:
         (tmp_path / "drain").write_text(drain)
     script = (
-        f'set -u; gym_link={tmp_path}; {words}; . "{HEADER}"; gym_began=; gym_who; printf " "; gym_person'
+        f'set -u; gym_link={tmp_path}; {words}; . "{HEADER}"; gym_began=; '
+        'gym_who; gym_person; printf "%s %s" "$gym_asker" "$gym_asker_name"'
     )
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
     assert done.stderr == ""

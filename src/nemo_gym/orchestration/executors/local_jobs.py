@@ -42,7 +42,7 @@ _NEXT = "waiting for its turn"
 _OF_ONE_RUN = (
     MARKER,
     *("NEMO_GYM_STEP", "NEMO_GYM_JOB_ID", "NEMO_GYM_RESTART", "NEMO_GYM_SUPERVISOR", "NEMO_GYM_DRAIN_FILE"),
-    *("NEMO_GYM_CHAIN", "NEMO_GYM_LINK", "NEMO_GYM_LOCAL_JOBS", "NEMO_GYM_BENCH_DIR"),
+    *("NEMO_GYM_CHAIN", "NEMO_GYM_LINK", "NEMO_GYM_COLLECTED", "NEMO_GYM_LOCAL_JOBS", "NEMO_GYM_BENCH_DIR"),
     *("NEMO_GYM_SERVICE_API_KEY", "NEMO_GYM_POLICY_API_KEY"),
 )
 """Variables of a surrounding job that a job submitted from inside it must not inherit."""

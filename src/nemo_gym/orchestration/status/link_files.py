@@ -106,7 +106,7 @@ def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | 
         started=None if started is None else _number(started, f"{where}/started", problems),
         end=_end(files.get(_RUN.end.name)),
         exit=_json(files.get(_RUN.exit.name), f"{where}/{_RUN.exit.name}", problems),
-        collected=_collected(_json(files.get(_RUN.collected.name), f"{where}/collected", problems)),
+        collected=_collected(files.get(_RUN.collected.name), f"{where}/{_RUN.collected.name}", problems),
         decision=_decision(files.get(_RUN.decision.name)),
         queued=job_of(files.get(_RUN.queued.name, "")),
         queue_error=" ".join(files.get(_RUN.queue_error.name, "").split()),
@@ -151,7 +151,15 @@ def _decision(text: str | None) -> RecordedDecision | None:
     )
 
 
-def _collected(found: Mapping[str, Any]) -> CollectorReport | None:
+def _collected(text: str | None, where: str, problems: list[str]) -> CollectorReport | None:
+    """What a collector said at its end: lines ``key value``, or one JSON line of an earlier version."""
+    if text is None or text.lstrip().startswith("{"):
+        found = _json(text, where, problems)
+    else:
+        words = (line.partition(" ") for line in text.splitlines())
+        found = {key: value.strip() for key, _, value in words}
+        if "status" not in found:
+            problems.append(f"{where} is damaged")
     try:
         return CollectorReport(
             state=str(found["state"]),

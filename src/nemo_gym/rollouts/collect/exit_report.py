@@ -1,7 +1,9 @@
 """What a collector says at its end to the chain that it runs in: counts, and whether a retry can help.
 
-One JSON line in ``<link>/collected``, where the link is the folder in the variable ``NEMO_GYM_LINK``. The
-shell of the next job reads it with a pattern, so keys, their order and the spacing are fixed.
+It stands in ``<link>/collected``, where the link is the folder in the variable ``NEMO_GYM_LINK``: lines
+``key value`` where the job asks for them by ``NEMO_GYM_COLLECTED=lines``, which its shell reads word by word.
+A chain that was queued by an earlier version does not ask: its shell reads one JSON line with a pattern, so
+keys, their order and the spacing of that are fixed.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from nemo_gym.rollouts.collect.ends import CollectionEnd, Counts
 from nemo_runs.durable.files import replace_file
 
 LINK_VARIABLE = "NEMO_GYM_LINK"
+FORM_VARIABLE = "NEMO_GYM_COLLECTED"
 _HOPELESS = (ConfigError, DataError, ResumeRefusedError, UsageError)
 
 
@@ -37,11 +40,16 @@ class ExitReport:
     """Why no retry can help."""
 
     def line(self) -> str:
-        """The text of the file."""
-        values = asdict(self)
-        if self.hopeless is not None:
-            values["hopeless"] = " ".join(self.hopeless.split())
-        return json.dumps(values, ensure_ascii=False, separators=(",", ":"))
+        """The text of the file as JSON, without its line end."""
+        return json.dumps(self._values(), ensure_ascii=False, separators=(",", ":"))
+
+    def lines(self) -> str:
+        """The text of the file as lines ``key value``; what is not there has none."""
+        return "\n".join(f"{key} {value}" for key, value in self._values().items() if value is not None)
+
+    def _values(self) -> dict[str, object]:
+        hopeless = None if self.hopeless is None else " ".join(self.hopeless.split())
+        return {**asdict(self), "hopeless": hopeless}
 
 
 def of_end(end: CollectionEnd, counts: Counts | None, *, rejected: str | None = None) -> ExitReport:
@@ -72,4 +80,5 @@ def write(collected: ExitReport, environ: Mapping[str, str]) -> None:
     """Leave the last word in the folder of the link, if this run is part of one."""
     folder = environ.get(LINK_VARIABLE)
     if folder:
-        replace_file(LinkPaths(Path(folder)).collected, collected.line().encode("utf-8", "replace") + b"\n")
+        text = collected.lines() if environ.get(FORM_VARIABLE) == "lines" else collected.line()
+        replace_file(LinkPaths(Path(folder)).collected, text.encode("utf-8", "replace") + b"\n")

@@ -53,3 +53,12 @@ def test_the_last_word_is_one_line_in_the_links_folder_and_nowhere_without_a_lin
     assert text.count("\n") == 1
     assert list(json.loads(text)) == ["state", "status", "expected", "recorded", "new", "hopeless"]
     assert json.loads(text)["hopeless"] == 'a "word" and ü'
+
+
+def test_a_job_that_asks_for_lines_gets_a_key_and_a_value_on_each(tmp_path):
+    asking = {"NEMO_GYM_LINK": str(tmp_path), "NEMO_GYM_COLLECTED": "lines"}
+    counts = ["state failed", "status 1", "expected 5", "recorded 3", "new 2"]
+    exit_report.write(exit_report.ExitReport("failed", 1, 5, 3, 2, 'a "word"\nand ü'), asking)
+    assert (tmp_path / "collected").read_text().splitlines() == [*counts, 'hopeless a "word" and ü']
+    exit_report.write(exit_report.ExitReport("failed", 1, 5, 3, 2, None), asking)
+    assert (tmp_path / "collected").read_text().splitlines() == counts

@@ -144,7 +144,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='21879d2788ef1718f66d5457b7fe7ffa78d561a0b70dd6f2525dbbe60d417701'
+GYM_SCRIPT='ace5025d5f6eb19a79b4e35f2c4ddcef90277dfdc9b85b419cfefe92a9863de5'
 GYM_SECRET_MY_HF_TOKEN='<host:MY_HF_TOKEN>'
 GYM_SECRET_JUDGE_KEY='<host:JUDGE_KEY>'
 # Sealed again.
@@ -156,26 +156,29 @@ GYM_SECRET_JUDGE_KEY='<host:JUDGE_KEY>'
 # gym_check_seal [PREDECESSOR]: ends the job unless everything is as it was queued. A file that is being replaced, or cannot
 # be read for a moment, is looked at again.
 gym_check_seal() {
-  local look differing=''
+  local look
+  gym_differing=''
   for look in 1 2 3; do
     ((look == 1)) || sleep 2
     command -v sha256sum >/dev/null && gym_find_differing && gym_tell_changed_data && return 0
   done
-  if [[ -n $differing ]]; then
-    gym_end_unsealed "${1-}" "$differing"
+  if [[ -n $gym_differing ]]; then
+    gym_end_unsealed "${1-}" "$gym_differing"
   fi
   printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
 }
 
-# Sets differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.
+# gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.
 gym_find_differing() {
   local status
-  differing=''
-  if [[ $GYM_SCHEDULER == local && $(gym_digest_script "$0") != "$GYM_SCRIPT" ]]; then
-    differing=$0
+  gym_differing='' gym_digest=$GYM_SCRIPT
+  # the script of a scheduler that copies it is the one that was queued
+  [[ $GYM_SCHEDULER != local ]] || gym_digest_script "$0"
+  if [[ $gym_digest != "$GYM_SCRIPT" ]]; then
+    gym_differing=$0
     return 1
   elif [[ ! -d $GYM_SEALED ]]; then
-    differing=$GYM_SEALED
+    gym_differing=$GYM_SEALED
     return 1
   fi
   gym_compare "$GYM_SEALED" "${GYM_SEALED#"$GYM_JOB_DIR/"}/" "$GYM_SEALED_FILES"
@@ -183,7 +186,7 @@ gym_find_differing() {
   gym_compare "$GYM_JOB_DIR" '' "$GYM_INPUT_FILES" && return "$status"
 }
 
-# gym_compare FOLDER SHOWN LINES: adds to differing the names, behind SHOWN, of the files whose digest is not that of LINES;
+# gym_compare FOLDER SHOWN LINES: adds to gym_differing the names, behind SHOWN, of the files whose digest is not that of LINES;
 # fails when there is one, or nobody can tell.
 gym_compare() {
   local said status line
@@ -191,23 +194,22 @@ gym_compare() {
   said=$(cd -- "$1" && printf '%s\n' "$3" | LC_ALL=C sha256sum --check --quiet 2>/dev/null)
   status=$?
   while IFS= read -r line; do
-    [[ $line != *': FAILED'* ]] || differing+="${differing:+, }$2${line%: FAILED*}"
+    [[ $line != *': FAILED'* ]] || gym_differing+="${gym_differing:+, }$2${line%: FAILED*}"
   done < <(printf '%s\n' "$said")
   return "$status"
 }
 
 # Data that stays where it is belongs to others, who may change it: a job that reads something else reports it.
 gym_tell_changed_data() {
-  local differing=''
-  gym_compare / '' "$GYM_DATA_FILES" || [[ -z $differing ]] ||
-    printf 'gym job: warning: changed since this job was queued: %s; it reads what is there now\n' "$differing" >&2
+  gym_differing=''
+  gym_compare / '' "$GYM_DATA_FILES" || [[ -z $gym_differing ]] ||
+    printf 'gym job: warning: changed since this job was queued: %s; it reads what is there now\n' "$gym_differing" >&2
 }
 
-# gym_digest_script FILE: prints the digest of a job script without what is not sealed in it: the values of secrets.
+# gym_digest_script FILE: sets gym_digest to the digest of a job script without what is not sealed in it: the values of secrets.
 gym_digest_script() {
-  local text
-  text=$({ LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1"; } 2>/dev/null | sha256sum)
-  printf '%s' "${text%% *}"
+  gym_digest=$({ LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$1"; } 2>/dev/null | sha256sum)
+  gym_digest=${gym_digest%% *}
 }
 
 # gym_end_unsealed PREDECESSOR NAMES: the end of the chain and of this job, told in the folder of this run.
