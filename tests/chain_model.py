@@ -1,8 +1,8 @@
 """A link of a chain as a small program in Python: it keeps the facts that the shell keeps, step by step.
 
 `Link.live` yields before each thing that lasts, so that a test can let other things happen there or kill it.
-What it decides with is the product's: `nemo_gym.chain.decide`, and the fake cluster through
-`nemo_slurm.cluster`.
+It decides with `tests.chain_decision`, which a test compares with the shell of jobs, and asks a fake cluster
+through `nemo_slurm.cluster`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.chain_decision import ChainDecision, Spent, decide, look_again
+
 from nemo_gym.chain.budget import Budget
-from nemo_gym.chain.decide import ChainAction, ChainDecision, ChainState, Spent, decide, look_again
+from nemo_gym.chain.evidence import ChainAction, ChainState
 from nemo_gym.chain.run_end import Marker, Requester, RunEnd
 from nemo_slurm.cluster import JobLook, SlurmJob
 from nemo_slurm.errors import NotReachableError, SchedulerRefusedError

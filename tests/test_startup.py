@@ -97,7 +97,7 @@ UNUSED = [
         f"nemo_gym.orchestration.executors.{name}"
         for name in ("base", "local_jobs", "local_supervisor", "slurm")
     ),
-    *("nemo_gym.chain.decide", "nemo_gym.events", "nemo_gym.rollouts.data.dataset"),
+    *("nemo_gym.chain.endings", "nemo_gym.events", "nemo_gym.rollouts.data.dataset"),
     *(
         "nemo_runs.durable.files",
         "nemo_runs.leases.machine_leases",

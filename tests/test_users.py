@@ -17,7 +17,6 @@ API = {
     "nemo_runs.clock.MovableClock": "a clock for tests",
     "nemo_helix_plugin.client": "the SDK",
     "nemo_helix_server.store.migrations.versions": "run by alembic, by name",
-    "nemo_gym.chain.decide": "the chain's decision in Python, which the shell's is compared with",
     "nemo_runs.leases.machine_leases.Pool.holders": "says who holds what; nothing else shows it as values",
     "nemo_slurm.ssh.SshHost.shares": "says whose connection is used; nothing else shows it",
     "nemo_runs.processes.supervise.shim_command": "the supervisor as a program, without packages",

@@ -12,7 +12,7 @@ import pytest
 from tests.chain_model import Driver, Folder, Link
 
 from nemo_gym.chain.budget import Budget
-from nemo_gym.chain.decide import ChainAction, ChainState
+from nemo_gym.chain.evidence import ChainAction, ChainState
 from nemo_slurm.states import Meaning, table
 from nemo_slurm.testing import FakeCluster, Faults
 

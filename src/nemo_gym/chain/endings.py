@@ -7,11 +7,12 @@ the last run decided about the run before it is an end too: only proof and a can
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_gym import errors
-from nemo_gym.chain.evidence import CollectorReport, Evidence, Link
+from nemo_gym.chain.evidence import ChainAction, ChainState, CollectorReport, Evidence, Link
 from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.chain.run_end import FULL_DISKS, EndKind, Marker, Requester, RunEnd
 from nemo_runs.counts import counted
@@ -87,11 +88,11 @@ class Ending:
 
 
 _OF_THE_CLUSTER = frozenset({"BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"})
-_CHAIN = {
-    "succeeded": BenchmarkState.SUCCEEDED,
-    "cancelled": BenchmarkState.CANCELLED,
-    "stopped": BenchmarkState.STOPPED,
-    "failed": BenchmarkState.FAILED,
+_CHAIN: Mapping[str, BenchmarkState] = {
+    ChainState.SUCCEEDED: BenchmarkState.SUCCEEDED,
+    ChainState.CANCELLED: BenchmarkState.CANCELLED,
+    ChainState.STOPPED: BenchmarkState.STOPPED,
+    ChainState.FAILED: BenchmarkState.FAILED,
 }
 
 
@@ -194,7 +195,11 @@ def _complete(known: Evidence, last: Link) -> Ending | None:
     if last.collected is not None and last.collected.status == errors.EXIT_DONE:
         return Ending(BenchmarkState.SUCCEEDED, _accepted(last.collected))
     decision = last.decision
-    if decision is not None and decision.chain == "succeeded" and "complete=yes" in decision.evidence:
+    if (
+        decision is not None
+        and decision.chain == ChainState.SUCCEEDED
+        and "complete=yes" in decision.evidence
+    ):
         before = _before(known, last)
         found = before.collected if before is not None else None
         accepted = _accepted(found) if found is not None and found.expected else decision.reason
@@ -256,7 +261,7 @@ def _decided(known: Evidence, last: Link) -> Ending | None:
         return None
     state = _CHAIN.get(decision.chain, BenchmarkState.FAILED)
     before, evidence = _before(known, last), _evidence_state(last)
-    if decision.action == "stop" and evidence is not None and evidence.meaning is Meaning.COMPLETE:
+    if decision.action == ChainAction.STOP and evidence is not None and evidence.meaning is Meaning.COMPLETE:
         return _unproven(known, before or last, "the scheduler says COMPLETED of the job before")
     if state is BenchmarkState.CANCELLED:
         foreign = re.search(r"\bstranger=yes\b", decision.evidence)

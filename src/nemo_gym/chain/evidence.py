@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +46,40 @@ class CollectorReport:
         return self.state == "complete" or self.recorded >= self.expected > 0
 
 
+class ChainAction(StrEnum):
+    """What a job does, as ``shell/decide.sh`` decides it."""
+
+    GO_ON = "go_on"
+    STOP = "stop"
+    """End with status 0, whatever became of the chain; nothing is queued."""
+    FAIL = "fail"
+    """End with status 1; nothing is queued."""
+
+    @property
+    def ends_chain(self) -> bool:
+        """Whether the job does nothing else."""
+        return self is not ChainAction.GO_ON
+
+
+class ChainState(StrEnum):
+    """What becomes of the chain then."""
+
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    CANCELLED = "cancelled"
+    STOPPED = "stopped"
+    """The walltime cap was reached, or a person asked for a drain: not a failure."""
+    FAILED = "failed"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedDecision:
-    """Whether a job went on after its predecessor."""
+    """Whether a job went on after its predecessor, in the words of the job."""
 
     action: str
-    """``go_on``, ``stop`` or ``fail``."""
+    """A `ChainAction`."""
     chain: str
-    """What became of the chain: a `nemo_gym.chain.decide.ChainState`."""
+    """A `ChainState`."""
     reason: str
     evidence: str
     """``scheduler=PREEMPTED source=scontrol marker=…``"""
@@ -60,7 +87,7 @@ class RecordedDecision:
     @property
     def ends_chain(self) -> bool:
         """Whether the job only ended its chain."""
-        return self.action in ("stop", "fail")
+        return self.action in {action for action in ChainAction if action.ends_chain}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +137,10 @@ class Link:
     def stepped_aside(self) -> bool:
         """Whether it ended at once because another successor of the same job goes on."""
         decision = self.decision
-        return decision is not None and (decision.action, decision.chain) == ("stop", "running")
+        return decision is not None and (decision.action, decision.chain) == (
+            ChainAction.STOP,
+            ChainState.RUNNING,
+        )
 
     @property
     def ended(self) -> bool:

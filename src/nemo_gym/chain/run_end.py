@@ -3,8 +3,8 @@
 Witnesses lie in known ways, so they are heard in one order, the order of `EndKind`: proof of completeness
 (identities, never an exit status), a cancellation (ours or the scheduler's), what the job itself said where
 that outranks the scheduler's other states, those states, and at last "nobody saw it". ``scancel`` makes a
-driver drain as well, so a marker alone never outweighs CANCELLED. `nemo_gym.chain.decide` and
-`nemo_gym.chain.endings` follow this order; a test holds their twin ``shell/decide.sh`` to it.
+driver drain as well, so a marker alone never outweighs CANCELLED. `nemo_gym.chain.endings` follows this
+order, and so does the model that tests hold ``shell/decide.sh`` to.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# Whether a chain goes on: the shell's twin of nemo_gym/chain/decide.py and of the order of witnesses in
-# nemo_gym/chain/run_end.py, fed with the same cases by one test. Nothing here
-# acts or asks; the table of states is the file states.tsv, which Python reads too.
+# Whether a chain goes on, by the order of witnesses that `gym job status` follows too (nemo_gym/chain/run_end.py). A test
+# feeds this and a model of it in Python with the same cases. Nothing here acts or asks; the table of states is the file
+# states.tsv, which Python reads too.
 #
 # What is known about the run before stands in gym_p_*: gym_p_first (there is none), gym_p_marker (it left a last word),
 # gym_p_complete, gym_p_status, gym_p_asked (nobody, early, cancel, term, person), gym_p_hopeless, gym_p_cancelled (the tombstone

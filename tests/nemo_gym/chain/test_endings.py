@@ -6,11 +6,11 @@ import itertools
 from pathlib import Path
 
 import pytest
+from tests.chain_decision import Spent, decide
 
 from nemo_gym.chain.budget import Budget
-from nemo_gym.chain.decide import ChainState, Spent, decide
 from nemo_gym.chain.endings import BenchmarkState, EndCause, Ending, ended, run_end
-from nemo_gym.chain.evidence import CollectorReport, EndMarker, Evidence, Link, TimedObservation
+from nemo_gym.chain.evidence import ChainState, CollectorReport, EndMarker, Evidence, Link, TimedObservation
 from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.chain.run_end import EndKind
 from nemo_slurm.states import Meaning, read_state, table

@@ -9,8 +9,8 @@ from pathlib import Path
 from tests.source_tree import parsed
 
 import nemo_gym
-from nemo_gym.chain.decide import ChainAction, ChainState
 from nemo_gym.chain.endings import BenchmarkState
+from nemo_gym.chain.evidence import ChainAction, ChainState
 from nemo_gym.chain.observation import JobState
 from nemo_gym.chain.run_end import EndKind
 

@@ -1,4 +1,4 @@
-"""The shell's decision about a chain and Python's are one: both are fed every state, marker and budget."""
+"""The shell decides about a chain as its model does: both are fed every state, marker and budget."""
 
 import itertools
 import json
@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests import chain_decision as model
+from tests.chain_decision import Spent
 
 import nemo_gym
 import nemo_slurm
-from nemo_gym.chain import decide
 from nemo_gym.chain.budget import Budget
-from nemo_gym.chain.decide import Spent
 from nemo_gym.chain.run_end import FULL_DISKS, Marker, Requester, RunEnd
 from nemo_gym.rollouts.collect.exit_report import ExitReport
 from nemo_slurm.states import read_state, table
@@ -179,8 +179,8 @@ def test_both_decide_every_case_alike_with_the_same_words(ask):
             same_job=same,
             owner=owner,
         )
-        want = decide.decide(predecessor, spent, budget)
-        again = "yes" if decide.look_again(predecessor, looks=looks) else "no"
+        want = model.decide(predecessor, spent, budget)
+        again = "yes" if model.look_again(predecessor, looks=looks) else "no"
         counts = "yes" if want.counts_retry else "no"
         assert answer == f"{want.action}|{want.chain}|{counts}|{again}|{want.reason}", case
 
@@ -212,13 +212,13 @@ def test_both_start_the_first_job_of_a_chain(ask):
     said = ask(
         NAMES, [first], 'gym_read_state ""; gym_decide; echo "$gym_action|$gym_fate|$gym_counts|$gym_why"'
     )
-    want = decide.decide(None, FRESH, Budget())
+    want = model.decide(None, FRESH, Budget())
     assert said == [f"{want.action}|{want.chain}||{want.reason}"]
 
 
 def test_the_limits_are_the_same_numbers():
     text = (SHELL / "decide.sh").read_text()
-    assert f"gym_looks_allowed={decide.LOOKS}\n" in text
+    assert f"gym_looks_allowed={model.LOOKS}\n" in text
     assert f"gym_full_disks_allowed={FULL_DISKS}\n" in text
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.chain_decision import ChainDecision, Spent, decide, look_again
 
 from nemo_gym.chain.budget import Budget
-from nemo_gym.chain.decide import ChainAction, ChainDecision, ChainState, Spent, decide, look_again
+from nemo_gym.chain.evidence import ChainAction, ChainState
 from nemo_gym.chain.run_end import Marker, Requester, RunEnd
 from nemo_slurm.states import read_state, table
 

@@ -1,15 +1,16 @@
-"""Whether a chain of jobs goes on, decided from how the job before ended; pure.
+"""Whether a chain of jobs goes on, decided from how the job before ended: the model of ``shell/decide.sh``.
 
-`nemo_gym.chain.run_end` says which witness of that end is heard; here stand what follows from each end, and
-the budgets. ``shell/decide.sh`` decides the same; one test feeds both.
+Jobs run the shell, which decides before anything else is known to work there; this says the same in Python,
+for tests. `nemo_gym.chain.run_end` says which witness of the end is heard; here stand what follows from each
+end, and the budgets. ``tests/nemo_gym/shell/test_chain_decision.py`` feeds both.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 
 from nemo_gym.chain.budget import Budget
+from nemo_gym.chain.evidence import ChainAction, ChainState
 from nemo_gym.chain.run_end import EndKind, Requester, RunEnd
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR
 from nemo_runs.counts import counted
@@ -32,27 +33,6 @@ class Spent:
     """Runs in a row that recorded nothing new."""
     rows: int = 0
     """Rows that are recorded."""
-
-
-class ChainAction(StrEnum):
-    """What the job does now."""
-
-    GO_ON = "go_on"
-    STOP = "stop"
-    """End with status 0, whatever became of the chain; nothing is queued."""
-    FAIL = "fail"
-    """End with status 1; nothing is queued."""
-
-
-class ChainState(StrEnum):
-    """What becomes of the chain."""
-
-    RUNNING = "running"
-    SUCCEEDED = "succeeded"
-    CANCELLED = "cancelled"
-    STOPPED = "stopped"
-    """The walltime cap was reached, or a person asked for a drain: not a failure."""
-    FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
