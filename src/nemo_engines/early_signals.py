@@ -9,25 +9,30 @@ from types import FrameType
 
 
 class EarlySignals:
-    """SIGTERM is kept for the session; SIGUSR1 means to look soon, which is done anyway."""
+    """SIGTERM is kept for the session; SIGUSR1 means to look soon, which is done anyway.
+
+    Where SIGUSR1 announces the end of the allocation it is kept as well.
+    """
 
     def __init__(self) -> None:
-        self._installed = self._terminated = False
+        self._installed = False
+        self._kept: list[int] = []
 
     def install(self) -> None:
         """Handle the signals from here on."""
         if not self._installed:
             self._installed = True
             signal.signal(signal.SIGTERM, self._note)
-            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+            announces = os.environ.get("NEMO_JOB_END_SIGNAL") == "USR1"
+            signal.signal(signal.SIGUSR1, self._note if announces else signal.SIG_IGN)
 
-    def _note(self, _number: int, _frame: FrameType | None) -> None:
-        self._terminated = True
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._kept.append(number)
 
     def hand_over(self) -> None:
         """Give the session, whose handlers are in place, what it has missed."""
-        if self._terminated:
-            os.kill(os.getpid(), signal.SIGTERM)
+        for number in self._kept:
+            os.kill(os.getpid(), number)
 
 
 SIGNALS = EarlySignals()

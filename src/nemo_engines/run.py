@@ -33,6 +33,7 @@ from nemo_runs.counts import counted
 from nemo_runs.durable.files import sync_folder
 from nemo_runs.errors import RunsError
 from nemo_trainer.contract import JobContext, read_progress, write_progress
+from nemo_trainer.save_intervals import MAX_OVERHEAD
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.session import Session
 
@@ -121,9 +122,7 @@ def _run(options: argparse.Namespace, context: JobContext) -> int:
         engine={"name": engine.name, "method": wanted.method, "packages": _versions(engine)},
         environment=os.environ.get("NEMO_ENGINE_ENVIRONMENT") or Path(sys.prefix).parent.name,
         boundary=spec.boundary(wanted),
-        policy=SavePolicy(
-            steps=wanted.save.steps, seconds=wanted.save.seconds, boundary=spec.boundary(wanted)
-        ),
+        policy=_policy(wanted),
     ) as session:
         SIGNALS.hand_over()
         run = TrainingRun(
@@ -141,6 +140,14 @@ def _run(options: argparse.Namespace, context: JobContext) -> int:
         )
         _train(run, engine)
     return 0
+
+
+def _policy(wanted: EngineSpec) -> SavePolicy:
+    save = wanted.save
+    overhead = (save.max_overhead or MAX_OVERHEAD) if save.interval == "auto" else None
+    return SavePolicy(
+        steps=save.steps, seconds=save.seconds, boundary=spec.boundary(wanted), max_overhead=overhead
+    )
 
 
 def _train(run: TrainingRun, engine: Engine) -> None:

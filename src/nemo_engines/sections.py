@@ -127,6 +127,10 @@ class Save:
 
     steps: int | None = None
     seconds: float = 900.0
+    interval: Literal["auto"] | None = None
+    """``auto``: the seconds are chosen while training, see `nemo_trainer.save_intervals`."""
+    max_overhead: float | None = None
+    """The share of the time that saves may take at most, where the seconds are chosen."""
     keep: int = 2
     best_metric: str | None = None
     """Name of a metric as it is reported (``val_loss``); the checkpoint that is best by it is kept too."""

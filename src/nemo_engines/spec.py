@@ -106,6 +106,8 @@ def parse_spec(value: object) -> EngineSpec:
             raise BadSpecError(f"{name} must be more than 0, not {flat[name]}")
     if spec.save.keep < 2:
         raise BadSpecError(f"save.keep must be at least 2, not {spec.save.keep}: the newest may be damaged")
+    if spec.save.max_overhead is not None and not 0 < spec.save.max_overhead <= 0.5:
+        raise BadSpecError(f"save.max_overhead must be in (0, 0.5], not {spec.save.max_overhead}")
     if spec.save.output == "best" and spec.save.best_metric is None:
         raise BadSpecError("save.output 'best' needs save.best_metric, the name of the metric to choose by")
     if spec.schedule.warmup_steps and spec.schedule.warmup_ratio:

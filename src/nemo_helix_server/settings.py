@@ -74,6 +74,8 @@ class ProfileSettings(SettingsSection):
     """Seconds a step may run; unset = as long as it takes."""
     graceful_shutdown_timeout_seconds: Annotated[float, Field(ge=0, le=LONGEST)] = 10.0
     """Between SIGTERM and SIGKILL, when a step is stopped."""
+    seconds_between_interruptions: Interval | None = None
+    """Mean time until the place interrupts a step without notice; unset = not measured."""
     env: dict[str, str] = Field(default_factory=dict)
     """Variables of every step of the profile."""
     log_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 64 * 2**20
@@ -195,7 +197,9 @@ class BackendSettings(SettingsSection):
     training_pause_deadline_seconds: Period = 1800
     """How long a pause of training may take."""
     training_staleness_timeout_seconds: Period = 0
-    """Training that says nothing for so long ends in error; 0 = never."""
+    """Training that says nothing for so long is ended, and goes on from its checkpoint, if any; 0 = never."""
+    training_checkpoint_max_overhead: Annotated[float, Field(gt=0, le=0.5)] = 0.02
+    """The share of the time that saves may take where their interval is chosen (`interval: auto`)."""
 
 
 class EngineSettings(SettingsSection):

@@ -13,6 +13,7 @@ from typing import Any, NoReturn, Self
 
 from nemo_runs.errors import RunsError
 from nemo_trainer import holding, publishing, restoring, retention
+from nemo_trainer.announced_end import AnnouncedEnd
 from nemo_trainer.contract import (
     EXIT_PAUSED,
     Checkpoint,
@@ -22,13 +23,23 @@ from nemo_trainer.contract import (
     Reason,
     TrainerError,
     Want,
+    read_progress,
     verify,
 )
-from nemo_trainer.contract.progress import PASSED_OVER, SEQ_SEEN, STOPS_AT
+from nemo_trainer.contract.progress import (
+    INTERVAL,
+    LEAVES_BECAUSE,
+    PASSED_OVER,
+    SAVING,
+    SEQ_SEEN,
+    STOPS_AT,
+    TRAINING_SINCE,
+)
 from nemo_trainer.control_requests import ControlRequests
 from nemo_trainer.polling import StepPoll
 from nemo_trainer.recording import Recorder
-from nemo_trainer.saving import SavePolicy
+from nemo_trainer.save_intervals import PRESUMED_BETWEEN_INTERRUPTIONS, IntervalInputs
+from nemo_trainer.saving import SavePolicy, SaveTimes
 from nemo_trainer.signals import Flags
 
 _POLL_SECONDS = 0.5
@@ -66,6 +77,10 @@ class Session:
         self._step = 0
         self._whole: set[str] = set()
         """Digests of the manifests whose files this session has verified or written."""
+        self._end = AnnouncedEnd(context, flags)
+        self._saves = SaveTimes(read_progress(context.paths.progress).get(SAVING))
+        self._save_began: float | None = None
+        self._trains = False
         self._finished = False
         self._said: Mapping[str, Any] | None = None
 
@@ -87,10 +102,10 @@ class Session:
         `TrainerError` when another process trains in the same folder. When a later start takes over the
         folder, every method that writes raises `NotWriterError` from then on.
         """
-        flags = Flags()
+        context = context or JobContext.from_environ(os.environ)
+        flags = Flags(context.end_signal)
         flags.install()
         try:
-            context = context or JobContext.from_environ(os.environ)
             manifest = Manifest(
                 step=0,
                 files=(),
@@ -135,16 +150,37 @@ class Session:
         if checkpoint is not None:
             self.published = checkpoint
             self._whole.add(checkpoint.digest)
+            self._saves.expect(checkpoint.size)
         self.policy.start(self._step, time.monotonic())
+        self._choose_interval()
         return checkpoint
 
+    def expect_checkpoint(self, size: int) -> None:
+        """Say about how many bytes a checkpoint has, for training that has not saved any yet."""
+        if not self._saves.measured:
+            self._saves.expect(size)
+            self._choose_interval()
+
     def wanted(self) -> Want:
-        """What is wanted now; costs one ``stat``, call it after every step. Rank 0 decides, see `agreed`."""
+        """What is wanted now; costs two ``stat``; call it once after every step. Rank 0 decides: `agreed`.
+
+        It is ``pause`` too when the end of the allocation comes so near that only a save fits before it.
+        """
         if not self.context.writes:
             return "run"
-        if self._control.look() or (self._flags.terminated and not self._finished):
-            self._report_request()
-        return self._control.want
+        self._end.step_done()
+        if not self._trains:
+            self._trains = True
+            self._record.progress({TRAINING_SINCE: time.time()})
+        self._control.look()
+        if self._end.look():
+            self._choose_interval()
+        want = self._control.want
+        why = self._end.because(self._saves.seconds, self._boundary)
+        if want != "stop" and why is not None:
+            want = "pause"
+        self._report_request(want, why)
+        return want
 
     def agreed(self, broadcast: Callable[[Want], Want]) -> Want:
         """The same decision on every rank: ``broadcast`` hands rank 0's value to all and returns it."""
@@ -180,6 +216,13 @@ class Session:
             publishing.make_empty(folder)
         return folder
 
+    def save_begins(self) -> None:
+        """Say that a library begins to write what is published then, so that it is timed as a whole.
+
+        Where a function writes them, `publish` sees that by itself.
+        """
+        self._save_began = time.monotonic()
+
     def publish(
         self,
         source: publishing.Source,
@@ -197,6 +240,7 @@ class Session:
         _require_step(step)
         if not self.context.writes:
             raise TrainerError(f"rank {self.context.rank} must not publish a checkpoint; let rank 0 do it")
+        began, self._save_began = self._save_began or time.monotonic(), None
         self._record.sync()
         manifest = dataclasses.replace(
             self._manifest,
@@ -211,6 +255,9 @@ class Session:
         self._step = max(self._step, step)
         self._control.saved()
         self.policy.saved(step, time.monotonic())
+        self._saves.saved(time.monotonic() - began, self.published.size)
+        self._end.saved()
+        self._choose_interval()
         self._record.progress({"step": self._step, "checkpoint_path": str(self.published.folder)}, now=True)
         return self.published
 
@@ -288,10 +335,32 @@ class Session:
         if self._hold is not None:
             self._hold.release()
 
-    def _report_request(self) -> None:
-        want, seen = self._control.want, self._control.seen
+    def _choose_interval(self) -> None:
+        """Choose the interval of the periodic saves from what is known now, and say what a save takes."""
+        policy, known = self.policy, self.context.between_interruptions
+        if policy.max_overhead is not None:
+            policy.choose(
+                IntervalInputs(
+                    save_seconds=self._saves.seconds,
+                    save_measured=self._saves.measured,
+                    between_interruptions=known or PRESUMED_BETWEEN_INTERRUPTIONS,
+                    interruptions_measured=known is not None,
+                    left_seconds=self._end.left,
+                    max_overhead=policy.max_overhead,
+                )
+            )
+        given = {"seconds": policy.seconds, "chosen_by": "given"}
+        interval = given if policy.chosen is None else policy.chosen.to_json()
+        self._record.progress({SAVING: self._saves.to_json(), INTERVAL: interval})
+
+    def _report_request(self, want: Want, why: str | None) -> None:
+        if self._finished:
+            return
+        seen = self._control.seen
         stops = -(-self._step // self._boundary) * self._boundary if want in {"pause", "stop"} else None
-        said = {SEQ_SEEN: seen.seq if seen else None, STOPS_AT: stops}
+        said = {SEQ_SEEN: seen.seq if seen else None, STOPS_AT: stops, LEAVES_BECAUSE: why}
+        if self._said is None and not any(said.values()):
+            return
         if said != self._said:
             self._said = said
             self._record.progress(said, now=True)

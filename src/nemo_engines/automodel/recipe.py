@@ -26,6 +26,8 @@ from nemo_engines.steering import LoopDecision
 _VALUES = ("loss", "grad_norm", "lr", "num_label_tokens")
 REPORTED = ("val_loss", *(f"train_{name}" for name in _VALUES))
 """The names of all metrics."""
+_COPIES = 4
+"""A checkpoint holds the weights twice, once for other programs, and two moments of each."""
 
 
 class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[misc]  # it has no types here
@@ -44,6 +46,9 @@ class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[
         """
         super().setup()
         self.dataloader.generator = torch.Generator().manual_seed(self._run.spec.seed)
+        parts = [part for model in self.model_parts for part in model.parameters()]
+        trained = sum(part.numel() * part.element_size() for part in parts if part.requires_grad)
+        self._run.session.expect_checkpoint(_COPIES * trained)
 
     def load_checkpoint(self, restore_from: str | None = None) -> None:
         """Go on from the checkpoint that was verified, on every rank, or start from the first step; nothing
@@ -139,6 +144,7 @@ class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[
     def save_checkpoint(self, epoch: int, step: int, *args: Any, **options: Any) -> None:
         """Let the recipe write its files, and publish them; at a pause this is the end of the process."""
         folder = Path(self.checkpointer.config.checkpoint_dir) / f"epoch_{epoch}_step_{step}"
+        self._run.session.save_begins()
         try:
             super().save_checkpoint(epoch, step, *args, **options)
         except OSError as error:

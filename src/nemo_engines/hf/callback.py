@@ -58,8 +58,13 @@ class ContractCallback(TrainerCallback):  # type: ignore[misc]  # the library ha
         control.should_save = decision.save is not None
         control.should_training_stop = decision.stop
         self.saving = state.global_step if decision.save else None
+        self._run.session.save_begins()
         if validate:
             self._progress("validation", state)
+
+    def on_evaluate(self, _args: Any, _state: Any, _control: Any, **_: Any) -> None:
+        """Time a save from here on: what came before it was a validation."""
+        self._run.session.save_begins()
 
     def _agreed(self, step: int, last: int) -> LoopDecision:
         run = self._run

@@ -106,4 +106,6 @@ def _check_space(run: TrainingRun, model: Any, copies: int) -> None:
     states = _STATES.get(run.spec.optimizer.name, 2.0)
     checkpoint = copies * everything if run.spec.finetuning == "full" else trained
     output = everything if writes_whole_model(run.spec) else trained
-    check_space({run.work: checkpoint + int(states * trained), run.staging: output})
+    checkpoint += int(states * trained)
+    run.session.expect_checkpoint(checkpoint)
+    check_space({run.work: checkpoint, run.staging: output})

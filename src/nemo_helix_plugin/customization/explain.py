@@ -17,6 +17,8 @@ _STORED: dict[str, dict[str, Any]] = {
         "properties": {
             "seconds": {"type": "number"},
             "steps": {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            "interval": {"const": "auto"},
+            "max_overhead": {"type": "number"},
             "keep": {"type": "integer"},
         },
     },

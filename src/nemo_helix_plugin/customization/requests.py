@@ -40,6 +40,10 @@ class CheckpointOptions(models.RequestModel):
     seconds: Annotated[float, Field(gt=0)] | None = None
     """At least so often; ``None`` = every 15 minutes."""
     steps: Annotated[int, Field(gt=0)] | None = None
+    interval: Literal["auto"] | None = None
+    """``auto``: as often as costs least, by what saves take and how often training is interrupted."""
+    max_overhead: Annotated[float, Field(gt=0, le=0.5)] | None = None
+    """The share of the time that saves may take with ``auto``; ``None`` = the service's setting."""
     keep: Annotated[int, Field(ge=2)] | None = None
     """``None`` = 2, and whatever is pinned."""
 

@@ -22,6 +22,7 @@ from nemo_runs import secret_refs
 from nemo_runs.clock import Clock, SystemClock, turn
 from nemo_runs.errors import SecretReferenceError
 from nemo_runs.secret_refs import SecretText
+from nemo_trainer.contract import allocation
 
 _SCALES: dict[str, int | Decimal] = {
     "": 1,
@@ -163,6 +164,8 @@ class Launches:
         own = self._own(context, run, references)
         if checkpoint is not None:
             own["NEMO_JOB_CHECKPOINT"] = str(checkpoint)
+        if settings.seconds_between_interruptions is not None:
+            own["NEMO_JOB_SECONDS_BETWEEN_INTERRUPTIONS"] = f"{settings.seconds_between_interruptions:g}"
         limits = (context.step.spec["executor"].get("resources") or {}).get("limits") or {}
         environment = {**self.environment(context, base), **own}
         places = self._places(context, run, checkpoint)
@@ -210,6 +213,7 @@ class Launches:
             "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": str(paths.storage),
             "NEMO_JOB_TRAINER_PATH": str(paths.trainer(step.name)),
             "NEMO_JOB_CONTROL_FILE": str(run.folder / run_files.CONTROL),
+            "NEMO_JOB_ALLOCATION_FILE": str(run.folder / allocation.FILE),
             "NEMO_JOB_SECRETS": ",".join(f"{name}={reference}" for name, reference in references.items()),
             "NHX_BASE_URL": url,
             "NHX_JOBS_URL": url,

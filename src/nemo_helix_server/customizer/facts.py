@@ -68,6 +68,7 @@ class CompileFacts:
     files_root: str = ""
     pause_deadline_seconds: int = 1800
     staleness_timeout_seconds: int = 0
+    checkpoint_max_overhead: float = 0.02
     options: Mapping[str, Any] = field(default_factory=dict)
 
     @property

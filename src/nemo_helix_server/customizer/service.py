@@ -138,6 +138,7 @@ class Customizer:
             files_root=self.references.filesets.root,
             pause_deadline_seconds=own.training_pause_deadline_seconds,
             staleness_timeout_seconds=own.training_staleness_timeout_seconds,
+            checkpoint_max_overhead=own.training_checkpoint_max_overhead,
             options=body.options.model_dump(mode="json") if body.options else {},
         )
 

@@ -3,6 +3,7 @@
 Import the module, not the names: ``from nemo_trainer import contract``.
 """
 
+from nemo_trainer.contract.allocation import Allocation, read_allocation, write_allocation
 from nemo_trainer.contract.checkpoints import (
     Checkpoint,
     Damaged,
@@ -45,6 +46,7 @@ from nemo_trainer.contract.names import (
     EXIT_PAUSED,
     MANIFEST,
     PINNED,
+    STACKS_SIGNAL,
     TrainerPaths,
 )
 from nemo_trainer.contract.outputs import Outputs, read_outputs, verify_outputs, write_outputs
@@ -59,7 +61,9 @@ __all__ = [
     "EXIT_PAUSED",
     "MANIFEST",
     "PINNED",
+    "STACKS_SIGNAL",
     "WANTS",
+    "Allocation",
     "BadSpecError",
     "Checkpoint",
     "CheckpointUnusableError",
@@ -90,6 +94,7 @@ __all__ = [
     "merged",
     "newest_verified",
     "parse_row",
+    "read_allocation",
     "read_checkpoint",
     "read_control",
     "read_manifest",
@@ -97,6 +102,7 @@ __all__ = [
     "read_progress",
     "verify",
     "verify_outputs",
+    "write_allocation",
     "write_control",
     "write_manifest",
     "write_outputs",

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import signal
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +14,7 @@ from nemo_trainer.contract.errors import BadSpecError
 from nemo_trainer.contract.names import TrainerPaths
 
 _LOCAL = "local"
+_END_SIGNALS = {"USR1": signal.SIGUSR1, "TERM": signal.SIGTERM}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +38,14 @@ class JobContext:
     """Where the Jobs service answers, for those who have no control file."""
     access_token: str | None = None
     rank: int = 0
+    ends_at: float | None = None
+    """When the time of this start is over as far as was known when it began, in seconds since the epoch."""
+    allocation_file: Path | None = None
+    """Where later news of that stand."""
+    end_signal: signal.Signals | None = None
+    """The signal that announces the end."""
+    between_interruptions: float | None = None
+    """Mean seconds until a start like this one is interrupted without notice; `None` = not measured."""
 
     @property
     def paths(self) -> TrainerPaths:
@@ -58,7 +70,7 @@ class JobContext:
         """Read the environment of a step; ``folder`` (``--dir``) is the trainer path when given.
 
         Without either the trainer path is ``training`` in the current folder. Raises `BadSpecError` for a
-        rank that is not a number.
+        rank, a time or a signal that is none.
         """
         storage = _path(environ, names.STORAGE)
         step_name = environ.get(names.STEP) or "training"
@@ -83,12 +95,35 @@ class JobContext:
             jobs_url=environ.get(names.JOBS_URL) or environ.get(names.BASE_URL) or None,
             access_token=environ.get(names.ACCESS_TOKEN) or None,
             rank=_rank(environ.get(names.RANK) or "0"),
+            ends_at=_seconds(environ, names.ENDS_AT),
+            allocation_file=_path(environ, names.ALLOCATION_FILE),
+            end_signal=_end_signal(environ.get(names.END_SIGNAL) or ""),
+            between_interruptions=_seconds(environ, names.BETWEEN_INTERRUPTIONS),
         )
 
 
 def _path(environ: Mapping[str, str], name: str) -> Path | None:
     value = environ.get(name)
     return Path(value).absolute() if value else None
+
+
+def _seconds(environ: Mapping[str, str], name: str) -> float | None:
+    text = environ.get(name)
+    if not text:
+        return None
+    with contextlib.suppress(ValueError):
+        value = float(text)
+        if math.isfinite(value) and value > 0:
+            return value
+    raise BadSpecError(f"the environment variable {name} is {text!r}; it must be a number of seconds")
+
+
+def _end_signal(text: str) -> signal.Signals | None:
+    if text and text not in _END_SIGNALS:
+        raise BadSpecError(
+            f"the environment variable {names.END_SIGNAL} is {text!r}; it must be {' or '.join(_END_SIGNALS)}"
+        )
+    return _END_SIGNALS.get(text)
 
 
 def _rank(text: str) -> int:

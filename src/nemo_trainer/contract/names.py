@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,8 +36,19 @@ SCRATCH = "NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH"
 JOBS_URL = "NHX_JOBS_URL"
 BASE_URL = "NHX_BASE_URL"
 ACCESS_TOKEN = "NHX_ACCESS_TOKEN"  # noqa: S105 - the name of a variable
+ENDS_AT = "NEMO_JOB_ENDS_AT"
+"""When the time of this start is over, in seconds since the epoch; `ALLOCATION_FILE` outranks it."""
+ALLOCATION_FILE = "NEMO_JOB_ALLOCATION_FILE"
+"""The file that says the same, see `nemo_trainer.contract.allocation`; it may change while training runs."""
+END_SIGNAL = "NEMO_JOB_END_SIGNAL"
+"""The signal that announces the end: ``USR1`` or ``TERM``; without it SIGUSR1 means to look, and no more."""
+BETWEEN_INTERRUPTIONS = "NEMO_JOB_SECONDS_BETWEEN_INTERRUPTIONS"
+"""The mean time in seconds after which a start like this one is interrupted without notice, measured."""
 RANK = "RANK"
 """Number of this process among those of one training; only 0, or a process without it, writes."""
+
+STACKS_SIGNAL = signal.SIGUSR2
+"""Every process with a session writes the stacks of its threads to standard error on it, and goes on."""
 
 MANIFEST = "MANIFEST.json"
 PINNED = "PINNED"

@@ -76,6 +76,35 @@ def test_a_checkpoint_comes_every_quarter_of_an_hour(kind: str) -> None:
     assert own.spec["checkpoints"] == {"seconds": 60, "steps": 5, "keep": 3}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_backend_takes_an_interval_that_is_chosen_while_training(kind: str) -> None:
+    own = job(
+        kind, MINIMAL[kind], options={"checkpoints": {"interval": "auto"}}, checkpoint_max_overhead=0.05
+    )
+    assert own.spec["checkpoints"]["interval"] == "auto"
+    save = engine_specs.parse_spec(own.engine_spec).save
+    assert (save.interval, save.max_overhead) == ("auto", 0.05)
+    given = job(kind, MINIMAL[kind], options={"checkpoints": {"interval": "auto", "max_overhead": 0.1}})
+    assert given.engine_spec["save"]["max_overhead"] == 0.1
+
+
+@pytest.mark.parametrize("name", ["seconds", "steps"])
+def test_an_interval_is_chosen_or_given(name: str) -> None:
+    with pytest.raises(InvalidError, match=rf"checkpoints\.{name} and checkpoints\.interval=auto both say"):
+        job("automodel", MINIMAL["automodel"], options={"checkpoints": {"interval": "auto", name: 7}})
+
+
+def test_so_does_the_backends_own_field() -> None:
+    spec = with_value("unsloth", "schedule.save_steps", 7)
+    with pytest.raises(InvalidError, match=r"schedule\.save_steps and checkpoints\.interval=auto"):
+        job("unsloth", spec, options={"checkpoints": {"interval": "auto"}})
+
+
+def test_a_share_for_an_interval_that_is_given_is_refused() -> None:
+    with pytest.raises(InvalidError, match=r"is for checkpoints\.interval=auto"):
+        job("automodel", MINIMAL["automodel"], options={"checkpoints": {"max_overhead": 0.1}})
+
+
 def test_the_deadline_of_a_pause_is_the_setting_of_the_backend() -> None:
     compiled = job("dpo", MINIMAL["dpo"], pause_deadline_seconds=3600, staleness_timeout_seconds=60)
     training = compiled.platform_spec["steps"][1]

@@ -7,6 +7,7 @@ from typing import Any
 
 from nemo_helix_server.customizer.facts import CompileFacts
 from nemo_helix_server.customizer.support import Rule
+from nemo_helix_server.errors import InvalidError
 
 MODEL, DATASET, VALIDATION, ENVIRONMENT, OUTPUT = (
     "model",
@@ -62,9 +63,32 @@ def without_lora(path: str) -> Rule:
 def checkpoints(facts: CompileFacts, steps: int | None = None, keep: int = 2) -> dict[str, Any]:
     """When checkpoints are saved besides those of pauses and of the end, and how many are kept."""
     given: Mapping[str, Any] = facts.options.get("checkpoints") or {}
+    if given.get("interval") == "auto":
+        return _chosen_while_training(given, facts, steps, keep)
+    if given.get("max_overhead") is not None:
+        raise InvalidError(
+            "checkpoints.max_overhead is for checkpoints.interval=auto; leave it out, or give both"
+        )
     return {
         "steps": given.get("steps") or steps,
         "seconds": given.get("seconds") or EVERY_SECONDS,
+        "keep": max(2, given.get("keep") or keep),
+    }
+
+
+def _chosen_while_training(
+    given: Mapping[str, Any], facts: CompileFacts, steps: int | None, keep: int
+) -> dict[str, Any]:
+    fixed = [f"checkpoints.{name}" for name in ("seconds", "steps") if given.get(name)]
+    if steps is not None:
+        fixed.append("schedule.save_steps")
+    if fixed:
+        raise InvalidError(
+            f"{fixed[0]} and checkpoints.interval=auto both say how often to save; leave one of them out"
+        )
+    return {
+        "interval": "auto",
+        "max_overhead": given.get("max_overhead") or facts.checkpoint_max_overhead,
         "keep": max(2, given.get("keep") or keep),
     }
 
