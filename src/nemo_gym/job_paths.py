@@ -3,10 +3,29 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from nemo_runs import homes
+
+OF_THE_SHELL: Mapping[str, str] = {
+    "gym": "the version of the job's `gym`",
+    "successor": "claimed with its id by the job that goes on after this run",
+    "claim": "what such a claim is made of, by a hard link",
+    "commit": "the commit that the job installs, linked to `.gym_installed_commit` by the first one",
+    "installed": "that commit and the program",
+    "began": "with a step's name behind it: its container came to run",
+    "health": "with a service's name behind it: what its health check says",
+    ".gym_installed_commit": "in the benchmark's folder: the commit that all its jobs use",
+    ".gym_room": "with the run behind it, in the benchmark's folder: tries whether the disk is full",
+    ".link": "with a job's id behind it, in the benchmark's folder: a successor's folder before it is whole",
+}
+"""Files of a run, in its folder unless said otherwise, that the shell of jobs alone writes and reads."""
+OLD_SHELL = "shell"
+"""The folder of a benchmark in which an earlier version put the shell files of its jobs, unsealed."""
+MODEL_CALLS = "model-calls"
+"""Folders of captured calls, which an earlier version wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +306,7 @@ class JobPaths:
     @property
     def rollouts(self) -> RolloutPaths:
         """The collector's files."""
-        return RolloutPaths(self.artifacts / "rollouts.jsonl")
+        return default_output(self.artifacts)
 
     @property
     def events(self) -> Path:
@@ -337,6 +356,11 @@ class JobPaths:
         """The collector's configuration and file exports."""
         return self.job_dir / "otel"
 
+    @property
+    def collector_config(self) -> Path:
+        """The configuration of the telemetry collector, for people: jobs read the copy that is sealed."""
+        return self.otel / "collector.yaml"
+
 
 @dataclass(frozen=True, slots=True)
 class RunPaths:
@@ -364,9 +388,24 @@ class RunPaths:
         """In a folder that was fetched: where from, and what each file was when it was copied."""
         return self.run_dir / ".gym_fetched.json"
 
+    @property
+    def slots(self) -> Path:
+        """Who of this submission's jobs of the `local` executor may work."""
+        return self.run_dir / ".slots"
+
     def job(self, benchmark: str) -> JobPaths:
         """The folder of one benchmark."""
         return JobPaths(self.run_dir / benchmark)
+
+
+def default_output(folder: Path) -> RolloutPaths:
+    """The collector's files in a folder, unless asked otherwise."""
+    return RolloutPaths(folder / "rollouts.jsonl")
+
+
+def gym_copies(output_path: Path) -> Path:
+    """The folder beside run directories with the `gym` of jobs: brought there, or installed by a job."""
+    return output_path / ".gym"
 
 
 def job_index() -> Path:
@@ -387,3 +426,8 @@ def prepared_data(benchmark: str) -> Path:
 def local_jobs() -> Path:
     """The folder in which job ids of the `local` executor are claimed, one folder a job."""
     return homes.base("XDG_STATE_HOME", ".local/state", os.environ) / "nemo-gym" / "local-jobs"
+
+
+def local_job(number: int) -> Path:
+    """What a claimed number of the `local` executor stands for (JSON)."""
+    return local_jobs() / str(number) / "job.json"

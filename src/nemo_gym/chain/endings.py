@@ -10,11 +10,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 
 from nemo_gym import errors
 from nemo_gym.chain.evidence import ChainAction, ChainState, CollectorReport, Evidence, Link
 from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.chain.run_end import FULL_DISKS, EndKind, Marker, Requester, RunEnd
+from nemo_gym.job_paths import JobPaths
 from nemo_runs.counts import counted
 from nemo_slurm.states import Meaning, SlurmState, read_state
 
@@ -87,6 +89,7 @@ class Ending:
     """The log that says more: a step's name."""
 
 
+_LOGS = JobPaths(Path()).logs.name
 _OF_THE_CLUSTER = frozenset({"BOOT_FAIL", "DEADLINE", "LAUNCH_FAILED", "RECONFIG_FAIL", "REVOKED"})
 _CHAIN: Mapping[str, BenchmarkState] = {
     ChainState.SUCCEEDED: BenchmarkState.SUCCEEDED,
@@ -359,5 +362,5 @@ def _log_of(last: Link, reason: str) -> str:
     """The log that says more: a dead service's, the one that the reason names, else the job script's."""
     if last.service_died:
         return last.service_died.split()[0]
-    named = re.search(rf"logs/(.+?)-{re.escape(last.job_id)}\.log", reason)
+    named = re.search(rf"{_LOGS}/(.+?)-{re.escape(last.job_id)}\.log", reason)
     return named[1] if named else "job"

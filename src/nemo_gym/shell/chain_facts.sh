@@ -302,7 +302,7 @@ gym_raise_limits() {
   local file
   # queued again in place, a job goes on with what is recorded
   [[ ! -e $GYM_JOB_DIR/resubmits ]] || GYM_RESUMES=yes
-  for file in "$GYM_JOB_DIR"/resubmits/*/max_*; do
+  for file in "$GYM_JOB_DIR"/resubmits/*/max_retries "$GYM_JOB_DIR"/resubmits/*/max_walltime; do
     gym_one "$file"
     [[ $gym_value =~ $gym_number ]] || continue
     case $file in

@@ -62,7 +62,7 @@ gym_become_install() {
     echo "commit $gym_commit is installed in $_key already"
     rm -rf -- "$gym_made"
   else
-    gym_install_make "$gym_made" "$gym_commit"
+    gym_install_make "$gym_commit"
     gym_install_publish "$gym_made" "$_key"
   fi
   gym_put "$gym_link/installed" "$gym_commit"$'\n'"$_key/env/bin/gym"
@@ -118,14 +118,14 @@ gym_install_same_commit() {
     gym_give_up 1 "driver.gym_install.ref: $GYM_INSTALL_REF was commit ${_first:-(unknown)} when this run began and is $1 now"
 }
 
-# gym_install_make FOLDER COMMIT
+# gym_install_make COMMIT: in gym_made.
 gym_install_make() {
-  git -C "$1/source" checkout --quiet --detach "$2" || gym_give_up 1 "commit $2 could not be checked out"
-  python3 -I -m venv -- "$1/env" || gym_give_up 1 "python3 -m venv failed"
+  git -C "$gym_made/source" checkout --quiet --detach "$1" || gym_give_up 1 "commit $1 could not be checked out"
+  python3 -I -m venv -- "$gym_made/env" || gym_give_up 1 "python3 -m venv failed"
   # isolated, so that PYTHONPATH does not stand in for what is needed; pip learns its indexes from PIP_… variables
-  "$1/env/bin/python" -I -m pip install --disable-pip-version-check --no-input "$1/source" ||
-    gym_give_up 1 "pip could not install commit $2"
-  [[ -x $1/env/bin/gym ]] || gym_give_up 1 "commit $2 brings no program gym"
+  "$gym_made/env/bin/python" -I -m pip install --disable-pip-version-check --no-input "$gym_made/source" ||
+    gym_give_up 1 "pip could not install commit $1"
+  [[ -x $gym_made/env/bin/gym ]] || gym_give_up 1 "commit $1 brings no program gym"
 }
 
 # gym_install_publish FOLDER NAME

@@ -13,7 +13,7 @@ import click
 from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import duration, json_option, overrides_argument
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, UsageError
-from nemo_gym.job_paths import RunPaths
+from nemo_gym.job_paths import JobPaths, RunPaths
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.config.resolve import ResolvedConfig
@@ -138,9 +138,10 @@ def _dry_run(order: SubmitRequest, context: SubmitContext) -> int:
     submission = plan(order, context)
     click.echo(f"Run directory: {submission.run_dir}")
     for job in submission.jobs:
-        texts = {f"{job.benchmark}/job.sh": render_job(job, redacted=True)}
+        paths = JobPaths(Path(job.benchmark))
+        texts = {str(paths.script): render_job(job, redacted=True)}
         if job.otel is not None:
-            texts[f"{job.benchmark}/otel"] = collector_text(job.otel.config).decode()
+            texts[str(paths.otel)] = collector_text(job.otel.config).decode()
         for name, text in texts.items():
             click.echo(f"{_RULE}\n{name}\n{_RULE}\n{text.rstrip()}")
     click.echo(_RULE)

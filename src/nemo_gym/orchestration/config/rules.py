@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from nemo_gym.errors import ConfigError, UnsupportedError
+from nemo_gym.job_paths import RunPaths
 from nemo_gym.orchestration.config import gym_install, slurm_rules
 from nemo_gym.orchestration.config.schema import (
     BenchmarkJob,
@@ -33,7 +35,8 @@ _SET_BY_SUBMIT = {
     "--served-model-name": "use the field served_model_name",
 }
 _RESERVED_LOGS = ("driver", "prepare", "install", "otel_collector")
-_RESERVED_FOLDERS = ("gym-job.json", "resolved-config.yaml")
+_RUN = RunPaths(Path())
+_RESERVED_FOLDERS = (_RUN.record.name, _RUN.resolved_config.name)
 
 
 class Capabilities(Protocol):

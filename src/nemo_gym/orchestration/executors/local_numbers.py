@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nemo_gym import job_paths
 from nemo_gym.errors import GymError
+from nemo_gym.job_paths import JobPaths
 
 
 def usable_claims() -> Path:
@@ -43,7 +44,7 @@ def claim_number(gym_job_id: str, benchmark: str, job_dir: Path) -> int:
             continue
         about = {"gym_job_id": gym_job_id, "benchmark": benchmark, "job_dir": str(job_dir)}
         try:
-            (folder / str(number) / "job.json").write_text(json.dumps(about) + "\n", encoding="utf-8")
+            job_paths.local_job(number).write_text(json.dumps(about) + "\n", encoding="utf-8")
         except OSError:
             shutil.rmtree(folder / str(number), ignore_errors=True)
             raise
@@ -53,7 +54,8 @@ def claim_number(gym_job_id: str, benchmark: str, job_dir: Path) -> int:
 def _used_in(job_dir: Path) -> list[int]:
     """Numbers of jobs that a benchmark has had already: the folder of claims may be another, or lost."""
     try:
-        names = [name.partition(".")[0].removeprefix("local-") for name in os.listdir(job_dir / "links")]
+        folders = os.listdir(JobPaths(job_dir).links)
     except FileNotFoundError:
         return []
+    names = [name.partition(".")[0].removeprefix("local-") for name in folders]
     return [int(name) for name in names if name.isdecimal()]

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nemo_gym import events, job_paths
-from nemo_gym.job_paths import JobPaths, LinkPaths
+from nemo_gym.job_paths import JobPaths, LinkPaths, RunPaths
 from nemo_gym.orchestration.config.drain_lead import drain_lead
 from nemo_gym.orchestration.executors.local_links import make_link
 from nemo_gym.orchestration.executors.local_successors import queue_owed, reserve_space
@@ -82,7 +82,7 @@ def main() -> int:
     paths = JobPaths(Path(assignment.job_dir))
     link = make_link(paths, assignment.job_id, reserve_space)
     share = _share(assignment)
-    turn = QueueTurn(paths.job_dir.parent / ".slots", assignment.number, assignment.max_parallel)
+    turn = QueueTurn(RunPaths(paths.job_dir.parent).slots, assignment.number, assignment.max_parallel)
     events.record(Journal(paths.events), "queued", job_id=assignment.job_id, restart=0)
     os.write(1, b"ready\n")
     os.dup2(2, 1)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_gym.chain.budget import Budget
-from nemo_gym.job_paths import RunPaths
+from nemo_gym.job_paths import RunPaths, gym_copies
 from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import (
     BenchmarkJob,
@@ -294,4 +294,4 @@ def _planned_install(config: SubmitConfig, run_dir: Path) -> InstallPlan | None:
     install = config.driver.gym_install
     if install is None:
         return None
-    return InstallPlan(repo=install.repo, ref=install.ref, folder=run_dir.parent / ".gym")
+    return InstallPlan(repo=install.repo, ref=install.ref, folder=gym_copies(run_dir.parent))

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import nemo_gym
 import nemo_slurm
+from nemo_gym.job_paths import JobPaths
 from nemo_gym.orchestration.plan.values import JobPlan
 
 SHELL_PARTS: Final = (
@@ -33,6 +34,7 @@ NOT_SEALED: Final = (
     "# Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced."
 )
 SEALED_AGAIN: Final = "# Sealed again."
+_JOB: Final = JobPaths(Path())
 _UNSEALED = re.compile(r"(?ms)^# Not sealed:.*?^# Sealed again\.\n")
 _OWN_DIGEST = re.compile(r"(?m)^GYM_SCRIPT='[0-9a-f]*'$")
 
@@ -57,9 +59,9 @@ def _files(plan: JobPlan) -> Iterator[tuple[str, bytes]]:
         yield f"{part}.sh", shell_file(part).read_bytes()
     yield "states.tsv", pkgutil.get_data("nemo_slurm", "states.tsv") or b""
     if plan.run is not None:
-        yield "run.yaml", resolve.to_yaml(plan.run).encode()
+        yield _JOB.run_config.name, resolve.to_yaml(plan.run).encode()
     if plan.otel is not None:
-        yield "collector.yaml", telemetry.collector_text(plan.otel.config)
+        yield _JOB.collector_config.name, telemetry.collector_text(plan.otel.config)
 
 
 def data_digests(plan: JobPlan) -> dict[str, str]:

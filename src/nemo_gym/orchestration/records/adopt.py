@@ -168,8 +168,9 @@ def _names_jobs(run_dir: Path) -> bool:
     """Whether there is a sign that anything was ever queued; a resolved config is written after that."""
     if RunPaths(run_dir).resolved_config.exists():
         return True
-    signs = ("*/.gym_events.jsonl", "*/.gym_job_chain", "*/links/*", "*/*.out")
-    return any(True for sign in signs for _ in run_dir.glob(sign))
+    every = JobPaths(Path("*"))
+    signs = (every.events, every.chain, every.links / "*", every.output("*"))
+    return any(True for sign in signs for _ in run_dir.glob(str(sign)))
 
 
 def _as_submitted(run_dir: Path, now: datetime) -> SubmissionRecord | None:

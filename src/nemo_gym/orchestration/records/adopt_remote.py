@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from nemo_gym.errors import DataError, GymError
-from nemo_gym.job_paths import RunPaths
+from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import adopt
 from nemo_gym.orchestration.records.adopt import AdoptedRun
@@ -108,7 +108,18 @@ def forgotten(host: Host, *, report: Reporter) -> tuple[list[str], list[NotAdopt
 def _adopted(
     host: Host, parent: str, wanted: Sequence[str], now: datetime, report: Reporter
 ) -> Iterator[AdoptedRun | NotAdopted]:
-    script = remote_script(__package__, "tell_of_runs", parent=parent, folders=wanted)
+    run, job = RunPaths(Path()), JobPaths(Path())
+    script = remote_script(
+        __package__,
+        "tell_of_runs",
+        parent=parent,
+        folders=wanted,
+        record=run.record.name,
+        fetched=run.fetched.name,
+        substitutes=[run.resolved_config.name, run.submission.name, run.fetched.name],
+        signs=[job.events.name, job.chain.name],
+        links=job.links.name,
+    )
     done = host.run(script, timeout=_SLOW)
     if done.status == _NO_FOLDER:
         raise GymError(

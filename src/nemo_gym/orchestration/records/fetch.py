@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from nemo_gym.errors import GymError
-from nemo_gym.job_paths import RunPaths
+from nemo_gym.job_paths import MODEL_CALLS, OLD_SHELL, JobPaths, RunPaths
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.records import index
 from nemo_gym.orchestration.records.fetch_ledger import SCHEMA_VERSION, Ledger, mark_of
@@ -25,9 +25,10 @@ from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import quoted_header, remote_script
 from nemo_slurm.transfer import Remote, Wanted, everything, listing
 
-_CAPTURES: Final = frozenset({"model-calls", "otel", "sealed", "shell", "__pycache__"})
-_LOGS: Final = ("logs",)
-_PARTS: Final = ("artifacts", "config", "links", "logs", "resubmits")
+_JOB: Final = JobPaths(Path())
+_CAPTURES: Final = frozenset({MODEL_CALLS, _JOB.otel.name, _JOB.sealed.name, OLD_SHELL, "__pycache__"})
+_CLAIMS: Final = (_JOB.rollouts.lock.suffix, RunPaths(Path()).slots.name)
+_PARTS: Final = (_JOB.artifacts, _JOB.config, _JOB.links, _JOB.logs, _JOB.resubmissions)
 _NAMED: Final = 3
 _TRIES: Final = 5
 _DIGESTS_AT_ONCE: Final = 2000
@@ -75,9 +76,9 @@ def is_wanted(path: str, *, logs: bool) -> bool:
         return False
     if ".superseded-" in name or (name.startswith(".") and ".part-" in name):
         return False
-    if any(folder in _CAPTURES or folder.endswith((".lock", ".slots")) for folder in folders):
+    if any(folder in _CAPTURES or folder.endswith(_CLAIMS) for folder in folders):
         return False
-    return logs or not (name.endswith((".out", ".log")) or any(folder in _LOGS for folder in folders))
+    return logs or not (name.endswith((".out", ".log")) or _JOB.logs.name in folders)
 
 
 def fetch(
@@ -119,7 +120,7 @@ def fetch(
 def _links(record: SubmissionRecord) -> list[str]:
     """Folders of a run that somebody may have moved to another disk and linked; no other link is followed."""
     folders = [entry.benchmark for entry in record.benchmarks]
-    return [*folders, *(f"{folder}/{part}" for folder in folders for part in _PARTS)]
+    return [*folders, *(f"{folder}/{part.name}" for folder in folders for part in _PARTS)]
 
 
 def _refuse_itself(record: SubmissionRecord, host: Host, folder: Path) -> None:

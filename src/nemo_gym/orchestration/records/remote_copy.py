@@ -111,11 +111,9 @@ def for_bill(record: SubmissionRecord, host: Host, folder: Path, *, report: Repo
 def _is_billed(path: str, benchmarks: Iterable[str]) -> bool:
     if "/" not in path:
         return True
-    wanted = ("run.yaml", ".gym_events.jsonl", "artifacts/rollouts_failures.jsonl")
-    return any(
-        path.startswith(f"{name}/links/") or path in {f"{name}/{file}" for file in wanted}
-        for name in benchmarks
-    )
+    jobs = [JobPaths(Path(name)) for name in benchmarks]
+    wanted = {str(file) for job in jobs for file in (job.run_config, job.events, job.rollouts.failures)}
+    return path in wanted or any(Path(path).is_relative_to(job.links) for job in jobs)
 
 
 def _bring_times(host: Host, there: JobPaths, rows: Path) -> None:

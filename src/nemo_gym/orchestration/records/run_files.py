@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Protocol
 
 from nemo_gym.errors import DataError
-from nemo_gym.job_paths import JobPaths, RunPaths
+from nemo_gym.job_paths import OLD_SHELL, JobPaths, RunPaths
 from nemo_runs.durable import disk, files
 from nemo_slurm.errors import NoSuchPathError, SlurmError
 from nemo_slurm.hosts import Host
@@ -40,7 +40,7 @@ _IN_JOB_DIR = tuple(
 _IN_ARTIFACTS = (_JOB.rollouts.progress.name, _JOB.rollouts.coverage.name)
 _FOLDERS = (_JOB.links.name, _JOB.resubmissions.name)
 _SUBMISSION = RunPaths(Path()).submission.name
-_SEALED = ("sealed", "shell", "inputs", "run.yaml")
+_SEALED = (_JOB.sealed.name, OLD_SHELL, _JOB.inputs.name, _JOB.run_config.name)
 _FILE = 0o644
 
 
@@ -274,8 +274,11 @@ def _look_script(job_dirs: Sequence[Path]) -> str:
         unread=UNREAD,
         smallest=LARGEST // 1024,
         hashed=HASHED // 1024,
+        script=_JOB.script.name,
         sealed=_SEALED,
         kept=_IN_JOB_DIR,
+        artifacts=_JOB.artifacts.name,
+        logs=_JOB.logs.name,
         results=_IN_ARTIFACTS,
         parents=_FOLDERS,
     )
@@ -288,7 +291,7 @@ def _digests(
     for line in lines:
         digest, _, path = line.removeprefix("\\").partition("  ")
         if path.startswith("@"):
-            yield job_dirs[int(path[1:])], "job.sh", digest
+            yield job_dirs[int(path[1:])], _JOB.script.name, digest
             continue
         if line.startswith("\\"):
             path = _ESCAPED.sub(lambda found: {"n": "\n", "r": "\r"}.get(found[1], found[1]), path)

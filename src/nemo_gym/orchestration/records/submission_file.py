@@ -29,9 +29,10 @@ from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
 SCHEMA_VERSION: Final = 1
-_SEALED: Final = "sealed/"
-_INPUTS: Final = "inputs/"
-_SCRIPT: Final = "job.sh"
+_JOB: Final = JobPaths(Path())
+_SEALED: Final = f"{_JOB.sealed}/"
+_INPUTS: Final = f"{_JOB.inputs}/"
+_SCRIPT: Final = _JOB.script.name
 NOT_YET: Final = "it was not queued yet when this was written"
 _SECRET: Final = re.compile(r"(?m)^GYM_SECRET_(\w+)=(?:'[^']*'|\\')+$")
 

@@ -32,8 +32,8 @@ LARGEST = 253_402_300_799
 def parse(files: Mapping[str, str]) -> dict[str, Any]:
     """The fields of an `Evidence` that come from the small files of a benchmark's folder."""
     problems: list[str] = []
-    progress = _json(files.get(str(_JOB.rollouts.progress)), "progress.json", problems)
-    coverage = _json(files.get(str(_JOB.rollouts.coverage)), "rollouts_coverage.json", problems)
+    progress = _json(files.get(str(_JOB.rollouts.progress)), _JOB.rollouts.progress.name, problems)
+    coverage = _json(files.get(str(_JOB.rollouts.coverage)), _JOB.rollouts.coverage.name, problems)
     links = [_link(*found, problems) for found in _folders(files, _JOB.links)]
     return {
         "links": _in_order([link for link in links if link is not None]),
@@ -97,13 +97,13 @@ def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | 
     name = _LINK.fullmatch(folder)
     if name is None:
         return None
-    where = f"links/{folder}"
+    where = f"{_JOB.links}/{folder}"
     started = files.get(_RUN.started.name)
     return Link(
         job_id=name["job_id"],
         restart=int(name["restart"]),
         predecessor=files.get(_RUN.predecessor.name, "").strip(),
-        started=None if started is None else _number(started, f"{where}/started", problems),
+        started=None if started is None else _number(started, f"{where}/{_RUN.started}", problems),
         end=_end(files.get(_RUN.end.name)),
         exit=_json(files.get(_RUN.exit.name), f"{where}/{_RUN.exit.name}", problems),
         collected=_collected(files.get(_RUN.collected.name), f"{where}/{_RUN.collected.name}", problems),
@@ -200,15 +200,15 @@ def _resubmissions(files: Mapping[str, str], problems: list[str]) -> Iterable[Re
     numbered = [(whole(name), found) for name, found in _folders(files, _JOB.resubmissions)]
     known = [(number, found) for number, found in numbered if number is not None]
     for number, found in sorted(known, key=lambda item: item[0]):
-        where = f"resubmits/{number}"
+        where = _JOB.resubmission(number)
         yield Resubmission(
             number=number,
             job_id=job_of(found.get(_AGAIN.queued.name, "")),
             error=" ".join(found.get(_AGAIN.queue_error.name, "").split()),
-            owner=_json(found.get(_AGAIN.owner.name), f"{where}/owner", problems),
+            owner=_json(found.get(_AGAIN.owner.name), str(where.owner), problems),
             reason=", ".join(found.get(_AGAIN.reason.name, "").splitlines()),
-            max_retries=_count(found.get(_AGAIN.max_retries.name), f"{where}/max_retries", problems),
-            max_walltime=_count(found.get(_AGAIN.max_walltime.name), f"{where}/max_walltime", problems),
+            max_retries=_count(found.get(_AGAIN.max_retries.name), str(where.max_retries), problems),
+            max_walltime=_count(found.get(_AGAIN.max_walltime.name), str(where.max_walltime), problems),
         )
 
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import nemo_gym
 from nemo_gym.errors import ConfigError, GymError
+from nemo_gym.job_paths import gym_copies
 from nemo_slurm.errors import PathExistsError, SlurmError
 from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import quoted_header, remote_script, script_text
@@ -81,7 +82,7 @@ def plan_bundle(host: Host, output_path: Path) -> Bundle:
     rows = [row for line in found if len(row := line.rsplit(" ", 3)) == 4]
     for python, version, kind, libc in rows:
         if version == ours and kind == platform.machine() and _number(libc) >= _number(_own_libc()):
-            return Bundle(output_path / ".gym" / digest(python), python)
+            return Bundle(gym_copies(output_path) / digest(python), python)
     there = "; ".join(f"{python} is {version} on {kind}, libc {libc}" for python, version, kind, libc in rows)
     needs = f"Python {ours} on {platform.machine()} with libc {_own_libc()} or newer"
     raise ConfigError(

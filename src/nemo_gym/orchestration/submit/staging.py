@@ -73,7 +73,7 @@ def _stage_job(plan: JobPlan, paths: JobPaths, text: str) -> None:
     if plan.otel is not None:
         _make_folder(paths.otel)
         config = telemetry.collector_text(plan.otel.config)
-        files.create_file(paths.otel / "collector.yaml", config, mode=_READABLE)
+        files.create_file(paths.collector_config, config, mode=_READABLE)
     files.create_file(paths.script, text.encode("utf-8", "surrogateescape"), mode=_SCRIPT)
     files.sync_folder(paths.job_dir)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nemo_gym.errors import DataError, GymError
-from nemo_gym.job_paths import JobPaths, RolloutPaths, RunPaths
+from nemo_gym.job_paths import JobPaths, RolloutPaths, RunPaths, default_output
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.run_config.identity import differences
 from nemo_gym.rollouts.scores import columns as cols
@@ -125,7 +125,7 @@ def outputs_of(path: Path) -> dict[str, RolloutPaths]:
     """The outputs at a path by name. Raises `DataError` where there is none."""
     if path.is_file():
         return {path.stem: RolloutPaths(path)}
-    here = RolloutPaths(path / "rollouts.jsonl")
+    here = default_output(path)
     if here.output.is_file():
         return {path.name: here}
     if JobPaths(path).rollouts.output.is_file():

@@ -2,24 +2,24 @@
 # The clock, the numbers of missing folders, digests of files, an empty line, and an archive of small files. Where nothing
 # can be compared, what was submitted is left out too.
 # Values: folders (of benchmarks), submissions (files with what was submitted), submission (the name of those), unread (in
-# place of a digest), smallest (KiB; larger files are not brought), hashed (KiB; larger files are not summed up), sealed,
-# kept, results, parents: names of what is summed up, and of small files in a folder, in its artifacts, and of its folders of
-# folders.
-: "${submission:?}" "${unread:?}" "${smallest:?}" "${hashed:?}"
+# place of a digest), smallest (KiB; larger files are not brought), hashed (KiB; larger files are not summed up). And names in
+# a folder: script (the job script), sealed (what else is summed up), kept (small files), artifacts, results (small files in
+# those), logs (left out) and parents (folders of folders).
+: "${submission:?}" "${script:?}" "${artifacts:?}" "${logs:?}" "${unread:?}" "${smallest:?}" "${hashed:?}"
 declare -a folders submissions sealed kept results parents
 at_once=500 # folders in one call: an argument list has an end
 date +%s
 for n in "${!folders[@]}"; do [ -d "${folders[n]}" ] || echo "$n"; done
 # The digest of each job script, without the values of secrets, that was written to since what was submitted was written.
 script_digests() {
-  local n script digest
+  local n path digest
   for n in "${!folders[@]}"; do
-    script=${folders[n]}/job.sh
-    [ -f "$script" ] || continue
+    path=${folders[n]}/$script
+    [ -f "$path" ] || continue
     digest=$unread
     # a time is asked for without a program
-    [ "${folders[n]%/*}/$submission" -nt "$script" ] ||
-      digest=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$script" | sha256sum)
+    [ "${folders[n]%/*}/$submission" -nt "$path" ] ||
+      digest=$(LC_ALL=C sed '/^# Not sealed:/,/^# Sealed again\.$/d' <"$path" | sha256sum)
     printf '%s  @%s\n' "${digest%% *}" "$n"
   done
 }
@@ -38,9 +38,9 @@ small_files() {
   local at name wanted=()
   for name in "${parents[@]}"; do wanted+=(-o -path "*/$name/*/*"); done
   for name in "${kept[@]}"; do wanted+=(-o -name "$name"); done
-  for name in "${results[@]}"; do wanted+=(-o -path "*/artifacts/$name"); done
+  for name in "${results[@]}"; do wanted+=(-o -path "*/$artifacts/$name"); done
   for ((at = 0; at < ${#folders[@]}; at += at_once)); do
-    find -L "${folders[@]:at:at_once}" -maxdepth 3 -name logs -prune -o \
+    find -L "${folders[@]:at:at_once}" -maxdepth 3 -name "$logs" -prune -o \
       -type f -size "-${smallest}k" \( "${wanted[@]:1}" \) -print0 2>/dev/null
   done
   for name in "${submissions[@]}"; do [ ! -f "$name" ] || printf '%s\0' "$name"; done
