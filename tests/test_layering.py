@@ -66,7 +66,7 @@ LAYERS = {
         "cli",
     ),
     "nemo_gym.orchestration": (
-        "jobs",
+        "jobs executor_kinds",
         "config",
         "plan",
         "executors",

@@ -9,6 +9,7 @@ from tests.slurm.lab import slurm, slurm_lab  # noqa: F401 - fixtures
 
 from nemo_gym.chain.observation import JobState
 from nemo_gym.errors import ConfigError
+from nemo_gym.orchestration import executor_kinds
 from nemo_gym.orchestration.executors import registry
 from nemo_gym.orchestration.executors.base import JobExecutor, JobRef, Queued
 from nemo_gym.orchestration.executors.fake import FakeJobExecutor, FakeQueue
@@ -196,7 +197,7 @@ def test_nothing_is_asked_about_no_jobs(world):
     world.executor().cancel([])
 
 
-@pytest.mark.parametrize("name", registry.TYPES)
+@pytest.mark.parametrize("name", executor_kinds.TYPES)
 def test_every_registered_type_has_an_executor_of_that_name(name):
     assert registry.executor_for(name).name == name
 

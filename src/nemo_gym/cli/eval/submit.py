@@ -14,6 +14,7 @@ from nemo_gym.cli.labels import labels_option
 from nemo_gym.cli.options import duration, json_option, overrides_argument
 from nemo_gym.errors import EXIT_DONE, EXIT_ERROR, UsageError
 from nemo_gym.job_paths import JobPaths, RunPaths
+from nemo_gym.orchestration.executor_kinds import JOBS
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.config.resolve import ResolvedConfig
@@ -166,7 +167,7 @@ def _submit(order: SubmitRequest, context: SubmitContext, *, as_json: bool, foll
 
 
 def _print_record(record: SubmissionRecord) -> None:
-    kind = {"slurm": "Slurm job", "local": "local job"}.get(record.executor, f"{record.executor} job")
+    kind = JOBS.get(record.executor, f"{record.executor} job")
     click.echo(f"Run directory: {record.run_dir}")
     for entry in record.benchmarks:
         if entry.job_id is not None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
 
 from nemo_gym.orchestration.config.values import Count, Duration, Env, Mounts, Name, Port, Text
+from nemo_gym.orchestration.executor_kinds import LOCAL, SLURM, TYPES
 from nemo_runs.secret_refs import VARIABLE
 
 
@@ -98,6 +99,7 @@ class Compute(ConfigSection):
     """What every type of compute takes."""
 
     type: str
+    """Which executor runs the jobs; it decides which of the classes below an entry is."""
     walltime: Duration = None
     """Limit of each job; none unless given."""
 
@@ -105,7 +107,6 @@ class Compute(ConfigSection):
 class LocalCompute(Compute):
     """Jobs run on this machine, each under its own detached supervisor."""
 
-    type: Literal["local"]
     max_parallel: Count = 1
     """How many jobs of one submission run at once."""
     gpus: int | None = Field(default=None, ge=0)
@@ -129,7 +130,6 @@ class NodePool(ConfigSection):
 class SlurmCompute(Compute):
     """Jobs of a Slurm cluster, one per benchmark."""
 
-    type: Literal["slurm"]
     account: Text
     hostname: Text | None = None
     """Where ``sbatch`` is called, over ssh; this machine unless given."""
@@ -162,15 +162,15 @@ class SlurmCompute(Compute):
 def _compute_type(value: Any) -> str | None:
     """As `_service_type`, of a compute entry."""
     found = value.get("type") if isinstance(value, Mapping) else getattr(value, "type", None)
-    return f"<{found}>" if found in ("local", "slurm") else None
+    return f"<{found}>" if found in TYPES else None
 
 
 ComputeConfig = Annotated[
-    Annotated[LocalCompute, Tag("<local>")] | Annotated[SlurmCompute, Tag("<slurm>")],
+    Annotated[LocalCompute, Tag(f"<{LOCAL}>")] | Annotated[SlurmCompute, Tag(f"<{SLURM}>")],
     Discriminator(
         _compute_type,
         custom_error_type="compute_type",
-        custom_error_message="type must be local or slurm",
+        custom_error_message=f"type must be {' or '.join(TYPES)}",
     ),
 ]
 

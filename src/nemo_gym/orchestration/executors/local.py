@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from nemo_gym.errors import GymError
+from nemo_gym.orchestration.executor_kinds import LOCAL
 
 if TYPE_CHECKING:
     from nemo_gym.chain.observation import JobObservation
@@ -21,7 +22,7 @@ _GRACE = 30.0
 class LocalExecutor:
     """Runs jobs on this machine. Job ids are ``local-<n>``, unique per user."""
 
-    name: ClassVar[str] = "local"
+    name: ClassVar[str] = LOCAL
     supports_resumable: ClassVar[bool] = True
     supports_containers: ClassVar[bool] = False
 

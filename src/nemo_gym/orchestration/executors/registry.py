@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nemo_gym.errors import ConfigError
+from nemo_gym.orchestration.executor_kinds import LOCAL, SLURM, TYPES
 
 if TYPE_CHECKING:
     from nemo_gym.orchestration.executors.base import JobExecutor
     from nemo_slurm.hosts import Host
-
-TYPES = ("local", "slurm")
-"""What ``compute.<name>.type`` may be."""
 
 
 def executor_for(type_name: str, host: Host | None = None) -> JobExecutor:
@@ -19,11 +17,11 @@ def executor_for(type_name: str, host: Host | None = None) -> JobExecutor:
 
     Raises `ConfigError` for an unknown type.
     """
-    if type_name == "local":
+    if type_name == LOCAL:
         from nemo_gym.orchestration.executors.local import LocalExecutor
 
         return LocalExecutor()
-    if type_name == "slurm":
+    if type_name == SLURM:
         from nemo_gym.orchestration.executors.slurm import SlurmExecutor
         from nemo_slurm.cluster import Cluster
         from nemo_slurm.hosts import LocalHost
@@ -34,7 +32,7 @@ def executor_for(type_name: str, host: Host | None = None) -> JobExecutor:
 
 def refuse_unusable(kind: str) -> None:
     """Raise `nemo_gym.errors.GymError` when what an executor needs of this machine cannot be used."""
-    if kind == "local":
+    if kind == LOCAL:
         from nemo_gym.orchestration.executors.local_numbers import usable_claims
 
         usable_claims()

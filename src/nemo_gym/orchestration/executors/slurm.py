@@ -11,6 +11,7 @@ from typing import ClassVar
 from nemo_gym.chain.observation import JobObservation, JobState
 from nemo_gym.errors import GymError, NotOursError
 from nemo_gym.job_paths import JobPaths
+from nemo_gym.orchestration.executor_kinds import SLURM
 from nemo_gym.orchestration.executors.base import JobRef, Queued, UnrecordedJob
 from nemo_gym.orchestration.executors.slurm_identity import Identities
 from nemo_gym.orchestration.plan.values import JobPlan, Submission
@@ -28,7 +29,7 @@ from nemo_slurm.states import Meaning, SlurmState, foreign
 class SlurmExecutor:
     """Queues jobs with ``sbatch`` on the cluster's host. Job ids are Slurm's numbers."""
 
-    name: ClassVar[str] = "slurm"
+    name: ClassVar[str] = SLURM
     supports_resumable: ClassVar[bool] = True
     supports_containers: ClassVar[bool] = True
 

@@ -41,7 +41,7 @@ _OWN_DIGEST = re.compile(r"(?m)^GYM_SCRIPT='[0-9a-f]*'$")
 
 def shell_parts(plan: JobPlan) -> list[str]:
     """The static files of one job's script, in the order in which it reads them."""
-    own = ["clean_environment", "slurm_steps", "slurm_queue"] if plan.scheduler == "slurm" else []
+    own = ["clean_environment", "slurm_steps", "slurm_queue"] if plan.slurm is not None else []
     install = ["install"] if plan.install is not None else []
     return [SHELL_PARTS[0], *own, f"scheduler_{plan.scheduler}", *SHELL_PARTS[1:], *install]
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from nemo_gym.orchestration.executor_kinds import LOCAL, SLURM
+
 if TYPE_CHECKING:
     from nemo_gym.chain.budget import Budget
     from nemo_gym.orchestration.config.schema import SubmitConfig
@@ -151,7 +153,7 @@ class JobPlan:
     @property
     def scheduler(self) -> str:
         """The file that answers for the scheduler of the job: ``shell/scheduler_<name>.sh``."""
-        return "local" if self.slurm is None else "slurm"
+        return LOCAL if self.slurm is None else SLURM
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,6 +19,7 @@ from typing import Any, Final
 from nemo_gym.errors import DataError, GymError, RefusedError
 from nemo_gym.job_paths import JobPaths, RunPaths
 from nemo_gym.orchestration.config import resolve
+from nemo_gym.orchestration.executor_kinds import LOCAL
 from nemo_gym.orchestration.jobs import SubmissionRecord
 from nemo_gym.orchestration.plan.job_script import render_job
 from nemo_gym.orchestration.plan.sealed_files import data_digests, folder_name, script_digest, sealed_files
@@ -157,7 +158,7 @@ def _fatal(found: object, names: Sequence[str]) -> list[str]:
     """Those without which a job ends at once; a job of this machine has no other copy of its script."""
     document = found if isinstance(found, dict) else {}
     record = document.get("record")
-    local = isinstance(record, dict) and record.get("executor") == "local"
+    local = isinstance(record, dict) and record.get("executor") == LOCAL
     sealed = [name for name in names if name.startswith((_SEALED, _INPUTS))]
     return [*(name for name in names if name == _SCRIPT and local), *sealed]
 
