@@ -1,19 +1,20 @@
 """Every case of ``cases.tsv`` names tests that exist."""
 
-import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
+from tests.source_tree import functions, parsed
 
 TESTS = Path(__file__).resolve().parent
 _LINES = (TESTS / "cases.tsv").read_text(encoding="utf-8").splitlines()[1:]
 ROWS = [line.split("\t") for line in _LINES]
 
 
+@cache
 def named(path):
     """Names of the test functions of a file, also those of its classes."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return {node.name for node in functions(parsed(path))}
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0])

@@ -15,6 +15,7 @@ import click
 import pytest
 import yaml
 from pydantic import BaseModel
+from tests.source_tree import parsed
 
 from nemo_gym import errors, job_paths
 from nemo_gym.cli.main import gym
@@ -421,8 +422,6 @@ def test_every_pinned_package_has_a_hash():
 
 def test_every_module_of_the_package_says_what_it_is():
     silent = [
-        path.relative_to(ROOT)
-        for path in ROOT.glob("src/**/*.py")
-        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+        path.relative_to(ROOT) for path in ROOT.glob("src/**/*.py") if not ast.get_docstring(parsed(path))
     ]
     assert silent == []

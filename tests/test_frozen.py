@@ -16,6 +16,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from tests.source_tree import nodes, parsed
 
 from nemo_gym import types as gym_types
 from nemo_gym.orchestration.jobs import BenchmarkEntry, SubmissionRecord
@@ -240,7 +241,7 @@ def test_variables_of_a_trainer_keep_their_names() -> None:
 
 def source_of(module: str) -> ast.Module:
     """The syntax tree of a module, which is not run: engines have environments of their own."""
-    return ast.parse((ROOT / "src" / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+    return parsed(ROOT / "src" / f"{module.replace('.', '/')}.py")
 
 
 def is_program(tree: ast.Module) -> bool:
@@ -259,7 +260,7 @@ def test_a_module_that_defines_things_only_is_not_taken_for_a_program() -> None:
 
 
 def test_the_engine_keeps_the_options_with_which_stored_jobs_start_it() -> None:
-    texts = {node.value for node in ast.walk(source_of("nemo_engines.run")) if isinstance(node, ast.Constant)}
+    texts = {node.value for node in nodes(source_of("nemo_engines.run"), ast.Constant)}
     assert {"--spec", "--dir"} <= texts
 
 

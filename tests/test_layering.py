@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from tests.source_tree import parsed
+from tests.source_tree import nodes, parsed
 
 from nemo_gym.orchestration.submit import gym_bundle
 
@@ -140,14 +140,13 @@ def imports(path: Path) -> tuple[tuple[int, str], ...]:
 
 def _imports(path: Path) -> Iterator[tuple[int, str]]:
     own = module_name(path).split(".")
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            level = node.level - (path.name == "__init__.py")
-            base = own[: len(own) - level] if node.level else []
-            source = ".".join([*base, *([node.module] if node.module else [])])
-            yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
+    for plain in nodes(parsed(path), ast.Import):
+        yield from ((plain.lineno, alias.name) for alias in plain.names)
+    for node in nodes(parsed(path), ast.ImportFrom):
+        level = node.level - (path.name == "__init__.py")
+        base = own[: len(own) - level] if node.level else []
+        source = ".".join([*base, *([node.module] if node.module else [])])
+        yield from ((node.lineno, f"{source}.{alias.name}") for alias in node.names)
 
 
 def forbidden(path: Path) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.source_tree import parsed
+from tests.source_tree import functions, nodes, parsed, texts
 
 SOURCES = Path(__file__).parents[1] / "src"
 
@@ -40,26 +40,14 @@ WORDS = {
 def uses(tree: ast.AST) -> Iterator[str]:
     """The full names of all that a module takes from another: ``module.name``, however it was imported."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update({alias.asname or alias.name: alias.name for alias in node.names})
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+    for plain in nodes(tree, ast.Import):
+        names.update({alias.asname or alias.name: alias.name for alias in plain.names})
+    for node in nodes(tree, ast.ImportFrom):
+        if node.module and not node.level:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id in names:
-            yield f"{names[node.value.id]}.{node.attr}"
-
-
-def strings(tree: ast.AST) -> Iterator[str]:
-    """The texts of a module, docstrings left out."""
-    documents = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
-            yield node.value
+    for used in nodes(tree, ast.Attribute):
+        if isinstance(used.value, ast.Name) and used.value.id in names:
+            yield f"{names[used.value.id]}.{used.attr}"
 
 
 @functools.cache
@@ -75,16 +63,17 @@ def names_used() -> list[tuple[str, frozenset[str]]]:
 
 @functools.cache
 def names_defined() -> list[tuple[str, frozenset[str]]]:
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     return [
-        (module, frozenset(node.name for node in ast.walk(tree) if isinstance(node, kinds)))
+        (module, frozenset(node.name for node in (*nodes(tree, ast.ClassDef), *functions(tree))))
         for module, tree in modules()
     ]
 
 
 @functools.cache
-def texts() -> list[tuple[str, str]]:
-    return [(module, "\n".join(strings(tree))) for module, tree in modules()]
+def all_texts() -> list[tuple[str, str]]:
+    return [
+        (module, "\n".join(text for _, text in texts(tree, docstrings=False))) for module, tree in modules()
+    ]
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -103,8 +92,8 @@ def test_what_an_address_is_has_one_reader() -> None:
     found = {
         module
         for module, tree in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and node.attr == "is_loopback"
+        for node in nodes(tree, ast.Attribute)
+        if node.attr == "is_loopback"
     }
     assert found == {"nemo_runs/addresses.py"}
 
@@ -115,8 +104,8 @@ def test_only_one_module_says_how_json_is_read() -> None:
     found = {
         module
         for module, tree in modules()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and hooks & {keyword.arg for keyword in node.keywords}
+        for node in nodes(tree, ast.Call)
+        if hooks & {keyword.arg for keyword in node.keywords}
     }
     assert found == {"nemo_runs/strict_json.py", "nemo_gym/rollouts/policy/client.py"}
 
@@ -140,7 +129,7 @@ def test_json_that_people_write_has_one_reader(place: str) -> None:
 @pytest.mark.parametrize("words", WORDS)
 def test_only_one_module_writes(words: str) -> None:
     whole = re.compile(rf"(?<![A-Za-z]){words}(?![A-Za-z])")
-    found = {module for module, text in texts() if whole.search(text)}
+    found = {module for module, text in all_texts() if whole.search(text)}
     assert found == WORDS[words]
 
 

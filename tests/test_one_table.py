@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.source_tree import parsed
+from tests.source_tree import nodes, parsed
 
 from nemo_helix_plugin.access.roles import Role
 from nemo_helix_plugin.jobs.statuses import HelixJobStatus
@@ -31,13 +31,17 @@ def named(node: ast.expr) -> str | None:
 
 def groups(tree: ast.AST) -> Iterator[tuple[int, list[str]]]:
     """Line and members of each set, tuple, list and pattern that names two or more statuses or roles."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Set | ast.Tuple | ast.List):
-            members = [named(element) for element in node.elts]
-        elif isinstance(node, ast.MatchOr):
+    together: list[ast.Set | ast.Tuple | ast.List | ast.MatchOr] = [
+        *nodes(tree, ast.Set),
+        *nodes(tree, ast.Tuple),
+        *nodes(tree, ast.List),
+        *nodes(tree, ast.MatchOr),
+    ]
+    for node in together:
+        if isinstance(node, ast.MatchOr):
             members = [named(each.value) for each in node.patterns if isinstance(each, ast.MatchValue)]
         else:
-            continue
+            members = [named(element) for element in node.elts]
         found = [member for member in members if member in VALUES]
         if len(found) > 1:
             yield node.lineno, found
@@ -92,8 +96,8 @@ def test_retention_periods_have_their_defaults_in_the_settings_only() -> None:
     found = sorted(
         (path.relative_to(SOURCES).as_posix(), node.target.id)
         for path in SOURCES.rglob("*.py")
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        for node in nodes(parsed(path), ast.AnnAssign)
+        if isinstance(node.target, ast.Name)
         if node.target.id in names and node.value is not None
     )
     assert found == [("nemo_helix_server/settings.py", name) for name in sorted(names)]

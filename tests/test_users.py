@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 
 import pytest
 from tests import test_frozen
-from tests.source_tree import ROOT, SOURCES, modules
+from tests.source_tree import ROOT, SOURCES, modules, nodes, texts
 
 API = {
     "nemo_slurm.testing": "the stand-in of a cluster, for tests here and of other packages",
@@ -38,14 +39,21 @@ def named_elsewhere() -> str:
 def aliases(tree: ast.Module, known: dict[str, ast.Module]) -> dict[str, str]:
     """The modules that a module imports, by the name it gives them."""
     found = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
-            for each in node.names:
-                if f"{node.module}.{each.name}" in known:
-                    found[each.asname or each.name] = f"{node.module}.{each.name}"
-        elif isinstance(node, ast.Import):
-            found |= {each.asname or each.name: each.name for each in node.names if each.name in known}
+    for node in nodes(tree, ast.ImportFrom):
+        for each in node.names:
+            if f"{node.module}.{each.name}" in known:
+                found[each.asname or each.name] = f"{node.module}.{each.name}"
+    for plain in nodes(tree, ast.Import):
+        found |= {each.asname or each.name: each.name for each in plain.names if each.name in known}
     return found
+
+
+def dotted(node: ast.expr) -> str:
+    """The name that an expression is, ``a`` or ``a.b``; empty for every other expression."""
+    if isinstance(node, ast.Attribute):
+        owner = dotted(node.value)
+        return owner and f"{owner}.{node.attr}"
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def programs(text: str) -> set[str]:
@@ -62,16 +70,15 @@ def used_functions(trees: dict[str, ast.Module]) -> set[str]:
     found: set[str] = set()
     for module, tree in trees.items():
         imported = aliases(tree, trees)
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
-                found |= {f"{node.module}.{each.name}" for each in node.names}
-            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) in imported:
-                found.add(f"{imported[ast.unparse(node.value)]}.{node.attr}")
-            elif isinstance(node, ast.Name):
-                found.add(f"{module}.{node.id}")
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found |= {text.replace(":", ".") for text in re.findall(r"[\w.]+:\w+", node.value)}
-                found |= programs(node.value)
+        for statement in nodes(tree, ast.ImportFrom):
+            found |= {f"{statement.module}.{each.name}" for each in statement.names}
+        for node in nodes(tree, ast.Attribute):
+            if (owner := dotted(node.value)) in imported:
+                found.add(f"{imported[owner]}.{node.attr}")
+        found |= {f"{module}.{name.id}" for name in nodes(tree, ast.Name)}
+        for _, text in texts(tree):
+            found |= {place.replace(":", ".") for place in re.findall(r"[\w.]+:\w+", text)}
+            found |= programs(text)
     return found
 
 
@@ -79,11 +86,8 @@ def used_attributes(trees: dict[str, ast.Module]) -> set[str]:
     """Names of attributes that are read or called anywhere, also by a name in a string."""
     found: set[str] = set()
     for tree in trees.values():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Attribute):
-                found.add(node.attr)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-                found |= set(re.findall(r"^\w+$|(?<=\.)\w+$", node.value))
+        found |= {node.attr for node in nodes(tree, ast.Attribute)}
+        found |= {name for _, text in texts(tree) for name in re.findall(r"^\w+$|(?<=\.)\w+$", text)}
     return found
 
 
@@ -124,6 +128,12 @@ def without_user(trees: dict[str, ast.Module], elsewhere: str = "") -> list[str]
     ]
 
 
+@cache
+def public_names() -> frozenset[str]:
+    """Dotted names of all public functions and methods of the sources."""
+    return frozenset(name for name, _ in public_functions(modules()))
+
+
 def is_api(name: str) -> bool:
     """Whether a dotted name is frozen, or lies in a module or class that is there for others."""
     return name in FROZEN or any(f"{name}.".startswith(f"{prefix}.") for prefix in API)
@@ -135,8 +145,7 @@ def test_every_public_function_has_a_user() -> None:
 
 @pytest.mark.parametrize("prefix", API)
 def test_what_is_listed_exists(prefix: str) -> None:
-    functions = {name for name, _ in public_functions(modules())}
-    assert prefix in modules() or any(f"{name}.".startswith(f"{prefix}.") for name in functions)
+    assert prefix in modules() or any(f"{name}.".startswith(f"{prefix}.") for name in public_names())
 
 
 @pytest.mark.parametrize(

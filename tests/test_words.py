@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.source_tree import parsed
+from tests.source_tree import by_kind, nodes, parsed
+from tests.source_tree import texts as texts_of
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
@@ -38,6 +39,8 @@ PHRASES = {
     r"\bfor ever\b": "forever, without a limit",
 }
 """What is not written, each with what is."""
+FIELDS = frozenset({"name", "id", "arg", "attr"})
+"""Where a syntax tree keeps names."""
 
 NAMES = {
     "anew",
@@ -67,16 +70,13 @@ KEPT: frozenset[tuple[str, str]] = frozenset()
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
     """Lines and texts of a file; of Python its strings, docstrings too, with `{}` for inserted values."""
-    source = path.read_text()
     if path.suffix != ".py":
-        yield from enumerate(source.splitlines(), start=1)
+        yield from enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         return
-    for node in ast.walk(parsed(path)):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield node.lineno, node.value
-        elif isinstance(node, ast.JoinedStr):
-            parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in node.values]
-            yield node.lineno, "".join(map(str, parts))
+    yield from texts_of(parsed(path))
+    for joined in nodes(parsed(path), ast.JoinedStr):
+        parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in joined.values]
+        yield joined.lineno, "".join(map(str, parts))
 
 
 def found(path: Path) -> Iterator[str]:
@@ -99,11 +99,11 @@ def test_docstrings_messages_and_pages_use_plain_sentences():
 def test_names_use_the_terms_of_the_field():
     places = []
     for path in SOURCES:
-        for node in ast.walk(parsed(path)):
-            for field in ("name", "id", "arg", "attr"):
-                name = getattr(node, field, None)
-                if isinstance(name, str) and NAMES & set(name.lower().split("_")):
-                    places.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {name}")
+        for kind, found in by_kind(parsed(path)).items():
+            for field in FIELDS.intersection(kind._fields):
+                for name, node in {getattr(node, field): node for node in found}.items():
+                    if name and NAMES.intersection(name.lower().split("_")):
+                        places.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {name}")
     assert not places, "\n".join(places)
 
 

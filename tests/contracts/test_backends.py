@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.source_tree import parsed
+from tests.source_tree import parsed, texts
 
 from nemo_helix_plugin.customization import backends
 from nemo_helix_server.customizer.backends import registry
@@ -27,20 +25,12 @@ OTHERS = {
 """Further places where a name of a backend may stand, and why."""
 
 
-def strings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of the strings of a module that are not docstrings."""
-    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
-            yield node.lineno, node.value
-
-
 def naming(path: Path) -> list[str]:
     """The lines of a module whose strings have a backend's name as a word."""
     word = re.compile(rf"(?<![\w-])({'|'.join(backends.BUILT_IN)})(?![\w-])")
-    tree = parsed(path)
     place = path.relative_to(SOURCES)
-    return [f"{place}:{line}: {text}" for line, text in strings(tree) if word.search(text)]
+    found = texts(parsed(path), docstrings=False)
+    return [f"{place}:{line}: {text}" for line, text in found if word.search(text)]
 
 
 def within(path: Path, places: dict[str, str]) -> bool:

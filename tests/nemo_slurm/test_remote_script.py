@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.source_tree import parsed
+from tests.source_tree import functions, nodes, parsed
 
 import nemo_slurm
 from nemo_slurm.errors import UnusableValueError
@@ -73,12 +73,10 @@ def shell_in(tree: ast.AST) -> Iterator[int]:
     """Lines of strings that hold several commands of a shell on lines of their own."""
     documented = {
         id(node.body[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-        and node.body
-        and isinstance(node.body[0], ast.Expr)
+        for node in (*nodes(tree, ast.Module), *nodes(tree, ast.ClassDef), *functions(tree))
+        if node.body and isinstance(node.body[0], ast.Expr)
     }
-    for node in ast.walk(tree):
+    for node in (*nodes(tree, ast.JoinedStr), *nodes(tree, ast.Constant)):
         if isinstance(node, ast.JoinedStr):
             text = "".join(
                 str(part.value) if isinstance(part, ast.Constant) else "VALUE" for part in node.values

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.source_tree import parsed
+from tests.source_tree import nodes, parsed
 
 import nemo_gym
 from nemo_gym.chain.endings import BenchmarkState
@@ -20,13 +20,15 @@ ENUMS = {enum.__name__ for enum in (BenchmarkState, JobState, ChainState, ChainA
 def literal_sets(tree: ast.AST) -> Iterator[int]:
     """Lines with a tuple, list or set that names two or more members of one enum, outside the enums."""
     inside = {
-        id(node)
-        for found in ast.walk(tree)
-        if isinstance(found, ast.ClassDef) and found.name in ENUMS
-        for node in ast.walk(found)
+        id(node) for found in nodes(tree, ast.ClassDef) if found.name in ENUMS for node in ast.walk(found)
     }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Tuple | ast.List | ast.Set) or id(node) in inside:
+    literals: list[ast.Tuple | ast.List | ast.Set] = [
+        *nodes(tree, ast.Tuple),
+        *nodes(tree, ast.List),
+        *nodes(tree, ast.Set),
+    ]
+    for node in literals:
+        if id(node) in inside:
             continue
         members = [
             each.value.id
