@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -104,11 +105,20 @@ def tls_context(options: ClientOptions) -> ssl.SSLContext:
 
 def _environments_context(options: ClientOptions) -> ssl.SSLContext:
     """Everybody whom this machine trusts, or SSL_CERT_FILE and SSL_CERT_DIR say."""
+    named = os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
     try:
-        return httpx.create_ssl_context(trust_env=not is_loopback(urlsplit(options.base_url).hostname))
+        if not named or is_loopback(urlsplit(options.base_url).hostname):
+            return _bundled_context()
+        return httpx.create_ssl_context()
     except (OSError, ssl.SSLError) as error:
         message = f"SSL_CERT_FILE or SSL_CERT_DIR of this shell cannot be used ({_reason(error)})"
         raise errors.CertificateError(message, error, sent=False) from error
+
+
+@functools.cache
+def _bundled_context() -> ssl.SSLContext:
+    """The authorities that come with httpx, read once in a process: that takes longer than most requests."""
+    return httpx.create_ssl_context(trust_env=False)
 
 
 def _reason(error: Exception) -> str:
