@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import itertools
+import os
 import re
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests import source_tree
 
 _MARKS_OF_FILE = re.compile(r"^pytestmark = (?:\[[^\]]*|.*)", re.MULTILINE)
 
@@ -21,22 +26,77 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return True if any(f"pytest.mark.{mark}" in marks for mark in left_out) else None
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep the garbage collector from what stays until the end: a million objects that it looks through."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+    """Put first what reads all sources: then one worker does, since others take over tests from the end."""
+    readers = {id(source_tree.parsed), id(source_tree.modules)}
+    modules = {item.module for item in items}
+    first = {module for module in modules if not readers.isdisjoint(map(id, vars(module).values()))}
+    items.sort(key=lambda item: item.module not in first)
+
+
 def pytest_configure() -> None:
     """Let Ctrl-C be one, for tests and their children: what a script runs in the background ignores it."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+_FOLDERS = {
+    "HOME": "",
+    "XDG_CACHE_HOME": "/.cache",
+    "XDG_CONFIG_HOME": "/.config",
+    "XDG_DATA_HOME": "/.local/share",
+    "XDG_STATE_HOME": "/.local/state",
+}
+
+
+class Homes:
+    """Empty home folders: one that a test left empty serves the next test too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._numbered = (folder / str(number) for number in itertools.count())
+        self._home, self._mode = self._made()
+
+    def empty(self) -> Path:
+        """A folder with nothing in it."""
+        try:
+            changed = os.listdir(self._home) or self._home.stat().st_mode != self._mode
+        except OSError:
+            changed = True
+        if changed:
+            self._home, self._mode = self._made()
+        return self._home
+
+    def _made(self) -> tuple[Path, int]:
+        home = next(self._numbered)
+        home.mkdir()
+        return home, home.stat().st_mode
+
+
+@pytest.fixture(scope="session")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Homes:
+    return Homes(tmp_path_factory.mktemp("homes"))
+
+
 @pytest.fixture(autouse=True)
-def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fresh home folder; children inherit it."""
-    home = tmp_path_factory.mktemp("home")
-    monkeypatch.setenv("HOME", str(home))
-    for variable, folder in {
-        "XDG_CACHE_HOME": ".cache",
-        "XDG_CONFIG_HOME": ".config",
-        "XDG_DATA_HOME": ".local/share",
-        "XDG_STATE_HOME": ".local/state",
-    }.items():
-        monkeypatch.setenv(variable, str(home / folder))
-    return home
+def own_home(homes: Homes) -> Iterator[Path]:
+    """An empty home folder; children inherit it."""
+    home = homes.empty()
+    before = {variable: os.environ.get(variable) for variable in _FOLDERS}
+    os.environ.update({variable: f"{home}{folder}" for variable, folder in _FOLDERS.items()})
+    yield home
+    for variable, value in before.items():
+        if value is None:
+            os.environ.pop(variable, None)
+        else:
+            os.environ[variable] = value

@@ -59,7 +59,7 @@ class MockServer:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02})
+        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.002})
         self._thread.start()
         return self
 

@@ -313,7 +313,7 @@ def running():
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.002,), daemon=True)
     thread.start()
     service.url = f"http://127.0.0.1:{server.server_address[1]}"
     try:

@@ -50,7 +50,7 @@ class Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def service():
     server = Service()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.002})
     thread.start()
     yield server
     server.shutdown()

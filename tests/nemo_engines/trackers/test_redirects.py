@@ -36,7 +36,7 @@ def server():
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
-        threading.Thread(target=made.serve_forever).start()
+        threading.Thread(target=made.serve_forever, args=(0.002,)).start()
         yield f"http://localhost:{made.server_port}/"
         made.shutdown()
 

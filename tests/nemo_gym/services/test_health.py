@@ -172,7 +172,7 @@ def stranger():
             pass
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.002})
         thread.start()
         yield server.server_address[1]
         server.shutdown()

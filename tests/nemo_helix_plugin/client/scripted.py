@@ -125,7 +125,7 @@ def scripted(tls: ssl.SSLContext | None = None) -> Iterator[Scripted]:
     if tls is not None:
         server.socket = tls.wrap_socket(server.socket, server_side=True)
     state.base_url = f"http{'s' if tls else ''}://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.002}, daemon=True)
     thread.start()
     try:
         yield state

@@ -261,7 +261,7 @@ class Registry(http.server.BaseHTTPRequestHandler):
 def registry() -> Iterator[tuple[str, type[Registry]]]:
     kind = type("Registry", (Registry,), {"asked": [], "answers": []})
     server = http.server.HTTPServer(("127.0.0.1", 0), kind)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.002,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}", kind
     server.shutdown()
