@@ -9,6 +9,7 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import loop
 from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.executors.capacity import LeasedCapacity
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.orders import NewAttempt, NewJob
@@ -16,6 +17,7 @@ from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.settings import Settings, StorageSettings, SubprocessSettings
 from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.store.store import JobStore
 from nemo_runs.clock import SystemClock
 from nemo_runs.leases import machine_leases
@@ -52,6 +54,11 @@ def training(steps=2000, step_seconds=0.01, *options, pause=60, **changes):
     return step(command, name="training", pause=pause, **changes)
 
 
+def run_named(token, executor="", job="job-1"):
+    """A start that belongs to no job of a store."""
+    return StepRun("default", job, "attempt-1", "main", token, executor)
+
+
 class Workplace:
     """One data directory; `controller` may be made again, as after a restart of the service."""
 
@@ -78,13 +85,20 @@ class Workplace:
     def real_executor(self):
         place = self.folder / "leases"
         room = LeasedCapacity(machine_leases.Pool(place, (), self.slots), place)
-        return ProcessExecutor(self.folder / "executor", room)
+        return ProcessExecutor(self.storage, self.folder / "executor", room)
+
+    @property
+    def executors(self):
+        """What the controller asks: several executors, or the only one there is."""
+        if isinstance(self.executor, Executors):
+            return self.executor
+        return Executors(lambda _name: self.executor, "the only one", self.folder)
 
     def new_controller(self):
         known = self.profiles
         chosen = {"executor_of": known.executor, "has_profile": known.has} if known else {}
         launches = Launches(
-            self.storage,
+            self.folder,
             known.settings if known else lambda _provider, _name: self.profile,
             lambda: "http://127.0.0.1:1",
             clock=self.clock,
@@ -92,7 +106,8 @@ class Workplace:
         )
         return loop.build(
             store=self.store,
-            executor=self.executor,
+            executor=self.executors,
+            storage=self.storage,
             launches=launches,
             settings=self.settings,
             limits=self.limits,
@@ -196,7 +211,7 @@ class Workplace:
 
     def run_folder(self, job_id):
         job = self.get(job_id)
-        return self.storage.paths(job.workspace, job_id).run(self.step_of(job_id).task).folder
+        return self.storage.paths(job.workspace, job_id).run_folder(self.step_of(job_id).task)
 
     def trainer(self, job_id, name="training"):
         job = self.get(job_id)

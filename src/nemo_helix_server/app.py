@@ -25,7 +25,7 @@ from nemo_helix_server.customizer.service import Customizer
 from nemo_helix_server.customizer.templates import TemplateRepository
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.executors import dispatch
-from nemo_helix_server.executors.base import StepExecutor
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.locations import open_tree
 from nemo_helix_server.isolation import Boundary, Isolation
@@ -59,7 +59,7 @@ class AssembledService:
     application: ASGIApp
     parts: ServiceParts
     controller: loop.Controller
-    executor: StepExecutor
+    executor: Executors
 
     def end_streams(self) -> None:
         """End what watches, so that nothing waits for it; in the event loop."""
@@ -149,7 +149,7 @@ def _launches(
     if host_variables is None and tokens_required:
         host_variables = ()
     return Launches(
-        core.storage,
+        core.settings.data_dir,
         profile=core.profiles.settings,
         base_url=lambda: base_url,
         token=functools.partial(_step_token, core.authenticator),
@@ -162,11 +162,12 @@ def _launches(
 
 
 def _controller(
-    core: _CoreServices, executor: StepExecutor, launches: Launches, broadcaster: Broadcaster
+    core: _CoreServices, executor: Executors, launches: Launches, broadcaster: Broadcaster
 ) -> loop.Controller:
     return loop.build(
         store=core.store,
         executor=executor,
+        storage=core.storage,
         launches=launches,
         settings=core.settings,
         limits=core.limits,
@@ -192,12 +193,13 @@ def _parts(
         controller.wake()
         broadcaster.notify()
 
-    possible = Feasibility(controller.starter.launches, controller.executor)
+    executors = controller.executor
+    possible = Feasibility(controller.starter.launches, executors)
     jobs = JobsService(store, storage, core.limits, clock, wake, possible)
     return ServiceParts(
         jobs=jobs,
-        checkpoints=CheckpointCatalogue(store, storage, wake),
-        logs=LogPages(store, storage, Logs()),
+        checkpoints=CheckpointCatalogue(store, executors.files, wake),
+        logs=LogPages(store, lambda run: executors.files(run).log(run), Logs()),
         artifacts=ArtifactReader(settings.data_dir / "filesets", functools.partial(_storage_of, storage)),
         authenticator=core.authenticator,
         tokens=TokenStore(store, clock, boundary),

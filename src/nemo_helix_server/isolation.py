@@ -24,8 +24,8 @@ from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors import landlock
 from nemo_helix_server.executors.landlock import Sight
 from nemo_helix_server.settings import EngineSettings, Settings
-from nemo_helix_server.storage.job_folders import JobDirectory, name_shortly
-from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.job_folders import name_shortly
+from nemo_helix_server.storage.run_storage import RunPaths
 
 _DEVICES = (
     "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "dri", "kfd", "infiniband",
@@ -82,17 +82,20 @@ class Isolation:
     also_hidden: tuple[Path, ...] = ()
 
     def places(
-        self, paths: JobDirectory, workspace: str, made_by: str, run: StepRun, checkpoint: Path | None
+        self, paths: RunPaths, workspace: str, made_by: str, checkpoint: str | None
     ) -> IsolationFolders:
-        """What a step sees; its home is made where it is not there yet."""
+        """What a step sees; its home is made where it is not there yet.
+
+        ``paths`` and ``checkpoint`` are as the run sees them, and so does what keeps it to them.
+        """
         home = self.settings.data_dir / "homes" / workspace
-        scratch = paths.scratch / run.token
+        scratch = Path(paths.scratch)
         filesets = self._own_filesets(workspace)
         (home / ".cache").mkdir(parents=True, exist_ok=True, mode=0o700)
-        read = [*self._common(), *self._all_filesets(made_by), str(run.folder)]
-        if checkpoint is not None and not checkpoint.is_relative_to(paths.storage):
-            read.append(str(checkpoint))  # a pinned copy; in its storage a step could lead it elsewhere
-        write = [*self._shared(), *filesets, str(paths.storage), str(scratch), str(home)]
+        read = [*self._common(), *self._all_filesets(made_by), paths.folder]
+        if checkpoint is not None and not Path(checkpoint).is_relative_to(paths.storage):
+            read.append(checkpoint)  # a pinned copy; in its storage a step could lead it elsewhere
+        write = [*self._shared(), *filesets, paths.storage, str(scratch), str(home)]
         temporary = name_shortly(self.settings.data_dir, scratch)
         return IsolationFolders(Sight(tuple(read), tuple(write)), _leading_to(home, temporary))
 

@@ -6,21 +6,27 @@ import sys
 import time
 
 import pytest
+from tests.helix_workplace import run_named
 
+from nemo_helix_server.executors import options
 from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
     CapacityRequest,
+    ExecutorError,
     Launch,
     ResourceNeeds,
     RunState,
-    StepRun,
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.capacity import LeasedCapacity
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
+from nemo_helix_server.logs.tail import last_messages
+from nemo_helix_server.settings import SubprocessSettings
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.run_storage import LocalRunStorage
 from nemo_runs.clock import SystemClock
 from nemo_runs.leases import machine_leases
 from nemo_trainer import contract
@@ -35,31 +41,34 @@ class Real:
 
     def __init__(self, folder):
         self.folder = folder
+        self.jobs = JobStorage(folder)
+        self.files = LocalRunStorage(self.jobs)
         self.made = []
 
     def executor(self):
         """Another one each time, as a restarted service would have it."""
         place = self.folder / "leases"
         room = LeasedCapacity(machine_leases.Pool(place, (), 2), place)
-        self.made.append(ProcessExecutor(self.folder / "executor", room))
+        self.made.append(ProcessExecutor(self.jobs, self.folder / "executor", room))
         return self.made[-1]
 
     def launch(self, run, command=END):
         return Launch(
             argv=("/bin/sh", "-c", command),
-            environment={"PATH": os.environ["PATH"], "FOLDER": str(run.folder)},
-            working_directory=run.folder,
+            environment={"PATH": os.environ["PATH"], "FOLDER": self.files.paths(run).folder},
+            working_directory=self.jobs.run_folder(run),
         )
 
     def begin(self, run):
         pass
 
     def end(self, run, status):
-        (run.folder / "end.new").write_text(str(status))
-        (run.folder / "end.new").rename(run.folder / "end")
+        folder = self.jobs.run_folder(run)
+        (folder / "end.new").write_text(str(status))
+        (folder / "end.new").rename(folder / "end")
 
     def wanted(self, run):
-        control = contract.read_control(run.folder / "control.json")
+        control = contract.read_control(self.jobs.run_folder(run) / "control.json")
         return control.want if control else "run"
 
     def stopped(self, run):
@@ -112,9 +121,9 @@ def place(request, tmp_path):
 
 def new_run(place):
     token = f"task-{secrets.token_hex(16)}"
-    folder = place.folder / "runs" / token
-    folder.mkdir(parents=True)
-    return StepRun(token, folder)
+    run = run_named(token)
+    place.files.prepare(run, {})
+    return run
 
 
 def request_for(run, at=1.0, slots=1):
@@ -132,7 +141,7 @@ def until(executor, run, *states):
 def started(place, executor=None):
     executor = executor or place.executor()
     run = new_run(place)
-    assert isinstance(executor.admit(request_for(run)), Admitted)
+    assert isinstance(options.admit(executor, request_for(run)), Admitted)
     executor.start(run, place.launch(run))
     place.begin(run)
     return executor, run
@@ -193,7 +202,7 @@ def test_a_run_that_was_stopped_before_its_start_never_starts(place):
 @pytest.mark.parametrize("place", [Fake, FakeInBackground], indirect=True)
 def test_a_run_that_is_stopped_in_the_queue_of_a_scheduler_never_starts(place):
     executor, run = place.executor(), new_run(place)
-    assert isinstance(executor.admit(request_for(run)), Admitted)
+    assert isinstance(options.admit(executor, request_for(run)), Admitted)
     executor.start(run, place.launch(run))
     place.machine.enqueue(run.token, "Priority")
     assert until(executor, run, RunState.QUEUED).reason == "Priority"
@@ -203,16 +212,36 @@ def test_a_run_that_is_stopped_in_the_queue_of_a_scheduler_never_starts(place):
         place.executor().start(run, place.launch(run))
 
 
+def newest_request(executor, run):
+    """It may not be known at once."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        executor.observe([run])
+        try:
+            return executor.last_request(run)
+        except ExecutorError:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+
+def until_wanted(place, run, want):
+    deadline = time.monotonic() + PATIENCE
+    while place.wanted(run) != want:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
 def test_a_pause_is_requested_and_withdrawn_and_an_older_request_changes_nothing(place):
     executor, run = started(place)
-    assert executor.last_request(run) is None
+    assert newest_request(executor, run) is None
     executor.request_pause(run, seq=1, by="ann", at=1.0)
-    assert place.wanted(run) == "pause"
-    assert place.executor().last_request(run) == 1
+    until_wanted(place, run, "pause")
+    assert newest_request(place.executor(), run) == 1
     executor.withdraw_pause(run, seq=2, by="ann", at=2.0)
-    assert place.wanted(run) == "run"
+    until_wanted(place, run, "run")
     executor.request_pause(run, seq=1, by="ann", at=1.0)
-    assert place.wanted(run) == "run"
+    executor.withdraw_pause(run, seq=3, by="ann", at=3.0)
+    until_wanted(place, run, "run")
     place.end(run, 0)
     until(executor, run, RunState.EXITED)
 
@@ -221,46 +250,46 @@ def test_what_has_no_room_waits_its_turn_and_says_for_whom(place):
     executor, first = started(place)
     _, second = started(place, executor)
     third, fourth = new_run(place), new_run(place)
-    waiting = executor.admit(request_for(third, at=3.0))
+    waiting = options.admit(executor, request_for(third, at=3.0))
     assert isinstance(waiting, WaitingForCapacity)
     assert waiting.reason
-    assert isinstance(executor.admit(request_for(fourth, at=4.0)), WaitingForCapacity)
+    assert isinstance(options.admit(executor, request_for(fourth, at=4.0)), WaitingForCapacity)
     place.end(first, 0)
     until(executor, first, RunState.EXITED)
-    assert isinstance(executor.admit(request_for(fourth, at=4.0)), WaitingForCapacity)
-    assert isinstance(executor.admit(request_for(third, at=3.0)), Admitted)
-    assert isinstance(place.executor().admit(request_for(third, at=3.0)), Admitted)
+    assert isinstance(options.admit(executor, request_for(fourth, at=4.0)), WaitingForCapacity)
+    assert isinstance(options.admit(executor, request_for(third, at=3.0)), Admitted)
+    assert isinstance(options.admit(place.executor(), request_for(third, at=3.0)), Admitted)
     place.end(second, 0)
     until(executor, second, RunState.EXITED)
-    assert isinstance(executor.admit(request_for(fourth, at=4.0)), Admitted)
-    executor.release(third)
-    executor.release(fourth)
+    assert isinstance(options.admit(executor, request_for(fourth, at=4.0)), Admitted)
+    options.release(executor, third)
+    options.release(executor, fourth)
 
 
 def test_who_gives_up_a_place_in_the_queue_lets_the_next_one_pass(place):
     executor = place.executor()
     first, second = new_run(place), new_run(place)
-    assert isinstance(executor.admit(request_for(first, slots=2)), Admitted)
-    assert isinstance(executor.admit(request_for(second, at=2.0)), WaitingForCapacity)
-    executor.release(second)
-    executor.release(first)
-    executor.release(first)
-    assert isinstance(executor.admit(request_for(new_run(place), at=3.0, slots=2)), Admitted)
+    assert isinstance(options.admit(executor, request_for(first, slots=2)), Admitted)
+    assert isinstance(options.admit(executor, request_for(second, at=2.0)), WaitingForCapacity)
+    options.release(executor, second)
+    options.release(executor, first)
+    options.release(executor, first)
+    assert isinstance(options.admit(executor, request_for(new_run(place), at=3.0, slots=2)), Admitted)
 
 
 def test_the_log_of_a_run_is_read_through_its_executor_and_is_seen_to_grow(place):
     executor, run = started(place)
-    log = run.folder / "output.jsonl"
-    before = executor.log_mark(run)
-    with log.open("a") as file:
+    log = options.files(executor, run, place.files).log(run)
+    before = log.mark()
+    with place.jobs.run_folder(run).joinpath("output.jsonl").open("a") as file:
         file.write('{"m": "first"}\n{"m": "last"}\n')
-    assert executor.last_messages(run)[-2:] == ["first", "last"]
-    assert executor.log_mark(run) != before
+    assert last_messages(log)[-2:] == ["first", "last"]
+    assert log.mark() != before
     place.end(run, 0)
     until(executor, run, RunState.EXITED)
 
 
 def test_it_names_the_environment_of_a_command(place):
-    executor = place.executor()
-    digest = executor.environment_digest(new_run(place), (sys.executable,), dict(os.environ))
+    found = options.place(place.executor(), SubprocessSettings())
+    digest = found.environment_digest((sys.executable,), dict(os.environ))
     assert digest.startswith("sha256:")

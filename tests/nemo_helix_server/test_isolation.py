@@ -16,8 +16,8 @@ from nemo_helix_server.customizer.facts import EngineFacts
 from nemo_helix_server.executors import landlock
 from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import SettingsError
-from nemo_helix_server.storage.job_folders import JobDirectory
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_storage import RunPaths
 
 pytestmark = pytest.mark.services
 
@@ -288,10 +288,10 @@ def test_a_way_around_is_named(tmp_path, monkeypatch):
 
 
 def sight_of(given, tmp_path, made_by="anna", confined=True):
-    paths = JobDirectory(tmp_path / "data" / "jobs" / "lab" / "j")
-    run = StepRun("task-1", paths.runs / "task-1")
+    run = StepRun("lab", "j", "attempt-1", "main", "task-1")
+    paths = RunPaths.below(tmp_path / "data" / "jobs" / "lab" / "j", run)
     found = Isolation(given, tmp_path / "cache", confined=lambda _: confined)
-    return found.places(paths, "lab", made_by, run, None).sight
+    return found.places(paths, "lab", made_by, None).sight
 
 
 def covers(paths, wanted):

@@ -11,10 +11,12 @@ from dataclasses import dataclass, field
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.errors import UnavailableError
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs.model import CheckpointRow, Job
-from nemo_helix_server.storage import checkpoints
+from nemo_helix_server.storage import checkpoints, run_lookup
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.record_mirror import RecordMirror
+from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_helix_server.store.store import JobStore
 
 _LOG = logging.getLogger(__name__)
@@ -35,6 +37,7 @@ class BackgroundTasks:
 
     store: JobStore
     storage: JobStorage
+    executors: Executors
     mirror: RecordMirror
     deleted: Callable[[], None] = lambda: None
     """Called after jobs were removed."""
@@ -114,19 +117,29 @@ class BackgroundTasks:
                 if request.pin_requested_at is not None:
                     self._make_pin(request)
                 else:
-                    checkpoints.unpin(self.storage, request)
+                    self._files(request).unpin(request)
                     with self.store.write() as unit:
                         unit.checkpoints.set_pinned(request.job_id, request.id, None)
 
     def _make_pin(self, request: CheckpointRow) -> None:
         path, problem = None, None
         try:
-            path = checkpoints.pin(self.storage, request)
+            path = self._files(request).pin(request)
         except checkpoints.PinError as error:
             problem = str(error)
             _LOG.warning("%s", problem)
         with self.store.write() as unit:
             unit.checkpoints.set_pinned(request.job_id, request.id, path, problem)
+
+    def _files(self, checkpoint: CheckpointRow) -> RunStorage:
+        with self.store.read() as unit:
+            run = run_lookup.run_of_checkpoint(unit, checkpoint)
+        return self.executors.files(run)
+
+    def _storages(self, job: Job) -> list[RunStorage]:
+        with self.store.read() as unit:
+            runs = run_lookup.executors_of_job(unit, job)
+        return self.executors.storages(runs)
 
     def _delete(self) -> None:
         with self.store.read() as unit:
@@ -142,7 +155,8 @@ class BackgroundTasks:
 
     def _delete_one(self, job: Job) -> None:
         """The files first: a crash in between leaves a job that is still being removed."""
-        self.storage.discard(self.storage.paths(job.workspace, job.id).folder)
+        for files in self._storages(job):
+            files.discard(job.workspace, job.id)
         with self.store.write() as unit:
             unit.jobs.remove(job.id)
 
@@ -150,6 +164,9 @@ class BackgroundTasks:
         while self._to_measure and not self._stopping:
             job_id, (workspace, _) = next(iter(self._to_measure.items()))
             del self._to_measure[job_id]
-            size = self.storage.size(self.storage.paths(workspace, job_id))
+            with self.store.read() as unit:
+                job = unit.jobs.by_id(job_id)
+            storages = self._storages(job) if job is not None else [self.executors.data_directory]
+            size = sum(files.size(workspace, job_id) for files in storages)
             with self.store.write() as unit:
                 unit.jobs.set_storage_bytes(job_id, size)

@@ -16,10 +16,13 @@ from nemo_helix_server.controller.facts import INTERRUPTIONS, FactFinder
 from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
 from nemo_helix_server.controller.starts import WHO, Starter
 from nemo_helix_server.errors import UnavailableError
-from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState, StepExecutor
+from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.jobs.status_change import StatusChange
+from nemo_helix_server.logs.tail import last_messages
+from nemo_helix_server.storage import run_lookup
 from nemo_helix_server.store.store import JobStore
 from nemo_helix_server.store.writer import StoreWriter
 from nemo_runs.clock import SECOND
@@ -42,7 +45,7 @@ class Effects:
     """Carries out decisions; each is safe to be carried out again after a crash."""
 
     store: JobStore
-    executor: StepExecutor
+    executor: Executors
     starter: Starter
     finder: FactFinder
     following: ProgressIngestion
@@ -63,8 +66,8 @@ class Effects:
                 with self.troubles.apart(task.context.job_name):
                     self.finder.forget(token)
                     self.following.over(task.context)
-                    paths = self.finder.storage.paths(task.context.workspace, task.context.step.job_id)
-                    self.finder.storage.drop_scratch(paths, token)
+                    run = run_lookup.step_files(task.context)
+                    self.executor.files(run).drop_scratch(run)
         return happened
 
     def _write_all(self, prepared: Sequence[_Prepared]) -> int:
@@ -149,13 +152,11 @@ class Effects:
                 progress = self.following.progress(task.context)
                 self.following.catalogue(task.context)
         if task.decision.failed:
-            step = task.context.step
-            paths = self.finder.storage.paths(task.context.workspace, step.job_id)
             tail: Sequence[str] = ()
             if run is not None:
-                with contextlib.suppress(ExecutorError):
-                    tail = self.executor.last_messages(run)
-            trainer = paths.trainer(step.name)
+                with contextlib.suppress(OSError):
+                    tail = last_messages(self.executor.files(run).log(run))
+            trainer = self.finder.trainer(task.context)
             failure = failures.explain(task.decision, task.seen, run, task.context, trainer, tail)
         return _News(tuple(pieces), progress, failure)
 

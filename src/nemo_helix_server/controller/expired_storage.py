@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs import retention
 from nemo_helix_server.jobs.model import CheckpointRow, Job
 from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
+from nemo_helix_server.storage import run_lookup
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.job_reader import Settled
 from nemo_helix_server.store.store import JobStore
@@ -26,6 +28,7 @@ class RetentionWindows:
 
     store: JobStore
     storage: JobStorage
+    executors: Executors
     limits: StorageLimits
     troubles: ErrorIsolation
 
@@ -82,8 +85,10 @@ class RetentionWindows:
             if any(_is_to_be_pinned(checkpoint) for checkpoint in unit.checkpoints.of_job(job.id)):
                 return  # it is copied within moments; the next look ends the window
             reclaimed = unit.jobs.reclaim_storage(job.id)
+            runs = run_lookup.executors_of_job(unit, current)
         if reclaimed is not None:
-            self.storage.reclaim(self.storage.paths(reclaimed.workspace, job.id))
+            for files in self.executors.storages(runs):
+                files.reclaim(reclaimed.workspace, job.id)
 
     def _cancel(self, job: Settled) -> None:
         with self.store.write() as unit:

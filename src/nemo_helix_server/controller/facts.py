@@ -7,22 +7,21 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.controller import metrics_tail
 from nemo_helix_server.controller.decide import StepFacts
 from nemo_helix_server.controller.step_ages import StepAges
-from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState, StepExecutor
+from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusReason
-from nemo_helix_server.storage import checkpoints, start_remains
+from nemo_helix_server.storage import checkpoints, run_lookup, start_remains
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.trainer_files import TrainerFiles
 from nemo_runs.sizes import size_in_words
 from nemo_trainer import contract
 
 INTERRUPTIONS = "interruptions_without_progress"
 """Key of a step's status details, see `StepFacts.interruptions`."""
-EXECUTOR = "executor"
-"""Key of a step's status details: the name of the executor that has its newest start."""
 _PAUSES = (StatusReason.PAUSED_BY_USER, StatusReason.PAUSED_FOR_MAINTENANCE)
 
 
@@ -31,7 +30,7 @@ class FactFinder:
     """Gathers facts; what costs a look at the disk is looked at only where it matters."""
 
     storage: JobStorage
-    executor: StepExecutor
+    executor: Executors
     minimum_free_bytes: int
     ages: StepAges
     sent: dict[str, int] = field(default_factory=dict)
@@ -39,10 +38,12 @@ class FactFinder:
 
     def run(self, context: StepContext) -> StepRun | None:
         """The newest start of a step."""
-        if context.step.task is None:
-            return None
-        executor = str(context.step.status_details.get(EXECUTOR) or "")
-        return self.storage.paths(context.workspace, context.step.job_id).run(context.step.task, executor)
+        return run_lookup.run_of(context)
+
+    def trainer(self, context: StepContext) -> TrainerFiles:
+        """What the newest start of a step has written, and those before it."""
+        run = run_lookup.step_files(context)
+        return self.executor.files(run).trainer(run)
 
     def facts(self, context: StepContext, seen: RunObservation | None) -> StepFacts:
         """What is known about a step, given what is seen of its newest start."""
@@ -105,8 +106,7 @@ class FactFinder:
     def _proof(self, context: StepContext, run: StepRun | None, seen: RunObservation | None) -> str | None:
         if run is None or seen is None or seen.exit_status != contract.EXIT_PAUSED:
             return None
-        trainer = self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
-        return checkpoints.proof(trainer, run.token, context.step.control_seq).problem
+        return checkpoints.proof(self.trainer(context), run.token, context.step.control_seq).problem
 
     def _what_was_done(
         self, context: StepContext, run: StepRun | None, seen: RunObservation | None
@@ -116,11 +116,10 @@ class FactFinder:
         over = seen is not None and seen.state in {RunState.EXITED, RunState.LOST}
         if run is None or not (over or step.status is Status.PAUSING):
             return {}
-        paths = self.storage.paths(context.workspace, step.job_id)
-        trainer = paths.trainer(step.name)
+        trainer = self.trainer(context)
         facts: dict[str, Any] = {"says_done": start_remains.says_done(trainer, run.token)}
         if over:
-            facts["done"] = start_remains.is_done(trainer, paths.storage, run.token)
+            facts["done"] = start_remains.is_done(trainer, run.token)
         interrupted = seen is not None and bool(seen.interrupted)
         if over and interrupted:
             facts["saved"] = start_remains.has_saved(trainer, run.token)
@@ -141,10 +140,11 @@ class FactFinder:
         return self.ages.last_queued(run.token, queued=queued, noted=noted)
 
     def _room(self, context: StepContext) -> str | None:
-        trainer = self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
-        needed = self.minimum_free_bytes + checkpoints.newest_size(trainer)
-        free = self.storage.free_bytes()
-        if free >= needed:
+        run = run_lookup.step_files(context)
+        files = self.executor.files(run)
+        needed = self.minimum_free_bytes + checkpoints.newest_size(files.trainer(run))
+        free = files.free_bytes(run)
+        if free is None or free >= needed:
             return None
         return (
             f"the pause was withdrawn: its checkpoint needs about {size_in_words(needed)} of disk space and "
@@ -156,11 +156,9 @@ class FactFinder:
         step = context.step
         if run is None:
             return self.ages.since(step)
-        trainer = self.storage.paths(context.workspace, step.job_id).trainer(step.name)
-        log = None
-        with contextlib.suppress(ExecutorError):
-            log = self.executor.log_mark(run)
-        return self.ages.last_change(run.token, (metrics_tail.signs(trainer), log))
+        files = self.executor.files(run)
+        signs = files.trainer(run).marks()
+        return self.ages.last_change(run.token, (signs.progress, signs.metrics, files.log(run).mark()))
 
 
 def _count(value: object) -> int:

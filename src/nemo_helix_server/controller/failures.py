@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.controller.decide import Move
@@ -14,7 +13,7 @@ from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusReason
 from nemo_helix_server.storage import start_remains
 from nemo_helix_server.storage.run_files import StepRun
-from nemo_trainer import contract
+from nemo_helix_server.storage.trainer_files import TrainerFiles
 
 _LONGEST_WORDS = 500
 _TO_EXPLAIN = frozenset({StatusReason.WORKLOAD_FAILED, StatusReason.OUT_OF_MEMORY, StatusReason.TIME_LIMIT})
@@ -35,10 +34,10 @@ def explain(
     seen: RunObservation | None,
     run: StepRun | None,
     context: StepContext,
-    trainer: Path,
+    trainer: TrainerFiles,
     tail: Sequence[str],
 ) -> StepFailure:
-    """Explain why a step fails: by what was seen of its end, its log, and what is in its trainer path.
+    """Explain why a step fails: by what was seen of its end, its log, and what its training has written.
 
     ``tail`` are the last messages of its log, oldest first.
     """
@@ -62,7 +61,7 @@ def explain(
     return StepFailure(cause.kind, {**known, "rerun": again if cause.rerun_can_help else None}, details)
 
 
-def rerun(context: StepContext, trainer: Path) -> str:
+def rerun(context: StepContext, trainer: TrainerFiles) -> str:
     """What a rerun of a failed job would do: a clause whose subject is the command."""
     step = context.step
     if not step.pausable:
@@ -71,9 +70,11 @@ def rerun(context: StepContext, trainer: Path) -> str:
     return "begins at its first training step" if at is None else f"goes on from its checkpoint of step {at}"
 
 
-def _facts(seen: RunObservation, run: StepRun, context: StepContext, trainer: Path) -> evidence.ExitFacts:
+def _facts(
+    seen: RunObservation, run: StepRun, context: StepContext, trainer: TrainerFiles
+) -> evidence.ExitFacts:
     step, named = context.step, context.attempt_checkpoint
-    said = contract.read_progress(contract.TrainerPaths(trainer).progress, within=trainer.parent)
+    said = trainer.progress()
     mine = said.get("task") == run.token
     whole = start_remains.whole_checkpoints(trainer) if step.pausable else []
     executor = step.spec.get("executor") or {}

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.executors.base import CapacityRequest, NeverPossibleError, StepExecutor
+from nemo_helix_server.executors.base import CapacityRequest, NeverPossibleError
+from nemo_helix_server.executors.dispatch import Executors
+from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.storage import run_lookup
 from nemo_helix_server.storage.run_files import StepRun
 
 
@@ -20,7 +23,7 @@ class Feasibility:
     """Says what stands in the way of a start; it takes nothing and writes nothing."""
 
     launches: Launches
-    executor: StepExecutor
+    executor: Executors
 
     def check_spec(self, spec: HelixJobSpec) -> None:
         """Raise `InvalidError` for the first step of a new job that its executor can never give a place."""
@@ -53,7 +56,7 @@ class Feasibility:
 
     def _require_place(self, spec: Mapping[str, Any], what: str, workspace: str) -> None:
         needs = self.launches.needs(spec)
-        run = StepRun(what, Path(), self.launches.executor(spec))
+        run = StepRun(workspace, "", "", what, what, self.launches.executor(spec))
         self.executor.require_possible(
             CapacityRequest(run, what, workspace, needs, 0 if needs.gpus else 1, (0.0, 0))
         )
@@ -61,13 +64,21 @@ class Feasibility:
     def _require_program(self, context: StepContext) -> None:
         """An engine's interpreter may have been removed; what a job makes for itself is its own affair."""
         argv = self.launches.argv(context)
-        paths = self.launches.paths(context)
-        if not argv or Path(argv[0]).is_relative_to(paths.folder):
+        executor = self.launches.executor(context.step.spec)
+        run = run_lookup.new_run(context, identifiers.task_name(), executor)
+        if not argv or self._is_made_by_the_job(argv[0], run):
             return
-        run = StepRun(context.step.name, paths.runs, self.launches.executor(context.step.spec))
-        environment = self.launches.environment(context, self.executor.base_environment(run))
-        if not self.executor.has_program(run, argv, environment):
+        place = self.executor.place(run, self.launches.settings(context))
+        environment = self.launches.environment(context, place.environment())
+        if not place.has_program(argv, environment):
             raise LaunchError(
                 f"the step {context.step.name} runs {argv[0]}, which is not a program here any more; put it "
                 "back (`nemo engines list` shows the engines, `nemo engines install` makes them)"
             )
+
+    def _is_made_by_the_job(self, program: str, run: StepRun) -> bool:
+        paths = self.executor.files(run).paths(run)
+        return any(
+            PurePosixPath(program).is_relative_to(folder)
+            for folder in (paths.storage, paths.scratch, paths.folder)
+        )

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nemo_helix_server.errors import ServerError
@@ -15,14 +15,13 @@ from nemo_helix_server.executors.base import CapacityRequest, Launch, ResourceNe
 from nemo_helix_server.isolation import Isolation, IsolationFolders
 from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.settings import ProfileSettings
-from nemo_helix_server.storage import run_files, secret_store
-from nemo_helix_server.storage.job_folders import JobDirectory, JobStorage
+from nemo_helix_server.storage import secret_store
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_storage import RunPaths
 from nemo_runs import secret_refs
 from nemo_runs.clock import Clock, SystemClock, turn
 from nemo_runs.errors import SecretReferenceError
 from nemo_runs.secret_refs import SecretText
-from nemo_trainer.contract import allocation
 
 _SCALES: dict[str, int | Decimal] = {
     "": 1,
@@ -45,7 +44,8 @@ class LaunchError(ServerError):
 class Launches:
     """Makes the launch of a step of its spec, the settings and the secrets of this moment."""
 
-    storage: JobStorage
+    data_dir: Path
+    """The service's data directory, which has the secrets of workspaces."""
     profile: Callable[[str, str], ProfileSettings]
     """Settings of an execution profile by provider and name."""
     base_url: Callable[[], str]
@@ -63,10 +63,6 @@ class Launches:
     """Keeps steps to their own files; `None` where they see what the service sees."""
     host_variables: tuple[str, ...] | None = None
     """Names of variables of the service that steps may be given; `None`: all."""
-
-    def paths(self, context: StepContext) -> JobDirectory:
-        """The directory of the step's job."""
-        return self.storage.paths(context.workspace, context.step.job_id)
 
     def executor(self, spec: Mapping[str, Any]) -> str:
         """The name of the executor that a step's execution profile names now."""
@@ -125,7 +121,7 @@ class Launches:
     def environment(self, context: StepContext, base: Mapping[str, str]) -> dict[str, str]:
         """The variables that are the same at each start: the place's, the profile's, the step's own.
 
-        ``base`` is `nemo_helix_server.executors.base.StepExecutor.base_environment`.
+        ``base`` is `nemo_helix_server.executors.base.RunPlace.environment`.
         """
         own = {item["name"]: item["value"] for item in _variables(context) if _is_literal(item)}
         return {**base, "PYTHONUNBUFFERED": "1", **self.settings(context).env, **own}
@@ -150,25 +146,30 @@ class Launches:
         self,
         context: StepContext,
         run: StepRun,
+        *,
         devices: tuple[str, ...],
-        checkpoint: Path | None,
+        checkpoint: str | None,
+        paths: RunPaths,
         base: Mapping[str, str],
     ) -> Launch:
-        """Everything about a start, ``base`` as in `environment`; raises `LaunchError` without a secret."""
+        """Everything about a start; raises `LaunchError` without a secret.
+
+        ``checkpoint`` and ``paths`` are as the run sees them, ``base`` is as in `environment`.
+        """
         self.check(context)
         settings = self.settings(context)
         values, references = self._secrets(context)
         token = self.token(context, run.token)
         if token is not None:
             values["NHX_ACCESS_TOKEN"] = SecretText(token)
-        own = self._own(context, run, references)
+        own = self._own(context, run, paths, references)
         if checkpoint is not None:
-            own["NEMO_JOB_CHECKPOINT"] = str(checkpoint)
+            own["NEMO_JOB_CHECKPOINT"] = checkpoint
         if settings.seconds_between_interruptions is not None:
             own["NEMO_JOB_SECONDS_BETWEEN_INTERRUPTIONS"] = f"{settings.seconds_between_interruptions:g}"
         limits = (context.step.spec["executor"].get("resources") or {}).get("limits") or {}
         environment = {**self.environment(context, base), **own}
-        places = self._places(context, run, checkpoint)
+        places = self._places(context, paths, checkpoint)
         if places is not None:
             # what the step or its profile set stays
             inherited = {name for name, value in environment.items() if value == base.get(name)}
@@ -179,7 +180,7 @@ class Launches:
             environment=environment,
             sight=places.sight if places else None,
             secrets=values,
-            working_directory=self.paths(context).storage,
+            working_directory=PurePosixPath(paths.storage),
             devices=devices,
             memory_bytes=amount(limits["memory"]) if limits.get("memory") else None,
             time_limit_seconds=settings.ttl_seconds_active,
@@ -190,16 +191,17 @@ class Launches:
             place=settings,
         )
 
-    def _places(self, context: StepContext, run: StepRun, checkpoint: Path | None) -> IsolationFolders | None:
+    def _places(
+        self, context: StepContext, paths: RunPaths, checkpoint: str | None
+    ) -> IsolationFolders | None:
         if self.isolation is None:
             return None
-        paths, made_by = self.paths(context), context.created_by
-        return self.isolation.places(paths, context.workspace, made_by, run, checkpoint)
+        return self.isolation.places(paths, context.workspace, context.created_by, checkpoint)
 
-    def _own(self, context: StepContext, run: StepRun, references: Mapping[str, str]) -> dict[str, str]:
-        paths, step = self.paths(context), context.step
-        config = run.folder / run_files.CONFIG_FOLDER
-        url = self.base_url()
+    def _own(
+        self, context: StepContext, run: StepRun, paths: RunPaths, references: Mapping[str, str]
+    ) -> dict[str, str]:
+        step, url = context.step, self.base_url()
         return {
             "NEMO_JOB_ID": context.job_name,
             "NEMO_JOB_ATTEMPT_ID": step.attempt_id,
@@ -207,13 +209,13 @@ class Launches:
             "NEMO_JOB_TASK": run.token,
             "NEMO_JOB_WORKSPACE": context.workspace,
             "NEMO_JOB_FILESET": context.fileset,
-            "NEMO_JOB_STEP_CONFIG_FILE_PATH": str(config / run_files.CONFIG_FILE),
-            "NEMO_JOB_STEP_CONFIG_STORAGE_PATH": str(config),
-            "NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH": str(paths.scratch / run.token),
-            "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": str(paths.storage),
-            "NEMO_JOB_TRAINER_PATH": str(paths.trainer(step.name)),
-            "NEMO_JOB_CONTROL_FILE": str(run.folder / run_files.CONTROL),
-            "NEMO_JOB_ALLOCATION_FILE": str(run.folder / allocation.FILE),
+            "NEMO_JOB_STEP_CONFIG_FILE_PATH": paths.config_file,
+            "NEMO_JOB_STEP_CONFIG_STORAGE_PATH": paths.config_folder,
+            "NEMO_JOB_EPHEMERAL_TASK_STORAGE_PATH": paths.scratch,
+            "NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH": paths.storage,
+            "NEMO_JOB_TRAINER_PATH": paths.trainer,
+            "NEMO_JOB_CONTROL_FILE": paths.control_file,
+            "NEMO_JOB_ALLOCATION_FILE": paths.allocation_file,
             "NEMO_JOB_SECRETS": ",".join(f"{name}={reference}" for name, reference in references.items()),
             "NHX_BASE_URL": url,
             "NHX_JOBS_URL": url,
@@ -243,7 +245,7 @@ class Launches:
                 f"{where} names a secret of another workspace, {reference}; only its own are given"
             )
         try:
-            path = secret_store.value_path(self.storage.data_dir, context.workspace, name)
+            path = secret_store.value_path(self.data_dir, context.workspace, name)
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise LaunchError(

@@ -30,7 +30,8 @@ from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.controller.starts import Starter
 from nemo_helix_server.controller.step_ages import StepAges
 from nemo_helix_server.errors import UnavailableError
-from nemo_helix_server.executors.base import RunObservation, StepExecutor
+from nemo_helix_server.executors.base import RunObservation
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs import ports, states
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusEvent
@@ -70,7 +71,7 @@ class Controller:
     """See `build`; `start` runs it in a thread, `run_once` is one pass, for tests."""
 
     store: JobStore
-    executor: StepExecutor
+    executor: Executors
     storage: JobStorage
     settings: Settings
     starter: Starter
@@ -246,19 +247,19 @@ class Controller:
 def build(
     *,
     store: JobStore,
-    executor: StepExecutor,
+    executor: Executors,
+    storage: JobStorage,
     launches: Launches,
     settings: Settings,
     limits: ports.StorageLimits,
     changed: Callable[[], None] = lambda: None,
 ) -> Controller:
     """Put a controller together; ``changed`` is called after each pass that has changed something."""
-    storage = launches.storage
     threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
     finder = FactFinder(storage, executor, settings.jobs.storage.minimum_free_bytes, StepAges(store.clock))
     troubles = ErrorIsolation()
-    following = ProgressIngestion(store, storage, troubles)
-    reuse = Reuse(store, storage, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
+    following = ProgressIngestion(store, executor, troubles)
+    reuse = Reuse(store, executor, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
     starting = ThreadPoolExecutor(_STARTS, thread_name_prefix="starts")
     starter = Starter(store, executor, launches, finder, reuse, troubles, starting)
     controller = Controller(
@@ -270,8 +271,8 @@ def build(
         effects=Effects(store, executor, starter, finder, following, troubles),
         finder=finder,
         following=following,
-        windows=RetentionWindows(store, storage, limits, troubles),
-        background=BackgroundTasks(store, storage, RecordMirror(store, storage), changed),
+        windows=RetentionWindows(store, storage, executor, limits, troubles),
+        background=BackgroundTasks(store, storage, executor, RecordMirror(store, storage), changed),
         changed=changed,
         troubles=troubles,
         _threads=threads,

@@ -7,12 +7,12 @@ service that was away for an hour, or was killed in between, neither loses a poi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
 from nemo_helix_server.jobs.model import MetricPoint
+from nemo_helix_server.storage.trainer_files import TrainerFiles
 from nemo_trainer import contract
 
 _DEEPEST = 32
@@ -63,20 +63,14 @@ def tail_name(step_name: str) -> str:
     return f"{step_name}/metrics.jsonl"
 
 
-def pieces(job_id: str, step_name: str, trainer_path: Path, offset: int) -> Iterator[MetricsPiece]:
+def pieces(job_id: str, step_name: str, trainer: TrainerFiles, offset: int) -> Iterator[MetricsPiece]:
     """What a step's metrics say behind an offset, in pieces of bearable size.
 
     A file that is shorter than was read before is another file, and read from its beginning.
     """
-    path = contract.TrainerPaths(trainer_path).metrics
-    try:
-        if path.stat().st_size < offset:
-            offset = 0
-    except OSError:
-        return
     while True:
-        rows, behind = contract.MetricTail(path, offset, trainer_path.parent).read(1 << 20)
-        if behind == offset:
+        rows, start, behind = trainer.metrics(offset)
+        if behind == start:
             return
         yield MetricsPiece(job_id, step_name, tuple(rows), behind)
         offset = behind
@@ -86,20 +80,15 @@ class TrainingProgress:
     """Where trainings stand; says something only when it has changed."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: dict[str, Hashable] = {}
 
-    def changed(self, token: str, trainer_path: Path) -> dict[str, Any] | None:
+    def changed(self, token: str, trainer: TrainerFiles) -> dict[str, Any] | None:
         """What ``progress.json`` says, when it was replaced since it was last asked for this start."""
-        path = contract.TrainerPaths(trainer_path).progress
-        try:
-            status = path.stat()
-        except OSError:
-            return None
-        mark = (status.st_ino, status.st_mtime_ns)
-        if self._seen.get(token) == mark:
+        mark = trainer.marks().progress
+        if mark is None or self._seen.get(token) == mark:
             return None
         self._seen[token] = mark
-        return cleaned(contract.read_progress(path, within=trainer_path.parent)) or None
+        return cleaned(trainer.progress()) or None
 
     def forget(self, token: str) -> None:
         """The start has ended."""
@@ -126,20 +115,6 @@ def _is_number_or_less(value: Any) -> bool:
 
 def _text(text: str) -> str:
     return text.encode("utf-8", "replace").decode().replace("\0", "?")
-
-
-def signs(trainer_path: Path) -> tuple[tuple[int, int, int] | None, ...]:
-    """What changes whenever a training gives a sign of life: progress, a row of metrics."""
-    paths = contract.TrainerPaths(trainer_path)
-    return tuple(_mark(path) for path in (paths.progress, paths.metrics))
-
-
-def _mark(path: Path) -> tuple[int, int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _points(row: contract.MetricRow) -> list[MetricPoint]:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.controller import metrics_tail
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs.model import StepContext
-from nemo_helix_server.storage import checkpoints
-from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage import checkpoints, run_lookup
+from nemo_helix_server.storage.trainer_files import TrainerFiles
 from nemo_helix_server.store.store import JobStore
-from nemo_trainer import contract
 
 WHO = "controller"
 _EVERY = 1.0
@@ -26,10 +25,10 @@ class ProgressIngestion:
     """Looks at the folders of running steps, about once a second each."""
 
     store: JobStore
-    storage: JobStorage
+    executors: Executors
     troubles: ErrorIsolation
     _progress: metrics_tail.TrainingProgress = field(default_factory=metrics_tail.TrainingProgress)
-    _catalogued: dict[str, tuple[tuple[str, float], ...]] = field(default_factory=dict)
+    _catalogued: dict[str, Hashable] = field(default_factory=dict)
     _due: float = 0.0
 
     def look(self, contexts: Sequence[StepContext], monotonic: float) -> bool:
@@ -61,7 +60,7 @@ class ProgressIngestion:
     def rest(self, context: StepContext) -> list[metrics_tail.MetricsPiece]:
         """Rows of metrics that are not in the store yet."""
         step, trainer = context.step, self._trainer(context)
-        if not contract.TrainerPaths(trainer).metrics.exists():
+        if trainer.marks().metrics is None:
             return []
         with self.store.read() as unit:
             offset = unit.series.tail(step.job_id, metrics_tail.tail_name(step.name))
@@ -78,9 +77,9 @@ class ProgressIngestion:
     def catalogue(self, context: StepContext) -> None:
         """Record the checkpoints of a step, when there are others than the last time."""
         step, trainer = context.step, self._trainer(context)
-        mark = _mark(contract.TrainerPaths(trainer).checkpoints)
+        mark = trainer.checkpoints_mark()
         key = f"{step.job_id}/{step.name}"
-        if self._catalogued.get(key, ()) == mark:
+        if self._catalogued.get(key, ()) == (mark or ()):
             return
         found = checkpoints.scan(context, trainer, self.store.clock.now())
         with self.store.write() as unit:
@@ -100,19 +99,6 @@ class ProgressIngestion:
         if context.step.task:
             self._progress.forget(context.step.task)
 
-    def _trainer(self, context: StepContext) -> Path:
-        return self.storage.paths(context.workspace, context.step.job_id).trainer(context.step.name)
-
-
-def _mark(folder: Path) -> tuple[tuple[str, float], ...]:
-    """What changes when a checkpoint comes, goes or is replaced."""
-    try:
-        return tuple(
-            sorted(
-                (entry.name, (entry / contract.MANIFEST).stat().st_mtime)
-                for entry in folder.iterdir()
-                if (entry / contract.MANIFEST).exists()
-            )
-        )
-    except OSError:
-        return ()
+    def _trainer(self, context: StepContext) -> TrainerFiles:
+        run = run_lookup.step_files(context)
+        return self.executors.files(run).trainer(run)

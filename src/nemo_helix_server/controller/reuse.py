@@ -8,13 +8,13 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs import states
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
-from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.store.store import JobStore
-from nemo_trainer import contract
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class Reuse:
     """Verifies outputs beside the controller's loop, since that reads every byte of them."""
 
     store: JobStore
-    storage: JobStorage
+    executors: Executors
     threads: Threads
     wake: Callable[[], None]
     _looking: dict[str, Future[bool]] = field(default_factory=dict)
@@ -35,10 +35,11 @@ class Reuse:
             return False
         looking = self._looking.get(step.id)
         if looking is None:
-            if not self._completed_before(context):
+            before = self._completed_before(context)
+            if before is None:
                 self._refused.add(step.id)
                 return False
-            looking = self._looking[step.id] = self.threads.submit(self._verified, context)
+            looking = self._looking[step.id] = self.threads.submit(self._verified, before)
             looking.add_done_callback(lambda _: self.wake())
         if not looking.done():
             return True
@@ -48,19 +49,26 @@ class Reuse:
             return False
         return self._complete(context)
 
-    def _completed_before(self, context: StepContext) -> bool:
+    def _completed_before(self, context: StepContext) -> StepRun | None:
+        """The start of an earlier attempt that completed the same step."""
         step = context.step
         with self.store.read() as unit:
             for attempt in unit.attempts.of_job(step.job_id).items:
                 earlier = unit.steps.named(attempt.id, step.name) if attempt.id != step.attempt_id else None
                 if earlier and earlier.status is Status.COMPLETED and earlier.spec == step.spec:
-                    return True
-        return False
+                    return StepRun(
+                        context.workspace,
+                        step.job_id,
+                        attempt.id,
+                        step.name,
+                        earlier.task or "",
+                        earlier.executor,
+                    )
+        return None
 
-    def _verified(self, context: StepContext) -> bool:
-        paths = self.storage.paths(context.workspace, context.step.job_id)
-        trainer = paths.trainer(context.step.name)
-        return not contract.verify_outputs(trainer, storage=paths.storage, deep=True)
+    def _verified(self, run: StepRun) -> bool:
+        problems = self.executors.files(run).trainer(run).output_problems(deep=True)
+        return problems is not None and not problems
 
     def _complete(self, context: StepContext) -> bool:
         step = context.step

@@ -7,12 +7,11 @@ import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import failures
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
-from nemo_helix_server.controller.facts import EXECUTOR, FactFinder
+from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.executors.base import (
@@ -20,18 +19,19 @@ from nemo_helix_server.executors.base import (
     AlreadyStartedError,
     ExecutorError,
     NeverPossibleError,
-    StepExecutor,
+    RunPlace,
     WaitingForCapacity,
 )
+from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs import identifiers
-from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.model import EXECUTOR, StepContext
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
-from nemo_helix_server.storage import checkpoints
+from nemo_helix_server.storage import run_lookup, start_remains
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_helix_server.store.store import JobStore
 from nemo_runs.errors import RunsError
-from nemo_trainer import contract
 
 WHO = "controller"
 _KNOWN = ""
@@ -54,7 +54,7 @@ class Starter:
     """Admits steps and starts them."""
 
     store: JobStore
-    executor: StepExecutor
+    executor: Executors
     launches: Launches
     finder: FactFinder
     reuse: Reuse
@@ -104,12 +104,16 @@ class Starter:
                 if isinstance(answer, WaitingForCapacity):
                     return
                 devices = answer.devices
-            paths = self.launches.paths(context)
-            self.launches.storage.prepare_run(
-                paths, context.step.name, run.token, context.step.spec.get("config")
+            files = self.executor.files(run)
+            files.prepare(run, context.step.spec.get("config"))
+            launch = self.launches.launch(
+                context,
+                run,
+                devices=devices,
+                checkpoint=self._checkpoint(context, run, files),
+                paths=files.paths(run),
+                base=self._place(context, run).environment(),
             )
-            base = self.executor.base_environment(run)
-            launch = self.launches.launch(context, run, devices, self._checkpoint(context), base)
             self.executor.start(run, launch)
         except AlreadyStartedError:
             _LOG.info("%s of %s was started before", run.token, context.job_name)
@@ -132,7 +136,7 @@ class Starter:
             self.launches.check(context)
         if context.step.id not in self._places:
             executor = self.launches.executor(context.step.spec)
-            run = self.launches.paths(context).run(identifiers.task_name(), executor)
+            run = run_lookup.new_run(context, identifiers.task_name(), executor)
             self._places[context.step.id] = run
         run = self._places[context.step.id]
         request = self.launches.request(context, run)
@@ -149,13 +153,16 @@ class Starter:
 
     def _with_image(self, context: StepContext, run: StepRun, admitted: Admitted) -> _Turn:
         argv = self.launches.argv(context)
-        environment = self.launches.environment(context, self.executor.base_environment(run))
-        digest = self.executor.environment_digest(run, argv, environment)
+        place = self._place(context, run)
+        digest = place.environment_digest(argv, self.launches.environment(context, place.environment()))
         image = self.launches.image(context)
         if image and digest:
             digest = f"{image}@{digest}"
         program = argv[0] if argv else "its command"
         return _Turn(context, run, admitted.devices, digest, image or f"the environment of {program}")
+
+    def _place(self, context: StepContext, run: StepRun) -> RunPlace:
+        return self.executor.place(run, self.launches.settings(context))
 
     def _accept(self, turns: Sequence[_Turn]) -> list[_Turn]:
         """Record the tokens, before anything is started under them; in one unit for all."""
@@ -219,10 +226,7 @@ class Starter:
     def _fail(self, failed: Sequence[tuple[StepContext, str]]) -> None:
         if not failed:
             return
-        clauses = [
-            failures.rerun(context, self.launches.paths(context).trainer(context.step.name))
-            for context, _ in failed
-        ]
+        clauses = [failures.rerun(context, self.finder.trainer(context)) for context, _ in failed]
         with self.store.write() as unit:
             for (context, why), again in zip(failed, clauses, strict=True):
                 unit.statuses.move(
@@ -236,27 +240,21 @@ class Starter:
                     ),
                 )
 
-    def _checkpoint(self, context: StepContext) -> Path | None:
+    def _checkpoint(self, context: StepContext, run: StepRun, files: RunStorage) -> str | None:
         """The checkpoint that a rerun was asked to start from, until the attempt has one of its own."""
         wanted, step = context.attempt_checkpoint, context.step
         if wanted is None or not step.pausable:
             return None
-        trainer = self.launches.paths(context).trainer(step.name)
-        own = (
-            found
-            for found in contract.list_checkpoints(trainer, within=trainer.parent)
-            if isinstance(found, contract.Checkpoint) and found.manifest.attempt == step.attempt_id
-        )
-        if next(own, None) is not None:
+        if start_remains.has_own_checkpoint(files.trainer(run), step.attempt_id):
             return None
         with self.store.read() as unit:
             known = unit.checkpoints.find(step.job_id, wanted)
         if known is None or known.step_name != step.name:
             return None
-        folder = checkpoints.folder_of(self.launches.storage, known)
-        if folder is None:
+        path = files.checkpoint_path(run, known)
+        if path is None:
             raise LaunchError(f"the checkpoint {wanted} is neither in the job's storage nor pinned any more")
-        return folder
+        return path
 
     def _give_up_places(self, contexts: Sequence[StepContext]) -> None:
         """Steps that wait no longer (they were paused or cancelled) leave the queue."""

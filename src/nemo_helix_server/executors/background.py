@@ -1,23 +1,25 @@
-"""An executor whose answers take long, such as one that is asked over a network, looked at in a thread."""
+"""An executor whose answers take long, such as one over a network: looked at and asked in threads."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 import os
+import select
 import threading
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nemo_helix_server.executors import options
 from nemo_helix_server.executors.base import (
-    Admitted,
-    CapacityRequest,
+    ExecutorError,
     Launch,
     RunObservation,
     RunState,
     StepExecutor,
-    WaitingForCapacity,
 )
+from nemo_helix_server.executors.request_queue import RequestQueue
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.clock import Clock
 
@@ -35,21 +37,28 @@ class _Known:
     seen_at: float = 0.0
     changed: int = 0
     """The number of the first look that may say something of it: it was started or stopped before that."""
+    request: int | None = None
+    """The number of the newest request that it is known to have been given."""
+    request_known: bool = False
+    """Whether the other executor was asked for that."""
 
 
 class ObservedInBackground:
-    """Another executor, observed in a thread of its own; `observe` answers from the newest look at once.
+    """Another executor, of which the controller's thread never waits: it is asked in threads.
 
-    A look that is too old is none: the run is then unknown. What a look has changed wakes each thread that
-    waits for `descriptors`. Everything else goes to the other executor as it is. See
-    `nemo_helix_server.executors.base.StepExecutor`.
+    `observe` answers from the newest look at once, and a look that is too old is none: the run is then
+    unknown. `stop`, `kill` and requests are queued, carried out in their order for each run, and repeated
+    until they succeed or the run is over. What has changed wakes each thread that waits for `descriptors`.
+    `start` goes to the other executor as it is, since it is asked from a thread of its own; so does what only
+    some executors have, which must answer at once. See `nemo_helix_server.executors.base.StepExecutor`.
     """
 
     def __init__(
         self, executor: StepExecutor, clock: Clock, *, interval: float = 2.0, stale_after: float = 30.0
     ) -> None:
         """``interval``: seconds between two looks; ``stale_after``: seconds for which a look counts."""
-        self._executor = executor
+        self.inner = executor
+        """The other executor."""
         self._clock = clock
         self._interval = interval
         self._stale_after = stale_after
@@ -57,23 +66,27 @@ class ObservedInBackground:
         self._known: dict[str, _Known] = {}
         self._looks = 0
         self._problem = ""
-        self._due = threading.Event()
         self._ended = False
         self._thread: threading.Thread | None = None
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._due = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._requests = RequestQueue(clock, done=self._look_soon)
 
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
         """See the protocol; a run that was not looked at yet is unknown until it was."""
         now = self._clock.monotonic()
         answers = {}
+        new = False
         with self._lock:
             for run in runs:
                 known = self._known.get(run.token)
                 if known is None:
                     known = self._known[run.token] = _Known(run, now)
-                    self._due.set()
+                    new = True
                 known.asked_at = now
                 answers[run.token] = self._answer(known, now)
+        if new:
+            self._look_soon()
         return answers
 
     def look(self) -> None:
@@ -91,7 +104,8 @@ class ObservedInBackground:
         if not wanted:
             return
         try:
-            seen = self._executor.observe(wanted)
+            seen = self.inner.observe(wanted)
+            requests = self._newest_requests(wanted, seen)
         except Exception as error:  # noqa: BLE001 - it is asked again; until then its runs become unknown
             problem = f"{type(error).__name__}: {error}"
             if problem != self._problem:
@@ -100,115 +114,115 @@ class ObservedInBackground:
             return
         self._problem = ""
         with self._lock:
-            changed = [self._note(token, one, number, now) for token, one in seen.items()]
+            changed = [self._note(token, one, requests, number, now) for token, one in seen.items()]
+        for token, one in seen.items():
+            if one.state in _OVER:
+                self._requests.forget(token)
         if any(changed):
             os.eventfd_write(self._event, 1)
 
     def start(self, run: StepRun, launch: Launch) -> None:
-        """See the protocol."""
+        """See the protocol; what was asked of the run before is carried out first."""
+        if self._requests.waits(run.token):
+            raise ExecutorError(f"{run.token}: an earlier request about it is still on its way")
         try:
-            self._executor.start(run, launch)
+            self.inner.start(run, launch)
         finally:
             self._outdate(run)
 
-    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
-        """See the protocol."""
-        try:
-            self._executor.stop(run, grace_seconds=grace_seconds)
-        finally:
-            self._due.set()
-
-    def kill(self, run: StepRun) -> None:
-        """See the protocol."""
-        try:
-            self._executor.kill(run)
-        finally:
-            self._due.set()
-
-    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
-        """See the protocol."""
-        return self._executor.admit(request)
-
-    def require_possible(self, request: CapacityRequest) -> None:
-        """See the protocol."""
-        self._executor.require_possible(request)
-
-    def base_environment(self, run: StepRun) -> Mapping[str, str]:
-        """See the protocol."""
-        return self._executor.base_environment(run)
-
-    def has_program(self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:
-        """See the protocol."""
-        return self._executor.has_program(run, argv, environment)
-
-    def release(self, run: StepRun) -> None:
-        """See the protocol."""
-        self._executor.release(run)
-
     def find(self, run: StepRun) -> RunObservation | None:
         """See the protocol: asked now, and so it may take long."""
-        return self._executor.find(run)
+        return self.inner.find(run)
 
     def request_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
-        """See the protocol."""
-        self._executor.request_pause(run, seq=seq, by=by, at=at)
+        """See the protocol; returns at once."""
+        self._control(run, functools.partial(self.inner.request_pause, run, seq=seq, by=by, at=at), seq)
 
     def withdraw_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
-        """See the protocol."""
-        self._executor.withdraw_pause(run, seq=seq, by=by, at=at)
+        """See the protocol; returns at once."""
+        self._control(run, functools.partial(self.inner.withdraw_pause, run, seq=seq, by=by, at=at), seq)
+
+    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
+        """See the protocol; returns at once."""
+        stop = functools.partial(self.inner.stop, run, grace_seconds=grace_seconds)
+        self._requests.put(run.token, "its end", stop)
+
+    def kill(self, run: StepRun) -> None:
+        """See the protocol; returns at once."""
+        self._requests.put(run.token, "its end", functools.partial(self.inner.kill, run))
+
+    def carry_out(self) -> bool:
+        """Carry out one request that is due, in the caller's thread; whether there was one."""
+        return self._requests.work()
 
     def last_request(self, run: StepRun) -> int | None:
-        """See the protocol."""
-        return self._executor.last_request(run)
-
-    def last_messages(self, run: StepRun) -> list[str]:
-        """See the protocol."""
-        return self._executor.last_messages(run)
-
-    def log_mark(self, run: StepRun) -> Hashable:
-        """See the protocol."""
-        return self._executor.log_mark(run)
-
-    def environment_digest(
-        self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]
-    ) -> str | None:
-        """See the protocol."""
-        return self._executor.environment_digest(run, argv, environment)
+        """See the protocol: as of the newest look; raises `ExecutorError` before the first."""
+        with self._lock:
+            known = self._known.get(run.token)
+            if known is None or not known.request_known:
+                raise ExecutorError(f"{run.token} has not been looked at yet")
+            return known.request
 
     def descriptors(self) -> tuple[int, ...]:
-        """See the protocol."""
-        return (self._event, *self._executor.descriptors())
-
-    def drain(self) -> None:
-        """See the protocol."""
-        with contextlib.suppress(BlockingIOError):
-            os.eventfd_read(self._event)
-        if self._executor.descriptors():
-            self._executor.drain()
-            self._due.set()
+        """See `base.Wakes`; what the other one has wakes the look."""
+        return (self._event,)
 
     def warm(self) -> None:
-        """See the protocol; from now on it is looked."""
-        self._executor.warm()
+        """See `base.Warms`; from now on it is looked."""
+        options.warm(self.inner)
+        self._requests.start()
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="observation", daemon=True)
             self._thread.start()
 
     def close(self, patience: float = 10.0) -> None:
-        """See the protocol; a look that is under way may take so many seconds."""
+        """See the protocol; what is under way may take so many seconds."""
         self._ended = True
-        self._due.set()
+        self._look_soon()
+        self._requests.close(patience)
         if self._thread is not None:
             self._thread.join(patience)
         if self._thread is None or not self._thread.is_alive():
-            os.close(self._event)  # while a look goes on it would write to whatever has the number next
-        self._executor.close()
+            # while a look goes on it would write to whatever has the number next
+            os.close(self._event)
+            os.close(self._due)
+        self.inner.close()
 
     def _run(self) -> None:
+        theirs = options.descriptors(self.inner)
+        poll = select.poll()
+        for descriptor in (self._due, *theirs):
+            poll.register(descriptor, select.POLLIN)
         while not self._ended:
-            self._due.clear()
+            options.drain((self._due, *theirs))
             self.look()
-            self._due.wait(self._interval)
+            poll.poll(self._interval * 1000)
+
+    def _look_soon(self) -> None:
+        with contextlib.suppress(OSError):
+            os.eventfd_write(self._due, 1)
+
+    def _control(self, run: StepRun, tell: functools.partial[None], seq: int) -> None:
+        def carry_out() -> None:
+            tell()
+            with self._lock:
+                known = self._known.get(run.token)
+                if known is not None:
+                    known.request = max(seq, known.request or 0)
+
+        self._requests.put(run.token, "a request to it", carry_out)
+
+    def _newest_requests(
+        self, wanted: Iterable[StepRun], seen: dict[str, RunObservation]
+    ) -> dict[str, int | None]:
+        """Asked for once, and once more of a run that is over: how it ended is judged by that."""
+        with self._lock:
+            asked = {token for token, known in self._known.items() if known.request_known}
+        return {
+            run.token: self.inner.last_request(run)
+            for run in wanted
+            if run.token in seen and (run.token not in asked or seen[run.token].state in _OVER)
+        }
 
     def _answer(self, known: _Known, now: float) -> RunObservation:
         if known.seen is None:
@@ -224,11 +238,16 @@ class ObservedInBackground:
             reason=f"the last look at it is {age:.0f} seconds old{why}",
         )
 
-    def _note(self, token: str, seen: RunObservation, number: int, at: float) -> bool:
+    def _note(
+        self, token: str, seen: RunObservation, requests: dict[str, int | None], number: int, at: float
+    ) -> bool:
         """Keep what a look has found; whether that is something else than before."""
         known = self._known.get(token)
         if known is None or number < known.changed:
             return False
+        if token in requests:
+            known.request = max(filter(None, (known.request, requests[token])), default=None)
+            known.request_known = True
         before, known.seen, known.seen_at = known.seen, seen, at
         return before != seen
 
@@ -238,7 +257,7 @@ class ObservedInBackground:
             known = self._known.get(run.token)
             if known is not None:
                 known.seen, known.changed = None, self._looks + 1
-        self._due.set()
+        self._look_soon()
 
 
 def _is_over(known: _Known) -> bool:

@@ -6,15 +6,17 @@ never decides, and it knows neither the store nor the API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import Protocol
+from pathlib import Path, PurePath
+from typing import Protocol, runtime_checkable
 
+from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
 from nemo_helix_server.executors.landlock import Sight
 from nemo_helix_server.settings import ProfileSettings, Settings
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_runs.secret_refs import SecretText
 
 
@@ -81,13 +83,13 @@ class WaitingForCapacity:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """How to start a run."""
+    """How to start a run; every path in it is one that the run sees."""
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
     secrets: Mapping[str, SecretText] = field(default_factory=dict)
     """Further variables of the environment, delivered to this run alone, and redacted in its log."""
-    working_directory: Path = Path("/")
+    working_directory: PurePath = Path("/")
     devices: tuple[str, ...] = ()
     memory_bytes: int | None = None
     """What all its processes together may have in memory; `None` = no limit."""
@@ -153,32 +155,12 @@ class RunObservation:
 
 
 class StepExecutor(Protocol):
-    """Runs steps somewhere; safe to be asked anything again after a crash of the caller."""
+    """Runs steps somewhere; safe to be asked anything again after a crash of the caller.
 
-    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
-        """Take what the run needs, or say why it has to wait; asking again takes nothing twice.
-
-        Runs that wait are served in the order of ``turn``. What was taken stays with the run when it
-        starts and is free again when it has ended, whatever happens to the caller. Raises
-        `NeverPossibleError` when there is no use in waiting.
-        """
-        ...
-
-    def require_possible(self, request: CapacityRequest) -> None:
-        """Raise `NeverPossibleError` when the executor could never give what `admit` is asked for."""
-        ...
-
-    def base_environment(self, run: StepRun) -> Mapping[str, str]:
-        """The variables that a run finds where it runs, before its profile and its step add theirs."""
-        ...
-
-    def has_program(self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:
-        """Whether the program of a command is there; true where that cannot be known before the start."""
-        ...
-
-    def release(self, run: StepRun) -> None:
-        """Give back what `admit` took or give up its place in the queue; fine when there is nothing."""
-        ...
+    That is all that an executor must do. What it can do beyond that it says by having the method of one of
+    `Admits`, `KeepsFiles`, `Located`, `Wakes` and `Warms`; `nemo_helix_server.executors.options` says what
+    holds for one that has not.
+    """
 
     def start(self, run: StepRun, launch: Launch) -> None:
         """Start the run, at most once for any number of calls, also across crashes of the caller.
@@ -186,7 +168,7 @@ class StepExecutor(Protocol):
         Raises `AlreadyStartedError` when it was started or stopped before, and `ExecutorError` when it could
         not be started now: asking again is safe. That the command itself cannot run is not an error here but
         its end, with status 127. No value of ``launch.secrets`` is ever written to a file or an argument
-        list.
+        list. Asked from one of several threads, so it may take long.
         """
         ...
 
@@ -219,37 +201,106 @@ class StepExecutor(Protocol):
         ...
 
     def last_request(self, run: StepRun) -> int | None:
-        """The number of the newest request that the run was given, by whichever process; `None`: none was."""
-        ...
+        """The number of the newest request that the run was given, by whichever process; `None`: none was.
 
-    def last_messages(self, run: StepRun) -> list[str]:
-        """The last messages of the run's log, oldest first; empty without a log."""
-        ...
-
-    def log_mark(self, run: StepRun) -> Hashable:
-        """What is something else whenever the run's log has grown."""
-        ...
-
-    def environment_digest(
-        self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]
-    ) -> str | None:
-        """What names the software a command would run in, `None` when that cannot be read."""
-        ...
-
-    def descriptors(self) -> tuple[int, ...]:
-        """Readable when a run may have changed; `drain` empties them. Empty for one that must be polled."""
-        ...
-
-    def drain(self) -> None:
-        """Empty `descriptors`."""
-        ...
-
-    def warm(self) -> None:
-        """Get ready what the first start would wait for; returns at once."""
+        Raises `ExecutorError` where that is not known yet. It is known of every run whose end is known.
+        """
         ...
 
     def close(self) -> None:
         """Let go of everything that belongs to this process; runs go on."""
+        ...
+
+
+@runtime_checkable
+class Admits(Protocol):
+    """An executor that lets runs wait for their turn here, before they are started."""
+
+    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
+        """Take what the run needs, or say why it has to wait; asking again takes nothing twice.
+
+        Runs that wait are served in the order of ``turn``. What was taken stays with the run when it
+        starts and is free again when it has ended, whatever happens to the caller. Raises
+        `NeverPossibleError` when there is no use in waiting.
+        """
+        ...
+
+    def require_possible(self, request: CapacityRequest) -> None:
+        """Raise `NeverPossibleError` when the executor could never give what `admit` is asked for."""
+        ...
+
+    def release(self, run: StepRun) -> None:
+        """Give back what `admit` took or give up its place in the queue; fine when there is nothing."""
+        ...
+
+
+@runtime_checkable
+class KeepsFiles(Protocol):
+    """An executor that keeps the files of its runs elsewhere than in the service's data directory."""
+
+    def files(self, run: StepRun) -> RunStorage:
+        """The storage that has the files of a run: the same object for the same storage."""
+        ...
+
+
+class RunPlace(Protocol):
+    """What there is where a run runs: asked when it is started, since that may differ from this machine."""
+
+    def environment(self) -> Mapping[str, str]:
+        """The variables that a run finds there, before its profile and its step add theirs."""
+        ...
+
+    def machine(self) -> TrainingMachine | None:
+        """What trains there; `None`: what the service's own machine has."""
+        ...
+
+    def engine(self, name: str) -> EngineFacts | None:
+        """How processes of an engine are started there; `None`: as on the service's own machine.
+
+        Raises `NeverPossibleError`, with what helps, where it has to be there and is not.
+        """
+        ...
+
+    def python(self) -> str | None:
+        """The interpreter that has this package, for steps that do not train; `None`: the service's own."""
+        ...
+
+    def has_program(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:
+        """Whether the program of a command is there; true where that cannot be known before the start."""
+        ...
+
+    def environment_digest(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+        """What names the software a command would run in, `None` when that cannot be read."""
+        ...
+
+
+@runtime_checkable
+class Located(Protocol):
+    """An executor that knows what there is where its runs run."""
+
+    def place(self, profile: ProfileSettings) -> RunPlace:
+        """The place to run that an execution profile leads to; returns at once."""
+        ...
+
+
+@runtime_checkable
+class Wakes(Protocol):
+    """An executor that need not be polled."""
+
+    def descriptors(self) -> tuple[int, ...]:
+        """Pipes or event descriptors, not blocking, that are readable when a run may have changed.
+
+        Whoever waits for them empties them. They stay the same from the first call to `StepExecutor.close`.
+        """
+        ...
+
+
+@runtime_checkable
+class Warms(Protocol):
+    """An executor with something that is better begun before the first start."""
+
+    def warm(self) -> None:
+        """Get ready what the first start would wait for; returns at once."""
         ...
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 from nemo_helix_server import executor_kinds
 from nemo_helix_server.executor_kinds import UnknownExecutorError
+from nemo_helix_server.executors import options
 from nemo_helix_server.executors.base import (
     Admitted,
     CapacityRequest,
@@ -16,12 +18,15 @@ from nemo_helix_server.executors.base import (
     Launch,
     NeverPossibleError,
     RunObservation,
+    RunPlace,
     RunState,
     StepExecutor,
     WaitingForCapacity,
 )
-from nemo_helix_server.settings import Settings
+from nemo_helix_server.settings import ProfileSettings, Settings
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_storage import LocalRunStorage, RunStorage
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,8 +38,12 @@ class Executors:
     of them cannot do keeps no other from its work.
     """
 
-    def __init__(self, opened: Callable[[str], StepExecutor], default: str) -> None:
-        """``opened`` makes the executor of a name, and may raise `UnknownExecutorError`."""
+    def __init__(self, opened: Callable[[str], StepExecutor], default: str, data_dir: Path) -> None:
+        """``opened`` makes the executor of a name, and may raise `UnknownExecutorError`.
+
+        ``data_dir`` is the service's data directory.
+        """
+        self.data_directory: RunStorage = LocalRunStorage(JobStorage(data_dir))
         self._open = opened
         self._default = default
         self._known: dict[str, StepExecutor] = {}
@@ -51,29 +60,44 @@ class Executors:
                 except UnknownExecutorError as error:
                     raise NeverPossibleError(str(error)) from error
                 if self._warm:
-                    self._known[name].warm()
+                    options.warm(self._known[name])
             return self._known[name]
 
     def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
         """See the protocol."""
-        return self._of(request.run).admit(request)
+        return options.admit(self._of(request.run), request)
 
     def require_possible(self, request: CapacityRequest) -> None:
         """See the protocol."""
-        self._of(request.run).require_possible(request)
+        options.require_possible(self._of(request.run), request)
 
-    def base_environment(self, run: StepRun) -> Mapping[str, str]:
-        """See the protocol."""
-        return self._of(run).base_environment(run)
+    def files(self, run: StepRun) -> RunStorage:
+        """The storage that has the files of a run.
 
-    def has_program(self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:
-        """See the protocol."""
-        return self._of(run).has_program(run, argv, environment)
+        Those of an executor that is not there any more are looked for in the service's data directory.
+        """
+        try:
+            executor = self._of(run)
+        except NeverPossibleError:
+            return self.data_directory
+        return options.files(executor, run, self.data_directory)
+
+    def storages(self, runs: Iterable[StepRun]) -> list[RunStorage]:
+        """Every storage that has files of these runs, each once; the service's data directory first."""
+        found = [self.data_directory]
+        for run in runs:
+            if (files := self.files(run)) not in found:
+                found.append(files)
+        return found
+
+    def place(self, run: StepRun, profile: ProfileSettings) -> RunPlace:
+        """The place to run that a profile leads to."""
+        return options.place(self._of(run), profile)
 
     def release(self, run: StepRun) -> None:
         """See the protocol."""
         with contextlib.suppress(NeverPossibleError):  # an executor that is not there holds nothing
-            self._of(run).release(run)
+            options.release(self._of(run), run)
 
     def start(self, run: StepRun, launch: Launch) -> None:
         """See the protocol."""
@@ -120,35 +144,20 @@ class Executors:
         """See the protocol."""
         return self._of(run).last_request(run)
 
-    def last_messages(self, run: StepRun) -> list[str]:
-        """See the protocol."""
-        return self._of(run).last_messages(run)
-
-    def log_mark(self, run: StepRun) -> Hashable:
-        """See the protocol."""
-        return self._of(run).log_mark(run)
-
-    def environment_digest(
-        self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]
-    ) -> str | None:
-        """See the protocol."""
-        return self._of(run).environment_digest(run, argv, environment)
-
     def descriptors(self) -> tuple[int, ...]:
-        """See the protocol."""
-        return tuple(number for one in self._opened() for number in one.descriptors())
+        """See `base.Wakes`."""
+        return tuple(number for one in self._opened() for number in options.descriptors(one))
 
     def drain(self) -> None:
-        """See the protocol."""
-        for one in self._opened():
-            one.drain()
+        """Empty `descriptors`."""
+        options.drain(self.descriptors())
 
     def warm(self) -> None:
-        """See the protocol."""
+        """See `base.Warms`; what is opened later is warmed then."""
         with self._lock:
             self._warm = True
             for one in self._known.values():
-                one.warm()
+                options.warm(one)
 
     def close(self) -> None:
         """See the protocol."""
@@ -173,7 +182,7 @@ def of_service(settings: Settings) -> Executors:
         kind: ExecutorKind = executor_kinds.load(name)
         return kind.open(settings)
 
-    executors = Executors(opened, executor_kinds.DEFAULT)
+    executors = Executors(opened, executor_kinds.DEFAULT, settings.data_dir)
     for name in dict.fromkeys([executor_kinds.DEFAULT, *(one.backend for one in settings.jobs.executors)]):
         executors.named(name)
     return executors

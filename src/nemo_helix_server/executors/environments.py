@@ -12,6 +12,8 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
+
 _CHUNK = 1 << 20
 _HANDED_ON = (
     "PATH",
@@ -73,6 +75,39 @@ class Environments:
             names = sorted(name for name in os.listdir(folder) if name.endswith((".dist-info", ".egg-info")))
             self._packages[key] = hashlib.sha256("\n".join(names).encode()).hexdigest()
         return self._packages[key]
+
+
+class LocalPlace:
+    """This machine, as a place to run; see `nemo_helix_server.executors.base.RunPlace`."""
+
+    def __init__(self, environ: Mapping[str, str], environments: Environments) -> None:
+        """``environ`` is the service's environment, of which runs are given a part."""
+        self._environ = environ
+        self._environments = environments
+
+    def environment(self) -> Mapping[str, str]:
+        """See the protocol."""
+        return local_environment(self._environ)
+
+    def machine(self) -> TrainingMachine | None:
+        """See the protocol: the service's own."""
+        return None
+
+    def engine(self, name: str) -> EngineFacts | None:  # noqa: ARG002 - the protocol's
+        """See the protocol: the service's own."""
+        return None
+
+    def python(self) -> str | None:
+        """See the protocol: the service's own."""
+        return None
+
+    def has_program(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:
+        """See the protocol."""
+        return local_program(argv, environment)
+
+    def environment_digest(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+        """See the protocol."""
+        return self._environments.digest(argv, environment)
 
 
 def _package_folders(program: Path) -> list[Path]:

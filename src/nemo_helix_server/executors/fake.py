@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from nemo_helix_server.executors.base import (
@@ -17,12 +17,13 @@ from nemo_helix_server.executors.base import (
     Launch,
     NeverPossibleError,
     RunObservation,
+    RunPlace,
     RunState,
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.capacity import require_size
-from nemo_helix_server.executors.environments import local_environment, local_program
-from nemo_helix_server.logs import tail
+from nemo_helix_server.executors.environments import Environments, LocalPlace
+from nemo_helix_server.settings import ProfileSettings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.clock import SECOND, Clock, MovableClock
 
@@ -174,37 +175,9 @@ class FakeStepExecutor:
         known = self.machine.runs.get(run.token)
         return known.seq or None if known else None
 
-    def last_messages(self, run: StepRun) -> list[str]:
-        """See the protocol."""
-        return tail.last_messages(run.folder)
-
-    def log_mark(self, run: StepRun) -> Hashable:
-        """See the protocol."""
-        return tail.mark(run.folder)
-
-    def base_environment(self, run: StepRun) -> Mapping[str, str]:
-        """See the protocol: those of this process, as a local executor has them."""
-        return local_environment(os.environ)
-
-    def has_program(self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:
-        """See the protocol."""
-        return local_program(argv, environment)
-
-    def environment_digest(
-        self, run: StepRun, argv: tuple[str, ...], environment: Mapping[str, str]
-    ) -> str | None:
-        """See the protocol."""
-        return self.digest
-
-    def descriptors(self) -> tuple[int, ...]:
-        """See the protocol: it must be polled."""
-        return ()
-
-    def drain(self) -> None:
-        """See the protocol."""
-
-    def warm(self) -> None:
-        """See the protocol."""
+    def place(self, profile: ProfileSettings) -> RunPlace:
+        """See the protocol: this machine, with a digest that tests choose."""
+        return _FakePlace(self)
 
     def close(self) -> None:
         """See the protocol."""
@@ -213,3 +186,12 @@ class FakeStepExecutor:
         known = self.machine.runs.get(run.token)
         if known is not None and seq > known.seq:
             known.want, known.seq = want, seq
+
+
+class _FakePlace(LocalPlace):
+    def __init__(self, executor: FakeStepExecutor) -> None:
+        super().__init__(os.environ, Environments())
+        self._executor = executor
+
+    def environment_digest(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> str | None:
+        return self._executor.digest

@@ -8,7 +8,7 @@ import signal
 import stat
 import threading
 import time
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +21,17 @@ from nemo_helix_server.executors.base import (
     ExecutorKind,
     Launch,
     RunObservation,
+    RunPlace,
     RunState,
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.capacity import Capacity, LeasedCapacity, machine_memory, require_size
-from nemo_helix_server.executors.environments import Environments, local_environment, local_program
+from nemo_helix_server.executors.environments import Environments, LocalPlace
 from nemo_helix_server.executors.launcher import Launcher, ShimStartError
 from nemo_helix_server.executors.shim import MARKER
-from nemo_helix_server.logs import tail
-from nemo_helix_server.settings import LeaseSettings, Settings, SubprocessSettings
+from nemo_helix_server.settings import LeaseSettings, ProfileSettings, Settings, SubprocessSettings
 from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.errors import RunsError
 from nemo_runs.leases import machine_leases
@@ -63,18 +64,22 @@ class ProcessExecutor:
 
     def __init__(
         self,
+        jobs: JobStorage,
         folder: Path,
         room: Capacity,
         launcher: Launcher | None = None,
         *,
         environ: Mapping[str, str] = os.environ,
     ) -> None:
-        """``folder`` is the executor's own, for its named pipe; ``room`` grants devices and slots.
+        """``jobs`` has the folders of runs; ``folder`` is the executor's own, for its named pipe.
+
+        ``room`` grants devices and slots.
 
         ``environ`` is the service's environment, of which runs are given a part.
 
         Raises `StoreError` when something else is in the place of either.
         """
+        self._jobs = jobs
         self._fifo = _made_pipe(folder)
         # open for writing too, so that it never ends when the last shim lets go of it
         self._pipe = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -94,18 +99,9 @@ class ProcessExecutor:
         require_size(request, nodes=1, memory_bytes=machine_memory())
         self._room.require_possible(request)
 
-    def base_environment(self, run: StepRun) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
-        """See the protocol."""
-        return local_environment(self._environ)
-
-    def has_program(
-        self,
-        run: StepRun,  # noqa: ARG002 - the protocol's
-        argv: tuple[str, ...],
-        environment: Mapping[str, str],
-    ) -> bool:
-        """See the protocol."""
-        return local_program(argv, environment)
+    def place(self, profile: ProfileSettings) -> RunPlace:  # noqa: ARG002 - the protocol's
+        """See the protocol: this machine."""
+        return LocalPlace(self._environ, self._environments)
 
     def release(self, run: StepRun) -> None:
         """See the protocol."""
@@ -113,7 +109,7 @@ class ProcessExecutor:
 
     def start(self, run: StepRun, launch: Launch) -> None:
         """See the protocol."""
-        if (run.folder / run_files.CLAIM).exists():
+        if (self._jobs.run_folder(run) / run_files.CLAIM).exists():
             raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
         try:
             mine = self._launcher.launch(self._order(run, launch))
@@ -136,30 +132,31 @@ class ProcessExecutor:
 
     def request_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
         """See the protocol."""
-        contract.write_control(run.folder / run_files.CONTROL, contract.Control(seq, "pause", by, at))
+        self._write_control(run, contract.Control(seq, "pause", by, at))
 
     def withdraw_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
         """See the protocol."""
-        contract.write_control(run.folder / run_files.CONTROL, contract.Control(seq, "run", by, at))
+        self._write_control(run, contract.Control(seq, "run", by, at))
 
     def stop(self, run: StepRun, *, grace_seconds: float) -> None:
         """See the protocol."""
+        folder = self._jobs.run_folder(run)
         with contextlib.suppress(RunsError):
-            claim = run_files.read_claim(run.folder)
+            claim = run_files.read_claim(folder)
             if claim is None:
-                run.folder.mkdir(parents=True, exist_ok=True)
-                if run_files.make_claim(run.folder, run_files.RunClaim(None, time.time())):
+                folder.mkdir(parents=True, exist_ok=True)
+                if run_files.make_claim(folder, run_files.RunClaim(None, time.time())):
                     _end_strays(run.token)  # the claim of one that runs may have been removed
                     self.release(run)
                     return
-                claim = run_files.read_claim(run.folder)
+                claim = run_files.read_claim(folder)
             if claim is not None and claim.identity is not None:
-                _ask_to_stop(run.folder, claim.identity, grace_seconds)
+                _ask_to_stop(folder, claim.identity, grace_seconds)
 
     def kill(self, run: StepRun) -> None:
         """See the protocol."""
         with contextlib.suppress(RunsError):
-            claim = run_files.read_claim(run.folder)
+            claim = run_files.read_claim(self._jobs.run_folder(run))
             if claim is None:
                 _end_strays(run.token)
             elif claim.identity is not None:
@@ -167,35 +164,12 @@ class ProcessExecutor:
 
     def last_request(self, run: StepRun) -> int | None:
         """See the protocol."""
-        control = contract.read_control(run.folder / run_files.CONTROL)
+        control = contract.read_control(self._jobs.run_folder(run) / run_files.CONTROL)
         return None if control is None else control.seq
-
-    def last_messages(self, run: StepRun) -> list[str]:
-        """See the protocol."""
-        return tail.last_messages(run.folder)
-
-    def log_mark(self, run: StepRun) -> Hashable:
-        """See the protocol."""
-        return tail.mark(run.folder)
-
-    def environment_digest(
-        self,
-        run: StepRun,  # noqa: ARG002 - the protocol's
-        argv: tuple[str, ...],
-        environment: Mapping[str, str],
-    ) -> str | None:
-        """See the protocol."""
-        return self._environments.digest(argv, environment)
 
     def descriptors(self) -> tuple[int, ...]:
         """See the protocol."""
         return (self._pipe,)
-
-    def drain(self) -> None:
-        """See the protocol."""
-        with contextlib.suppress(BlockingIOError):
-            while os.read(self._pipe, 1 << 16):
-                pass
 
     def warm(self) -> None:
         """See the protocol."""
@@ -206,10 +180,13 @@ class ProcessExecutor:
         self._launcher.close()
         os.close(self._pipe)
 
+    def _write_control(self, run: StepRun, control: contract.Control) -> None:
+        contract.write_control(self._jobs.run_folder(run) / run_files.CONTROL, control)
+
     def _seen(self, run: StepRun) -> RunObservation:
-        seen = _look(run)
+        seen = _look(self._jobs.run_folder(run), run.token)
         if seen.state is RunState.ABSENT and run.token in self._launched:
-            return _without_claim(run, "the record of its start was removed")
+            return _without_claim(run.token, "the record of its start was removed")
         return seen
 
     def _order(self, run: StepRun, launch: Launch) -> dict[str, Any]:
@@ -218,7 +195,7 @@ class ProcessExecutor:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(launch.devices)
         return {
             "token": run.token,
-            "folder": str(run.folder),
+            "folder": str(self._jobs.run_folder(run)),
             "argv": list(launch.argv),
             "environment": environment,
             "secrets": {name: value.reveal() for name, value in launch.secrets.items()},
@@ -233,24 +210,24 @@ class ProcessExecutor:
         }
 
 
-def _look(run: StepRun) -> RunObservation:
+def _look(folder: Path, token: str) -> RunObservation:
     try:
-        claim = run_files.read_claim(run.folder)
+        claim = run_files.read_claim(folder)
     except RunsError as error:
         # somebody meddled with it: the shim, if there is one, is found by the run's mark alone
-        return _without_claim(run, str(error))
+        return _without_claim(token, str(error))
     if claim is None:
         return RunObservation(RunState.ABSENT)
     if claim.identity is None:
         return RunObservation(
             RunState.LOST, ended_at=claim.at, never_started=True, reason="was given up before it started"
         )
-    return _ended(run, claim) or _unfinished(run, claim, claim.identity)
+    return _ended(folder, claim) or _unfinished(folder, token, claim, claim.identity)
 
 
-def _unfinished(run: StepRun, claim: run_files.RunClaim, shim: ProcessIdentity) -> RunObservation:
+def _unfinished(folder: Path, token: str, claim: run_files.RunClaim, shim: ProcessIdentity) -> RunObservation:
     alive = trees.liveness(shim)
-    started = run_files.read_started(run.folder)
+    started = run_files.read_started(folder)
     at = started[1] if started else None
     if alive is Liveness.ALIVE:
         return RunObservation(RunState.RUNNING if started else RunState.STARTING, started_at=at)
@@ -259,27 +236,27 @@ def _unfinished(run: StepRun, claim: run_files.RunClaim, shim: ProcessIdentity) 
             RunState.UNKNOWN, started_at=at, reason=f"runs on {shim.host}, not seen from here"
         )
     # it may have written the end between the two looks
-    return _ended(run, claim) or _lost(run, shim, at)
+    return _ended(folder, claim) or _lost(token, shim, at)
 
 
-def _lost(run: StepRun, shim: ProcessIdentity, at: float | None) -> RunObservation:
+def _lost(token: str, shim: ProcessIdentity, at: float | None) -> RunObservation:
     interrupted = _interrupted(shim)
     if interrupted:
         return RunObservation(RunState.LOST, started_at=at, interrupted=interrupted, reason=interrupted)
-    _end_strays(run.token)
+    _end_strays(token)
     return RunObservation(
         RunState.LOST, started_at=at, reason="its shim was killed, so how it ended is unknown"
     )
 
 
-def _without_claim(run: StepRun, reason: str) -> RunObservation:
-    _end_strays(run.token)
+def _without_claim(token: str, reason: str) -> RunObservation:
+    _end_strays(token)
     return RunObservation(RunState.LOST, reason=reason)
 
 
-def _ended(run: StepRun, claim: run_files.RunClaim) -> RunObservation | None:
+def _ended(folder: Path, claim: run_files.RunClaim) -> RunObservation | None:
     with contextlib.suppress(RunsError):
-        end = run_files.read_end(run.folder)
+        end = run_files.read_end(folder)
         if end is not None:
             assert claim.identity is not None
             if end.never_started:
@@ -295,7 +272,7 @@ def _ended(run: StepRun, claim: run_files.RunClaim) -> RunObservation | None:
                 out_of_memory=end.out_of_memory,
                 timed_out=end.timed_out,
                 stopped=end.stopped,
-                asked=run_files.read_stop(run.folder) is not None,
+                asked=run_files.read_stop(folder) is not None,
                 interrupted=_interrupted(claim.identity),
                 reason=end.reason,
             )
@@ -335,7 +312,9 @@ def _end_strays(token: str) -> None:
 
 
 def _open(settings: Settings) -> ProcessExecutor:
-    return ProcessExecutor(settings.data_dir / "executor", _capacity(settings.jobs.leases))
+    return ProcessExecutor(
+        JobStorage(settings.data_dir), settings.data_dir / "executor", _capacity(settings.jobs.leases)
+    )
 
 
 def _capacity(given: LeaseSettings) -> LeasedCapacity:

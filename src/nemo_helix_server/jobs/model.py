@@ -96,6 +96,10 @@ class Attempt:
     updated_at: int
 
 
+EXECUTOR = "executor"
+"""Key of the status details of a step and of a task: the name of the executor that has the start."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
     """One entry of an attempt's platform_spec, made real when its turn comes."""
@@ -130,6 +134,11 @@ class Step:
     """When its turn began to count: when it was made, or when it was to start again."""
     turn_mark: str | None = None
     """The same by the clock of the machine's boot."""
+
+    @property
+    def executor(self) -> str:
+        """The name of the executor that has its newest start; empty: the default one, or it has no start."""
+        return str(self.status_details.get(EXECUTOR) or "")
 
     @property
     def pause_deadline_seconds(self) -> int:
@@ -177,6 +186,11 @@ class StepTask:
     error_stack: str | None
     created_at: int
     updated_at: int
+
+    @property
+    def executor(self) -> str:
+        """The name of the executor that has it; empty where that is not on record."""
+        return str(self.status_details.get(EXECUTOR) or "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.errors import UnknownNameError
 from nemo_helix_server.jobs.model import Attempt, Job
 from nemo_helix_server.logs.reader import Line, LogPage, Logs, LogSource
-from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.storage.run_files import OUTPUT
+from nemo_helix_server.storage.log_parts import RunLog
+from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_lookup import run_of_task
 from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.store import JobStore
 from nemo_runs.clock import SECOND, wire
@@ -37,7 +37,8 @@ class LogPages:
     """Finds and reads the logs of jobs."""
 
     store: JobStore
-    storage: JobStorage
+    log_of: Callable[[StepRun], RunLog]
+    """The log of a run, by whichever executor has it."""
     logs: Logs
 
     def page(
@@ -79,12 +80,12 @@ class LogPages:
         ]
 
     def _of_attempt(self, reader: StoreReader, job: Job, attempt: Attempt) -> list[LogSource]:
-        names = {step.id: step.name for step in reader.steps.of_attempt(attempt.id)}
-        paths = self.storage.paths(job.workspace, job.id)
+        steps = {step.id: step for step in reader.steps.of_attempt(attempt.id)}
         return [
-            LogSource(attempt.id, names[task.step_id], task.name, paths.run(task.name).folder)
+            LogSource(attempt.id, steps[task.step_id].name, task.name, self.log_of(run))
             for task in reader.tasks.of_attempt(attempt.id)
-            if task.step_id in names
+            if task.step_id in steps
+            for run in (run_of_task(job.workspace, steps[task.step_id], task),)
         ]
 
 
@@ -127,17 +128,9 @@ class JobLogFollower:
         return self._pages.logs.page(sources, cursor=self.cursor, limit=_FOLLOWED_LINES)
 
 
-def _mark(sources: Sequence[LogSource]) -> tuple[tuple[int, int] | None, ...]:
-    """What changes when a log grows: file and size of each task's newest part."""
-    return tuple(_size(source.folder / OUTPUT) for source in sources)
-
-
-def _size(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size
+def _mark(sources: Sequence[LogSource]) -> tuple[Hashable, ...]:
+    """What changes when a log grows."""
+    return tuple(source.log.mark() for source in sources)
 
 
 def _attempts(reader: StoreReader, job: Job, wanted: str | None) -> Sequence[Attempt]:

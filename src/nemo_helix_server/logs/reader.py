@@ -1,4 +1,4 @@
-"""Log lines of jobs, in pages: over the files that the shims write, by attempt, step and task.
+"""Log lines of jobs, in pages: over the files that shims write, by attempt, step and task.
 
 A position is (task, part of its log, byte in the part); a cursor is a position as text. A part that was
 removed meanwhile, because a log is bounded, moves a position to the oldest line that is left.
@@ -10,16 +10,12 @@ import base64
 import binascii
 import contextlib
 import json
-import os
-import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import NamedTuple
 
 from nemo_helix_server.errors import InvalidError, MalformedRequestError
-from nemo_helix_server.logs.writer import part_numbers
-from nemo_helix_server.storage.run_files import OUTPUT
+from nemo_helix_server.storage.log_parts import LogPart, RunLog
 
 LONGEST_PAGE = 10_000
 _BLOCK = 1 << 16
@@ -38,7 +34,7 @@ class LogSource:
     attempt_id: str
     step: str
     task: str
-    folder: Path
+    log: RunLog
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +73,23 @@ class _Position(NamedTuple):
 
 class _Part(NamedTuple):
     source: int
-    number: int
-    descriptor: int
-    size: int
-    inode: int
+    file: LogPart
+
+    @property
+    def number(self) -> int:
+        return self.file.number
+
+    @property
+    def size(self) -> int:
+        return self.file.size
 
 
 class Logs:
     """Reads the logs; one object a service, since it remembers how many lines there were."""
 
     def __init__(self) -> None:
-        self._counts: dict[int, tuple[int, int]] = {}
-        """By inode: bytes counted, and the lines in them."""
+        self._counts: dict[Hashable, tuple[int, int]] = {}
+        """By a file's identity: bytes counted, and the lines in them."""
 
     def page(
         self,
@@ -132,13 +133,13 @@ class Logs:
         )
 
     def _count(self, part: _Part) -> int:
-        counted, lines = self._counts.get(part.inode, (0, 0))
+        counted, lines = self._counts.get(part.file.identity, (0, 0))
         if counted > part.size:
             counted = lines = 0
-        while counted < part.size and (block := os.pread(part.descriptor, _BLOCK, counted)):
+        while counted < part.size and (block := part.file.read(_BLOCK, counted)):
             counted += len(block)
             lines += block.count(b"\n")
-        self._counts[part.inode] = (counted, lines)
+        self._counts[part.file.identity] = (counted, lines)
         return lines
 
 
@@ -148,59 +149,11 @@ def _opened(sources: Sequence[LogSource]) -> Iterator[list[_Part]]:
     parts: list[_Part] = []
     try:
         for index, source in enumerate(sources):
-            parts += _open_source(index, source.folder)
+            parts += [_Part(index, file) for file in source.log.parts()]
         yield parts
     finally:
         for part in parts:
-            os.close(part.descriptor)
-
-
-def _open_source(index: int, folder: Path) -> list[_Part]:
-    """The newest part is renamed when it is full: look again when that happened between two looks."""
-    while True:
-        numbers = _numbers(folder)
-        names = [(number, folder / f"output.{number}.jsonl") for number in numbers]
-        newest = max(numbers, default=0) + 1
-        opened = [
-            part
-            for number, path in [*names, (newest, folder / OUTPUT)]
-            if (part := _open_part(index, number, path)) is not None
-        ]
-        if _numbers(folder) == numbers:
-            return opened
-        for part in opened:
-            os.close(part.descriptor)
-
-
-def _numbers(folder: Path) -> list[int]:
-    try:
-        return part_numbers(folder)
-    except (FileNotFoundError, NotADirectoryError):
-        return []
-
-
-def _open_part(source: int, number: int, path: Path) -> _Part | None:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
-    except OSError:
-        return None
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(descriptor)
-        return None
-    return _Part(source, number, descriptor, _whole(descriptor, status.st_size), status.st_ino)
-
-
-def _whole(descriptor: int, size: int) -> int:
-    """The offset behind the last newline."""
-    end = size
-    while end:
-        start = max(0, end - _BLOCK)
-        found = os.pread(descriptor, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
-        end = start
-    return 0
+            part.file.close()
 
 
 def _behind(parts: Sequence[_Part]) -> _Position:
@@ -231,7 +184,7 @@ def _rows(part: _Part, offset: int) -> Iterator[tuple[bytes, int]]:
     at = offset
     passed = 0  # bytes of a row that is too long
     while (behind := at + passed + len(rest)) < part.size:
-        block = os.pread(part.descriptor, min(_BLOCK, part.size - behind), behind)
+        block = part.file.read(min(_BLOCK, part.size - behind), behind)
         if not block:
             return
         *rows, rest = (rest + block).split(b"\n")
@@ -250,7 +203,7 @@ def _back(parts: Sequence[_Part], start: _Position, wanted: int) -> _Position:
             continue
         here = (part.source, part.number) == start[:2]
         end = min(start.offset, part.size) if here else part.size
-        offset, found = _back_in(part.descriptor, end, wanted)
+        offset, found = _back_in(part.file, end, wanted)
         wanted -= found
         if wanted <= 0:
             return _Position(part.source, part.number, offset)
@@ -258,13 +211,13 @@ def _back(parts: Sequence[_Part], start: _Position, wanted: int) -> _Position:
     return _Position(first.source, first.number, 0) if first else _Position(0, 0, 0)
 
 
-def _back_in(descriptor: int, end: int, wanted: int) -> tuple[int, int]:
+def _back_in(file: LogPart, end: int, wanted: int) -> tuple[int, int]:
     """Where the last ``wanted`` lines before ``end`` begin, and how many there are of them."""
     found = 0
     position = end
     while position:
         start = max(0, position - _BLOCK)
-        block = os.pread(descriptor, position - start, start)
+        block = file.read(position - start, start)
         at = len(block)
         while (at := block.rfind(b"\n", 0, at)) >= 0:
             if start + at + 1 == end:

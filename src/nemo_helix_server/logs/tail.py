@@ -1,36 +1,29 @@
-"""The end of a run's log, and what changes when the log grows."""
+"""The end of a run's log."""
 
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
 
-from nemo_helix_server.logs.writer import part_numbers
-from nemo_helix_server.storage import run_files
-from nemo_runs.durable.disk import open_regular
+from nemo_helix_server.storage.log_parts import LogPart, RunLog
 
 _TAIL = 1 << 16
 
 
-def last_messages(folder: Path) -> list[str]:
-    """The last messages of the log in a run's folder, oldest first; of each part 64 KiB."""
+def last_messages(log: RunLog) -> list[str]:
+    """The last messages of a log, oldest first, of the two newest parts 64 KiB each; empty without a log."""
+    parts = log.parts()
     try:
-        older = [folder / f"output.{number}.jsonl" for number in part_numbers(folder)[-1:]]
+        lines = [line for part in parts[-2:] for line in _last_bytes(part).split(b"\n")]
     except OSError:
         return []
-    lines = [line for path in [*older, folder / run_files.OUTPUT] for line in _last_bytes(path).split(b"\n")]
+    finally:
+        for part in parts:
+            part.close()
     return [message for line in lines if (message := _message(line)) is not None]
 
 
-def _last_bytes(path: Path) -> bytes:
-    try:
-        with open(open_regular(path), "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - _TAIL))
-            return file.read(_TAIL)
-    except OSError:
-        return b""
+def _last_bytes(part: LogPart) -> bytes:
+    return part.read(_TAIL, max(0, part.size - _TAIL))
 
 
 def _message(line: bytes) -> str | None:
@@ -38,12 +31,3 @@ def _message(line: bytes) -> str | None:
         return str(json.loads(line)["m"]).encode("utf-8", "replace").decode()
     except (ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def mark(folder: Path) -> tuple[int, int, int] | None:
-    """What changes whenever a line is added to the log in a run's folder; `None` without one."""
-    try:
-        status = (folder / run_files.OUTPUT).stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_size, status.st_mtime_ns

@@ -18,6 +18,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_runs.counts import counted
 
 _CHUNK = 1 << 16
@@ -158,12 +159,6 @@ class Log:
     def _open(self) -> int:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
         return os.open(self._path, flags, 0o600)
-
-
-def part_numbers(folder: Path) -> list[int]:
-    """The numbers of the older parts of a log, ascending; the newest part has no number."""
-    found = (re.fullmatch(r"output\.([1-9][0-9]{0,15})\.jsonl", name) for name in os.listdir(folder))
-    return sorted(int(match[1]) for match in found if match)
 
 
 class Pump(threading.Thread):

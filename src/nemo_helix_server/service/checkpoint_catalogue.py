@@ -11,8 +11,9 @@ from typing import Any
 
 from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job
-from nemo_helix_server.storage import checkpoints
-from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage import run_lookup
+from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_helix_server.store.reader import StoreReader
 from nemo_helix_server.store.store import JobStore
 from nemo_runs.clock import wire
@@ -23,7 +24,8 @@ class CheckpointCatalogue:
     """The checkpoints of jobs."""
 
     store: JobStore
-    storage: JobStorage
+    files: Callable[[StepRun], RunStorage]
+    """The storage that has the files of a run."""
     wake: Callable[[], None]
 
     def all(self, workspace: str, name: str) -> dict[str, Any]:
@@ -65,9 +67,10 @@ class CheckpointCatalogue:
         with self.store.read() as reader:
             job = _job(reader, workspace, name)
             found = _checkpoint(reader, job, checkpoint)
+            run = run_lookup.run_of_checkpoint(reader, found)
         if found.pinned_at is None:
             _check_usable(found, job)
-            if not checkpoints.hold(self.storage, found):
+            if not self.files(run).hold(found):
                 raise _gone(found, job)
 
 

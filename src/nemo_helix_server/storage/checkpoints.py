@@ -13,6 +13,7 @@ from pathlib import Path
 
 from nemo_helix_server.jobs.model import CheckpointRow, StepContext
 from nemo_helix_server.storage.job_folders import JobStorage, checked
+from nemo_helix_server.storage.trainer_files import SeenCheckpoint, TrainerFiles
 from nemo_runs.clock import SECOND
 from nemo_runs.durable import disk
 from nemo_runs.durable.files import sync_folder
@@ -36,38 +37,39 @@ class PinError(Exception):
     """A checkpoint could not be pinned; the message says why."""
 
 
-def proof(trainer_path: Path, token: str, seq: int) -> Proof:
+def proof(trainer: TrainerFiles, token: str, seq: int) -> Proof:
     """Look for the checkpoint that a pause of this start rests on: sizes are compared, digests at its use.
 
     It must be of this start, or be where this start began and have nothing after it; and it must cover the
     last step that the trainer itself says it finished. ``seq`` is the number of the request. No date counts:
     a change of the clock changes no verdict.
     """
-    found = contract.newest_verified(trainer_path, deep=False, within=trainer_path.parent)
-    passed = found.passed_over[0].problem if found.passed_over else None
-    final, unknown = _final_step(trainer_path, token, seq)
-    if found.checkpoint is None and final == 0:
+    listed = trainer.checkpoints()
+    found = next((one for one in reversed(listed) if one.problem is None), None)
+    passed = listed[-1].problem if listed else None
+    final, unknown = _final_step(trainer, token, seq)
+    if found is None and final == 0:
         return Proof(0, None)
-    if found.checkpoint is None:
-        why = passed or f"there is no checkpoint with a {contract.MANIFEST} in {trainer_path / 'checkpoints'}"
+    if found is None:
+        why = passed or f"there is no checkpoint with a {contract.MANIFEST} in {trainer.where}/checkpoints"
         return Proof(None, why)
     if final is None:
         return Proof(None, unknown)
-    step = found.checkpoint.step
+    step = found.step
     if step < final:
         why = f"the newest whole checkpoint is of step {step}, and step {final} was finished"
         return Proof(None, f"{why}: {passed}" if passed else why)
-    if found.checkpoint.manifest.task != token and final != step:
+    if (found.manifest is None or found.manifest.task != token) and final != step:
         return Proof(None, f"the checkpoint of step {step} is not of this start, which finished step {final}")
     return Proof(step, None)
 
 
-def _final_step(trainer_path: Path, token: str, seq: int) -> tuple[int | None, str]:
+def _final_step(trainer: TrainerFiles, token: str, seq: int) -> tuple[int | None, str]:
     """The last step that this start says it finished, as its last act; or None, and why that is not known.
 
     A record that names no task is of this start when it has seen this request: an earlier one has not.
     """
-    said = contract.read_progress(contract.TrainerPaths(trainer_path).progress, within=trainer_path.parent)
+    said = trainer.progress()
     final, seen = said.get("final_step"), said.get("seq_seen")
     if not isinstance(final, int) or isinstance(final, bool) or said.get("task", token) != token:
         return None, "the trainer left no final_step in progress.json, so what it had done is not known"
@@ -79,24 +81,18 @@ def _final_step(trainer_path: Path, token: str, seq: int) -> tuple[int | None, s
     return final, ""
 
 
-def scan(context: StepContext, trainer_path: Path, now: int) -> list[CheckpointRow]:
-    """The checkpoints of a step as they are on disk now, sizes compared."""
-    rows = []
-    for found in contract.list_checkpoints(trainer_path, within=trainer_path.parent):
-        if isinstance(found, contract.Checkpoint):
-            problems = contract.verify(found.folder, deep=False, within=trainer_path.parent)
-            rows.append(_row(context, found, problems[0] if problems else None, now))
-    return rows
-
-
-def newest_size(trainer_path: Path) -> int:
-    """What the newest checkpoint takes: what the next one will take, more or less."""
-    whole = [
-        found
-        for found in contract.list_checkpoints(trainer_path, within=trainer_path.parent)
-        if isinstance(found, contract.Checkpoint)
+def scan(context: StepContext, trainer: TrainerFiles, now: int) -> list[CheckpointRow]:
+    """The checkpoints of a step as they are now, sizes compared."""
+    return [
+        _row(context, found, found.manifest, now)
+        for found in trainer.checkpoints()
+        if found.manifest is not None
     ]
-    return whole[-1].size if whole else 0
+
+
+def newest_size(trainer: TrainerFiles) -> int:
+    """What the newest checkpoint takes: what the next one will take, more or less."""
+    return next((found.size for found in reversed(trainer.checkpoints()) if found.manifest is not None), 0)
 
 
 def folder_of(storage: JobStorage, checkpoint: CheckpointRow) -> Path | None:
@@ -169,8 +165,7 @@ def unpin(storage: JobStorage, checkpoint: CheckpointRow) -> None:
             os.unlink(contract.PINNED, dir_fd=folder)
 
 
-def _row(context: StepContext, found: contract.Checkpoint, problem: str | None, now: int) -> CheckpointRow:
-    manifest = found.manifest
+def _row(context: StepContext, found: SeenCheckpoint, manifest: contract.Manifest, now: int) -> CheckpointRow:
     return CheckpointRow(
         id=found.id,
         job_id=context.step.job_id,
@@ -184,7 +179,7 @@ def _row(context: StepContext, found: contract.Checkpoint, problem: str | None, 
         reason=manifest.reason,
         created_at=round(manifest.created_at * SECOND) or now,
         verified_at=None,
-        problem=problem,
+        problem=found.problem,
         present=True,
         metrics=dict(manifest.metrics),
         pin_requested_at=None,

@@ -84,9 +84,9 @@ class JobDirectory:
         """The trainer path of a step: metrics, progress, checkpoints."""
         return self.storage / checked(step_name)
 
-    def run(self, token: str, executor: str = "") -> StepRun:
-        """One start of a step, by the executor of that name."""
-        return StepRun(token, self.runs / checked(token), executor)
+    def run_folder(self, token: str) -> Path:
+        """The folder of one start of a step."""
+        return self.runs / checked(token)
 
 
 def checked(name: str) -> str:
@@ -124,17 +124,28 @@ class JobStorage:
             for folder in (paths.storage, paths.runs, paths.scratch, paths.folder):
                 folder.rmdir()
 
-    def prepare_run(self, paths: JobDirectory, step_name: str, token: str, config: Any) -> StepRun:
+    def of_run(self, run: StepRun) -> JobDirectory:
+        """Where the job of a run lies."""
+        return self.paths(run.workspace, run.job_id)
+
+    def run_folder(self, run: StepRun) -> Path:
+        """The folder of a run: its claim, its end, its log."""
+        return self.of_run(run).run_folder(run.token)
+
+    def prepare_run(self, run: StepRun, config: Any) -> None:
         """Make everything that a start of a step finds; fine when some of it is there."""
-        run = paths.run(token)
-        folders = (run.folder / run_files.CONFIG_FOLDER, paths.scratch / token, paths.trainer(step_name))
+        paths = self.of_run(run)
+        folders = (
+            paths.run_folder(run.token) / run_files.CONFIG_FOLDER,
+            paths.scratch / run.token,
+            paths.trainer(run.step),
+        )
         for folder in folders:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         data = json.dumps(config, indent=1).encode() + b"\n"
         # what a step may only read is written by rename, so a second preparation is not a second writer;
         # after a crash of the machine there is no step that reads it
         replace_file(folders[0] / run_files.CONFIG_FILE, data, mode=0o400, durable=False)
-        return run
 
     def free_bytes(self) -> int:
         """What may still be written to the data directory's disk."""

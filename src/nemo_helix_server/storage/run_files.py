@@ -36,12 +36,18 @@ _LAST_SECOND = 253_402_300_799
 
 
 class StepRun(NamedTuple):
-    """One start of a step: its name and the folder that holds everything about it."""
+    """One start of a step: what names it, and nothing of where its files are.
 
+    Who needs a file of it asks the storage of its executor, see `storage.run_storage.RunStorage`.
+    """
+
+    workspace: str
+    job_id: str
+    attempt_id: str
+    step: str
+    """The step's name."""
     token: str
     """The task's name, ``task-<32 hex>``; also the value of ``NEMO_JOB_TASK``, by which strays are found."""
-    folder: Path
-    """``<job folder>/runs/<token>``."""
     executor: str = ""
     """The name of the executor that has it; empty for the default one."""
 

@@ -2,83 +2,66 @@
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
-from nemo_runs.durable.disk import open_regular
-from nemo_trainer import contract
+from nemo_helix_server.storage.trainer_files import SeenCheckpoint, TrainerFiles
 
-_TAIL = 1 << 16
 _ID = re.compile(r"ckpt-([1-9][0-9]{0,15})-")
 
 
-def says_done(trainer_path: Path, token: str) -> bool:
+def says_done(trainer: TrainerFiles, token: str) -> bool:
     """Whether this start has said that its training is completed."""
-    said = contract.read_progress(contract.TrainerPaths(trainer_path).progress, within=trainer_path.parent)
+    said = trainer.progress()
     return said.get("task") == token and said.get("phase") == "completed"
 
 
-def is_done(trainer_path: Path, storage: Path, token: str) -> bool:
+def is_done(trainer: TrainerFiles, token: str) -> bool:
     """Whether this start has said so, and what it says it has produced, if anything, is there."""
-    if not says_done(trainer_path, token):
-        return False
-    if not contract.TrainerPaths(trainer_path).outputs.exists():
-        return True
-    return not contract.verify_outputs(trainer_path, storage=storage, deep=False)
+    return says_done(trainer, token) and not trainer.output_problems(deep=False)
 
 
-def goes_on_from(trainer_path: Path, attempt_id: str, named: str | None) -> int | None:
+def newest_whole(trainer: TrainerFiles) -> SeenCheckpoint | None:
+    """The newest checkpoint whose files are all there, sizes compared."""
+    return next((found for found in reversed(trainer.checkpoints()) if found.problem is None), None)
+
+
+def goes_on_from(trainer: TrainerFiles, attempt_id: str, named: str | None) -> int | None:
     """The training step of the checkpoint from which another start would go on; None: from none.
 
     ``named`` is the checkpoint that a rerun was asked to start from: it counts until the attempt has its own.
     """
-    found = contract.newest_verified(trainer_path, deep=False, within=trainer_path.parent).checkpoint
+    found = newest_whole(trainer)
     name = _ID.match(named or "")
-    if name is not None and (found is None or found.manifest.attempt != attempt_id):
+    if name is not None and (found is None or not _is_of(found, attempt_id)):
         return int(name[1])
     return None if found is None else found.step
 
 
-def whole_checkpoints(trainer_path: Path) -> list[str]:
+def has_own_checkpoint(trainer: TrainerFiles, attempt_id: str) -> bool:
+    """Whether there is a checkpoint of this attempt, whole or not."""
+    return any(_is_of(found, attempt_id) for found in trainer.checkpoints())
+
+
+def whole_checkpoints(trainer: TrainerFiles) -> list[str]:
     """The ids of the checkpoints whose files are all there, sizes compared; oldest first."""
-    return [
-        found.id
-        for found in contract.list_checkpoints(trainer_path, within=trainer_path.parent)
-        if isinstance(found, contract.Checkpoint)
-        and not contract.verify(found.folder, deep=False, within=trainer_path.parent)
-    ]
+    return [found.id for found in trainer.checkpoints() if found.problem is None]
 
 
-def has_saved(trainer_path: Path, token: str) -> bool:
+def has_saved(trainer: TrainerFiles, token: str) -> bool:
     """Whether this start has saved a checkpoint whose files are all there, sizes compared."""
-    within = trainer_path.parent
     return any(
-        isinstance(found, contract.Checkpoint)
-        and found.manifest.task == token
-        and not contract.verify(found.folder, deep=False, within=within)
-        for found in contract.list_checkpoints(trainer_path, within=within)
+        found.problem is None and found.manifest is not None and found.manifest.task == token
+        for found in trainer.checkpoints()
     )
 
 
-def last_step(trainer_path: Path, token: str) -> int:
+def last_step(trainer: TrainerFiles, token: str) -> int:
     """The last training step that is known to have been finished; 0: none is."""
-    paths = contract.TrainerPaths(trainer_path)
-    said = contract.read_progress(paths.progress, within=trainer_path.parent)
+    said = trainer.progress()
     step = said.get("step") if said.get("task") == token else None
     known = step if isinstance(step, int) and not isinstance(step, bool) else 0
-    return max(known, _last_recorded(paths.metrics, trainer_path.parent))
+    return max(known, trainer.last_recorded_step())
 
 
-def _last_recorded(path: Path, within: Path) -> int:
-    try:
-        with open(open_regular(path, within=within), "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
-            lines = file.read(_TAIL).split(b"\n")
-    except OSError:
-        return 0
-    for line in reversed(lines):
-        row = contract.parse_row(line) if line else None
-        if row is not None:
-            return row.continue_from if isinstance(row, contract.ContinueRow) else row.step
-    return 0
+def _is_of(found: SeenCheckpoint, attempt_id: str) -> bool:
+    return found.manifest is not None and found.manifest.attempt == attempt_id

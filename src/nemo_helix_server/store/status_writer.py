@@ -65,7 +65,7 @@ class StatusWriter(StorePart):
         if not self._write_step(before, step):
             return None
         if change.task is not None:
-            self._tasks.insert(step, change.task)
+            self._tasks.insert(step, change.task, step.executor)
         else:
             self._tasks.follow(step, event)
         planned = len(attempt.platform_spec["steps"])

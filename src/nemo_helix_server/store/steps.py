@@ -10,7 +10,7 @@ from sqlalchemy import Select, func, insert, select, update
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs import identifiers, stamps, task_states
-from nemo_helix_server.jobs.model import Attempt, Json, RowPage, Step, StepContext, StepTask
+from nemo_helix_server.jobs.model import EXECUTOR, Attempt, Json, RowPage, Step, StepContext, StepTask
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.store import rows, schema
 from nemo_helix_server.store.attempts import AttemptWriter
@@ -187,8 +187,8 @@ class TaskWriter(TaskReader):
         self._steps = steps
         self._transitions = transitions
 
-    def insert(self, step: Step, name: str) -> StepTask:
-        """Make a task of a step, pending."""
+    def insert(self, step: Step, name: str, executor: str = "") -> StepTask:
+        """Make a task of a step, pending; ``executor``: the name of the one that has it."""
         task = StepTask(
             id=identifiers.entity_id(identifiers.TASK),
             job_id=step.job_id,
@@ -196,7 +196,7 @@ class TaskWriter(TaskReader):
             step_id=step.id,
             name=name,
             status=HelixJobStatus.PENDING,
-            status_details={},
+            status_details={EXECUTOR: executor} if executor else {},
             error_details=None,
             error_stack=None,
             created_at=self.now,

@@ -4,12 +4,11 @@ import re
 import sys
 
 import pytest
-from tests.helix_workplace import Workplace, shell, step, training
+from tests.helix_workplace import Workplace, run_named, shell, step, training
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.executors.base import CapacityRequest, ResourceNeeds, WaitingForCapacity
 from nemo_helix_server.executors.capacity import LeasedCapacity
-from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.leases import machine_leases
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -126,7 +125,7 @@ def test_a_book_of_leases_that_cannot_be_read_is_waited_for(tmp_path):
     lock.with_suffix(".json").write_text("{")
     room = LeasedCapacity(pool, tmp_path)
     answer = room.admit(
-        CapacityRequest(StepRun("task-1", tmp_path), "default/j", "default", ResourceNeeds(), 1, (0.0, 0))
+        CapacityRequest(run_named("task-1"), "default/j", "default", ResourceNeeds(), 1, (0.0, 0))
     )
     assert isinstance(answer, WaitingForCapacity)
     assert "is damaged" in answer.reason

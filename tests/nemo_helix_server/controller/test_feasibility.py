@@ -17,6 +17,7 @@ from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.jobs.model import SecretRow
 from nemo_helix_server.service.jobs import JobsService
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.secret_store import value_path
 from nemo_runs.clock import MovableClock
 from nemo_runs.leases import machine_leases
@@ -43,7 +44,7 @@ class Site:
         starter = self.place.controller.starter
         has = lambda provider, name: (provider, name) in self.profiles  # noqa: E731 - as it is handed over
         starter.launches = replace(starter.launches, has_profile=has)
-        possible = Feasibility(starter.launches, self.place.executor)
+        possible = Feasibility(starter.launches, self.place.executors)
         return JobsService(
             self.store, self.place.storage, self.place.limits, self.clock, lambda: None, possible
         )
@@ -227,7 +228,8 @@ def test_a_resumed_step_that_cannot_go_on_after_all_waits_and_nothing_of_it_is_l
 
 def test_the_real_pool_says_what_there_is(tmp_path):
     room = LeasedCapacity(machine_leases.Pool(tmp_path / "leases", ("0", "1"), 2), tmp_path / "leases")
-    place = Workplace(tmp_path / "data", executor=ProcessExecutor(tmp_path / "executor", room))
+    executor = ProcessExecutor(JobStorage(tmp_path / "data"), tmp_path / "executor", room)
+    place = Workplace(tmp_path / "data", executor=executor)
     try:
         job = place.job(
             {

@@ -7,6 +7,7 @@ import pytest
 from tests.helix_workplace import Workplace, shell, step, training
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.executors.environments import LocalPlace
 from nemo_trainer import contract
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -174,7 +175,7 @@ def test_a_step_that_had_completed_is_not_run_again_when_its_outputs_verify(plac
 
 def test_a_changed_environment_is_told_on_resume(place, monkeypatch):
     digests = iter(["sha256:old", "sha256:new"])
-    monkeypatch.setattr(place.executor, "environment_digest", lambda *_about: next(digests))
+    monkeypatch.setattr(LocalPlace, "environment_digest", lambda *_about: next(digests))
     job = place.job(training(200, 0.02))
     wait_for_step(place, job, 2)
     place.pause(job)

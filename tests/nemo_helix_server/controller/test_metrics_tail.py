@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_helix_server.controller import metrics_tail
+from nemo_helix_server.storage.trainer_files import LocalTrainerFiles
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.services
@@ -37,8 +38,12 @@ def go_on(step):
     return contract.ContinueRow(step, "attempt", "task", 1.0).to_line() + b"\n"
 
 
+def trainer(folder):
+    return LocalTrainerFiles(folder, folder.parent)
+
+
 def follow(series, folder):
-    for piece in metrics_tail.pieces("job", "training", folder, series.offset):
+    for piece in metrics_tail.pieces("job", "training", trainer(folder), series.offset):
         piece.write(series)
 
 
@@ -72,28 +77,28 @@ def test_a_file_that_was_made_anew_is_read_from_its_beginning(tmp_path):
 
 
 def test_without_a_file_there_is_nothing(tmp_path):
-    assert list(metrics_tail.pieces("job", "training", tmp_path / "nowhere", 0)) == []
+    assert list(metrics_tail.pieces("job", "training", trainer(tmp_path / "nowhere"), 0)) == []
 
 
 def test_a_progress_is_told_when_it_changes(tmp_path):
     progress = metrics_tail.TrainingProgress()
-    assert progress.changed("task", tmp_path) is None
+    assert progress.changed("task", trainer(tmp_path)) is None
     path = tmp_path / "progress.json"
     contract.write_progress(path, {"step": 1}, durable=False)
-    assert progress.changed("task", tmp_path) == {"step": 1}
-    assert progress.changed("task", tmp_path) is None
+    assert progress.changed("task", trainer(tmp_path)) == {"step": 1}
+    assert progress.changed("task", trainer(tmp_path)) is None
     contract.write_progress(path, {"step": 2}, durable=False)
-    assert progress.changed("task", tmp_path) == {"step": 2}
+    assert progress.changed("task", trainer(tmp_path)) == {"step": 2}
     path.write_text("{")
-    assert progress.changed("task", tmp_path) is None
+    assert progress.changed("task", trainer(tmp_path)) is None
 
 
 def test_whatever_is_written_is_a_sign_of_life(tmp_path):
-    seen = {metrics_tail.signs(tmp_path)}
+    seen = {trainer(tmp_path).marks()}
     for path in (tmp_path / "metrics.jsonl", tmp_path / "progress.json"):
         path.write_text("a\n")
-        seen.add(metrics_tail.signs(tmp_path))
+        seen.add(trainer(tmp_path).marks())
         path.write_text("a\nb\n")
-        seen.add(metrics_tail.signs(tmp_path))
+        seen.add(trainer(tmp_path).marks())
     assert len(seen) == 5
-    assert metrics_tail.signs(tmp_path) in seen
+    assert trainer(tmp_path).marks() in seen

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from tests.helix_workplace import Workplace, shell
+from tests.helix_workplace import Workplace, run_named, shell
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server import executor_kinds, settings
@@ -20,7 +20,9 @@ from nemo_helix_server.executors.dispatch import Executors, of_service
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.settings import SettingsError
-from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.log_parts import LocalLog
+from nemo_helix_server.storage.run_storage import LocalRunStorage
 from nemo_runs.clock import MovableClock
 
 pytestmark = pytest.mark.services
@@ -71,7 +73,7 @@ class Site:
         def opened(name):
             return fake if name == executor_kinds.DEFAULT else executor_kinds.load(name).open(self.settings)
 
-        return Executors(opened, executor_kinds.DEFAULT)
+        return Executors(opened, executor_kinds.DEFAULT, self.settings.data_dir)
 
     def passes(self, count=1):
         for _ in range(count):
@@ -102,20 +104,30 @@ def test_jobs_run_side_by_side_each_on_the_executor_of_its_profile(site):
     assert site.place.get(here).status is Status.COMPLETED
     toy = site.executors.named("toy")
     (launch,) = toy.launches.values()
-    assert (launch.environment["PATH"], launch.image) == ("/toy/bin", "example/image:1")
+    # nothing of this machine reaches a place of which nothing is known
+    assert ("PATH" in launch.environment, launch.image) == (False, "example/image:1")
     assert launch.place.queue == "long"
     assert toy.data_dir == site.settings.data_dir
     site.executors.close()
     assert toy.closed
 
 
-def test_what_a_failed_run_said_last_comes_from_its_executor(site, monkeypatch):
+def test_what_a_failed_run_said_last_comes_from_its_executor(site, tmp_path, monkeypatch):
     job = site.job("toy")
     site.passes(2)
     toy = site.executors.named("toy")
     ended = RunObservation(RunState.EXITED, exit_status=1, reason="exited with status 1")
     monkeypatch.setattr(toy, "observe", lambda runs: {run.token: ended for run in runs})
-    monkeypatch.setattr(toy, "last_messages", lambda _run: ["ModuleNotFoundError: No module named 'nowhere'"])
+    said = '{"m": "ModuleNotFoundError: No module named \'nowhere\'"}\n'
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "output.jsonl").write_text(said)
+
+    class Elsewhere(LocalRunStorage):
+        def log(self, run):
+            return LocalLog(elsewhere)
+
+    monkeypatch.setattr(toy, "files", lambda _run: Elsewhere(JobStorage(tmp_path / "there")), raising=False)
     site.passes(2)
     failed = site.place.get(job)
     assert failed.status is Status.ERROR
@@ -146,7 +158,7 @@ def test_an_executor_that_is_gone_leaves_its_runs_unknown_and_the_others_alone(s
             return FakeStepExecutor(site.machine)
         raise UnknownExecutorError(f"there is no executor '{name}' here")
 
-    site.place.executor = Executors(opened, executor_kinds.DEFAULT)
+    site.place.executor = Executors(opened, executor_kinds.DEFAULT, site.settings.data_dir)
     site.place.controller = site.place.new_controller()
     site.passes(3)
     assert site.place.get(job).status is Status.PENDING
@@ -192,8 +204,8 @@ def test_an_executor_that_fails_to_look_hides_only_its_own_runs(tmp_path):
             return {}
 
     kinds = {"a": FakeStepExecutor(), "broken": Broken(), "forgetful": Forgetful()}
-    executors = Executors(kinds.__getitem__, "a")
-    runs = [StepRun(f"task-{name or 'default'}", tmp_path, name) for name in ("", "a", "broken", "forgetful")]
+    executors = Executors(kinds.__getitem__, "a", tmp_path)
+    runs = [run_named(f"task-{name or 'default'}", name) for name in ("", "a", "broken", "forgetful")]
     seen = executors.observe(runs)
     assert [seen[run.token].state for run in runs] == [
         RunState.ABSENT,
@@ -207,8 +219,8 @@ def test_an_executor_that_fails_to_look_hides_only_its_own_runs(tmp_path):
 def test_what_is_asked_about_a_run_reaches_its_executor_alone(tmp_path):
     one, other = FakeMachine(), FakeMachine()
     kinds = {"one": FakeStepExecutor(one), "other": FakeStepExecutor(other)}
-    executors = Executors(kinds.__getitem__, "one")
-    run = StepRun("task-1", tmp_path, "other")
+    executors = Executors(kinds.__getitem__, "one", tmp_path)
+    run = run_named("task-1", "other")
     request = CapacityRequest(run, "default/job", "default", ResourceNeeds(), 1, (0.0, 0))
     executors.admit(request)
     assert (list(one.holding), list(other.holding)) == ([], ["task-1"])

@@ -10,39 +10,47 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.helix_workplace import run_named
 
 from nemo_helix_server.errors import StoreError
-from nemo_helix_server.executors import launcher
+from nemo_helix_server.executors import launcher, options
 from nemo_helix_server.executors.base import Admitted, CapacityRequest, Launch, ResourceNeeds, RunState
 from nemo_helix_server.executors.capacity import LeasedCapacity, UnlimitedCapacity
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.storage import run_files
-from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_runs.leases import machine_leases
 from nemo_runs.processes import trees
 from nemo_runs.secret_refs import SecretText
 
 pytestmark = pytest.mark.e2e
 PATIENCE = 90.0
+FOLDERS = {}
+"""The folder of each run that a test has made, by its token."""
 
 
 @pytest.fixture
 def executor(tmp_path):
-    executor = ProcessExecutor(tmp_path / "executor", UnlimitedCapacity())
+    executor = ProcessExecutor(JobStorage(tmp_path), tmp_path / "executor", UnlimitedCapacity())
     yield executor
     executor.close()
 
 
 def new_run(tmp_path):
     token = f"task-{secrets.token_hex(16)}"
-    run = StepRun(token, tmp_path / "runs" / token)
-    run.folder.mkdir(parents=True)
+    run = run_named(token)
+    FOLDERS[token] = JobStorage(tmp_path).run_folder(run)
+    folder_of(run).mkdir(parents=True)
     return run
+
+
+def folder_of(run):
+    return FOLDERS[run.token]
 
 
 def start(executor, tmp_path, *argv, **changes):
     run = new_run(tmp_path)
-    environment = {"PATH": os.environ["PATH"], "FOLDER": str(run.folder)}
+    environment = {"PATH": os.environ["PATH"], "FOLDER": str(folder_of(run))}
     executor.start(run, Launch(argv=argv, environment=environment, working_directory=tmp_path, **changes))
     return run
 
@@ -72,11 +80,11 @@ def over(executor, run):
 
 
 def said(run):
-    return [json.loads(line)["m"] for line in (run.folder / "output.jsonl").read_text().splitlines()]
+    return [json.loads(line)["m"] for line in (folder_of(run) / "output.jsonl").read_text().splitlines()]
 
 
 def pid_from(run, name):
-    path = run.folder / name
+    path = folder_of(run) / name
     wait_for(lambda: path.exists() and path.read_text().strip())
     return int(path.read_text())
 
@@ -86,7 +94,7 @@ def is_gone(pid):
 
 
 def shim_of(run):
-    return run_files.read_claim(run.folder).identity.pid
+    return run_files.read_claim(folder_of(run)).identity.pid
 
 
 def test_a_command_that_is_not_there_ends_with_127_and_says_so(executor, tmp_path):
@@ -144,7 +152,7 @@ def test_runs_go_on_when_the_process_that_starts_them_is_killed_and_others_can_b
     os.kill(executor._launcher._link._process.pid, signal.SIGKILL)
     executor._launcher._link._process.wait(30)
     other = shell(executor, tmp_path, "exit 6")
-    (run.folder / "end").touch()
+    (folder_of(run) / "end").touch()
     assert over(executor, run).exit_status == 5
     assert over(executor, other).exit_status == 6
 
@@ -155,11 +163,11 @@ def test_a_secret_reaches_the_step_alone_and_is_in_no_file_argument_or_line(exec
     run = shell(executor, tmp_path, script, secrets={"PASSWORD": SecretText(value)})
     until(executor, run, RunState.RUNNING)
     shim = shim_of(run)
-    command = run_files.read_started(run.folder)[0].pid
+    command = run_files.read_started(folder_of(run))[0].pid
     for pid in (shim, command, executor._launcher._link._process.pid):
         assert value.encode() not in Path(f"/proc/{pid}/cmdline").read_bytes()
     assert value.encode() not in Path(f"/proc/{shim}/environ").read_bytes()
-    (run.folder / "end").touch()
+    (folder_of(run) / "end").touch()
     assert over(executor, run).exit_status == 0
     assert said(run) == ["got ***"]
     for path in tmp_path.rglob("*"):
@@ -198,18 +206,18 @@ def test_an_end_is_told_at_once(executor, tmp_path):
     """A listener is woken; it need not poll."""
     import select
 
-    executor.drain()
+    options.drain(executor.descriptors())
     run = shell(executor, tmp_path, "exit 0")
     while executor.observe([run])[run.token].state is not RunState.EXITED:
         assert select.select(executor.descriptors(), [], [], PATIENCE)[0]
-        executor.drain()
+        options.drain(executor.descriptors())
 
 
 @pytest.mark.parametrize("garbage", [b"", b"{", b"[]", b'{"exit_status": 0}', b"\xff\x00", b"null"])
 def test_a_damaged_record_of_the_end_is_not_believed(executor, tmp_path, garbage):
     run = shell(executor, tmp_path, "exit 0")
     over(executor, run)
-    (run.folder / run_files.EXIT).write_bytes(garbage)
+    (folder_of(run) / run_files.EXIT).write_bytes(garbage)
     until(executor, run, RunState.LOST)
 
 
@@ -218,7 +226,7 @@ def test_a_damaged_record_of_the_end_is_not_believed(executor, tmp_path, garbage
 )
 def test_a_damaged_claim_never_starts_again(executor, tmp_path, garbage):
     run = new_run(tmp_path)
-    (run.folder / run_files.CLAIM).write_bytes(garbage)
+    (folder_of(run) / run_files.CLAIM).write_bytes(garbage)
     assert executor.observe([run])[run.token].state is RunState.LOST
     assert executor.find(run).state is RunState.LOST
 
@@ -227,7 +235,7 @@ def claimed_by(run, **changes):
     import dataclasses
 
     identity = dataclasses.replace(trees.identify(), **changes)
-    assert run_files.make_claim(run.folder, run_files.RunClaim(identity, time.time()))
+    assert run_files.make_claim(folder_of(run), run_files.RunClaim(identity, time.time()))
 
 
 def test_a_number_alone_never_names_a_shim(executor, tmp_path):
@@ -255,7 +263,7 @@ def test_a_run_of_another_host_is_not_judged(executor, tmp_path):
 def test_a_lease_is_held_by_the_shim_and_survives_the_service(tmp_path):
     place = tmp_path / "leases"
     pool = machine_leases.Pool(place, ("0",), 1)
-    executor = ProcessExecutor(tmp_path / "executor", LeasedCapacity(pool, place))
+    executor = ProcessExecutor(JobStorage(tmp_path), tmp_path / "executor", LeasedCapacity(pool, place))
     run = new_run(tmp_path)
     assert executor.admit(CapacityRequest(run, "w/job", "w", ResourceNeeds(gpus=1), 0, (1.0, 0))) == Admitted(
         ("0",), 0
@@ -274,16 +282,19 @@ SERVICE = """
 import os, sys, threading, time
 from pathlib import Path
 from nemo_helix_server.executors.base import Launch
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.executors.capacity import UnlimitedCapacity
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
 folder, token, delay = Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])
-executor = ProcessExecutor(folder / "executor", UnlimitedCapacity())
+jobs = JobStorage(folder)
+executor = ProcessExecutor(jobs, folder / "executor", UnlimitedCapacity())
 executor.warm()
 time.sleep(0.3)
 threading.Timer(delay, lambda: os.kill(os.getpid(), 9)).start()
-run = StepRun(token, folder / "runs" / token)
-executor.start(run, Launch(("/bin/sh", "-c", "echo x >>$FOLDER/runs; exit 3"), {"FOLDER": str(run.folder)}))
+run = StepRun("default", "job-1", "attempt-1", "main", token)
+place = {"FOLDER": str(jobs.run_folder(run))}
+executor.start(run, Launch(("/bin/sh", "-c", "echo x >>$FOLDER/runs; exit 3"), place))
 time.sleep(60)
 """
 
@@ -293,7 +304,7 @@ def test_a_start_whose_caller_was_killed_in_it_happens_once_when_it_is_made_agai
     run = new_run(tmp_path)
     argv = [sys.executable, "-c", SERVICE, str(tmp_path), run.token, str(delay)]
     assert subprocess.run(argv, check=False, timeout=PATIENCE).returncode == -signal.SIGKILL
-    launch = Launch(("/bin/sh", "-c", "echo x >>$FOLDER/runs; exit 3"), {"FOLDER": str(run.folder)})
+    launch = Launch(("/bin/sh", "-c", "echo x >>$FOLDER/runs; exit 3"), {"FOLDER": str(folder_of(run))})
     if executor.find(run) is None:
         from contextlib import suppress
 
@@ -302,7 +313,7 @@ def test_a_start_whose_caller_was_killed_in_it_happens_once_when_it_is_made_agai
         with suppress(AlreadyStartedError):
             executor.start(run, launch)
     assert over(executor, run).exit_status == 3
-    assert (run.folder / "runs").read_text() == "x\n"
+    assert (folder_of(run) / "runs").read_text() == "x\n"
 
 
 def test_a_shim_loads_without_any_installed_package():
@@ -325,5 +336,5 @@ def test_what_is_in_the_place_of_the_executors_folder_or_pipe_is_named_and_left_
     path.parent.mkdir(exist_ok=True)
     path.write_text("mine")
     with pytest.raises(StoreError, match=f"{path} {said}, and something else is there; move it away"):
-        ProcessExecutor(tmp_path / "executor", UnlimitedCapacity())
+        ProcessExecutor(JobStorage(tmp_path), tmp_path / "executor", UnlimitedCapacity())
     assert path.read_text() == "mine"

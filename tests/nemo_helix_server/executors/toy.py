@@ -1,10 +1,8 @@
 """An executor of another package, as its author would write it: it imports what is documented."""
 
 from nemo_helix_server.executors.base import (
-    Admitted,
     AlreadyStartedError,
     ExecutorKind,
-    NeverPossibleError,
     RunObservation,
     RunState,
 )
@@ -26,26 +24,6 @@ class Toy:
         self.looks = {}
         self.given_up = set()
         self.closed = False
-
-    def admit(self, request):
-        self.require_possible(request)
-        return Admitted((), 0)
-
-    def require_possible(self, request):
-        if request.needs.nodes > 4:
-            raise NeverPossibleError(f"{request.job} asks for {request.needs.nodes} nodes, and the toy has 4")
-
-    def release(self, run):
-        pass
-
-    def base_environment(self, run):
-        return {"PATH": "/toy/bin"}
-
-    def has_program(self, run, argv, environment):
-        return True
-
-    def environment_digest(self, run, argv, environment):
-        return None
 
     def start(self, run, launch):
         if run.token in self.launches or run.token in self.given_up:
@@ -72,21 +50,6 @@ class Toy:
 
     def last_request(self, run):
         return None
-
-    def last_messages(self, run):
-        return []
-
-    def log_mark(self, run):
-        return None
-
-    def descriptors(self):
-        return ()
-
-    def drain(self):
-        pass
-
-    def warm(self):
-        pass
 
     def close(self):
         self.closed = True

@@ -13,6 +13,7 @@ from nemo_helix_server.errors import InvalidError, MalformedRequestError
 from nemo_helix_server.logs.pages import shown as shown_line
 from nemo_helix_server.logs.reader import Logs, LogSource
 from nemo_helix_server.logs.writer import Log
+from nemo_helix_server.storage.log_parts import LocalLog
 
 
 def write(folder, lines, *, limit=1 << 20):
@@ -29,7 +30,7 @@ def sources(tmp_path, *logs):
         folder = tmp_path / f"task-{number}"
         if lines is not None:
             write(folder, lines)
-        found.append(LogSource("attempt", f"step-{number}", f"task-{number}", folder))
+        found.append(LogSource("attempt", f"step-{number}", f"task-{number}", LocalLog(folder)))
     return found
 
 
@@ -96,7 +97,7 @@ def test_a_follower_goes_on_where_it_was_also_into_a_new_task(tmp_path):
 def test_a_follower_misses_nothing_while_parts_are_rotated(tmp_path):
     folder, logs = tmp_path / "task-0", Logs()
     folder.mkdir()
-    given = [LogSource("attempt", "step", "task-0", folder)]
+    given = [LogSource("attempt", "step", "task-0", LocalLog(folder))]
     log = Log(folder / "output.jsonl", limit=20_000)
     seen, cursor = [], None
     for number in range(2000):

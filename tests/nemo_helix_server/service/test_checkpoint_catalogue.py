@@ -13,6 +13,7 @@ from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.storage import checkpoints
+from nemo_helix_server.storage.trainer_files import LocalTrainerFiles
 from nemo_runs.clock import MovableClock
 from nemo_trainer import contract, retention
 
@@ -34,7 +35,7 @@ def place(tmp_path, clock):
 
 
 def catalogue_of(place):
-    return CheckpointCatalogue(place.store, place.storage, place.controller.wake)
+    return CheckpointCatalogue(place.store, place.executors.files, place.controller.wake)
 
 
 def job_with_checkpoints(place, *steps):
@@ -85,7 +86,11 @@ def test_whoever_is_told_that_a_checkpoint_is_held_finds_it_later(place):
     for first in range(10, 210, 5):
         for step in range(first, first + 4):
             save(trainer, step)
-        rows = [row for row in checkpoints.scan(context, trainer, 0) if row.step == first]
+        rows = [
+            row
+            for row in checkpoints.scan(context, LocalTrainerFiles(trainer, trainer.parent), 0)
+            if row.step == first
+        ]
         pruning = threading.Thread(target=prune, args=(place, job))
         pruning.start()
         held = checkpoints.hold(place.storage, rows[0])

@@ -6,6 +6,7 @@ import os
 import pytest
 
 from nemo_helix_server.storage.checkpoints import proof
+from nemo_helix_server.storage.trainer_files import LocalTrainerFiles
 from nemo_trainer import contract
 
 TASK = "task-1"
@@ -25,13 +26,13 @@ def leave(folder, **said):
 
 
 def problem(folder, seq=1):
-    return proof(folder, TASK, seq).problem
+    return proof(LocalTrainerFiles(folder, folder.parent), TASK, seq).problem
 
 
 def test_a_whole_checkpoint_of_the_last_step_is_a_proof(tmp_path):
     save(tmp_path, 7)
     leave(tmp_path, final_step=7, task=TASK)
-    assert proof(tmp_path, TASK, 1).step == 7
+    assert proof(LocalTrainerFiles(tmp_path, tmp_path.parent), TASK, 1).step == 7
 
 
 def test_a_start_that_did_nothing_rests_on_where_it_began(tmp_path):

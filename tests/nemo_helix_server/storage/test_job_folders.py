@@ -6,6 +6,9 @@ import pytest
 
 from nemo_helix_server.errors import InvalidError
 from nemo_helix_server.storage.job_folders import JobStorage, checked, name_shortly, size_of
+from nemo_helix_server.storage.run_files import StepRun
+
+RUN = StepRun("default", "job", "attempt-1", "training", "task-1")
 
 
 @pytest.fixture
@@ -26,7 +29,7 @@ def test_a_name_that_could_lead_elsewhere_is_refused(storage, name):
     with pytest.raises(InvalidError):
         storage.paths("default", "job").trainer(name)
     with pytest.raises(InvalidError):
-        storage.paths("default", "job").run(name)
+        storage.paths("default", "job").run_folder(name)
 
 
 @pytest.mark.parametrize("name", ["default", "platform-job-2k8i3i1HqJHHPVB5M6Bk9Z", "a@b.c+d_e", "task-00ff"])
@@ -50,8 +53,8 @@ def test_a_run_finds_its_folders_and_a_configuration_that_it_may_only_read(stora
     storage.prepare("default", "job")
     paths = storage.paths("default", "job")
     for _ in range(2):
-        run = storage.prepare_run(paths, "training", "task-1", {"a": 1})
-    config = run.folder / "config" / "job_step_config.json"
+        storage.prepare_run(RUN, {"a": 1})
+    config = storage.run_folder(RUN) / "config" / "job_step_config.json"
     assert config.read_text() == '{\n "a": 1\n}\n'
     assert config.stat().st_mode & 0o777 == 0o400
     assert (paths.scratch / "task-1").is_dir()
@@ -101,7 +104,7 @@ def test_a_size_is_what_is_on_disk_links_not_followed(tmp_path):
 def test_the_scratch_of_a_start_goes_with_it(storage, left):
     storage.prepare("default", "job")
     paths = storage.paths("default", "job")
-    storage.prepare_run(paths, "training", "task-1", {})
+    storage.prepare_run(RUN, {})
     if left:
         (paths.scratch / "task-1" / "file").touch()
     storage.drop_scratch(paths, "task-1")
@@ -110,8 +113,9 @@ def test_the_scratch_of_a_start_goes_with_it(storage, left):
 
 
 def test_a_scratch_folder_has_a_name_that_leaves_room_for_sockets(storage, tmp_path):
-    paths = storage.paths("w" * 50, "j" * 50)
-    run = storage.prepare_run(paths, "training", f"task-{'0f' * 16}", {})
+    run = StepRun("w" * 50, "j" * 50, "attempt-1", "training", f"task-{'0f' * 16}")
+    paths = storage.of_run(run)
+    storage.prepare_run(run, {})
     scratch = paths.scratch / run.token
     name = name_shortly(tmp_path, scratch)
     assert name_shortly(tmp_path, scratch) == name

@@ -1,0 +1,123 @@
+"""What holds for an executor that has none of the optional methods, and for one that has."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping
+
+from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
+from nemo_helix_server.executors.base import (
+    Admits,
+    Admitted,
+    CapacityRequest,
+    KeepsFiles,
+    Located,
+    RunPlace,
+    StepExecutor,
+    WaitingForCapacity,
+    Wakes,
+    Warms,
+)
+from nemo_helix_server.settings import ProfileSettings
+from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_storage import RunStorage
+
+
+class UnknownPlace:
+    """A place to run of which nothing is known before the start; see `base.RunPlace`."""
+
+    def environment(self) -> Mapping[str, str]:
+        """See the protocol: the profile and the step say everything."""
+        return {}
+
+    def machine(self) -> TrainingMachine | None:
+        """See the protocol."""
+        return None
+
+    def engine(self, name: str) -> EngineFacts | None:  # noqa: ARG002 - the protocol's
+        """See the protocol."""
+        return None
+
+    def python(self) -> str | None:
+        """See the protocol."""
+        return None
+
+    def has_program(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:  # noqa: ARG002 - the protocol's
+        """See the protocol."""
+        return True
+
+    def environment_digest(
+        self,
+        argv: tuple[str, ...],  # noqa: ARG002 - the protocol's
+        environment: Mapping[str, str],  # noqa: ARG002 - the protocol's
+    ) -> str | None:
+        """See the protocol."""
+        return None
+
+
+def _layers(executor: StepExecutor) -> Iterator[object]:
+    """An executor, and below it the one that it passes on to."""
+    layer: object = executor
+    while layer is not None:
+        yield layer
+        layer = getattr(layer, "inner", None)
+
+
+def admit(executor: StepExecutor, request: CapacityRequest) -> Admitted | WaitingForCapacity:
+    """See `base.Admits`; without it every run may start, and waits, if at all, where it was handed to."""
+    for layer in _layers(executor):
+        if isinstance(layer, Admits):
+            return layer.admit(request)
+    return Admitted((), request.slots)
+
+
+def require_possible(executor: StepExecutor, request: CapacityRequest) -> None:
+    """See `base.Admits`; without it nothing is impossible before it was tried."""
+    for layer in _layers(executor):
+        if isinstance(layer, Admits):
+            layer.require_possible(request)
+            return
+
+
+def release(executor: StepExecutor, run: StepRun) -> None:
+    """See `base.Admits`; without it nothing was taken."""
+    for layer in _layers(executor):
+        if isinstance(layer, Admits):
+            layer.release(run)
+            return
+
+
+def files(executor: StepExecutor, run: StepRun, otherwise: RunStorage) -> RunStorage:
+    """See `base.KeepsFiles`; without it ``otherwise``, the service's data directory, has the files."""
+    for layer in _layers(executor):
+        if isinstance(layer, KeepsFiles):
+            return layer.files(run)
+    return otherwise
+
+
+def place(executor: StepExecutor, profile: ProfileSettings) -> RunPlace:
+    """See `base.Located`; without it nothing is known of the place."""
+    for layer in _layers(executor):
+        if isinstance(layer, Located):
+            return layer.place(profile)
+    return UnknownPlace()
+
+
+def descriptors(executor: StepExecutor) -> tuple[int, ...]:
+    """See `base.Wakes`; one without it is polled."""
+    return executor.descriptors() if isinstance(executor, Wakes) else ()
+
+
+def warm(executor: StepExecutor) -> None:
+    """See `base.Warms`; one without it has nothing to begin."""
+    if isinstance(executor, Warms):
+        executor.warm()
+
+
+def drain(descriptors: Iterable[int]) -> None:
+    """Empty what `descriptors` gave."""
+    for descriptor in descriptors:
+        with contextlib.suppress(BlockingIOError):
+            while os.read(descriptor, 1 << 16):
+                pass

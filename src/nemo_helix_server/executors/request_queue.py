@@ -1,0 +1,137 @@
+"""Requests about runs that go over a network: carried out by threads, in order for each run.
+
+A request that fails is repeated until it succeeds or nobody wants it any more. Nothing of this is written
+down: a service that ends with requests in its queue makes them again, since what it wants of a run is in its
+store, and it looks whether the run has it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from nemo_runs.clock import Clock
+
+_LOG = logging.getLogger(__name__)
+_FIRST_PAUSE, _LONGEST_PAUSE = 1.0, 30.0
+"""Seconds until what failed is tried again; twice as many each time."""
+_LOOK = 1.0
+_THREADS = 4
+
+
+@dataclass(slots=True)
+class _Request:
+    kind: str
+    carry_out: Callable[[], None]
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The requests about one run, the next one first."""
+
+    requests: list[_Request] = field(default_factory=list)
+    due: float = 0.0
+    failures: int = 0
+    busy: bool = False
+
+
+class RequestQueue:
+    """Carries out requests; a request of a kind takes the place of an earlier one that has not been begun."""
+
+    def __init__(self, clock: Clock, done: Callable[[], None]) -> None:
+        """``done`` is called after each request that was carried out."""
+        self._clock = clock
+        self._done = done
+        self._changed = threading.Condition()
+        self._waiting: dict[str, _Waiting] = {}
+        self._threads: list[threading.Thread] = []
+        self._ended = False
+
+    def put(self, token: str, kind: str, carry_out: Callable[[], None]) -> None:
+        """Add a request about a run; returns at once."""
+        with self._changed:
+            waiting = self._waiting.setdefault(token, _Waiting())
+            begun = waiting.requests[:1] if waiting.busy else []
+            rest = [one for one in waiting.requests[len(begun) :] if one.kind != kind]
+            waiting.requests = [*begun, *rest, _Request(kind, carry_out)]
+            self._changed.notify()
+
+    def waits(self, token: str) -> bool:
+        """Whether anything about a run has not been carried out yet."""
+        with self._changed:
+            return token in self._waiting
+
+    def forget(self, token: str) -> None:
+        """Nothing is wanted of a run any more; what has begun is finished."""
+        with self._changed:
+            waiting = self._waiting.get(token)
+            if waiting is not None and waiting.busy:
+                waiting.requests = waiting.requests[:1]
+            else:
+                self._waiting.pop(token, None)
+
+    def work(self) -> bool:
+        """Carry out one request that is due, in the caller's thread; whether there was one."""
+        with self._changed:
+            now = self._clock.monotonic()
+            due = [
+                (one.due, token) for token, one in self._waiting.items() if not one.busy and one.due <= now
+            ]
+            if not due:
+                return False
+            token = min(due)[1]
+            waiting = self._waiting[token]
+            waiting.busy = True
+            request = waiting.requests[0]
+        succeeded = _carried_out(token, request)
+        with self._changed:
+            waiting.busy = False
+            if succeeded:
+                waiting.requests.pop(0)
+                waiting.failures, waiting.due = 0, 0.0
+            else:
+                pause = min(_FIRST_PAUSE * 2**waiting.failures, _LONGEST_PAUSE)
+                waiting.failures, waiting.due = waiting.failures + 1, self._clock.monotonic() + pause
+            if not waiting.requests:
+                del self._waiting[token]
+            self._changed.notify()
+        self._done()
+        return True
+
+    def start(self) -> None:
+        """From now on threads do the work; fine when they do already."""
+        with self._changed:
+            if self._threads or self._ended:
+                return
+            self._threads = [
+                threading.Thread(target=self._run, name=f"requests-{number}", daemon=True)
+                for number in range(_THREADS)
+            ]
+        for thread in self._threads:
+            thread.start()
+
+    def close(self, patience: float) -> None:
+        """Begin nothing more; what is under way may take so many seconds."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        for thread in self._threads:
+            thread.join(patience)
+
+    def _run(self) -> None:
+        while not self._ended:
+            if not self.work():
+                with self._changed:
+                    if not self._ended:
+                        self._changed.wait(_LOOK)
+
+
+def _carried_out(token: str, request: _Request) -> bool:
+    try:
+        request.carry_out()
+    except Exception as error:  # noqa: BLE001 - the edge of a thread: it is tried again until it is not wanted any more
+        _LOG.warning("%s: %s is tried again: %s: %s", token, request.kind, type(error).__name__, error)
+        return False
+    return True

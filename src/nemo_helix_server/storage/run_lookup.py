@@ -1,0 +1,53 @@
+"""Which run a step, a task or a checkpoint is about: names alone, read from their rows."""
+
+from __future__ import annotations
+
+from nemo_helix_server.jobs.model import CheckpointRow, Job, Step, StepContext, StepTask
+from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.store.reader import StoreReader
+
+
+def new_run(context: StepContext, token: str, executor: str) -> StepRun:
+    """A start of a step that is to be, by the executor of that name."""
+    step = context.step
+    return StepRun(context.workspace, step.job_id, step.attempt_id, step.name, token, executor)
+
+
+def run_of(context: StepContext) -> StepRun | None:
+    """The newest start of a step; `None`: it was never started."""
+    step = context.step
+    return None if step.task is None else new_run(context, step.task, step.executor)
+
+
+def step_files(context: StepContext) -> StepRun:
+    """What names the files of a step: its newest start, or, of one that was never started, no start."""
+    return run_of(context) or new_run(context, "", context.step.executor)
+
+
+def run_of_task(workspace: str, step: Step, task: StepTask) -> StepRun:
+    """One start of a step, the newest or an earlier one."""
+    executor = task.executor or step.executor
+    return StepRun(workspace, step.job_id, step.attempt_id, step.name, task.name, executor)
+
+
+def run_of_checkpoint(reader: StoreReader, checkpoint: CheckpointRow) -> StepRun:
+    """The start that has written a checkpoint."""
+    attempt, token = checkpoint.attempt_id or "", checkpoint.task or ""
+    step = reader.steps.named(attempt, checkpoint.step_name) if attempt else None
+    task = reader.tasks.named(step.id, token) if step and token else None
+    if step is not None and task is not None:
+        return run_of_task(checkpoint.workspace, step, task)
+    executor = step.executor if step else ""
+    return StepRun(checkpoint.workspace, checkpoint.job_id, attempt, checkpoint.step_name, token, executor)
+
+
+def executors_of_job(reader: StoreReader, job: Job) -> list[StepRun]:
+    """One start of a job for each executor that has had any of it; none for a job that was never started."""
+    found: dict[str, StepRun] = {}
+    for attempt in reader.attempts.of_job(job.id).items:
+        steps = {step.id: step for step in reader.steps.of_attempt(attempt.id)}
+        for task in reader.tasks.of_attempt(attempt.id):
+            if task.step_id in steps:
+                run = run_of_task(job.workspace, steps[task.step_id], task)
+                found.setdefault(run.executor, run)
+    return list(found.values())
