@@ -25,7 +25,7 @@ from nemo_helix_server.executors import landlock
 from nemo_helix_server.executors.landlock import Sight
 from nemo_helix_server.settings import EngineSettings, Settings
 from nemo_helix_server.storage.job_folders import name_shortly
-from nemo_helix_server.storage.run_storage import RunPaths
+from nemo_helix_server.storage.run_storage import StepPaths
 
 _DEVICES = (
     "null", "zero", "full", "random", "urandom", "tty", "ptmx", "pts", "shm", "dri", "kfd", "infiniband",
@@ -82,7 +82,7 @@ class Isolation:
     also_hidden: tuple[Path, ...] = ()
 
     def places(
-        self, paths: RunPaths, workspace: str, made_by: str, checkpoint: str | None
+        self, paths: StepPaths, workspace: str, made_by: str, checkpoint: str | None
     ) -> IsolationFolders:
         """What a step sees; its home is made where it is not there yet.
 

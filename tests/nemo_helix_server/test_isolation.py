@@ -17,7 +17,7 @@ from nemo_helix_server.executors import landlock
 from nemo_helix_server.isolation import Isolation, judge
 from nemo_helix_server.settings import SettingsError
 from nemo_helix_server.storage.run_files import StepRun
-from nemo_helix_server.storage.run_storage import RunPaths
+from nemo_helix_server.storage.run_storage import StepPaths
 
 pytestmark = pytest.mark.services
 
@@ -289,7 +289,7 @@ def test_a_way_around_is_named(tmp_path, monkeypatch):
 
 def sight_of(given, tmp_path, made_by="anna", confined=True):
     run = StepRun("lab", "j", "attempt-1", "main", "task-1")
-    paths = RunPaths.below(tmp_path / "data" / "jobs" / "lab" / "j", run)
+    paths = StepPaths.below(tmp_path / "data" / "jobs" / "lab" / "j", run)
     found = Isolation(given, tmp_path / "cache", confined=lambda _: confined)
     return found.places(paths, "lab", made_by, None).sight
 

@@ -17,7 +17,7 @@ from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.settings import ProfileSettings
 from nemo_helix_server.storage import secret_store
 from nemo_helix_server.storage.run_files import StepRun
-from nemo_helix_server.storage.run_storage import RunPaths
+from nemo_helix_server.storage.run_storage import StepPaths
 from nemo_runs import secret_refs
 from nemo_runs.clock import Clock, SystemClock, turn
 from nemo_runs.errors import SecretReferenceError
@@ -149,7 +149,7 @@ class Launches:
         *,
         devices: tuple[str, ...],
         checkpoint: str | None,
-        paths: RunPaths,
+        paths: StepPaths,
         base: Mapping[str, str],
     ) -> Launch:
         """Everything about a start; raises `LaunchError` without a secret.
@@ -192,14 +192,14 @@ class Launches:
         )
 
     def _places(
-        self, context: StepContext, paths: RunPaths, checkpoint: str | None
+        self, context: StepContext, paths: StepPaths, checkpoint: str | None
     ) -> IsolationFolders | None:
         if self.isolation is None:
             return None
         return self.isolation.places(paths, context.workspace, context.created_by, checkpoint)
 
     def _own(
-        self, context: StepContext, run: StepRun, paths: RunPaths, references: Mapping[str, str]
+        self, context: StepContext, run: StepRun, paths: StepPaths, references: Mapping[str, str]
     ) -> dict[str, str]:
         step, url = context.step, self.base_url()
         return {

@@ -290,7 +290,7 @@ class Wakes(Protocol):
     def descriptors(self) -> tuple[int, ...]:
         """Pipes or event descriptors, not blocking, that are readable when a run may have changed.
 
-        Whoever waits for them empties them. They stay the same from the first call to `StepExecutor.close`.
+        The caller that waits for them empties them. They stay the same until `StepExecutor.close`.
         """
         ...
 

@@ -20,7 +20,7 @@ from nemo_trainer.contract import allocation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunPaths:
+class StepPaths:
     """Absolute paths as a run sees them, on whatever machine it runs."""
 
     folder: str
@@ -37,7 +37,7 @@ class RunPaths:
     """Metrics, progress and checkpoints of the step."""
 
     @classmethod
-    def below(cls, job: str | PurePath, run: StepRun) -> RunPaths:
+    def below(cls, job: str | PurePath, run: StepRun) -> StepPaths:
         """Those of a run whose job lies at a path there, with the names that jobs have on this machine."""
         names = JobDirectory(Path(job))
         folder = names.run_folder(run.token)
@@ -62,7 +62,7 @@ class RunStorage(Protocol):
     `OSError` from any of them is tried again.
     """
 
-    def paths(self, run: StepRun) -> RunPaths:
+    def paths(self, run: StepRun) -> StepPaths:
         """Where a run finds its files; known without a look."""
         ...
 
@@ -127,9 +127,9 @@ class LocalRunStorage:
     def __init__(self, jobs: JobStorage) -> None:
         self.jobs = jobs
 
-    def paths(self, run: StepRun) -> RunPaths:
+    def paths(self, run: StepRun) -> StepPaths:
         """See the protocol: a run on this machine sees what the service sees."""
-        return RunPaths.below(self.jobs.of_run(run).folder, run)
+        return StepPaths.below(self.jobs.of_run(run).folder, run)
 
     def prepare(self, run: StepRun, config: Any) -> None:
         """See the protocol."""

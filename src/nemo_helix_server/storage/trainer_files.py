@@ -48,15 +48,15 @@ class MetricRows(NamedTuple):
 
 
 class TrainerFiles(Protocol):
-    """The trainer path of a step, as whoever has it reads it: metrics, progress, checkpoints, outputs.
+    """The trainer path of a step, read where it is: metrics, progress, checkpoints, outputs.
 
-    Damage is no error: what cannot be read is not there, or has a problem. A storage that is asked over a
+    Damage raises nothing: what cannot be read is not there, or has a problem. A storage that is asked over a
     network answers from what it saw last, or raises `OSError` when it knows nothing yet.
     """
 
     @property
     def where(self) -> str:
-        """The trainer path as people may be told it."""
+        """The trainer path as messages name it."""
         ...
 
     def marks(self) -> TrainerMarks:

@@ -10,7 +10,7 @@ from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.logs.pages import LogPages, Selection
 from nemo_helix_server.logs.reader import Logs
 from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.storage.run_storage import LocalRunStorage, RunPaths
+from nemo_helix_server.storage.run_storage import LocalRunStorage, StepPaths
 
 pytestmark = pytest.mark.services
 
@@ -24,7 +24,7 @@ class MountedElsewhere(LocalRunStorage):
         self.dropped = []
 
     def paths(self, run):
-        return RunPaths.below(self.mount / "jobs" / run.workspace / run.job_id, run)
+        return StepPaths.below(self.mount / "jobs" / run.workspace / run.job_id, run)
 
     def checkpoint_path(self, run, checkpoint):
         found = super().checkpoint_path(run, checkpoint)
@@ -82,7 +82,7 @@ def test_every_path_that_a_run_is_told_is_one_that_it_sees(place, tmp_path):
     place.until(job, Status.COMPLETED)
     said = dict(line.split("=", 1) for line in logged(place, job) if line.startswith("NEMO_JOB_"))
     paths = {name: value for name, value in said.items() if value.startswith("/")}
-    assert len(paths) == 6
+    assert len(paths) == 7
     assert all(
         value.startswith(f"{tmp_path}/elsewhere/as-runs-see-it/jobs/default/{job}/")
         for value in paths.values()
@@ -103,20 +103,23 @@ def last_step(place, job):
 
 
 def test_a_training_is_followed_paused_resumed_and_rerun_from_its_checkpoint(place):
-    job = place.job(training(400, 0.02, "--save-every", "20"))
+    job = place.job(
+        training(400, 0.01, "--save-every", "20", "--keep", "50", "--fail-at", "200", "--fail-times", "1")
+    )
     place.wait_for(lambda: last_step(place, job) > 5)
     place.pause(job)
     place.until(job, Status.PAUSED)
     with place.store.read() as unit:
         (saved, *_) = unit.checkpoints.of_job(job)
     place.resume(job)
-    place.until(job, Status.ACTIVE)
     went_on = f"continuing from step {saved.step}, 400 steps in all"
     place.wait_for(lambda: logged(place, job).count(went_on) == 1)
-    place.cancel(job)
-    place.until(job, Status.CANCELLED)
+    assert "its checkpoint of step 180" in place.until(job, Status.ERROR).error_details["rerun"]
     place.rerun(job, checkpoint=saved.id)
-    place.wait_for(lambda: logged(place, job).count(went_on) == 2)
+    place.wait_for(
+        lambda: logged(place, job).count(went_on) == 2,
+        lambda: f"{place.step_of(job)} said {logged(place, job)[-3:]}",
+    )
     place.cancel(job)
     place.until(job, Status.CANCELLED)
     assert nothing_of_a_run_is_in_the_data_directory(place)
