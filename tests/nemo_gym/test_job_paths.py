@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.source_tree import SOURCES, modules
+from tests.source_tree import SOURCES, modules, nodes, texts
 
 from nemo_gym import job_paths
 from nemo_gym.job_paths import JobPaths, LinkPaths, ResubmissionPaths, RunPaths
@@ -39,27 +39,22 @@ def written_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
     In a text without blanks: a telling name wherever it stands, a common word in a path, joined to one, or
     among other names of folders.
     """
-    documents = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
-            name = node.right.value if isinstance(node.right, ast.Constant) else None
-            if name in NAMES - TELLING:
-                yield node.lineno, str(name)
-        elif isinstance(node, ast.Tuple | ast.List | ast.Set):
-            values = [each.value for each in node.elts if isinstance(each, ast.Constant)]
-            common = [value for value in values if value in FOLDERS]
-            if len(common) > 1:
-                yield from ((node.lineno, str(value)) for value in common if value in COMMON)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documents:
-            if re.search(r"\s", node.value):
-                continue
-            parts = [part for part in re.split(r"[/*()|\"']", node.value.rstrip(":")) if part]
-            known = NAMES if "/" in node.value else TELLING
-            yield from ((node.lineno, part) for part in parts if part in known)
+    for join in nodes(tree, ast.BinOp):
+        name = join.right.value if isinstance(join.right, ast.Constant) else None
+        if isinstance(join.op, ast.Div) and name in NAMES - TELLING:
+            yield join.lineno, str(name)
+    groups = [each.elts for each in nodes(tree, ast.Tuple)]
+    groups += [each.elts for each in nodes(tree, ast.List)]
+    groups += [each.elts for each in nodes(tree, ast.Set)]
+    for group in groups:
+        values = [str(each.value) for each in group if isinstance(each, ast.Constant)]
+        if len(FOLDERS.intersection(values)) > 1:
+            yield from ((group[0].lineno, value) for value in values if value in COMMON)
+    for line, text in texts(tree, docstrings=False):
+        known = NAMES if "/" in text else TELLING
+        if not re.search(r"\s", text):
+            parts = re.split(r"[/*()|\"']", text.rstrip(":"))
+            yield from ((line, part) for part in parts if part in known)
 
 
 def test_no_module_but_one_writes_names_of_files_down() -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from tests.source_tree import SOURCES, modules
+from tests.source_tree import SOURCES, modules, texts
 
 from nemo_gym.orchestration import executor_kinds
 from nemo_gym.orchestration.executors.registry import executor_for
@@ -19,16 +19,7 @@ def names_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Line and text where a module writes an executor's name down, alone or as a word of a list of them."""
     known = "|".join(executor_kinds.TYPES)
     alone = re.compile(rf"[<\s]*(?:{known})[>\s]*|.*\b(?:{known}) or (?:{known})\b.*", re.S)
-    documents = {
-        id(node.value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or id(node) in documents:
-            continue
-        if isinstance(node.value, str) and alone.fullmatch(node.value):
-            yield node.lineno, node.value
+    return ((line, text) for line, text in texts(tree, docstrings=False) if alone.fullmatch(text))
 
 
 def test_no_module_outside_its_folder_and_the_registry_names_an_executor() -> None:
