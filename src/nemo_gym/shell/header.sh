@@ -4,10 +4,10 @@
 # Needs bash 4.4. There is no `set -e`: each step's failure is reported in a sentence and remembered in gym_status.
 #
 # How functions answer, in every file of a job script: a value is in the variable `gym_…` that the function's comment
-# says it sets, and the exit status says only yes or no, or done or not. Nothing is printed to be captured, which would
-# cost a process: what stands in $(…) or behind a pipe is a program's output. A function uses its own locals, its arguments and
-# variables `gym_…`, never its caller's locals. Locals begin with an underscore where a step's environment is put together
-# below them: a local of the same name would hide what is exported.
+# says it sets. The exit status says yes or no, or done or not; 2, where the comment says so, that nobody can tell. Nothing is
+# printed to be captured, which would cost a process: what stands in $(…) or before a pipe is a program's output. A function
+# uses its own locals, its arguments and variables `gym_…`, never its caller's locals. Locals begin with an underscore where a
+# step's environment is put together below them: a local of the same name would hide what is exported.
 
 set -u
 : "${gym_asked:=}"      # what a signal or the drain file asked: nothing, drain, stop
