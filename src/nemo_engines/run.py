@@ -32,7 +32,7 @@ from nemo_engines.spec import EngineSpec
 from nemo_runs.counts import counted
 from nemo_runs.durable.files import sync_folder
 from nemo_runs.errors import RunsError
-from nemo_trainer.contract import JobContext, read_progress, write_progress
+from nemo_trainer.contract import JobContext, NotWriterError, read_progress, write_progress
 from nemo_trainer.save_intervals import MAX_OVERHEAD
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.session import Session
@@ -87,7 +87,7 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
 def _failed(context: JobContext | None, error: Exception, status: int) -> int:
     """The sentence as the last line of the log and in the progress."""
     sys.stderr.write(f"{error}\n")
-    if context is not None and context.writes:
+    if context is not None and context.writes and not isinstance(error, NotWriterError):
         said = {"phase": "failed", "message": str(error), "error_type": type(error).__name__}
         try:
             context.trainer_path.mkdir(parents=True, exist_ok=True)
@@ -132,8 +132,8 @@ def _run(options: argparse.Namespace, context: JobContext) -> int:
             rows=training.rows,
             validation_rows=validation.rows if validation else None,
             checkpoint=session.restore() if context.writes else None,
-            work=context.trainer_path / "work",
-            staging=_staging(Path(wanted.output)),
+            work=context.trainer_path / f"work{_suffix(context, session, processes)}",
+            staging=_staging(Path(wanted.output), session.context.paths.suffix),
             device=device,
             precision=precision,
             rewards=rewards,
@@ -162,6 +162,7 @@ def _train(run: TrainingRun, engine: Engine) -> None:
         return
     run.session.progress(phase="processing_checkpoint")
     output = Path(run.spec.output).absolute()
+    run.session.require()
     _put(run.staging, output)
     if output.is_relative_to(run.session.context.storage):
         run.session.outputs([output])
@@ -176,8 +177,18 @@ def _dataset(wanted: EngineSpec, place: str | None, part: str, rewards: Rewards 
     return found
 
 
-def _staging(output: Path) -> Path:
-    return output.absolute().with_name(f".{output.name}.new")
+def _staging(output: Path, suffix: str) -> Path:
+    return output.absolute().with_name(f".{output.name}{suffix}.new")
+
+
+def _suffix(context: JobContext, session: Session, processes: int) -> str:
+    """What the folder of the library's files is called behind ``work``: the same for all ranks.
+
+    A process that outlived its replacement still writes into its own. Of several ranks only the first one
+    holds a generation; the others know of it where the launcher has claimed it for all of them.
+    """
+    known = processes == 1 or session.context.generation == context.generation
+    return session.context.paths.suffix if known else ""
 
 
 def _put(staging: Path, output: Path) -> None:

@@ -13,12 +13,16 @@ from nemo_trainer.signals import Flags
 class ControlRequests:
     """Looked at after every step; costs one ``stat`` unless something has changed."""
 
-    def __init__(self, control_file: Path | None, poll: StepPoll | None, flags: Flags) -> None:
+    def __init__(
+        self, control_file: Path | None, poll: StepPoll | None, flags: Flags, *, generation: int = 0
+    ) -> None:
+        """What is for an older ``generation`` than this is not meant."""
         self.seen: Control | None = None
         """The last request that was read from the control file."""
         self._file = os.fspath(control_file) if control_file else None
         self._poll = poll
         self._flags = flags
+        self._generation = generation
         self._signature: tuple[int, int, int] | None = None
         self._answered = -1
 
@@ -39,6 +43,8 @@ class ControlRequests:
             # torn by a writer that did not rename: looked at again the next time
             return False
         self._signature = signature
+        if 0 < control.generation < self._generation:
+            return False
         changed = control != self.seen
         self.seen = control
         return changed

@@ -18,31 +18,38 @@ from nemo_trainer.contract import (
     NotWriterError,
     Outputs,
     TrainerError,
+    generations,
     read_control,
     write_outputs,
 )
 from nemo_trainer.contract.files import files_below, seal, sync_folders
+from nemo_trainer.contract.generations import GENERATION, RELEASED, Generation
 
-_RELEASED = "released_at"
-"""Key of ``writer.json``: when its process let go of the folder, in seconds since the epoch."""
+_BY = "trainer"
 
 
 class WriterHold:
-    """This process's hold of a trainer path, on record in ``writer.json``.
+    """This process's hold of a trainer path: the newest generation, and the record in ``writer.json``.
 
-    A process that takes hold later replaces the record. Processes outlive what watches them (a node that a
-    scheduler gives up goes on running), so the record is looked at before everything that is written.
+    A process that takes hold later has a later generation. Processes outlive what watches them (a node that a
+    scheduler gives up goes on running), so both are looked at before everything that is written: the record
+    too, since a file server's client may remember for a while that a name of a claim was not there.
     """
 
-    def __init__(self, path: Path, me: trees.ProcessIdentity) -> None:
-        """Write the record to ``path``; whether that may be done is for `take_hold` to say."""
-        self._path = path
+    def __init__(self, trainer_path: Path, generation: Generation, me: trees.ProcessIdentity) -> None:
+        """Write the record; whether that may be done is for `take_hold` to say."""
+        self.generation = generation
+        self._folder = trainer_path
+        self._path = trainer_path / "writer.json"
+        self._record = {**me.to_json(), GENERATION: generation.number}
         self._me = me
-        replace_file(path, _line(me.to_json()))
-        self._mark = _mark(path)
+        self._mark = self._put(self._record)
+        self.require()
 
     def require(self) -> None:
-        """Raise `NotWriterError` when the record is not this process's any more."""
+        """Raise `NotWriterError` when the right to write is not this process's any more."""
+        if not generations.is_current(self._folder, self.generation.number):
+            raise NotWriterError(self._replaced())
         try:
             if _mark(self._path) == self._mark:
                 return
@@ -53,11 +60,17 @@ class WriterHold:
                 f"{self._path}: does not name this process any more ({error}), so another one may train "
                 "here; this one ends and writes nothing more"
             ) from error
-        if other != self._me:
-            raise NotWriterError(
-                f"{self._path}: process {other.pid} on {other.host} has taken over this training; this one "
-                "ends and writes nothing more"
-            )
+        if other == self._me:
+            return
+        if _count(value.get(GENERATION)) < self.generation.number:
+            # the newest claim is still this one's: a process that was replaced was late with its record
+            self._mark = self._put(self._record)
+            if generations.is_current(self._folder, self.generation.number):
+                return
+        raise NotWriterError(
+            f"{self._path}: process {other.pid} on {other.host} has taken over this training; this one "
+            "ends and writes nothing more"
+        )
 
     def is_mine(self) -> bool:
         """Whether `require` would pass."""
@@ -71,34 +84,71 @@ class WriterHold:
         """Put on record that this process writes nothing more, so that one on another machine may follow."""
         with contextlib.suppress(OSError, RunsError):
             if self.is_mine():
-                replace_file(self._path, _line({**self._me.to_json(), _RELEASED: time.time()}))
-                self._mark = _mark(self._path)
+                self._mark = self._put({**self._record, RELEASED: time.time()})
+
+    def _put(self, record: dict[str, Any]) -> tuple[int, int, int]:
+        replace_file(self._path, json.dumps(record).encode("ascii") + b"\n")
+        return _mark(self._path)
+
+    def _replaced(self) -> str:
+        later = generations.newest(self._folder)
+        process = later.process if later else None
+        if process is None:
+            who = f"the start {later.task}" if later and later.task else "another start"
+        else:
+            who = f"process {process.pid} on {process.host}"
+        number = later.number if later else self.generation.number + 1
+        return (
+            f"{self._folder}: {who} has taken over this training as generation {number}; this one, "
+            f"generation {self.generation.number}, ends and writes nothing more"
+        )
 
 
 def take_hold(context: JobContext) -> WriterHold:
-    """Become the writer of the trainer path; raises `TrainerError` while another process is.
+    """Become the writer of the trainer path, in a generation; raises `TrainerError` while another process is.
 
     A process that cannot be seen from here counts as alive, unless it has let go, or the Jobs service has
-    started this one in its place: then it finds that out by `WriterHold.require`.
+    started this one in its place: then it finds that out by `WriterHold.require`. A generation that the
+    launcher has claimed for this start is taken, and then not even a process that is seen to live hinders it.
     """
     context.paths.checkpoints.mkdir(parents=True, exist_ok=True)
-    me, path = trees.identify(), context.paths.writer
-    try:
-        value = json.loads(path.read_bytes())
-        other = trees.ProcessIdentity.from_json(value)
-    except (OSError, ValueError, TypeError, RunsError):
-        return WriterHold(path, me)
-    released = isinstance(value.get(_RELEASED), int | float)
-    alive = trees.liveness(other)
-    if other != me and not released and alive is trees.Liveness.ALIVE:
-        raise TrainerError(f"{context.trainer_path}: process {other.pid} trains here already; end it first")
-    if not released and alive is trees.Liveness.ELSEWHERE and not _is_current_start(context):
-        raise TrainerError(
-            f"{context.trainer_path}: process {other.pid} on {other.host} trains here, or was ended before "
-            "it could say that it stops, and it cannot be seen from here; make sure that it has ended, then "
-            f"remove {path}"
+    me, claimed = trees.identify(), claimed_for(context)
+    writer = generations.read_writer(context.trainer_path)
+    again = writer is not None and claimed is not None and writer.generation == claimed.number
+    if writer is not None and not writer.is_over and (claimed is None or again):
+        _require_gone(context, writer.process, vouched=again or _is_current_start(context))
+    if claimed is None or (again and writer is not None and not writer.is_over):
+        newest = generations.newest(context.trainer_path)
+        known = writer is not None and newest is not None and writer.generation == newest.number
+        if not known and newest is not None and newest.process is not None and newest.process != me:
+            _require_unseen(context, newest.process)
+        claimed = generations.claim(
+            context.trainer_path, task=context.task, attempt=context.attempt, by=_BY, process=me
         )
-    return WriterHold(path, me)
+    return WriterHold(context.trainer_path, claimed, me)
+
+
+def held_by_rank_0(context: JobContext) -> JobContext:
+    """The context of another rank with the generation that rank 0 of the same start holds, if it has one."""
+    for one in reversed(generations.records(context.trainer_path)):
+        if one.task == context.task:
+            return context.holding(one.number, own_names=one.own_names)
+    return context
+
+
+def claimed_for(context: JobContext) -> Generation | None:
+    """What the launcher has claimed for this start; raises `NotWriterError` when a later one was claimed."""
+    if not context.generation:
+        return None
+    found = generations.read(context.trainer_path, context.generation)
+    if not found.task or found.task != context.task:
+        return None
+    if not generations.is_current(context.trainer_path, found.number):
+        raise NotWriterError(
+            f"{context.trainer_path}: a later start has taken over this training; this one, generation "
+            f"{found.number}, ends and writes nothing"
+        )
+    return found
 
 
 def record_outputs(context: JobContext, paths: Sequence[Path]) -> None:
@@ -115,7 +165,23 @@ def record_outputs(context: JobContext, paths: Sequence[Path]) -> None:
         else:
             raise TrainerError(f"{path}: is missing, so it cannot be an output")
     entries = seal(context.trainer_path, dict.fromkeys(files))
-    write_outputs(context.trainer_path, Outputs(context.task, time.time(), entries))
+    outputs = Outputs(context.task, time.time(), entries, context.generation)
+    write_outputs(context.trainer_path, outputs, own_names=context.own_names)
+
+
+def _require_gone(context: JobContext, other: trees.ProcessIdentity, *, vouched: bool) -> None:
+    _require_unseen(context, other)
+    if trees.liveness(other) is trees.Liveness.ELSEWHERE and not vouched:
+        raise TrainerError(
+            f"{context.trainer_path}: process {other.pid} on {other.host} trains here, or was ended before "
+            "it could say that it stops, and it cannot be seen from here; make sure that it has ended, then "
+            f"remove {context.paths.writer}"
+        )
+
+
+def _require_unseen(context: JobContext, other: trees.ProcessIdentity) -> None:
+    if trees.liveness(other) is trees.Liveness.ALIVE:
+        raise TrainerError(f"{context.trainer_path}: process {other.pid} trains here already; end it first")
 
 
 def _is_current_start(context: JobContext) -> bool:
@@ -130,6 +196,11 @@ def _is_current_start(context: JobContext) -> bool:
     return control is None or control.want != "stop"
 
 
+def _count(value: object) -> float:
+    """A generation as it stands in a record; a record without one, of an older version, follows all."""
+    return value if isinstance(value, int) else float("inf")
+
+
 def _mark(path: Path) -> tuple[int, int, int]:
     """What changes when another record takes the place of this one; opened, so that NFS asks its server."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -138,7 +209,3 @@ def _mark(path: Path) -> tuple[int, int, int]:
     finally:
         os.close(descriptor)
     return status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _line(value: dict[str, Any]) -> bytes:
-    return json.dumps(value).encode("ascii") + b"\n"

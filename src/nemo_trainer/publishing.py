@@ -24,6 +24,7 @@ from nemo_trainer.contract import (
     read_checkpoint,
 )
 from nemo_trainer.contract.files import files_below, seal, sync_folders
+from nemo_trainer.contract.generations import own_number
 from nemo_trainer.contract.manifest import write_manifest
 
 Source = Path | Callable[[Path], object]
@@ -36,7 +37,8 @@ _LITTLE = 1 << 20
 
 def staging(paths: TrainerPaths, step: int) -> Path:
     """Where the files of a checkpoint are written before it is published."""
-    return paths.checkpoints / f"{_STAGING}{step}"
+    suffix = f".g{paths.generation}" if paths.generation else ""
+    return paths.checkpoints / f"{_STAGING}{step}{suffix}"
 
 
 def make_empty(folder: Path) -> None:
@@ -81,10 +83,15 @@ def publish(
 
 
 def recover(paths: TrainerPaths) -> None:
-    """Undo what a crash left half done; to be called while nobody publishes."""
+    """Undo what a crash left half done; to be called while nobody publishes.
+
+    What a later generation does, should this process have been replaced, is left alone.
+    """
     if not paths.checkpoints.is_dir():
         return
     for path in sorted(paths.checkpoints.iterdir()):
+        if own_number(path.name.removeprefix(_REPLACED).split("-")[0]) > paths.generation:
+            continue
         if path.name.startswith(_STAGING):
             shutil.rmtree(path, ignore_errors=True)
         elif path.name.startswith(_REPLACED):

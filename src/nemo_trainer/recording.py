@@ -11,13 +11,16 @@ from typing import Any
 
 from nemo_runs.durable.files import RowAppender, repair_tail
 from nemo_runs.errors import DiskFullError
+from nemo_trainer import taking_over
 from nemo_trainer.contract import (
     ContinueRow,
     JobContext,
     MetricRow,
     TrainerError,
+    list_checkpoints,
     write_progress,
 )
+from nemo_trainer.contract.generations import Generation
 from nemo_trainer.contract.progress import FINAL_STEP, PASSED_OVER, SEQ_SEEN, STOPS_AT
 
 _BETWEEN = 0.5
@@ -94,6 +97,7 @@ class Recorder:
         self._monotonic = monotonic
         self._fence = fence
         self._rows: RowAppender | None = None
+        self._begun = False
         self._file = _ProgressFile(context)
         self._written_at: float | None = None
         self._fields: dict[str, Any] = {
@@ -104,23 +108,42 @@ class Recorder:
             PASSED_OVER: [],
             "attempt": context.attempt,
             "task": context.task,
+            "generation": context.generation,
         }
 
-    def continue_from(self, step: int) -> None:
-        """Say that training goes on after a step; nothing is said when no step was ever recorded."""
-        path = self._context.paths.metrics
-        if step or (path.exists() and path.stat().st_size):
-            row = ContinueRow(step, self._context.attempt, self._context.task, self._clock())
+    def continue_from(self, step: int, after: Generation | None = None) -> None:
+        """Say that training goes on after a step; nothing is said when no step was ever recorded.
+
+        ``after`` is the generation that this one follows, see `nemo_trainer.taking_over.predecessor`.
+        """
+        self._fields["step"] = step
+        if not self._context.writes:
+            return
+        self._fence()
+        context = self._context
+        row = ContinueRow(step, context.attempt, context.task, self._clock(), context.generation)
+        begun = taking_over.begin(context, step, row, self._fence, after=after, at=row.time)
+        if not begun and (step or (context.paths.metrics.exists() and context.paths.metrics.stat().st_size)):
             self._append(row.to_line())
             self.sync()
-        self._fields["step"] = step
+        self._begun = True
+
+    def begin(self) -> None:
+        """Take over from earlier generations where nothing was said of going on from a checkpoint."""
+        if self._context.writes and self._context.own_names and not self._begun:
+            after = taking_over.predecessor(self._context)
+            step = max((one.step for one in list_checkpoints(self._context.trainer_path)), default=0)
+            taking_over.begin(self._context, step, None, self._fence, after=after, at=self._clock())
+            self._begun = True
 
     def metrics(self, step: int, values: Mapping[str, float], epoch: float | None) -> None:
         """Append a row unless none of the values is a finite number."""
-        row = MetricRow(step, self._clock(), self._context.attempt, values, epoch).finite()
+        context = self._context
+        row = MetricRow(step, self._clock(), context.attempt, values, epoch, context.generation).finite()
         self._fields["step"] = max(step, self._fields["step"])
         if row.values:
             self.latest |= row.values
+            self.begin()
             self._append(row.to_line())
 
     def progress(self, fields: Mapping[str, Any], *, now: bool = False) -> None:
@@ -164,7 +187,11 @@ class Recorder:
                     f"{torn.path}: {torn.size} bytes of an unfinished row are kept in {torn.aside}\n"
                 )
             self._rows = RowAppender(self._context.paths.metrics)
-        self._rows.append(line)
+        try:
+            self._rows.append(line)
+        except OSError:
+            self._fence()  # who takes over may have removed the file
+            raise
 
     def _write(self, *, soon: bool = False, durable: bool = False) -> None:
         if not self._context.writes:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
-from nemo_trainer import publishing
+from nemo_trainer import publishing, taking_over
 from nemo_trainer.contract import (
     Checkpoint,
     CheckpointUnusableError,
@@ -13,32 +14,53 @@ from nemo_trainer.contract import (
     InputsChangedError,
     JobContext,
     MetricTail,
+    TrainerPaths,
     list_checkpoints,
     newest_verified,
     read_checkpoint,
     verify,
 )
+from nemo_trainer.contract.generations import newest_file, own_number
 
 _UNNAMED_ATTEMPT = "local"
 
 
-def choose(context: JobContext, inputs: Mapping[str, str]) -> Found:
+_TRIES = 5
+
+
+def choose(context: JobContext, inputs: Mapping[str, str], fence: Callable[[], None] = lambda: None) -> Found:
     """The checkpoint to go on from; raises `CheckpointUnusableError` when the one to be used cannot be.
 
-    One that was named counts until the same attempt has published a later one: then that is newer.
+    One that was named counts until the same attempt has published a later one: then that is newer. ``fence``
+    raises when this process must not write here any more.
     """
-    if context.checkpoint is None:
-        found = newest_verified(context.trainer_path, deep=True)
-    else:
-        found = _named(context)
-    if found.checkpoint is not None:
+    for tries_left in range(_TRIES, -1, -1):
+        found = (
+            newest_verified(context.trainer_path, deep=True)
+            if context.checkpoint is None
+            else _named(context)
+        )
+        if found.checkpoint is None:
+            break
         _require_inputs(found.checkpoint, inputs)
+        if not context.writes:
+            break
+        fence()
+        try:
+            folder = taking_over.adopt(context, found.checkpoint)
+        except FileNotFoundError:
+            if not tries_left:
+                raise
+            continue  # an older process has pruned it, or was about to go on from it as well
+        return found._replace(checkpoint=replace(found.checkpoint, folder=folder))
     return found
 
 
 def set_later_aside(context: JobContext, checkpoint: Checkpoint) -> None:
     """Put what lies after a named checkpoint beside the history, so that nothing goes on from it."""
     for item in list_checkpoints(context.trainer_path):
+        if own_number(item.folder.name) > context.generation:
+            continue  # of a later generation: this process was replaced
         other = isinstance(item, Checkpoint) and item.digest != checkpoint.digest
         if item.step > checkpoint.step or (item.step == checkpoint.step and other):
             publishing.supersede(context.paths, item.folder)
@@ -48,7 +70,7 @@ def is_taken(context: JobContext, step: int) -> bool:
     """Whether this attempt has already gone on from the named checkpoint, and its history is its own."""
     if context.attempt == _UNNAMED_ATTEMPT:
         return False
-    tail, taken = MetricTail(context.paths.metrics), False
+    tail, taken = MetricTail(newest_file(TrainerPaths(context.trainer_path).metrics)), False
     while True:
         rows, offset = tail.read()
         if offset == tail.offset:

@@ -14,8 +14,10 @@ from nemo_trainer.contract import (
     Damaged,
     TrainerPaths,
     list_checkpoints,
+    list_outdated,
     list_superseded,
 )
+from nemo_trainer.contract.generations import own_number
 
 _FEWEST = 2
 _PRUNED = ".pruned-"
@@ -47,10 +49,18 @@ def removable(
 def prune(
     paths: TrainerPaths, *, keep: int, best: tuple[str, str] | None, verified: Callable[[Checkpoint], bool]
 ) -> list[int]:
-    """Remove what may go; return the steps removed."""
+    """Remove what may go; return the steps removed.
+
+    What a later generation saved, should this process have been replaced, is left alone.
+    """
     found = list_checkpoints(paths.folder)
-    gone = removable(found, keep=keep, best=best, verified=verified)
+    gone = [
+        item for item in removable(found, keep=keep, best=best, verified=verified) if _is_ours(paths, item)
+    ]
     removed = [item.step for item in gone if _remove(paths, item.folder)]
+    for item in list_outdated(paths.folder):
+        if _is_ours(paths, item) and not (item.folder / PINNED).exists():
+            _remove(paths, item.folder)
     newest = next((item for item in reversed(found) if isinstance(item, Checkpoint) and verified(item)), None)
     for left in list_superseded(paths.folder):
         if newest is not None and newest.step >= left.step and not left.pinned:
@@ -62,10 +72,16 @@ def clean(paths: TrainerPaths) -> None:
     """Finish removals that a crash interrupted, and give back what was pinned meanwhile."""
     for folder in paths.checkpoints.glob(f"{_PRUNED}*"):
         place = paths.checkpoints / folder.name.removeprefix(_PRUNED)
+        if own_number(place.name) > paths.generation:
+            continue
         if (folder / PINNED).exists() and not place.exists():
             folder.rename(place)
         else:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_ours(paths: TrainerPaths, item: Checkpoint | Damaged) -> bool:
+    return own_number(item.folder.name) <= paths.generation
 
 
 def _remove(paths: TrainerPaths, folder: Path) -> bool:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn, Self
 
 from nemo_runs.errors import RunsError
-from nemo_trainer import holding, publishing, restoring, retention
+from nemo_trainer import holding, publishing, restoring, retention, taking_over
 from nemo_trainer.announced_end import AnnouncedEnd
 from nemo_trainer.contract import (
     EXIT_PAUSED,
@@ -20,8 +20,10 @@ from nemo_trainer.contract import (
     JobContext,
     Manifest,
     NotSavedError,
+    NotWriterError,
     Reason,
     TrainerError,
+    TrainerPaths,
     Want,
     read_progress,
     verify,
@@ -70,18 +72,22 @@ class Session:
         self._manifest = manifest
         self._boundary = boundary
         self._poll = _poll(context)
-        self._control = ControlRequests(context.control_file, self._poll, flags)
+        self._control = ControlRequests(
+            context.control_file, self._poll, flags, generation=context.generation
+        )
         self._hold = hold
         """`None` for a rank that writes nothing."""
-        self._record = Recorder(context, fence=self._require_hold)
+        self._record = Recorder(context, fence=self.require)
         self._step = 0
         self._whole: set[str] = set()
         """Digests of the manifests whose files this session has verified or written."""
         self._end = AnnouncedEnd(context, flags)
-        self._saves = SaveTimes(read_progress(context.paths.progress).get(SAVING))
+        self._saves = SaveTimes(read_progress(TrainerPaths(context.trainer_path).progress).get(SAVING))
         self._save_began: float | None = None
         self._trains = False
         self._finished = False
+        self._follows = False
+        """Whether this rank knows the generation that rank 0 holds."""
         self._said: Mapping[str, Any] | None = None
 
     @classmethod
@@ -117,6 +123,10 @@ class Session:
                 inputs=dict(inputs or {}),
             )
             hold = holding.take_hold(context) if context.writes else None
+            held = hold.generation if hold is not None else holding.claimed_for(context)
+            if held is not None:
+                context = context.holding(held.number, own_names=held.own_names)
+                manifest = dataclasses.replace(manifest, generation=held.number)
             policy = policy or SavePolicy(boundary=boundary)
             session = cls(context, flags, manifest, hold, boundary=boundary, policy=policy)
         except BaseException:
@@ -132,19 +142,21 @@ class Session:
         damaged ones are named in the progress and on standard error. Raises `CheckpointUnusableError`. With
         several ranks let rank 0 restore and hand the folder to the others.
         """
+        after = None
         if self.context.writes:
-            self._require_hold()
+            self.require()
             publishing.recover(self.context.paths)
             retention.clean(self.context.paths)
-        found = restoring.choose(self.context, self._manifest.inputs)
+            after = taking_over.predecessor(self.context)
+        found = restoring.choose(self.context, self._manifest.inputs, self.require)
         checkpoint = found.checkpoint
         for damaged in found.passed_over:
             sys.stderr.write(f"a damaged checkpoint is passed over: {damaged.problem}\n")
         self._step = checkpoint.step if checkpoint else 0
         if self.context.writes and checkpoint and checkpoint.folder == self.context.checkpoint:
-            self._require_hold()
+            self.require()
             restoring.set_later_aside(self.context, checkpoint)
-        self._record.continue_from(self._step)
+        self._record.continue_from(self._step, after)
         passed_over = [damaged.problem for damaged in found.passed_over]
         self._record.progress({"phase": "training", PASSED_OVER: passed_over}, now=True)
         if checkpoint is not None:
@@ -210,9 +222,11 @@ class Session:
 
         It is made, empty, when rank 0 asks for it; the others must wait for that.
         """
+        if not self.context.writes and not self._follows:
+            self.context, self._follows = holding.held_by_rank_0(self.context), True
         folder = publishing.staging(self.context.paths, step)
         if self.context.writes:
-            self._require_hold()
+            self.require()
             publishing.make_empty(folder)
         return folder
 
@@ -241,6 +255,7 @@ class Session:
         if not self.context.writes:
             raise TrainerError(f"rank {self.context.rank} must not publish a checkpoint; let rank 0 do it")
         began, self._save_began = self._save_began or time.monotonic(), None
+        self._record.begin()
         self._record.sync()
         manifest = dataclasses.replace(
             self._manifest,
@@ -250,7 +265,7 @@ class Session:
             engine={**self._manifest.engine, **(engine or {})},
             metrics=dict(self._record.latest if metrics is None else metrics),
         )
-        self.published = publishing.publish(self.context.paths, source, manifest, self._require_hold)
+        self.published = publishing.publish(self.context.paths, source, manifest, self.require)
         self._whole.add(self.published.digest)
         self._step = max(self._step, step)
         self._control.saved()
@@ -268,7 +283,7 @@ class Session:
         """
         if not self.context.writes:
             return []
-        self._require_hold()
+        self.require()
         return retention.prune(self.context.paths, keep=keep, best=best, verified=self._is_whole)
 
     def outputs(self, paths: Sequence[Path]) -> None:
@@ -277,7 +292,7 @@ class Session:
         They must lie in the job's storage; a relative path is one below the trainer path.
         """
         if self.context.writes:
-            self._require_hold()
+            self.require()
             holding.record_outputs(self.context, paths)
 
     def paused(self) -> NoReturn:
@@ -303,6 +318,7 @@ class Session:
         """Training is done: write the last progress; the program then ends as it likes, with 0."""
         self._finished = True
         self._record.final({"phase": "completed", "percentage_done": 100.0, STOPS_AT: None}, self._step)
+        self.require()
 
     def __enter__(self) -> Self:
         return self
@@ -312,7 +328,7 @@ class Session:
     ) -> None:
         """Flush, restore the signal handlers; an error is written to the progress."""
         try:
-            if not self._finished:
+            if not self._finished and not isinstance(error, NotWriterError):
                 said = _ended_with(error) if error else {}
                 self._record.final(said, self._step)
             self._record.close()
@@ -326,8 +342,11 @@ class Session:
                 self._poll.close()
             self._flags.restore()
 
-    def _require_hold(self) -> None:
-        """Raise `NotWriterError` when another process has become the writer of the trainer path."""
+    def require(self) -> None:
+        """Raise `NotWriterError` when another process has become the writer of the trainer path.
+
+        Every method that writes does so by itself; call it before replacing what other code has written.
+        """
         if self._hold is not None:
             self._hold.require()
 

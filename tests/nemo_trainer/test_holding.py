@@ -45,6 +45,10 @@ def writer(folder):
     return json.loads((folder / "training" / "writer.json").read_text())
 
 
+def assert_is_writer(folder, generation=1):
+    assert writer(folder) == {**trees.identify().to_json(), "generation": generation}
+
+
 class TestTakingHold:
     def test_a_writer_that_cannot_be_seen_counts_as_alive(self, tmp_path):
         elsewhere(tmp_path)
@@ -62,7 +66,7 @@ class TestTakingHold:
     def test_the_start_that_the_service_has_made_takes_over(self, tmp_path):
         elsewhere(tmp_path)
         holding.take_hold(context_of(tmp_path, TASK, TASK))
-        assert writer(tmp_path) == trees.identify().to_json()
+        assert_is_writer(tmp_path)
 
     @pytest.mark.parametrize("control_of", [None, OTHER_TASK])
     def test_a_start_without_a_control_file_of_its_own_does_not(self, tmp_path, control_of):
@@ -98,14 +102,14 @@ class TestTakingHold:
         (tmp_path / "training").mkdir()
         (tmp_path / "training" / "writer.json").write_text(text)
         holding.take_hold(context_of(tmp_path))
-        assert writer(tmp_path) == trees.identify().to_json()
+        assert_is_writer(tmp_path)
 
 
 class TestLettingGo:
     def test_who_has_let_go_may_be_followed_on_another_machine(self, tmp_path):
         elsewhere(tmp_path, released_at=1.0)
         holding.take_hold(context_of(tmp_path))
-        assert writer(tmp_path) == trees.identify().to_json()
+        assert_is_writer(tmp_path)
 
     def test_a_session_lets_go_at_its_end(self, tmp_path):
         with Session.open(context_of(tmp_path)) as session:
@@ -209,7 +213,7 @@ class TestTheFence:
 
         with pytest.raises(NotWriterError):
             save_once(tmp_path, save)
-        assert (tmp_path / "training" / "checkpoints" / ".staging-1" / "of-the-next").exists()
+        assert (tmp_path / "training" / "checkpoints" / ".staging-1.g1" / "of-the-next").exists()
 
     def test_a_record_that_is_gone_is_not_mine(self, tmp_path):
         hold = holding.take_hold(context_of(tmp_path))

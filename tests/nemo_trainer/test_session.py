@@ -17,7 +17,6 @@ from nemo_trainer.contract import (
     JobContext,
     NotSavedError,
     TrainerError,
-    TrainerPaths,
     history,
     list_checkpoints,
     list_superseded,
@@ -397,7 +396,7 @@ def test_only_rank_0_writes_and_the_others_follow_its_decision(tmp_path):
             assert other.agreed(lambda _own: decision) == "pause"
             with pytest.raises(TrainerError, match="rank 1 must not publish"):
                 other.publish(write("x"), 2)
-            assert other.staging(7) == publishing.staging(TrainerPaths(tmp_path), 7)
+            assert other.staging(7) == publishing.staging(first.context.paths, 7)
         after = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file())
         assert before == after
 

@@ -43,6 +43,8 @@ class MetricsPiece:
     rows: tuple[contract.Row, ...]
     offset: int
     """Just behind them."""
+    generation: int = 0
+    """The one whose own file it is; 0: the file that generations share."""
 
     def write(self, series: SeriesSink) -> None:
         """Store the points and the offset."""
@@ -56,6 +58,8 @@ class MetricsPiece:
                 pending += _points(row)
         series.add(self.job_id, self.step_name, pending)
         series.set_tail(self.job_id, tail_name(self.step_name), self.offset)
+        if self.generation:
+            series.set_tail(self.job_id, file_name(self.step_name), self.generation)
 
 
 def tail_name(step_name: str) -> str:
@@ -63,17 +67,25 @@ def tail_name(step_name: str) -> str:
     return f"{step_name}/metrics.jsonl"
 
 
-def pieces(job_id: str, step_name: str, trainer: TrainerFiles, offset: int) -> Iterator[MetricsPiece]:
+def file_name(step_name: str) -> str:
+    """What the store calls the number of the generation to whose file of metrics the offset belongs."""
+    return f"{step_name}/metrics.generation"
+
+
+def pieces(
+    job_id: str, step_name: str, trainer: TrainerFiles, offset: int, read: int = 0
+) -> Iterator[MetricsPiece]:
     """What a step's metrics say behind an offset, in pieces of bearable size.
 
-    A file that is shorter than was read before is another file, and read from its beginning.
+    ``read`` is the generation to whose file the offset belongs. A file that is shorter than was read before
+    is another file, and read from its beginning.
     """
     while True:
-        rows, start, behind = trainer.metrics(offset)
+        rows, start, behind, now = trainer.metrics(offset, generation=read)
         if behind == start:
             return
-        yield MetricsPiece(job_id, step_name, tuple(rows), behind)
-        offset = behind
+        yield MetricsPiece(job_id, step_name, tuple(rows), behind, now)
+        offset, read = behind, now
 
 
 class TrainingProgress:

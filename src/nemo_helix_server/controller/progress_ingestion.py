@@ -16,7 +16,7 @@ from nemo_helix_server.store.store import JobStore
 
 WHO = "controller"
 _EVERY = 1.0
-_NOT_SHOWN = {"attempt", "task", "updated_at"}
+_NOT_SHOWN = {"attempt", "task", "generation", "updated_at"}
 """What a progress says about itself."""
 
 
@@ -64,7 +64,8 @@ class ProgressIngestion:
             return []
         with self.store.read() as unit:
             offset = unit.series.tail(step.job_id, metrics_tail.tail_name(step.name))
-        return list(metrics_tail.pieces(step.job_id, step.name, trainer, offset))
+            read = unit.series.tail(step.job_id, metrics_tail.file_name(step.name))
+        return list(metrics_tail.pieces(step.job_id, step.name, trainer, offset, read))
 
     def progress(self, context: StepContext) -> dict[str, Any] | None:
         """What the newest start said of itself, when that is news."""

@@ -197,7 +197,7 @@ def _storage(storage: JobStorage, checkpoint: CheckpointRow) -> Path:
 def _own_folder(storage: JobStorage, checkpoint: CheckpointRow) -> Path:
     """Where a checkpoint is in its job's storage, if it is there."""
     trainer = storage.paths(checkpoint.workspace, checkpoint.job_id).trainer(checkpoint.step_name)
-    return contract.TrainerPaths(trainer).checkpoint(checkpoint.step)
+    return contract.checkpoint_folder(trainer, checkpoint.step, within=trainer.parent)
 
 
 @contextlib.contextmanager

@@ -10,8 +10,10 @@ from typing import Any, NamedTuple, Protocol
 
 from nemo_runs.durable.disk import open_regular
 from nemo_trainer import contract
+from nemo_trainer.contract import generations
 
 _TAIL = 1 << 16
+_FROM_THE_BEGINNING = contract.ContinueRow(0, "", "", 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,8 @@ class MetricRows(NamedTuple):
     """Where they begin: behind the offset that was asked for, or 0 when the file is another one by now."""
     behind: int
     """Just behind them, where to go on; the same as ``start`` when there are none yet."""
+    generation: int = 0
+    """The one whose own file it is, see `nemo_trainer.contract.generations`; 0: the file of all."""
 
 
 class TrainerFiles(Protocol):
@@ -71,8 +75,12 @@ class TrainerFiles(Protocol):
         """What ``progress.json`` says; empty without one."""
         ...
 
-    def metrics(self, offset: int) -> MetricRows:
-        """The next rows behind an offset, of about 1 MiB at most."""
+    def metrics(self, offset: int, *, generation: int = 0) -> MetricRows:
+        """The next rows behind an offset of a generation's file, of about 1 MiB at most.
+
+        The file of a later generation begins with the same rows, up to where it took over; where more was
+        read than that, everything is read again, behind a row that says so.
+        """
         ...
 
     def last_recorded_step(self) -> int:
@@ -106,30 +114,38 @@ class LocalTrainerFiles:
 
     def marks(self) -> TrainerMarks:
         """See the protocol."""
-        return TrainerMarks(_mark(self._names.progress), _mark(self._names.metrics))
+        progress, metrics = map(generations.newest_file, (self._names.progress, self._names.metrics))
+        return TrainerMarks(_mark(progress), _mark(metrics))
 
     def checkpoints_mark(self) -> Hashable:
         """See the protocol."""
-        return _folders_mark(self._names.checkpoints)
+        found = _folders_mark(self._names.checkpoints)
+        return found and (found, tuple(generations.limits(self._path, within=self._storage)))
 
     def progress(self) -> dict[str, Any]:
         """See the protocol."""
         return dict(contract.read_progress(self._names.progress, within=self._storage))
 
-    def metrics(self, offset: int) -> MetricRows:
+    def metrics(self, offset: int, *, generation: int = 0) -> MetricRows:
         """See the protocol."""
+        path = generations.newest_file(self._names.metrics)
+        now, again = generations.own_number(path.stem), False
+        if offset and now != generation:
+            same = generations.same_bytes(self._path, generation, now, within=self._storage)
+            again = same is None or offset > same
         try:
-            if self._names.metrics.stat().st_size < offset:
+            if again or path.stat().st_size < offset:
                 offset = 0
         except OSError:
-            return MetricRows((), offset, offset)
-        rows, behind = contract.MetricTail(self._names.metrics, offset, self._storage).read(1 << 20)
-        return MetricRows(rows, offset, behind)
+            return MetricRows((), offset, offset, now)
+        rows, behind = contract.MetricTail(path, offset, self._storage).read(1 << 20)
+        return MetricRows([_FROM_THE_BEGINNING, *rows] if again else rows, offset, behind, now)
 
     def last_recorded_step(self) -> int:
         """See the protocol."""
         try:
-            with open(open_regular(self._names.metrics, within=self._storage), "rb") as file:
+            newest = generations.newest_file(self._names.metrics)
+            with open(open_regular(newest, within=self._storage), "rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL))
                 lines = file.read(_TAIL).split(b"\n")
         except OSError:
@@ -146,7 +162,7 @@ class LocalTrainerFiles:
 
     def output_problems(self, *, deep: bool) -> Sequence[str] | None:
         """See the protocol."""
-        if not self._names.outputs.exists():
+        if not generations.newest_file(self._names.outputs).exists():
             return None
         return contract.verify_outputs(self._path, storage=self._storage, deep=deep)
 

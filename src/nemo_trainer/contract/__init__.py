@@ -3,12 +3,15 @@
 Import the module, not the names: ``from nemo_trainer import contract``.
 """
 
+from nemo_trainer.contract import generations
 from nemo_trainer.contract.allocation import Allocation, read_allocation, write_allocation
 from nemo_trainer.contract.checkpoints import (
     Checkpoint,
     Damaged,
     Found,
+    checkpoint_folder,
     list_checkpoints,
+    list_outdated,
     list_superseded,
     newest_verified,
     read_checkpoint,
@@ -88,8 +91,11 @@ __all__ = [
     "TrainerError",
     "TrainerPaths",
     "Want",
+    "checkpoint_folder",
+    "generations",
     "history",
     "list_checkpoints",
+    "list_outdated",
     "list_superseded",
     "merged",
     "newest_verified",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from nemo_trainer.contract import generations
 from nemo_trainer.contract.errors import CheckpointUnusableError
 from nemo_trainer.contract.files import file_problems
 from nemo_trainer.contract.manifest import Manifest, parse_manifest, read_bytes
@@ -97,9 +98,22 @@ def _foreign_files(folder: Path, manifest: Manifest) -> list[str]:
 
 
 def list_checkpoints(trainer_path: Path, *, within: Path | None = None) -> list[Checkpoint | Damaged]:
-    """Every checkpoint folder, oldest step first; one without a readable manifest of its step is damaged."""
-    parent = TrainerPaths(trainer_path).checkpoints
-    return [_look(parent / str(step), step, within) for step in _steps(parent)]
+    """The checkpoints that count, oldest step first; one without a readable manifest of its step is damaged.
+
+    Where several generations saved a step, the newest one's counts; see `list_outdated` for the others.
+    """
+    return _sorted_out(trainer_path, within)[0]
+
+
+def list_outdated(trainer_path: Path) -> list[Checkpoint | Damaged]:
+    """Checkpoints that do not count: saved when another generation had taken over, or saved again by one."""
+    return _sorted_out(trainer_path, None)[1]
+
+
+def checkpoint_folder(trainer_path: Path, step: int, *, within: Path | None = None) -> Path:
+    """Where the checkpoint of a step is; where there is none, the name that all generations share."""
+    found = (item.folder for item in list_checkpoints(trainer_path, within=within) if item.step == step)
+    return next(found, TrainerPaths(trainer_path).checkpoint(step))
 
 
 def list_superseded(trainer_path: Path) -> list[Checkpoint]:
@@ -135,10 +149,42 @@ def _look(folder: Path, step: int, within: Path | None) -> Checkpoint | Damaged:
     return checkpoint
 
 
-def _steps(parent: Path) -> list[int]:
-    """Steps that have a folder; names are decimal numbers without leading zeros."""
+def _sorted_out(
+    trainer_path: Path, within: Path | None
+) -> tuple[list[Checkpoint | Damaged], list[Checkpoint | Damaged]]:
+    """The checkpoints that count, and those that do not."""
+    parent = TrainerPaths(trainer_path).checkpoints
+    folders = _folders(parent)
+    counting: list[Checkpoint | Damaged] = []
+    outdated: list[Checkpoint | Damaged] = []
+    limits = generations.limits(trainer_path, within=within)
+    for step, number, name in folders:
+        item = _look(parent / name, step, within)
+        wrote = item.manifest.generation if isinstance(item, Checkpoint) else number
+        beyond = any(step > limit for later, limit in limits if later > wrote)
+        twice = bool(counting) and counting[-1].step == step
+        if beyond or (twice and isinstance(item, Damaged)):
+            outdated.append(item)
+            continue
+        if twice:
+            outdated.append(counting.pop())
+        counting.append(item)
+    return counting, outdated
+
+
+def _folders(parent: Path) -> list[tuple[int, int, str]]:
+    """Step, generation in the name, and name of each folder, in this order.
+
+    Names are decimal numbers without leading zeros, as ``40`` and, of a generation of its own, ``40.g3``.
+    """
     try:
         names = [entry.name for entry in parent.iterdir()]
     except (FileNotFoundError, NotADirectoryError):
         return []
-    return sorted(int(name) for name in names if name.isascii() and name.isdecimal() and name[0] != "0")
+    found = []
+    for name in names:
+        number = generations.own_number(name)
+        step = name.removesuffix(f".g{number}")
+        if step.isascii() and step.isdecimal() and step[0] != "0":
+            found.append((int(step), number, name))
+    return sorted(found)

@@ -6,7 +6,7 @@ import contextlib
 import math
 import signal
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nemo_trainer.contract import names
@@ -46,11 +46,19 @@ class JobContext:
     """The signal that announces the end."""
     between_interruptions: float | None = None
     """Mean seconds until a start like this one is interrupted without notice; `None` = not measured."""
+    generation: int = 0
+    """The number that the launcher has claimed for this start; then, in a session, the one that it holds."""
+    own_names: bool = False
+    """Whether this start writes under names of its own, see `nemo_trainer.contract.generations`."""
 
     @property
     def paths(self) -> TrainerPaths:
         """The files in the trainer path."""
-        return TrainerPaths(self.trainer_path)
+        return TrainerPaths(self.trainer_path, self.generation, self.own_names)
+
+    def holding(self, generation: int, *, own_names: bool) -> JobContext:
+        """The same start once it holds a generation."""
+        return replace(self, generation=generation, own_names=own_names)
 
     @property
     def writes(self) -> bool:
@@ -70,7 +78,7 @@ class JobContext:
         """Read the environment of a step; ``folder`` (``--dir``) is the trainer path when given.
 
         Without either the trainer path is ``training`` in the current folder. Raises `BadSpecError` for a
-        rank, a time or a signal that is none.
+        rank, a generation, a time or a signal that is none.
         """
         storage = _path(environ, names.STORAGE)
         step_name = environ.get(names.STEP) or "training"
@@ -94,11 +102,12 @@ class JobContext:
             scratch=_path(environ, names.SCRATCH),
             jobs_url=environ.get(names.JOBS_URL) or environ.get(names.BASE_URL) or None,
             access_token=environ.get(names.ACCESS_TOKEN) or None,
-            rank=_rank(environ.get(names.RANK) or "0"),
+            rank=_number(environ, names.RANK),
             ends_at=_seconds(environ, names.ENDS_AT),
             allocation_file=_path(environ, names.ALLOCATION_FILE),
             end_signal=_end_signal(environ.get(names.END_SIGNAL) or ""),
             between_interruptions=_seconds(environ, names.BETWEEN_INTERRUPTIONS),
+            generation=_number(environ, names.GENERATION),
         )
 
 
@@ -126,9 +135,8 @@ def _end_signal(text: str) -> signal.Signals | None:
     return _END_SIGNALS.get(text)
 
 
-def _rank(text: str) -> int:
+def _number(environ: Mapping[str, str], name: str) -> int:
+    text = environ.get(name) or "0"
     if not (text.isascii() and text.isdecimal()):
-        raise BadSpecError(
-            f"the environment variable {names.RANK} is {text!r}; it must be a whole number from 0"
-        )
+        raise BadSpecError(f"the environment variable {name} is {text!r}; it must be a whole number from 0")
     return int(text)

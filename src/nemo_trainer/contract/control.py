@@ -26,6 +26,8 @@ class Control:
     """Who asks, for people."""
     at: float
     """UTC seconds since the epoch."""
+    generation: int = 0
+    """The generation that it is for: a later one is not meant by it; 0: whichever reads it."""
 
 
 def read_control(path: Path) -> Control | None:
@@ -33,7 +35,11 @@ def read_control(path: Path) -> Control | None:
     try:
         value = json.loads(read_regular(path))
         return Control(
-            int(value["seq"]), WANTS[WANTS.index(value["want"])], str(value["by"]), float(value["at"])
+            int(value["seq"]),
+            WANTS[WANTS.index(value["want"])],
+            str(value["by"]),
+            float(value["at"]),
+            int(value.get("generation", 0)),
         )
     except (OSError, KeyError, TypeError, ValueError, OverflowError, RecursionError):
         return None
@@ -42,10 +48,13 @@ def read_control(path: Path) -> Control | None:
 def write_control(path: Path, control: Control) -> bool:
     """Put a request there; false, and nothing written, when one with the same or a later number stands there.
 
-    Raises `nemo_runs.errors.DiskFullError` when it does not fit.
+    So it is when one stands there for a later generation than this one is for. Raises
+    `nemo_runs.errors.DiskFullError` when it does not fit.
     """
     present = read_control(path)
-    if present is not None and present.seq >= control.seq:
+    if present is not None and (
+        present.seq >= control.seq or (control.generation and present.generation > control.generation)
+    ):
         return False
     replace_file(path, json.dumps(asdict(control)).encode("ascii") + b"\n")
     return True

@@ -49,6 +49,8 @@ class Manifest:
     attempt: str = ""
     task: str = ""
     """The start of the step that wrote it."""
+    generation: int = 0
+    """The generation that wrote it, see `nemo_trainer.contract.generations`; 0: none is named."""
     created_at: float = 0.0
     """UTC seconds since the epoch."""
     engine: Mapping[str, Any] = field(default_factory=dict)
@@ -98,6 +100,7 @@ def parse_manifest(data: bytes, folder: Path) -> Manifest:
             job=str(value.get("job", "")),
             attempt=str(value.get("attempt", "")),
             task=str(value.get("task", "")),
+            generation=_size(value.get("generation", 0)),
             created_at=_moment(value.get("created_at", 0)),
             engine=dict(value.get("engine") or {}),
             environment=None if value.get("environment") is None else str(value["environment"]),
@@ -152,7 +155,7 @@ def positive(value: Any) -> int:
 
 def _size(value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < _MOST:
-        raise ValueError("the size of a file is not a number of bytes")
+        raise ValueError("a size or a generation is not a whole number from 0")
     return value
 
 

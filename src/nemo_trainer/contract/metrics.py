@@ -1,7 +1,9 @@
 """``metrics.jsonl``: append-only rows of values, and rows that say from which step training was continued.
 
 A continue row makes a reader drop every point of a later step: those steps are trained again. So each step
-appears once, however often training was interrupted, and no byte of the file is ever rewritten.
+appears once, however often training was interrupted, and no byte of the file is ever rewritten. Rows of a
+generation behind the first row of a later one are those of a process that outlived its replacement: no reader
+gets them.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nemo_runs.durable.disk import open_regular
+from nemo_trainer.contract import generations
+from nemo_trainer.contract.generations import is_current
 
 _LARGEST_STEP = 1 << 53
 _LONGEST_ROW = 16 << 20
@@ -33,6 +37,8 @@ class MetricRow:
     attempt: str
     values: Mapping[str, float] = field(default_factory=dict)
     epoch: float | None = None
+    generation: int = 0
+    """The generation that wrote it, see `nemo_trainer.contract.generations`; 0: none is named."""
 
     def finite(self) -> MetricRow:
         """The same without what is not a finite number."""
@@ -42,7 +48,7 @@ class MetricRow:
         """The row as it stands in the file, without its newline; what is not a finite number is left out."""
         row = {"step": self.step, "epoch": self.epoch, "time": self.time, "attempt": self.attempt}
         values = dict(self.finite().values)
-        return json.dumps({**row, "values": values}, separators=(",", ":")).encode("ascii")
+        return _to_line({**row, "values": values}, self.generation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class ContinueRow:
     attempt: str
     task: str
     time: float
+    generation: int = 0
 
     def to_line(self) -> bytes:
         """The row as it stands in the file, without its newline."""
@@ -63,7 +70,7 @@ class ContinueRow:
             "task": self.task,
             "time": self.time,
         }
-        return json.dumps(row, separators=(",", ":")).encode("ascii")
+        return _to_line(row, self.generation)
 
 
 Row = MetricRow | ContinueRow
@@ -88,15 +95,17 @@ def parse_row(line: bytes) -> Row | None:
     """One line of the file; `None` for what is neither kind of row."""
     try:
         value = json.loads(line)
+        generation = _count(value.get("generation", 0))
         if "continue_from" in value:
-            step = _count(value["continue_from"])
-            return ContinueRow(step, str(value["attempt"]), str(value.get("task", "")), float(value["time"]))
+            step, task = _count(value["continue_from"]), str(value.get("task", ""))
+            return ContinueRow(step, str(value["attempt"]), task, float(value["time"]), generation)
         return MetricRow(
             step=_count(value["step"]),
             time=float(value["time"]),
             attempt=str(value["attempt"]),
             values={str(name): float(point) for name, point in value["values"].items() if is_finite(point)},
             epoch=float(value["epoch"]) if is_finite(value.get("epoch")) else None,
+            generation=generation,
         )
     except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
         return None
@@ -130,13 +139,29 @@ class MetricTail:
         finally:
             os.close(descriptor)
         rows = [row for line in data.split(b"\n") if line and (row := parse_row(line)) is not None]
+        rows = self._of_writers(rows, start)
         return Tailed([_RESTARTED, *rows] if again else rows, start + len(data))
+
+    def _of_writers(self, rows: list[Row], offset: int) -> list[Row]:
+        """Rows read from an offset on, without those of a generation that another had taken over from."""
+        if is_current(self.path.parent, min((row.generation for row in rows), default=0)):
+            return rows
+        ruling = generations.ruling(self.path.parent, self.path.name, offset, within=self.within)
+        kept = []
+        for row in rows:
+            ruling = max(ruling, row.generation)
+            if row.generation == ruling:
+                kept.append(row)
+        return kept
 
 
 def history(path: Path) -> list[MetricRow]:
-    """Every step once, in order, with all its values, as of now."""
+    """Every step once, in order, with all its values, as of now.
+
+    ``path`` is the ``metrics.jsonl`` that all share; where generations have their own, the newest counts.
+    """
     steps: dict[int, MetricRow] = {}
-    offset = 0
+    path, offset = generations.newest_file(path), 0
     while True:
         rows, behind = MetricTail(path, offset).read()
         if behind == offset:
@@ -152,8 +177,13 @@ def merged(steps: dict[int, MetricRow], row: Row) -> dict[int, MetricRow]:
         return {step: kept for step, kept in steps.items() if step <= row.continue_from}
     before = steps.get(row.step)
     values = {**before.values, **row.values} if before else row.values
-    steps[row.step] = MetricRow(row.step, row.time, row.attempt, values, row.epoch)
+    steps[row.step] = replace(row, values=values)
     return steps
+
+
+def _to_line(row: Mapping[str, Any], generation: int) -> bytes:
+    known = {**row, "generation": generation} if generation else row
+    return json.dumps(known, separators=(",", ":")).encode("ascii")
 
 
 def _count(value: Any) -> int:

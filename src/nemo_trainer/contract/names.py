@@ -44,6 +44,8 @@ END_SIGNAL = "NEMO_JOB_END_SIGNAL"
 """The signal that announces the end: ``USR1`` or ``TERM``; without it SIGUSR1 means to look, and no more."""
 BETWEEN_INTERRUPTIONS = "NEMO_JOB_SECONDS_BETWEEN_INTERRUPTIONS"
 """The mean time in seconds after which a start like this one is interrupted without notice, measured."""
+GENERATION = "NEMO_JOB_GENERATION"
+"""The number that the launcher has claimed for this start, see `nemo_trainer.contract.generations`."""
 RANK = "RANK"
 """Number of this process among those of one training; only 0, or a process without it, writes."""
 
@@ -57,23 +59,34 @@ PINNED = "PINNED"
 
 @dataclass(frozen=True, slots=True)
 class TrainerPaths:
-    """The files of one training step, in the folder that all attempts of its job share."""
+    """The files of one training step, in the folder that all attempts of its job share.
+
+    Without a generation that has names of its own: those that all others write to. Readers ask
+    `nemo_trainer.contract.generations.newest_file` which file counts.
+    """
 
     folder: Path
+    generation: int = 0
+    own_names: bool = False
+
+    @property
+    def suffix(self) -> str:
+        """What the names have in them of a generation that shares none: ``.g3``, or nothing."""
+        return f".g{self.generation}" if self.own_names else ""
 
     @property
     def metrics(self) -> Path:
         """Rows that are only ever appended, see `nemo_trainer.contract.metrics`."""
-        return self.folder / "metrics.jsonl"
+        return self.folder / f"metrics{self.suffix}.jsonl"
 
     @property
     def progress(self) -> Path:
         """Where training stands, replaced as a whole."""
-        return self.folder / "progress.json"
+        return self.folder / f"progress{self.suffix}.json"
 
     @property
     def checkpoints(self) -> Path:
-        """One folder a checkpoint, named by its step."""
+        """One folder for each checkpoint, named by its step."""
         return self.folder / "checkpoints"
 
     @property
@@ -84,13 +97,18 @@ class TrainerPaths:
     @property
     def outputs(self) -> Path:
         """What the step has produced, with digests; written when it is done."""
-        return self.folder / "OUTPUTS.json"
+        return self.folder / f"OUTPUTS{self.suffix}.json"
 
     @property
     def writer(self) -> Path:
         """The process that writes here now, or wrote last."""
         return self.folder / "writer.json"
 
+    @property
+    def generations(self) -> Path:
+        """The claims of the right to write, see `nemo_trainer.contract.generations`."""
+        return self.folder / "generations"
+
     def checkpoint(self, step: int) -> Path:
         """The folder of the checkpoint of a step."""
-        return self.checkpoints / str(step)
+        return self.checkpoints / f"{step}{self.suffix}"

@@ -11,6 +11,7 @@ from nemo_runs.durable.disk import read_regular
 from nemo_runs.durable.files import replace_file
 from nemo_trainer.contract.errors import TrainerError
 from nemo_trainer.contract.files import file_problems
+from nemo_trainer.contract.generations import newest_file
 from nemo_trainer.contract.manifest import FileEntry, parse_files
 from nemo_trainer.contract.names import TrainerPaths
 
@@ -25,27 +26,32 @@ class Outputs:
     task: str
     created_at: float
     files: tuple[FileEntry, ...]
+    generation: int = 0
 
 
 def read_outputs(trainer_path: Path, *, within: Path | None = None) -> Outputs | None:
     """What the step says it has produced, `None` when it says nothing; raises `TrainerError`."""
-    path = TrainerPaths(trainer_path).outputs
+    path = newest_file(TrainerPaths(trainer_path).outputs)
     try:
         value = json.loads(read_regular(path, most=_LARGEST, within=within))
         if value["schema"] != _SCHEMA:
             raise ValueError(f"schema {value['schema']!r} is not {_SCHEMA}")  # noqa: TRY301 - one funnel for all damage
         files = parse_files(value["files"], inside=False)
-        return Outputs(str(value["task"]), float(value["created_at"]), files)
+        return Outputs(str(value["task"]), float(value["created_at"]), files, int(value.get("generation", 0)))
     except FileNotFoundError:
         return None
     except (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise TrainerError(f"{path}: is damaged: {error!r}") from error
 
 
-def write_outputs(trainer_path: Path, outputs: Outputs) -> None:
-    """Put the record there, durably; the files that it names must be on the disk by then."""
+def write_outputs(trainer_path: Path, outputs: Outputs, *, own_names: bool = False) -> None:
+    """Put the record there, durably; the files that it names must be on the disk by then.
+
+    ``own_names``: under the name that its generation has for itself.
+    """
     value = {"schema": _SCHEMA, **asdict(outputs)}
-    replace_file(TrainerPaths(trainer_path).outputs, json.dumps(value, indent=1).encode("ascii") + b"\n")
+    place = TrainerPaths(trainer_path, outputs.generation, own_names).outputs
+    replace_file(place, json.dumps(value, indent=1).encode("ascii") + b"\n")
 
 
 def verify_outputs(trainer_path: Path, *, storage: Path, deep: bool) -> Sequence[str]:

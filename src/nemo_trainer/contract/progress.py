@@ -10,6 +10,7 @@ from typing import Any
 
 from nemo_runs.durable.disk import read_regular
 from nemo_runs.durable.files import replace_file
+from nemo_trainer.contract.generations import newest_file
 
 SEQ_SEEN = "seq_seen"
 """The number of the last request that the trainer has seen."""
@@ -30,9 +31,12 @@ FINAL_STEP = "final_step"
 
 
 def read_progress(path: Path, *, within: Path | None = None) -> dict[str, Any]:
-    """What the trainer said last; empty when there is no such file in ``within``, or it is something else."""
+    """What the trainer said last; empty when there is no such file in ``within``, or it is something else.
+
+    ``path`` is the ``progress.json`` that all share; where generations have their own, the newest counts.
+    """
     try:
-        value = json.loads(read_regular(path, within=within))
+        value = json.loads(read_regular(newest_file(path), within=within))
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from nemo_helix_server.controller import metrics_tail
 from nemo_helix_server.storage.trainer_files import LocalTrainerFiles
-from nemo_trainer import contract
+from nemo_trainer import contract, taking_over
+from nemo_trainer.contract import generations
 
 pytestmark = pytest.mark.services
 
@@ -16,7 +17,7 @@ class Series:
 
     def __init__(self):
         self.points = {}
-        self.offset = 0
+        self.offset = self.file = 0
 
     def add(self, job_id, step_name, points):
         for point in points:
@@ -26,8 +27,11 @@ class Series:
         self.points = {key: value for key, value in self.points.items() if key[1] <= after}
 
     def set_tail(self, job_id, name, offset):
-        assert name == "training/metrics.jsonl"
-        self.offset = offset
+        if name == "training/metrics.generation":
+            self.file = offset
+        else:
+            assert name == "training/metrics.jsonl"
+            self.offset = offset
 
 
 def row(step, value):
@@ -43,7 +47,7 @@ def trainer(folder):
 
 
 def follow(series, folder):
-    for piece in metrics_tail.pieces("job", "training", trainer(folder), series.offset):
+    for piece in metrics_tail.pieces("job", "training", trainer(folder), series.offset, series.file):
         piece.write(series)
 
 
@@ -64,6 +68,45 @@ def test_however_the_reads_fall_the_series_is_the_history_of_the_file(tmp_path_f
     wanted = {("loss", kept.step): kept.values["loss"] for kept in contract.history(path)}
     assert series.points == wanted
     assert series.offset == len(data)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("row"), st.integers(0, 5), st.integers(1, 20)),
+            st.tuples(st.just("take over"), st.integers(0, 20), st.none()),
+            st.tuples(st.just("read"), st.none(), st.none()),
+        ),
+        max_size=40,
+    )
+)
+def test_rows_of_processes_that_were_replaced_are_in_no_series(tmp_path_factory, events):
+    """Every generation goes on writing into its file, whatever follows it."""
+    folder = tmp_path_factory.mktemp("trainer")
+    context = contract.JobContext(trainer_path=folder, storage=folder)
+    holders, series, wanted = [context], Series(), {}
+    for number, (what, which, step) in enumerate(events):
+        if what == "row":
+            holder = holders[which % len(holders)]
+            made = contract.MetricRow(step, 1.0, "attempt", {"loss": float(number)}, None, holder.generation)
+            with holder.paths.metrics.open("ab") as file:
+                file.write(made.to_line() + b"\n")
+            if holder is holders[-1]:
+                wanted[step] = float(number)
+        elif what == "take over":
+            claimed = generations.claim(folder)
+            holders.append(context.holding(claimed.number, own_names=True))
+            continued = contract.ContinueRow(which, "attempt", "task", 1.0, claimed.number)
+            after = taking_over.predecessor(holders[-1])
+            taking_over.begin(holders[-1], which, continued, lambda: None, after=after, at=1.0)
+            wanted = {done: value for done, value in wanted.items() if done <= which}
+        else:
+            follow(series, folder)
+    follow(series, folder)
+    history = contract.history(folder / "metrics.jsonl")
+    assert {row.step: row.values["loss"] for row in history} == wanted
+    assert series.points == {("loss", step): value for step, value in wanted.items()}
 
 
 def test_a_file_that_was_made_anew_is_read_from_its_beginning(tmp_path):
