@@ -70,7 +70,7 @@ def test_however_the_reads_fall_the_series_is_the_history_of_the_file(tmp_path_f
     assert series.offset == len(data)
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(
         st.one_of(

@@ -13,7 +13,7 @@ from nemo_trainer.contract import generations
 from nemo_trainer.contract.generations import Takeover
 
 TASK = "task-" + "a" * 32
-ELSEWHERE = dataclasses.replace(trees.identify(), host="node7.example", pid=1234)
+ELSEWHERE = dataclasses.replace(trees.identify(), host="node7.example", boot_id="another", pid=1234)
 
 
 def write_writer(folder: Path, generation: int | None = None, **facts: object) -> None:
