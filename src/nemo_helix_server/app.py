@@ -25,6 +25,7 @@ from nemo_helix_server.customizer.service import Customizer
 from nemo_helix_server.customizer.templates import TemplateRepository
 from nemo_helix_server.engines.environments import cache_folder
 from nemo_helix_server.executors import dispatch
+from nemo_helix_server.executors.base import RunPlace
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.files.filesets import Filesets
 from nemo_helix_server.files.locations import open_tree
@@ -119,7 +120,8 @@ def compose(
     )
     broadcaster = _broadcaster(core)
     executor = dispatch.of_service(settings)
-    launches = _launches(core, base_url, isolation, tokens_required=tokens_required)
+    engines = Engines(settings.engines, this_machine(), cache_folder())
+    launches = _launches(core, base_url, isolation, engines, tokens_required=tokens_required)
     controller = _controller(core, executor, launches, broadcaster)
     trackers = publishing.build(store, core.storage, settings)
 
@@ -131,7 +133,7 @@ def compose(
         trackers.stop()
         controller.stop()
 
-    parts = _parts(core, controller, broadcaster, boundary, tokens_required=tokens_required)
+    parts = _parts(core, controller, broadcaster, boundary, engines, tokens_required=tokens_required)
     loopback_only = is_loopback(settings.host)
     application = make_application(parts, loopback_only=loopback_only, start=start, stop=stop)
     return AssembledService(application, parts, controller, executor)
@@ -143,7 +145,12 @@ def _broadcaster(core: _CoreServices) -> Broadcaster:
 
 
 def _launches(
-    core: _CoreServices, base_url: str, isolation: Isolation | None, *, tokens_required: bool
+    core: _CoreServices,
+    base_url: str,
+    isolation: Isolation | None,
+    engines: Engines,
+    *,
+    tokens_required: bool,
 ) -> Launches:
     host_variables = core.settings.jobs.host_variables
     if host_variables is None and tokens_required:
@@ -157,6 +164,7 @@ def _launches(
         executor_of=core.profiles.executor,
         has_profile=core.profiles.has,
         isolation=isolation,
+        engine=engines.require,
         host_variables=host_variables,
     )
 
@@ -180,6 +188,7 @@ def _parts(
     controller: loop.Controller,
     broadcaster: Broadcaster,
     boundary: Boundary | None,
+    engines: Engines,
     *,
     tokens_required: bool,
 ) -> ServiceParts:
@@ -187,7 +196,7 @@ def _parts(
     settings, store, clock, storage = core.settings, core.store, core.clock, core.storage
     workspaces = WorkspaceRepository(store, clock)
     workspaces.ensure_default()
-    tuning = _customization(settings, store, clock, tokens_required=tokens_required)
+    references = _references(settings, store, clock, tokens_required=tokens_required)
 
     def wake() -> None:
         controller.wake()
@@ -207,15 +216,16 @@ def _parts(
         workspaces=workspaces,
         broadcaster=broadcaster,
         profiles=core.profiles,
-        filesets=tuning.references.filesets,
-        models=tuning.references.models,
+        filesets=references.filesets,
+        models=references.models,
         customizer=Customizer(
             jobs,
             core.profiles,
-            tuning.references,
-            tuning.engines,
+            references,
+            engines,
             settings,
-            controller.starter.launches.isolation,
+            place_of=functools.partial(_place_of, core.profiles, executors),
+            isolation=controller.starter.launches.isolation,
         ),
         templates=TemplateRepository(store, clock),
         health=HealthProbe(store, settings.data_dir),
@@ -223,21 +233,22 @@ def _parts(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Tuning:
-    references: References
-    engines: Engines
-
-
-def _customization(settings: Settings, store: JobStore, clock: Clock, *, tokens_required: bool) -> _Tuning:
-    """What fine-tuning needs: filesets, models, engines."""
+def _references(settings: Settings, store: JobStore, clock: Clock, *, tokens_required: bool) -> References:
+    """What fine-tuning names: filesets and models."""
     root = settings.files.root or str(settings.data_dir.absolute() / "filesets")
     filesets = Filesets(open_tree(root), clock, root)
     local_paths = settings.customization.local_paths
     if local_paths is None and tokens_required:
         local_paths = ()
-    references = References(ModelRegistry(store, filesets, clock), filesets, settings.data_dir, local_paths)
-    return _Tuning(references, Engines(settings.engines, this_machine(), cache_folder()))
+    return References(ModelRegistry(store, filesets, clock), filesets, settings.data_dir, local_paths)
+
+
+def _place_of(profiles: Profiles, executors: Executors, profile: str) -> RunPlace | None:
+    for provider in ("gpu_distributed", "gpu", "cpu"):
+        if profiles.has(provider, profile):
+            executor, config = profiles.executor(provider, profile), profiles.settings(provider, profile)
+            return executors.place_of(executor, config)
+    return None
 
 
 def _storage_of(storage: JobStorage, workspace: str, job_id: str) -> Path:

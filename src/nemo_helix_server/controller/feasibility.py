@@ -63,13 +63,13 @@ class Feasibility:
 
     def _require_program(self, context: StepContext) -> None:
         """An engine's interpreter may have been removed; what a job makes for itself is its own affair."""
-        argv = self.launches.argv(context)
         executor = self.launches.executor(context.step.spec)
         run = run_lookup.new_run(context, identifiers.task_name(), executor)
+        place = self.executor.place(run, self.launches.settings(context))
+        argv = self.launches.command(context, place)
         if not argv or self._is_made_by_the_job(argv[0], run):
             return
-        place = self.executor.place(run, self.launches.settings(context))
-        environment = self.launches.environment(context, place.environment())
+        environment = self.launches.environment(context, place)
         if not place.has_program(argv, environment):
             raise LaunchError(
                 f"the step {context.step.name} runs {argv[0]}, which is not a program here any more; put it "

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from nemo_helix_server.customizer.facts import ENGINE_PROGRAM, PYTHON_PROGRAM, EngineFacts
 from nemo_helix_server.errors import ServerError
-from nemo_helix_server.executors.base import CapacityRequest, Launch, ResourceNeeds
+from nemo_helix_server.executors.base import CapacityRequest, Launch, ResourceNeeds, RunPlace
 from nemo_helix_server.isolation import Isolation, IsolationFolders
 from nemo_helix_server.jobs.model import Step, StepContext
 from nemo_helix_server.settings import ProfileSettings
@@ -40,6 +42,10 @@ class LaunchError(ServerError):
     """A step cannot be started as it is; the message says what to change."""
 
 
+def _no_engines(name: str) -> EngineFacts:
+    raise LaunchError(f"there is no engine {name} here")
+
+
 @dataclass(frozen=True, slots=True)
 class Launches:
     """Makes the launch of a step of its spec, the settings and the secrets of this moment."""
@@ -61,6 +67,10 @@ class Launches:
     """Whether there is an execution profile."""
     isolation: Isolation | None = None
     """Keeps steps to their own files; `None` where they see what the service sees."""
+    engine: Callable[[str], EngineFacts] = _no_engines
+    """How an engine is started on the service's own machine; raises `ServerError` when it cannot be."""
+    python: str = sys.executable
+    """The service's own interpreter."""
     host_variables: tuple[str, ...] | None = None
     """Names of variables of the service that steps may be given; `None`: all."""
 
@@ -118,13 +128,26 @@ class Launches:
         ]
         return tuple(map(str, words))
 
-    def environment(self, context: StepContext, base: Mapping[str, str]) -> dict[str, str]:
-        """The variables that are the same at each start: the place's, the profile's, the step's own.
+    def command(self, context: StepContext, place: RunPlace) -> tuple[str, ...]:
+        """The step's command where it is to run; raises `LaunchError` when its program is not there."""
+        return tuple(self._program(word, context, place) for word in self.argv(context))
 
-        ``base`` is `nemo_helix_server.executors.base.RunPlace.environment`.
-        """
+    def config(self, context: StepContext, place: RunPlace) -> Any:
+        """The step's configuration where it is to run; raises `LaunchError` as `command`."""
+        config = context.step.spec.get("config")
+        if not isinstance(config, Mapping):
+            return config
+        return {
+            name: self._program(value, context, place) if isinstance(value, str) else value
+            for name, value in config.items()
+        }
+
+    def environment(self, context: StepContext, place: RunPlace) -> dict[str, str]:
+        """The variables that are the same at each start: the place's, the profile's, the step's own."""
         own = {item["name"]: item["value"] for item in _variables(context) if _is_literal(item)}
-        return {**base, "PYTHONUNBUFFERED": "1", **self.settings(context).env, **own}
+        of_engine = self._engine_environment(context, place)
+        base = place.environment()
+        return {**base, "PYTHONUNBUFFERED": "1", **self.settings(context).env, **of_engine, **own}
 
     def check(self, context: StepContext) -> None:
         """Raise `LaunchError` for what a start would fail with, as far as that can be known before."""
@@ -150,11 +173,11 @@ class Launches:
         devices: tuple[str, ...],
         checkpoint: str | None,
         paths: StepPaths,
-        base: Mapping[str, str],
+        place: RunPlace,
     ) -> Launch:
         """Everything about a start; raises `LaunchError` without a secret.
 
-        ``checkpoint`` and ``paths`` are as the run sees them, ``base`` is as in `environment`.
+        ``checkpoint`` and ``paths`` are as the run sees them, ``place`` is where it runs.
         """
         self.check(context)
         settings = self.settings(context)
@@ -168,15 +191,16 @@ class Launches:
         if settings.seconds_between_interruptions is not None:
             own["NEMO_JOB_SECONDS_BETWEEN_INTERRUPTIONS"] = f"{settings.seconds_between_interruptions:g}"
         limits = (context.step.spec["executor"].get("resources") or {}).get("limits") or {}
-        environment = {**self.environment(context, base), **own}
+        environment = {**self.environment(context, place), **own}
         places = self._places(context, paths, checkpoint)
         if places is not None:
+            base = place.environment()
             # what the step or its profile set stays
             inherited = {name for name, value in environment.items() if value == base.get(name)}
             wanted = places.environment.items()
             environment |= {k: v for k, v in wanted if k in inherited or k not in environment}
         return Launch(
-            argv=self.argv(context),
+            argv=self.command(context, place),
             environment=environment,
             sight=places.sight if places else None,
             secrets=values,
@@ -190,6 +214,28 @@ class Launches:
             image=self.image(context),
             place=settings,
         )
+
+    def _program(self, word: str, context: StepContext, place: RunPlace) -> str:
+        if word == PYTHON_PROGRAM:
+            return place.python() or self.python
+        if word.startswith(ENGINE_PROGRAM):
+            return self._engine(word.removeprefix(ENGINE_PROGRAM), context, place).python
+        return word
+
+    def _engine_environment(self, context: StepContext, place: RunPlace) -> dict[str, str]:
+        """The variables of the engine whose interpreter the command names."""
+        argv = self.argv(context)
+        if not argv or not argv[0].startswith(ENGINE_PROGRAM):
+            return {}
+        engine = self._engine(argv[0].removeprefix(ENGINE_PROGRAM), context, place)
+        digest = {"NEMO_ENGINE_ENVIRONMENT": engine.digest} if engine.digest else {}
+        return {**engine.environment, **digest}
+
+    def _engine(self, name: str, context: StepContext, place: RunPlace) -> EngineFacts:
+        try:
+            return place.engine(name) or self.engine(name)
+        except ServerError as error:
+            raise LaunchError(f"the step {context.step.name} cannot start: {error}") from error
 
     def _places(
         self, context: StepContext, paths: StepPaths, checkpoint: str | None

@@ -6,7 +6,7 @@ import contextlib
 import logging
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import failures
@@ -104,15 +104,15 @@ class Starter:
                 if isinstance(answer, WaitingForCapacity):
                     return
                 devices = answer.devices
-            files = self.executor.files(run)
-            files.prepare(run, context.step.spec.get("config"))
+            files, place = self.executor.files(run), self._place(context, run)
+            files.prepare(run, self.launches.config(context, place))
             launch = self.launches.launch(
                 context,
                 run,
                 devices=devices,
                 checkpoint=self._checkpoint(context, run, files),
                 paths=files.paths(run),
-                base=self._place(context, run).environment(),
+                place=place,
             )
             self.executor.start(run, launch)
         except AlreadyStartedError:
@@ -144,22 +144,24 @@ class Starter:
         if kind in blocked:
             # once it is known to wait, only the next one in the queue gets a new reason
             return _KNOWN if context.step.status is Status.QUEUED else blocked[kind]
+        # what cannot be started is found before it takes anything
+        turn = self._with_image(context, run)
         answer = self.executor.admit(request)
         if isinstance(answer, Admitted):
-            return self._with_image(context, run, answer)
+            return replace(turn, devices=answer.devices)
         # those after it have no better place, so the executor is not asked about them
         blocked[kind] = answer.reason
         return answer.reason
 
-    def _with_image(self, context: StepContext, run: StepRun, admitted: Admitted) -> _Turn:
-        argv = self.launches.argv(context)
+    def _with_image(self, context: StepContext, run: StepRun) -> _Turn:
         place = self._place(context, run)
-        digest = place.environment_digest(argv, self.launches.environment(context, place.environment()))
+        argv = self.launches.command(context, place)
+        digest = place.environment_digest(argv, self.launches.environment(context, place))
         image = self.launches.image(context)
         if image and digest:
             digest = f"{image}@{digest}"
         program = argv[0] if argv else "its command"
-        return _Turn(context, run, admitted.devices, digest, image or f"the environment of {program}")
+        return _Turn(context, run, (), digest, image or f"the environment of {program}")
 
     def _place(self, context: StepContext, run: StepRun) -> RunPlace:
         return self.executor.place(run, self.launches.settings(context))

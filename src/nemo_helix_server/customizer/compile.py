@@ -10,9 +10,16 @@ from pydantic import BaseModel
 
 from nemo_helix_server import executor_kinds
 from nemo_helix_server.customizer import names, support
+from nemo_helix_server.customizer import paths as places
 from nemo_helix_server.customizer.backends import shared
 from nemo_helix_server.customizer.backends.base import Backend
-from nemo_helix_server.customizer.facts import CompileFacts, InputSource, TrainingMachine
+from nemo_helix_server.customizer.facts import (
+    PYTHON_PROGRAM,
+    CompileFacts,
+    InputSource,
+    TrainingMachine,
+    engine_program,
+)
 
 _STEPS = "nemo_helix_server.customizer.steps"
 _LIGHT = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "4", "memory": "16Gi"}}
@@ -42,9 +49,20 @@ def compile_job(
     )
     spec["output"] = {**(spec.get("output") or {}), "name": output.name, "fileset": output.fileset}
     _name_runs(spec, output.name, facts.job_name)
-    engine_spec = backend.engine_spec(spec, facts)
+    engine_spec = dict(backend.engine_spec(spec, facts))
+    if not _chose_precision(backend, given):
+        engine_spec["precision"] = None  # the engine takes what the device has on which it starts
     steps = list(_steps(backend, spec, engine_spec, output, facts, profile))
     return Compiled(spec, {"steps": steps}, engine_spec, output)
+
+
+def _chose_precision(backend: Backend, given: BaseModel) -> bool:
+    """Whether the input itself names a precision: only then it is the same on every device."""
+    spec = given.model_dump(mode="json")
+    paths = {path for table in backend.tables for path, to in table.supported.items() if to == "precision"}
+    return any(
+        places.is_there(spec, path) and places.look(spec, path) not in {None, "auto"} for path in paths
+    )
 
 
 def rules(backend: Backend, given: BaseModel, facts: CompileFacts) -> list[support.Rule]:
@@ -105,14 +123,12 @@ def _steps(
         "whole": not adapter,
         "base": shared.MODEL,
     }
-    yield _light(download, "download", {**_download(spec, facts), "end": end}, facts, _hub_token(facts))
+    yield _light(download, "download", {**_download(spec, facts), "end": end}, _hub_token(facts))
     yield _training(backend, spec, engine_spec, facts, profile)
     place = {"root": facts.files_root, "workspace": facts.workspace, "fileset": output.fileset}
     base = {"base_model": facts.model.base or facts.model.shown}
     description = spec["output"].get("description")
-    yield _light(
-        UPLOAD, "upload", {"source": shared.OUTPUT, "description": description, **place, **base}, facts
-    )
+    yield _light(UPLOAD, "upload", {"source": shared.OUTPUT, "description": description, **place, **base})
     entity = {
         "name": output.name,
         "fileset": output.fileset,
@@ -121,14 +137,13 @@ def _steps(
         "created_by_job": facts.job_name,
         **base,
     }
-    yield _light(REGISTER, "register", {"workspace": facts.workspace, "model": entity}, facts)
+    yield _light(REGISTER, "register", {"workspace": facts.workspace, "model": entity})
 
 
 def _light(
     name: str,
     program: str,
     config: dict[str, Any],
-    facts: CompileFacts,
     extra: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, Any]:
     """A step without a GPU, by an interpreter of the service."""
@@ -138,7 +153,7 @@ def _light(
         "executor": {
             "provider": "cpu",
             "profile": "default",
-            "container": {"command": [facts.python, "-P", "-m", f"{_STEPS}.{program}"]},
+            "container": {"command": [PYTHON_PROGRAM, "-P", "-m", f"{_STEPS}.{program}"]},
             "resources": copy.deepcopy(_LIGHT),
         },
         "config": config,
@@ -163,7 +178,7 @@ def _download(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
         "split": {"share": share, "seed": spec["schedule"]["seed"], "into": shared.VALIDATION}
         if share
         else None,
-        "hub_python": facts.engine.python,
+        "hub_python": engine_program(facts.engine.name),
     }
 
 
@@ -180,9 +195,7 @@ def _training(
     profile: str | None,
 ) -> dict[str, Any]:
     given = (spec.get("training") or {}).get("execution_profile")
-    variables = {**facts.engine.environment, **((spec.get("training") or {}).get("env_vars") or {})}
-    if facts.engine.digest:
-        variables["NEMO_ENGINE_ENVIRONMENT"] = facts.engine.digest
+    variables = (spec.get("training") or {}).get("env_vars") or {}
     return {
         "name": backend.training_step(engine_spec),
         "environment": [
@@ -210,6 +223,6 @@ def _executor(
     return {
         "provider": "gpu" if on_gpu else "cpu",
         "profile": profile or ("gpu" if on_gpu else "default"),
-        "container": {"command": [facts.engine.python, "-P", "-m", backend.trainer]},
+        "container": {"command": [engine_program(facts.engine.name), "-P", "-m", backend.trainer]},
         "resources": resources,
     }

@@ -6,6 +6,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+ENGINE_PROGRAM = "nemo-engine:"
+"""A word of a step's command or config that begins so, and goes on with an engine's name, is the engine's
+interpreter: it is found when the step starts, where the step runs."""
+PYTHON_PROGRAM = "nemo-python"
+"""The same for the interpreter that has this package."""
+
+
+def engine_program(name: str) -> str:
+    """The interpreter of an engine, wherever a step will run."""
+    return f"{ENGINE_PROGRAM}{name}"
+
 
 @dataclass(frozen=True, slots=True)
 class InputSource:
@@ -63,8 +74,6 @@ class CompileFacts:
     workspace: str = "default"
     job_name: str = "job"
     digits: str = "000000000000"
-    python: str = "python3"
-    """The interpreter of the steps that do not train."""
     files_root: str = ""
     pause_deadline_seconds: int = 1800
     staleness_timeout_seconds: int = 0

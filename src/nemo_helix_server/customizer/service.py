@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from nemo_helix_server.customizer.engines import Engines
 from nemo_helix_server.customizer.facts import CompileFacts, EngineFacts, InputSource
 from nemo_helix_server.customizer.references import References
 from nemo_helix_server.errors import InvalidError, StateConflictError, UnknownNameError
+from nemo_helix_server.executors.base import NeverPossibleError, RunPlace
 from nemo_helix_server.isolation import Isolation
 from nemo_helix_server.jobs.filtering import parse
 from nemo_helix_server.jobs.filtering.tree import Compare, Operator, Tree, all_of
@@ -52,6 +52,8 @@ class Customizer:
     references: References
     engines: Engines
     settings: Settings
+    place_of: Callable[[str], RunPlace | None] = lambda _profile: None
+    """What there is where steps of a profile run, by its name; `None`: no such profile."""
     isolation: Isolation | None = None
     """Keeps the engine of a preview to its own files, as steps are; `None` where these are not either."""
     _creating: threading.Lock = dataclasses.field(default_factory=threading.Lock)
@@ -100,7 +102,7 @@ class Customizer:
     ) -> tuple[CompileFacts, compiling.Compiled]:
         given = validated(backend.description, body.spec)
         self._check_workspace(workspace)
-        engine = self.engines.require(backend.engine)
+        engine = self._engine(backend.engine, self._place(given, body))
         digits = names.token(workspace, client_token)
         name = body.name or getattr(given, "name", None) or names.job_name(backend.name, digits)
         facts = self.facts(caller, workspace, backend, given, engine, body, name=name, digits=digits)
@@ -122,8 +124,9 @@ class Customizer:
         found = self._sources(caller, workspace, backend.description, given)
         own = self.settings.of_backend(backend.name)
         surroundings = found.get("environment")
+        place = self._place(given, body)
         return CompileFacts(
-            machine=self.engines.machine,
+            machine=(place and place.machine()) or self.engines.machine,
             engine=engine,
             model=found["model"],
             dataset=found["dataset"],
@@ -134,13 +137,24 @@ class Customizer:
             workspace=workspace,
             job_name=name,
             digits=digits,
-            python=sys.executable,
             files_root=self.references.filesets.root,
             pause_deadline_seconds=own.training_pause_deadline_seconds,
             staleness_timeout_seconds=own.training_staleness_timeout_seconds,
             checkpoint_max_overhead=own.training_checkpoint_max_overhead,
             options=body.options.model_dump(mode="json") if body.options else {},
         )
+
+    def _engine(self, name: str, place: RunPlace | None) -> EngineFacts:
+        try:
+            there = place.engine(name) if place else None
+        except NeverPossibleError as error:
+            raise StateConflictError(str(error)) from error
+        return there or self.engines.require(name)
+
+    def _place(self, given: BaseModel, body: CreateCustomizationJobRequest) -> RunPlace | None:
+        """Where the training will run, when a profile says so; the service's own machine otherwise."""
+        profile = body.profile or getattr(getattr(given, "training", None), "execution_profile", None)
+        return self.place_of(profile) if profile else None
 
     def _sources(
         self, caller: Caller, workspace: str, backend: backends.BackendDescription, given: BaseModel

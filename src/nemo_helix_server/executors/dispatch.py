@@ -92,7 +92,11 @@ class Executors:
 
     def place(self, run: StepRun, profile: ProfileSettings) -> RunPlace:
         """The place to run that a profile leads to."""
-        return options.place(self._of(run), profile)
+        return self.place_of(run.executor, profile)
+
+    def place_of(self, executor: str, profile: ProfileSettings) -> RunPlace:
+        """The same for an executor's name; raises `NeverPossibleError` when there is none of that name."""
+        return options.place(self.named(executor), profile)
 
     def release(self, run: StepRun) -> None:
         """See the protocol."""

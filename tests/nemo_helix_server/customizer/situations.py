@@ -51,7 +51,6 @@ def facts(kind: str = "automodel", *, device: Any = "cpu", gpus: int = 1, **chan
         "rewards": REWARDS if kind == "grpo" else None,
         "job_name": f"{backend_of(kind)}-a1b2c3d4e5f6",
         "digits": "a1b2c3d4e5f6",
-        "python": "/service/bin/python",
         "files_root": "/filesets",
     }
     return CompileFacts(**{**given, **changes})

@@ -115,12 +115,13 @@ def test_training_runs_in_the_engines_interpreter_on_what_the_machine_has() -> N
     cpu = job("dpo", MINIMAL["dpo"]).platform_spec["steps"][1]
     assert cpu["executor"]["provider"] == "cpu"
     assert cpu["executor"]["container"]["command"] == [
-        "/engines/trl/bin/python",
+        "nemo-engine:trl",
         "-P",
         "-m",
         "nemo_engines.run",
     ]
-    assert {"name": "NEMO_ENGINE_ENVIRONMENT", "value": "digest"} in cpu["environment"]
+    # it is found, with its variables, when the step starts and where it starts
+    assert [item["name"] for item in cpu["environment"]] == ["NEMO_JOB_PERSISTENT_JOB_STORAGE_PATH"]
     spec = with_value("dpo", "training.parallelism.num_gpus_per_node", 2)
     gpu = job("dpo", spec, device="cuda", gpus=2).platform_spec["steps"][1]["executor"]
     assert (gpu["provider"], gpu["profile"], gpu["resources"]["num_gpus"]) == ("gpu", "gpu", 2)
@@ -225,3 +226,18 @@ def test_a_repeated_request_gets_the_same_names() -> None:
     assert names.token("default", "key") == names.token("default", "key")
     assert names.token("default", None) != names.token("default", None)
     assert names.job_name("automodel", "a1b2c3d4e5f6") == "automodel-a1b2c3d4e5f6"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_a_precision_that_nobody_chose_is_that_of_the_device_on_which_training_starts(
+    kind: str, device: str
+) -> None:
+    assert job(kind, MINIMAL[kind], device=device).engine_spec["precision"] is None
+
+
+def test_a_precision_that_was_chosen_is_the_same_everywhere() -> None:
+    spec = with_value("automodel", "training.precision", "fp32")
+    assert job("automodel", spec, device="cuda").engine_spec["precision"] == "fp32"
+    spec = with_value("unsloth", "model.dtype", "bfloat16")
+    assert job("unsloth", spec, device="cuda").engine_spec["precision"] == "bf16"

@@ -13,6 +13,10 @@ from typing import Any
 import pytest
 from tests.nemo_helix_server.api.service_bench import JOBS, Bench
 
+from nemo_helix_server import app
+from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
+from nemo_helix_server.executors.base import NeverPossibleError
+from nemo_helix_server.executors.options import UnknownPlace
 from nemo_helix_server.jobs.states import StatusEvent
 
 pytestmark = pytest.mark.services
@@ -480,3 +484,51 @@ def test_where_tokens_are_needed_a_tracker_is_not_this_machine(
     named = make(tokens_required=True, trackers={"allowed_hosts": ["0x7f.1"]}, **allowed)
     assert named.client(named.token("operate")).post(RL, json=body).status_code == 201
     assert make().client().post(RL, json=body).status_code == 201
+
+
+class TestAProfileThatLeadsElsewhere:
+    """What trains there, and with which engine, is asked of the place and not of the service's machine."""
+
+    class Place(UnknownPlace):
+        found: EngineFacts | None = EngineFacts("trl", "/there/python", {})
+
+        def machine(self) -> TrainingMachine | None:
+            return TrainingMachine("cuda", 2)
+
+        def engine(self, name: str) -> EngineFacts | None:
+            if self.found is None:
+                raise NeverPossibleError(f"there is no engine {name} on the cluster; install it there")
+            return self.found
+
+    @pytest.fixture
+    def there(self, monkeypatch: pytest.MonkeyPatch) -> UnknownPlace:
+        place = self.Place()
+        known = {"cluster": place}
+        monkeypatch.setattr(app, "_place_of", lambda _profiles, _executors, profile: known.get(profile))
+        return place
+
+    @pytest.fixture
+    def client(self, make: Made, there: UnknownPlace, tmp_path: Path) -> Any:
+        leases = {"folder": tmp_path / "leases", "devices": ["0", "1"]}
+        profiles = [{"provider": "gpu", "profile": "cluster"}]
+        return make(engines={}, jobs={"leases": leases, "executors": profiles}).client()
+
+    def test_a_job_is_compiled_for_it(self, client: Any, spec: dict[str, Any]) -> None:
+        spec["training"] |= {"execution_profile": "cluster", "parallelism": {"num_gpus_per_node": 2}}
+        answer = client.post(RL, json={"spec": spec})
+        assert answer.status_code == 201, answer.text
+        training = answer.json()["platform_spec"]["steps"][1]["executor"]
+        assert (training["provider"], training["profile"]) == ("gpu", "cluster")
+        assert (training["resources"]["num_gpus"], training["container"]["command"][0]) == (
+            2,
+            "nemo-engine:trl",
+        )
+        assert answer.json()["spec"]["device"] == "cuda"
+
+    def test_an_engine_that_it_has_not_is_said_before_there_is_a_job(
+        self, client: Any, there: Place, spec: dict[str, Any]
+    ) -> None:
+        there.found = None
+        answer = client.post(RL, json={"spec": spec, "profile": "cluster"})
+        assert answer.status_code == 409
+        assert answer.json()["detail"] == "there is no engine trl on the cluster; install it there"
