@@ -1,0 +1,63 @@
+"""No event is lost that says more of a test than that it passed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests import worker_events
+
+
+@pytest.mark.parametrize("when", ["setup", "call", "teardown"])
+@pytest.mark.parametrize("outcome", ["failed", "skipped"])
+def test_every_failure_and_every_skip_is_shown(when: str, outcome: str) -> None:
+    assert worker_events.is_shown("testreport", {"data": {"when": when, "outcome": outcome}})
+
+
+@pytest.mark.parametrize(("when", "shown"), [("setup", False), ("call", True), ("teardown", False)])
+def test_of_what_passed_the_call_is_shown(when: str, shown: bool) -> None:
+    assert worker_events.is_shown("testreport", {"data": {"when": when, "outcome": "passed"}}) is shown
+
+
+@pytest.mark.parametrize("name", ["workerfinished", "runtest_protocol_complete", "warning_recorded"])
+def test_what_is_not_about_one_test_is_always_sent(name: str) -> None:
+    assert worker_events.is_shown(name, {})
+
+
+TESTS = """
+import pytest
+
+@pytest.fixture
+def broken():
+    yield
+    raise RuntimeError("after the test")
+
+def test_good(): ...
+def test_bad(): raise RuntimeError("in the test")
+def test_left(broken): ...
+@pytest.mark.skip(reason="by hand")
+def test_skipped(): ...
+"""
+CONFTEST = """
+from tests import worker_events
+
+def pytest_configure(config):
+    worker_events.send_what_is_shown(config)
+"""
+
+
+@pytest.mark.services
+@pytest.mark.parametrize("options", [["-q"], ["-v"]])
+def test_workers_count_what_one_process_counts(tmp_path: Path, options: list[str]) -> None:
+    (tmp_path / "test_some.py").write_text(TESTS, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(CONFTEST, encoding="utf-8")
+    (tmp_path / "pytest.ini").write_text(
+        f"[pytest]\npythonpath = {Path(__file__).parents[1]}\n", encoding="utf-8"
+    )
+    command = [sys.executable, "-m", "pytest", *options, "-n", "2", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 failed, 2 passed, 1 skipped, 1 error in" in done.stdout, done.stdout + done.stderr
+    assert "in the test" in done.stdout
+    assert "after the test" in done.stdout
