@@ -153,8 +153,9 @@ def _offers(group: str) -> Iterator[_Offer]:
 
     for distribution in distributions():
         try:
-            name = distribution.metadata["Name"] or "unnamed"
             entries = [entry for entry in distribution.entry_points if entry.group == group]
+            # read for those that offer something only: it takes most of the time
+            name = (distribution.metadata["Name"] or "unnamed") if entries else ""
         except Exception:  # noqa: BLE001, S112 - a package with unreadable metadata must not hide the others
             continue
         yield from (_Offer(entry, name) for entry in entries)

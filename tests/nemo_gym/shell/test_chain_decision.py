@@ -166,7 +166,9 @@ def test_both_decide_every_case_alike_with_the_same_words(ask):
     said = ask(
         NAMES,
         [record(*case) for case in found],
-        'gym_read_state "$text"; gym_decide; again=no; ! gym_look_again "$looks" || again=yes; '
+        # a text is read once for the cases that follow with the same one: what it says stays
+        '[[ -n ${read+x} && $text == "$read" ]] || { gym_read_state "$text"; read=$text; }; '
+        'gym_decide; again=no; ! gym_look_again "$looks" || again=yes; '
         'printf "%s|%s|%s|%s|%s\\n" "$gym_action" "$gym_fate" "${gym_counts:-no}" "$again" "$gym_why"',
     )
     assert len(said) == len(found) > 2000
