@@ -145,6 +145,23 @@ class Cluster:
             raise SchedulerRefusedError(["scancel"], answer.status, text, where=self.host.label)
         return [job for job in known if job not in own]
 
+    def signal(self, job: SlurmJob, name: str) -> bool:
+        """Send a signal to the batch script of a running job that is proven to be the one that is meant.
+
+        False when no such job runs. Raises as `cancel` does.
+        """
+        rows, problem = self._queue([job])
+        if rows is None:
+            raise NotReachableError(f"the queue of {self.host.label} cannot be read: {problem}")
+        row = next((row for row in rows if row.id == job.id), None)
+        if row is None or row.state.name != "RUNNING" or not is_proven(job, row):
+            return False
+        answer = self._calls.call([commands.signal_batch(job, name)])[0]
+        text = _words(answer)
+        if answer.status and commands.is_uncertain(text):
+            raise NotReachableError(f"scancel on {self.host.label} was not heard: {text.strip()}")
+        return answer.status == 0
+
     def queue_of(self, prefix: str) -> list[QueueRow]:
         """The user's jobs whose token begins with ``prefix``; ended ones while the controller knows them."""
         rows, problem = self._queue(())

@@ -142,6 +142,11 @@ def cancel(jobs: Sequence[SlurmJob]) -> list[list[str]]:
     return calls
 
 
+def signal_batch(job: SlurmJob, name: str) -> list[str]:
+    """Send a signal to a job's batch script alone; its job steps and their processes get none."""
+    return ["scancel", f"--signal={name}", "--batch", *_clusters(job.cluster), job.id]
+
+
 def show_job(job: SlurmJob) -> list[str]:
     """Ask the controller for all that it knows of one job."""
     return ["scontrol", *_clusters(job.cluster), "-o", "show", "job", job.id]

@@ -1,0 +1,1 @@
+"""Runs steps as jobs of a Slurm cluster, reached from this machine or over ssh."""

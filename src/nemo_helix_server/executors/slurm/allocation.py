@@ -1,0 +1,159 @@
+"""The program of a batch job: it runs one start of a step, as the shim does on the service's machine.
+
+``python -P -m nemo_helix_server.executors.slurm.allocation RUN_FOLDER``; everything that it needs lies in that
+folder. It ends with the command's exit status, so that the scheduler's record says the same. A second job of
+the same start, and one that was given up, starts nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.executors import shim
+from nemo_helix_server.executors.slurm import folders
+from nemo_helix_server.storage import run_files
+from nemo_runs.durable.files import replace_file
+
+NOT_STARTED = 127
+"""Exit status of a job that found its start made or given up."""
+_OURS = frozenset({"PYTHONPATH", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"})
+"""Variables of this program, which its command is not given."""
+_RANK = "nemo_helix_server.executors.slurm.rank"
+_FIRST_PORT, _PORTS = 20_000, 20_000
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the start whose folder is named."""
+    (name,) = sys.argv[1:] if argv is None else argv
+    run = Path(name)
+    order = json.loads((run / folders.ORDER).read_bytes())
+    secrets = _secrets(run)
+    environment = {
+        **_environ(),
+        **order["environment"],
+        **rendezvous(order["nodes"], order["gpus"], os.environ),
+    }
+    _note(run)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1))
+    claimed = _run(order, run, environment, secrets)
+    with contextlib.suppress(OSError):
+        (run / folders.SECRETS).unlink()
+    if not claimed:
+        sys.stderr.write(f"{order['token']} was started or given up before; this job starts nothing\n")
+        return NOT_STARTED
+    end = run_files.read_end(run)
+    return end.exit_status if end is not None else 1
+
+
+def _run(order: Mapping[str, Any], run: Path, environment: dict[str, str], secrets: dict[str, str]) -> bool:
+    answers: list[bool] = []
+    shim.run(
+        shim.ShimOrder(
+            token=order["token"],
+            folder=run,
+            argv=command(order),
+            environment=environment,
+            secrets=secrets,
+            working_directory=order["working_directory"],
+            memory_bytes=None,  # the scheduler keeps it
+            time_limit_seconds=order["time_limit_seconds"],
+            grace_seconds=order["grace_seconds"],
+            log_bytes=order["log_bytes"],
+            fifo=None,
+            leases=None,
+            sight=None,
+        ),
+        answers.append,
+    )
+    return answers == [True]
+
+
+def command(order: Mapping[str, Any]) -> list[str]:
+    """The words that are run on the first node: the command itself, or ``srun`` that starts it everywhere."""
+    words = list(order["argv"])
+    container = order["container"]
+    several = order["nodes"] > 1
+    if several:
+        words = [*order["rank"], "--", *words]
+    if container and container["runtime"] == "apptainer":
+        binds = [word for mount in container["mounts"] for word in ("--bind", mount)]
+        words = [
+            "apptainer",
+            "exec",
+            *(["--nv"] if order["gpus"] else []),
+            *binds,
+            container["image"],
+            *words,
+        ]
+    if not several and not (container and container["runtime"] == "pyxis"):
+        return words
+    launcher = ["srun", f"--nodes={order['nodes']}", f"--ntasks={order['nodes']}", "--ntasks-per-node=1"]
+    launcher += ["--kill-on-bad-exit=1", "--export=ALL", f"--chdir={order['working_directory']}"]
+    if container and container["runtime"] == "pyxis":
+        launcher += [f"--container-image={container['image']}", "--no-container-mount-home"]
+        launcher += [f"--container-mounts={','.join(container['mounts'])}"]
+        launcher += [f"--container-workdir={order['working_directory']}"]
+    return [*launcher, *words]
+
+
+def rendezvous(nodes: int, gpus: int, environ: Mapping[str, str]) -> dict[str, str]:
+    """Where the nodes of one training meet, in the variables of torchrun (``PET_*``) and of torch itself.
+
+    The number of a node is added on it, see `nemo_helix_server.executors.slurm.rank`.
+    """
+    first = environ.get("SLURMD_NODENAME") or socket.gethostname()
+    address = environ.get("SLURM_LAUNCH_NODE_IPADDR") or first
+    # two jobs on one node must not meet each other
+    port = _FIRST_PORT + int(environ.get("SLURM_JOB_ID") or os.getpid()) % _PORTS
+    workers = max(gpus, 1)
+    shared = {"MASTER_ADDR": address if nodes > 1 else "127.0.0.1", "MASTER_PORT": str(port)}
+    if nodes == 1:
+        return shared
+    return {
+        **shared,
+        "NNODES": str(nodes),
+        "NPROC_PER_NODE": str(workers),
+        "PET_NNODES": str(nodes),
+        "PET_NPROC_PER_NODE": str(workers),
+        "PET_MASTER_ADDR": shared["MASTER_ADDR"],
+        "PET_MASTER_PORT": shared["MASTER_PORT"],
+    }
+
+
+def _environ() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name not in _OURS}
+
+
+def _secrets(run: Path) -> dict[str, str]:
+    try:
+        found: dict[str, str] = json.loads((run / folders.SECRETS).read_bytes())
+    except FileNotFoundError:
+        return {}
+    return found
+
+
+def _note(run: Path) -> None:
+    """Say which allocation has this start."""
+    said = {
+        "job_id": os.environ.get("SLURM_JOB_ID", ""),
+        "nodes": os.environ.get("SLURM_JOB_NODELIST", ""),
+        "node": os.environ.get("SLURMD_NODENAME", ""),
+        "host": os.uname().nodename,
+        "at": time.time(),
+        "restarts": os.environ.get("SLURM_RESTART_COUNT", "0"),
+        "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+    }
+    replace_file(run / folders.ALLOCATION, json.dumps(said).encode() + b"\n", mode=0o600)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

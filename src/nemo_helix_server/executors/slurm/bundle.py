@@ -1,0 +1,82 @@
+"""Our own sources for the cluster: what the nodes and the cluster's host run of this project, and no more.
+
+The folder is named by the digest of what is in it, so a service that was updated sends its new sources along,
+and runs that began with the old ones keep them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+from nemo_helix_server.engines.sources import PACKAGES, package_folder
+from nemo_helix_server.executors.slurm.folders import ClusterFolder
+from nemo_slurm.errors import PathExistsError
+from nemo_slurm.hosts import Host
+
+_SERVER = "nemo_helix_server"
+_OF_SERVER = (
+    "__init__.py",
+    "executors/__init__.py",
+    "executors/landlock.py",
+    "executors/memory.py",
+    "executors/shim.py",
+    "executors/slurm/__init__.py",
+    "executors/slurm/allocation.py",
+    "executors/slurm/folders.py",
+    "executors/slurm/on_cluster.py",
+    "executors/slurm/rank.py",
+    "logs/__init__.py",
+    "logs/writer.py",
+    "storage/__init__.py",
+    "storage/run_files.py",
+)
+_LEFT_OUT = frozenset({"__pycache__"})
+
+
+@dataclass(frozen=True, slots=True)
+class Bundle:
+    """The sources as they are beside this service."""
+
+    digest: str
+    files: tuple[tuple[str, bytes], ...]
+
+    @classmethod
+    def of_service(cls) -> Bundle:
+        """Read them."""
+        files = tuple(sorted(_sources()))
+        whole = hashlib.sha256()
+        for name, data in files:
+            whole.update(f"{name}\0{len(data)}\0".encode() + data)
+        return cls(whole.hexdigest()[:16], files)
+
+    def place(self, host: Host, where: ClusterFolder) -> PurePosixPath:
+        """Their folder on the cluster, copied there when it is not there yet."""
+        folder = where.code(self.digest)
+        if host.exists(str(folder)):
+            return folder
+        with tempfile.TemporaryDirectory(prefix="baton-code-") as temporary:
+            for name, data in self.files:
+                path = Path(temporary, "code", name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(data)
+            try:
+                host.copy_in(Path(temporary, "code"), str(folder))
+            except PathExistsError:
+                pass  # another service of the same version was faster
+        return folder
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    server = package_folder(_SERVER)
+    for name in _OF_SERVER:
+        yield f"{_SERVER}/{name}", (server / name).read_bytes()
+    for package in PACKAGES:
+        folder = package_folder(package)
+        for path in folder.rglob("*"):
+            inner = path.relative_to(folder)
+            if path.is_file() and not _LEFT_OUT.intersection(inner.parts):
+                yield f"{package}/{inner.as_posix()}", path.read_bytes()

@@ -1,0 +1,155 @@
+"""One cluster as a service sees it: its scheduler, its shared storage, and our program on its host."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from nemo_helix_server.executors.slurm.bundle import Bundle
+from nemo_helix_server.executors.slurm.folders import ClusterFolder
+from nemo_helix_server.executors.slurm.settings import SlurmSettings
+from nemo_slurm.channel import tail
+from nemo_slurm.cluster import Cluster
+from nemo_slurm.errors import CommandFailedError, SlurmError
+from nemo_slurm.hosts import Host
+from nemo_slurm.remote_script import remote_script
+from nemo_slurm.ssh import host_of
+
+_OLDEST_PYTHON = (3, 11)
+
+
+class UnusableClusterError(SlurmError):
+    """The cluster cannot be used as the profile describes it; the message says what to change."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterAddress:
+    """What is needed to reach a cluster's files and scheduler again, whatever becomes of its profile."""
+
+    host: str | None
+    root: str
+    python: str
+    setup: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: SlurmSettings) -> ClusterAddress:
+        """That of a profile."""
+        return cls(settings.host, str(settings.root), settings.python, settings.setup)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> ClusterAddress:
+        """Read what `to_json` wrote."""
+        return cls(value["host"], value["root"], value["python"], tuple(value["setup"]))
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as a JSON object."""
+        return asdict(self)
+
+    @property
+    def shown(self) -> str:
+        """For people: host and folder."""
+        return f"{self.host or 'this machine'}:{self.root}"
+
+
+class Connection:
+    """One cluster; safe for several threads."""
+
+    def __init__(
+        self,
+        address: ClusterAddress,
+        bundle: Bundle,
+        *,
+        host: Host | None = None,
+        cluster: Cluster | None = None,
+    ) -> None:
+        self.address = address
+        self.host = host or host_of(address.host)
+        self.cluster = cluster or Cluster(self.host)
+        self.folder = ClusterFolder(PurePosixPath(address.root))
+        self._bundle = bundle
+        self._code: PurePosixPath | None = None
+        self._lock = threading.Lock()
+
+    def code(self) -> PurePosixPath:
+        """The folder of our sources on the cluster, brought there when it is not there yet."""
+        with self._lock:
+            if self._code is None:
+                self._code = self._bundle.place(self.host, self.folder)
+            return self._code
+
+    def ask(self, request: Mapping[str, Any], *, timeout: float = 120) -> dict[str, Any]:
+        """Have one request answered on the cluster's host.
+
+        Raises `UnusableClusterError` when our program cannot run there, `nemo_slurm.errors.NotReachableError`
+        when there is no answer, `CommandFailedError` for what cannot be done.
+        """
+        script = remote_script(
+            __package__,
+            "ask",
+            python=self.address.python,
+            code=str(self.code()),
+            request=json.dumps(request),
+            setup="\n".join(self.address.setup),
+        )
+        done = self.host.run(script, timeout=timeout)
+        try:
+            answer: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            raise self._explained(done.status, done.stderr) from None
+        if "error" in answer:
+            raise CommandFailedError([request["op"]], done.status, answer["error"], where=self.host.label)
+        return answer
+
+    def look(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """What is new in the folders of runs, see `nemo_helix_server.executors.slurm.on_cluster`."""
+        return self.ask({"op": "look", "runs": list(runs)}) if runs else {"now": 0.0, "runs": {}}
+
+    def prepare(self, folders: Iterable[PurePosixPath]) -> int:
+        """Make folders for their owner alone; how many bytes may still be written there."""
+        answer = self.ask({"op": "prepare", "folders": [str(folder) for folder in folders]})
+        if tuple(answer["python"]) < _OLDEST_PYTHON:
+            found = ".".join(map(str, answer["python"]))
+            raise UnusableClusterError(
+                f"{self.address.python} on {self.host.label} is Python {found}, and 3.11 or newer is needed; "
+                "name another one by the key python of the profile"
+            )
+        return int(answer["free"])
+
+    def write(self, path: PurePosixPath, data: bytes) -> None:
+        """Write a small file for its owner alone, whole or not at all."""
+        self.host.write(str(path), data, mode=0o600)
+
+    def _explained(self, status: int, said: str) -> SlurmError:
+        last = tail(said) or f"it ended with status {status}"
+        return UnusableClusterError(
+            f"the interpreter {self.address.python} on {self.host.label} cannot run what Baton needs there: "
+            f"{last}; name one of Python 3.11 or newer by the key python of the profile"
+        )
+
+
+class Connections:
+    """The clusters of a service, one connection each."""
+
+    def __init__(self, bundle: Bundle | None = None) -> None:
+        self._bundle = bundle
+        self._known: dict[ClusterAddress, Connection] = {}
+        self._lock = threading.Lock()
+
+    def of(self, address: ClusterAddress) -> Connection:
+        """The connection to a cluster; nothing is connected yet."""
+        with self._lock:
+            if address not in self._known:
+                self._bundle = self._bundle or Bundle.of_service()
+                self._known[address] = Connection(address, self._bundle)
+            return self._known[address]
+
+    def close(self) -> None:
+        """End all connections."""
+        with self._lock:
+            for one in self._known.values():
+                one.host.close()
+            self._known.clear()

@@ -1,0 +1,464 @@
+"""The executor that runs each start of a step as one job of a Slurm cluster.
+
+A start is handed over at most once: its token is the job's comment, by which a job is found whose reply was
+lost, and the shim on the node claims the start before it runs anything. Nothing on the cluster needs a network
+to the service: requests, progress, logs and ends pass through files on the shared storage.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Any
+
+from nemo_helix_server.executors.base import (
+    Admitted,
+    AlreadyStartedError,
+    CapacityRequest,
+    ExecutorError,
+    Launch,
+    NeverPossibleError,
+    RunObservation,
+    RunState,
+    WaitingForCapacity,
+)
+from nemo_helix_server.executors.slurm import folders, job_script, submissions
+from nemo_helix_server.executors.slurm.connection import (
+    ClusterAddress,
+    Connection,
+    Connections,
+    UnusableClusterError,
+)
+from nemo_helix_server.executors.slurm.observation import RunRecord, observe
+from nemo_helix_server.executors.slurm.settings import SlurmSettings
+from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
+from nemo_helix_server.executors.slurm.submissions import ClusterSubmission
+from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.run_files import StepRun
+from nemo_runs.errors import RunsError
+from nemo_slurm.cluster import ClusterLook
+from nemo_slurm.errors import (
+    CommandMissingError,
+    NotReachableError,
+    SchedulerRefusedError,
+    SlurmError,
+    SubmitLimitError,
+    UnusableValueError,
+)
+from nemo_trainer import contract
+
+_LOG = logging.getLogger(__name__)
+_SETTLE_SECONDS = 10.0
+"""How long a job may take to appear in the queue after a lost reply, before the start is tried again."""
+
+
+class SlurmStepExecutor:
+    """Runs steps on clusters; see `nemo_helix_server.executors.base.StepExecutor`.
+
+    `observe` asks each cluster once for all its runs: its scheduler, and our program on its host. It may take
+    as long as the network does.
+    """
+
+    def __init__(
+        self,
+        storage: ClusterRunStorage,
+        connections: Connections,
+        settings_of: Callable[[StepRun], SlurmSettings],
+        *,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``settings_of`` gives the configuration of a run's profile."""
+        self.storage = storage
+        self._connections = connections
+        self._settings_of = settings_of
+        self._now = now
+        self._users: dict[ClusterAddress, int | None] = {}
+        self._fetches = ThreadPoolExecutor(2, thread_name_prefix="results")
+        self._fetching: dict[str, Future[None]] = {}
+
+    # ---- starting
+
+    def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
+        """See the protocol: a cluster has a queue of its own, so a start is handed over at once."""
+        self.require_possible(request)
+        return Admitted((), 0)
+
+    def require_possible(self, request: CapacityRequest) -> None:
+        """See the protocol: what the cluster never gives, its scheduler says when the job is handed over."""
+        settings = self._settings_of(request.run)
+        with _impossible():
+            job_script.render(
+                settings,
+                request.needs,
+                name="check",
+                run=PurePosixPath("/check"),
+                code=PurePosixPath("/check"),
+            )
+
+    def release(self, run: StepRun) -> None:
+        """See the protocol."""
+
+    def base_environment(self, run: StepRun) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
+        """See the protocol: a job finds the environment of its node, which nobody knows here."""
+        return {}
+
+    def start(self, run: StepRun, launch: Launch) -> None:
+        """See the protocol. Files are brought first, then the job is queued."""
+        known = submissions.read(self._folder(run))
+        if known is not None and (known.job_id or known.given_up):
+            raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
+        settings = launch.place
+        if not isinstance(settings, SlurmSettings):
+            raise NeverPossibleError(f"the profile of {run.step} is not one of a Slurm cluster")
+        connection = self._connections.of(known.address if known else ClusterAddress.of(settings))
+        try:
+            self._bring(run, launch, settings, connection)
+            submission = known or ClusterSubmission(
+                address=connection.address,
+                token=run.token,
+                name=job_script.job_name(run.job_id, run.step),
+                user=self._user(connection),
+                asked_at=self._now(),
+            )
+            submission.save(self._folder(run))
+            self._submit(run, submission, connection, again=known is not None)
+        except NotReachableError as error:
+            raise ExecutorError(str(error)) from error
+        except (UnusableClusterError, CommandMissingError, UnusableValueError) as error:
+            raise NeverPossibleError(str(error)) from error
+        except SchedulerRefusedError as error:
+            raise NeverPossibleError(f"the cluster does not take the job: {error.text}") from error
+        except SlurmError as error:
+            raise ExecutorError(str(error)) from error
+
+    def _bring(self, run: StepRun, launch: Launch, settings: SlurmSettings, connection: Connection) -> None:
+        """Everything that a start finds on the cluster; fine when some of it is there."""
+        job = self.storage.job(run)
+        paths = self.storage.paths(run)
+        folder = job.run(run.token)
+        made = (folder, job.storage / run.step, job.scratch(run.token), PurePosixPath(paths.config_folder))
+        connection.prepare(made)
+        self.storage.bring_inputs(run)
+        config = self.storage.jobs.run_folder(run) / run_files.CONFIG_FOLDER / run_files.CONFIG_FILE
+        with contextlib.suppress(FileNotFoundError):
+            connection.write(PurePosixPath(paths.config_file), config.read_bytes())
+        order = _order(run, launch, settings, connection.code())
+        connection.write(folder / folders.ORDER, json.dumps(order).encode())
+        if launch.secrets:
+            values = {name: value.reveal() for name, value in launch.secrets.items()}
+            connection.write(folder / folders.SECRETS, json.dumps(values).encode())
+        script = job_script.render(
+            settings,
+            launch.needs,
+            name=job_script.job_name(run.job_id, run.step),
+            run=folder,
+            code=connection.code(),
+        )
+        connection.write(folder / folders.SCRIPT, script.encode())
+
+    def _submit(
+        self, run: StepRun, known: ClusterSubmission, connection: Connection, *, again: bool
+    ) -> ClusterSubmission:
+        """Queue the job; one that a limit of the site keeps out waits for it, and is tried again."""
+        folder = self.storage.job(run).run(run.token)
+        try:
+            submitted = connection.cluster.submit(
+                str(folder / folders.SCRIPT), token=run.token, folder=str(folder), again=again
+            )
+        except SubmitLimitError as error:
+            after = replace(known, waits_for=" ".join(error.text.split()))
+        else:
+            after = known.accepted(submitted.job)
+        after.save(self._folder(run))
+        return after
+
+    def _user(self, connection: Connection) -> int | None:
+        """The number of the user who submits on a cluster."""
+        if connection.address not in self._users:
+            said = connection.host.run("id -u").stdout.strip()
+            self._users[connection.address] = int(said) if said.isdecimal() else None
+        return self._users[connection.address]
+
+    # ---- observing
+
+    def find(self, run: StepRun) -> RunObservation | None:
+        """See the protocol."""
+        seen = self.observe([run])[run.token]
+        return None if seen.state is RunState.ABSENT else seen
+
+    def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
+        """See the protocol."""
+        answers: dict[str, RunObservation] = {}
+        by_cluster: dict[ClusterAddress, list[tuple[StepRun, ClusterSubmission]]] = {}
+        for run in runs:
+            known = submissions.read(self._folder(run))
+            if known is None:
+                answers[run.token] = observe(RunRecord(), None, self._now())
+            elif known.given_up or known.over:
+                answers[run.token] = observe(self._record(run, known), None, self._now())
+            else:
+                by_cluster.setdefault(known.address, []).append((run, known))
+        for address, those in by_cluster.items():
+            answers |= self._look(self._connections.of(address), those)
+        return answers
+
+    def _look(
+        self, connection: Connection, runs: list[tuple[StepRun, ClusterSubmission]]
+    ) -> dict[str, RunObservation]:
+        """Ask one cluster about all its runs."""
+        runs = [(run, self._settled(run, known, connection)) for run, known in runs]
+        look: ClusterLook | None = None
+        problem = ""
+        try:
+            look = connection.cluster.observe([job for _, known in runs if (job := known.job)])
+        except SlurmError as error:
+            problem = str(error)
+        now = self._now()
+        try:
+            now = self._refresh(connection, [run for run, _ in runs]) or now
+        except SlurmError as error:
+            if look is None:
+                reason = f"{connection.address.shown} cannot be asked: {problem or error}"
+                return {run.token: RunObservation(RunState.UNKNOWN, reason=reason) for run, _ in runs}
+            _LOG.warning("the files of %s cannot be read: %s", connection.address.shown, error)
+            # without its files an end would be taken for another one
+            look = None
+        return {run.token: self._seen(run, known, look, now) for run, known in runs}
+
+    def _settled(self, run: StepRun, known: ClusterSubmission, connection: Connection) -> ClusterSubmission:
+        """Of a start whose job is not known: the job, queued now, or found by its token."""
+        if known.job_id is not None:
+            return known
+        try:
+            if known.waits_for:
+                return self._submit(run, known, connection, again=True)
+            found = connection.cluster.find(run.token)
+        except SlurmError:
+            return known
+        if found is None:
+            return known
+        after = known.accepted(found)
+        after.save(self._folder(run))
+        return after
+
+    def _refresh(self, connection: Connection, runs: list[StepRun]) -> float | None:
+        """Bring the mirrors of runs up to date; the time by the cluster's clock."""
+        now: float | None = None
+        left = list(runs)
+        while left:
+            answer = connection.look([self._asked(run) for run in left])
+            now = float(answer["now"])
+            left = [run for run in left if self.storage.mirror(run).apply(answer["runs"][run.token])]
+        return now
+
+    def _asked(self, run: StepRun) -> dict[str, Any]:
+        job = self.storage.job(run)
+        return {
+            "token": run.token,
+            "run": str(job.run(run.token)),
+            "trainer": str(job.storage / run.step),
+            "have": self.storage.mirror(run).have(),
+        }
+
+    def _seen(
+        self, run: StepRun, known: ClusterSubmission, look: ClusterLook | None, now: float
+    ) -> RunObservation:
+        if known.job is None:
+            if known.waits_for:
+                return RunObservation(
+                    RunState.QUEUED, reason=f"waits for a limit of the cluster: {known.waits_for}"
+                )
+            if now - known.asked_at > _SETTLE_SECONDS and not self._record(run, known).claimed:
+                return RunObservation(RunState.ABSENT)
+            return RunObservation(
+                RunState.UNKNOWN, reason="whether the cluster has taken its job is not known yet"
+            )
+        seen = look[known.job] if look is not None else None
+        found = observe(self._record(run, known), seen, now)
+        if found.state not in {RunState.EXITED, RunState.LOST}:
+            return found
+        return self._finished(run, known, found)
+
+    def _finished(self, run: StepRun, known: ClusterSubmission, found: RunObservation) -> RunObservation:
+        """An end counts when the results are here, so that whatever follows finds them."""
+        if found.exit_status == 0 and not known.results_here:
+            if not self._results_are_here(run):
+                return RunObservation(
+                    RunState.RUNNING, started_at=found.started_at, reason="its results are fetched"
+                )
+            known = replace(known, results_here=True)
+        with contextlib.suppress(SlurmError):
+            folder = str(self.storage.job(run).run(run.token))
+            self._connections.of(known.address).ask({"op": "forget_secrets", "runs": [folder]})
+        known.save(self._folder(run))
+        return found
+
+    def _results_are_here(self, run: StepRun) -> bool:
+        """Whether the results were fetched; begins that, and begins it again when it failed."""
+        fetch = self._fetching.get(run.token)
+        if fetch is None:
+            self._fetching[run.token] = self._fetches.submit(self.storage.fetch_outputs, run)
+            return False
+        if not fetch.done():
+            return False
+        del self._fetching[run.token]
+        if (error := fetch.exception()) is not None:
+            _LOG.warning("the results of %s cannot be fetched yet: %s", run.token, error)
+            return False
+        return True
+
+    def _record(self, run: StepRun, known: ClusterSubmission) -> RunRecord:
+        folder = self._folder(run)
+        claim = end = started = None
+        with contextlib.suppress(RunsError):
+            claim = run_files.read_claim(folder)
+        with contextlib.suppress(RunsError):
+            end = run_files.read_end(folder)
+        started = run_files.read_started(folder)
+        return RunRecord(
+            submitted=True,
+            given_up=known.given_up,
+            claimed=claim is not None,
+            started_at=started[1] if started else None,
+            end=end,
+            stop_asked=run_files.read_stop(folder) is not None,
+            scheduler_log=self.storage.mirror(run).scheduler_log(),
+        )
+
+    # ---- requests
+
+    def request_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
+        """See the protocol."""
+        self._request(run, contract.Control(seq, "pause", by, at))
+
+    def withdraw_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
+        """See the protocol."""
+        self._request(run, contract.Control(seq, "run", by, at))
+
+    def _request(self, run: StepRun, control: contract.Control) -> None:
+        """Write a request into the run's folder there, and here when it has arrived; wake the trainer."""
+        here = self._folder(run) / run_files.CONTROL
+        before = contract.read_control(here)
+        if before is not None and before.seq > control.seq:
+            return
+        here.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        staged = here.with_name(f"{here.name}.sent")
+        contract.write_control(staged, control)
+        known = submissions.read(self._folder(run))
+        if known is not None:
+            connection = self._connections.of(known.address)
+            with _trouble():
+                connection.write(PurePosixPath(self.storage.paths(run).control_file), staged.read_bytes())
+                if known.job is not None:
+                    connection.cluster.signal(known.job, "USR1")
+        os.replace(staged, here)
+
+    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
+        """See the protocol."""
+        known = submissions.read(self._folder(run))
+        if known is None:
+            self._give_up_here(run)
+            return
+        if known.given_up:
+            return
+        connection, folder = self._connections.of(known.address), self.storage.job(run).run(run.token)
+        with _trouble():
+            if connection.ask({"op": "give_up", "run": str(folder)})["mine"]:
+                # nothing of it has begun, and nothing will
+                job = known.job or connection.cluster.find(run.token)
+                if job is not None:
+                    connection.cluster.cancel([job])
+                replace(known, given_up=True).save(self._folder(run))
+                return
+            if run_files.read_stop(self._folder(run)) != grace_seconds:
+                stop = json.dumps({"grace_seconds": grace_seconds}).encode()
+                connection.write(folder / run_files.STOP, stop)
+                run_files.write_stop(self._folder(run), grace_seconds)
+            if known.job is not None:
+                connection.cluster.signal(known.job, "TERM")
+
+    def kill(self, run: StepRun) -> None:
+        """See the protocol."""
+        known = submissions.read(self._folder(run))
+        if known is None:
+            return
+        connection = self._connections.of(known.address)
+        with _trouble():
+            job = known.job or connection.cluster.find(run.token)
+            if job is not None:
+                connection.cluster.cancel([job])
+
+    def last_request(self, run: StepRun) -> int | None:
+        """See the protocol."""
+        control = contract.read_control(self._folder(run) / run_files.CONTROL)
+        return None if control is None else control.seq
+
+    def close(self) -> None:
+        """See the protocol."""
+        self._fetches.shutdown(wait=False, cancel_futures=True)
+        self._connections.close()
+
+    def _give_up_here(self, run: StepRun) -> None:
+        settings = self._settings_of(run)
+        ClusterSubmission(
+            address=ClusterAddress.of(settings),
+            token=run.token,
+            name=job_script.job_name(run.job_id, run.step),
+            user=None,
+            asked_at=self._now(),
+            given_up=True,
+        ).save(self._folder(run))
+
+    def _folder(self, run: StepRun) -> Any:
+        return self.storage.jobs.run_folder(run)
+
+
+def _order(run: StepRun, launch: Launch, settings: SlurmSettings, code: PurePosixPath) -> dict[str, Any]:
+    """What the program of the job reads; no secret value is in it."""
+    return {
+        "token": run.token,
+        "argv": list(launch.argv),
+        "environment": dict(launch.environment),
+        "working_directory": str(launch.working_directory),
+        "time_limit_seconds": launch.time_limit_seconds,
+        "grace_seconds": launch.grace_seconds,
+        "log_bytes": launch.log_bytes,
+        "nodes": launch.needs.nodes,
+        "gpus": launch.needs.gpus,
+        "rank": [settings.python, "-P", str(code / "nemo_helix_server/executors/slurm/rank.py")],
+        "container": _container(launch, settings),
+    }
+
+
+def _container(launch: Launch, settings: SlurmSettings) -> dict[str, Any] | None:
+    if settings.container is None:
+        return None
+    image = launch.image or settings.container.image
+    if image is None:
+        return None
+    mounts = [f"{settings.root}:{settings.root}", *settings.container.mounts]
+    return {"runtime": settings.container.runtime, "image": image, "mounts": mounts}
+
+
+@contextlib.contextmanager
+def _trouble() -> Any:
+    """What a cluster cannot do now is tried again."""
+    try:
+        yield
+    except SlurmError as error:
+        raise ExecutorError(str(error)) from error
+
+
+@contextlib.contextmanager
+def _impossible() -> Any:
+    try:
+        yield
+    except UnusableValueError as error:
+        raise NeverPossibleError(str(error)) from error

@@ -1,0 +1,54 @@
+"""Where things lie on the cluster's shared storage: the only place that knows the names below its root.
+
+Standard library only: the nodes load it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+
+ORDER = "order.json"
+"""In a run's folder: the command and its environment, without secret values."""
+SECRETS = "secrets.json"
+"""In a run's folder, for its owner alone: secret variables; removed when the run is over."""
+ALLOCATION = "allocation.json"
+"""In a run's folder: the allocation that has it, as its first node sees it."""
+SCRIPT = "job.sh"
+SCHEDULER_LOG = "slurm.log"
+"""What the batch script itself printed, its setup lines included."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterFolder:
+    """The root of one service on a cluster's shared storage."""
+
+    root: PurePosixPath
+
+    def code(self, digest: str) -> PurePosixPath:
+        """Our own sources; one folder for each version of them."""
+        return self.root / "code" / digest
+
+    def job(self, job_id: str) -> ClusterJob:
+        """What belongs to one job."""
+        return ClusterJob(self.root / "jobs" / job_id)
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterJob:
+    """The folder of one job: the same names as in the service's own folder of it."""
+
+    folder: PurePosixPath
+
+    @property
+    def storage(self) -> PurePosixPath:
+        """What all steps and attempts share: inputs, trainer paths, results."""
+        return self.folder / "storage"
+
+    def run(self, token: str) -> PurePosixPath:
+        """One start: order, claim, log, end."""
+        return self.folder / "runs" / token
+
+    def scratch(self, token: str) -> PurePosixPath:
+        """What one start may fill, and what goes with it."""
+        return self.folder / "scratch" / token

@@ -1,0 +1,84 @@
+"""The batch script of a start: its directives, the profile's setup lines, and our program. Pure."""
+
+from __future__ import annotations
+
+import math
+import re
+import shlex
+from pathlib import PurePosixPath
+
+from nemo_helix_server.executors.base import ResourceNeeds
+from nemo_helix_server.executors.slurm import folders
+from nemo_helix_server.executors.slurm.settings import SlurmSettings
+from nemo_slurm import scripts
+
+_MEBIBYTE = 1 << 20
+_PROGRAM = "nemo_helix_server.executors.slurm.allocation"
+
+
+def job_name(job: str, step: str) -> str:
+    """The name under which people see it in the queue."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{job}-{step}")[:64].strip("-") or "baton"
+
+
+def render(
+    settings: SlurmSettings,
+    needs: ResourceNeeds,
+    *,
+    name: str,
+    run: PurePosixPath,
+    code: PurePosixPath,
+    exclude: tuple[str, ...] = (),
+) -> str:
+    """The whole script; raises `nemo_slurm.errors.UnusableValueError` for a value that cannot stand in it."""
+    lines = [f"#SBATCH {word}" for word in _directives(settings, needs, name, run, exclude)]
+    return "\n".join(
+        [
+            "#!/bin/bash",
+            *lines,
+            "unset SLURM_EXPORT_ENV  # it would keep srun from handing on the environment",
+            "umask 077",
+            *settings.setup,
+            f"exec env -u PYTHONHOME PYTHONPATH={shlex.quote(str(code))} PYTHONNOUSERSITE=1 "
+            f"{shlex.quote(settings.python)} -P -m {_PROGRAM} {shlex.quote(str(run))}",
+            "",
+        ]
+    )
+
+
+def _directives(
+    settings: SlurmSettings, needs: ResourceNeeds, name: str, run: PurePosixPath, exclude: tuple[str, ...]
+) -> list[str]:
+    several = needs.nodes > 1
+    merged = scripts.merged(
+        ("the profile", settings.directives()),
+        (
+            "the step",
+            {
+                "nodes": needs.nodes,
+                "ntasks-per-node": 1,
+                "cpus-per-task": math.ceil(needs.cpus) if needs.cpus else None,
+                "mem": f"{math.ceil(needs.memory_bytes / _MEBIBYTE)}M" if needs.memory_bytes else None,
+                **_gpus(settings, needs.gpus),
+                "exclude": ",".join(exclude) or None,
+                "kill-on-invalid-dep": "yes",
+                "no-requeue": True,
+                "no-kill": False if several else None,
+            },
+        ),
+        ("options", settings.options),
+    )
+    own = {
+        "job-name": name,
+        "output": str(run / folders.SCHEDULER_LOG),
+        "open-mode": "append",
+        "export": "NONE",
+        "chdir": str(run),
+    }
+    return [*scripts.options(own, where="the job's folder"), *scripts.options(merged, where="the profile")]
+
+
+def _gpus(settings: SlurmSettings, count: int) -> dict[str, scripts.OptionValue]:
+    if not count:
+        return {}
+    return {"gres": f"gpu:{count}"} if settings.gpu_option == "gres" else {"gpus-per-node": count}

@@ -1,0 +1,174 @@
+"""What the service has of a run on a cluster: its small files as they are, and a list of its checkpoints.
+
+The folder of a job at the service holds, under the same names, claims, ends, logs, metrics and progress of its
+starts on the cluster; of checkpoints it holds manifests and what is wrong with them, as the cluster's host
+sees them. What is known is only ever read from these files, so a crash at any moment costs another look.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.executors.slurm import folders, on_cluster
+from nemo_helix_server.logs.writer import part_numbers
+from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.trainer_files import SeenCheckpoint
+from nemo_runs.durable.files import replace_file
+from nemo_trainer import contract
+
+_RUN = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.ALLOCATION, run_files.SHIM_LOG)
+_TRAINER = ("progress.json", "writer.json", "OUTPUTS.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Mirror:
+    """The files of one run at the service."""
+
+    run: Path
+    trainer: Path
+    state: Path
+    """A file: what is known of the step's checkpoints and outputs, and of the size of the job's storage."""
+
+    def have(self) -> dict[str, Any]:
+        """What the other side is told, so that it sends what is new."""
+        return {
+            "run": _digests(self.run, _RUN),
+            "log": _position(self.run / run_files.OUTPUT),
+            "trainer": _digests(self.trainer, _TRAINER),
+            "metrics": _position(self.trainer / "metrics.jsonl"),
+            "checkpoints": on_cluster.listed_mark(read_state(self.state).checkpoints),
+        }
+
+    def apply(self, found: Mapping[str, Any]) -> bool:
+        """Write what has come; whether there is more to ask for at once.
+
+        The end of a run is written last: whoever sees it finds everything else here.
+        """
+        self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        more = self._log(found["log"])
+        if found["scheduler_log"] and found["scheduler_log"] != self.scheduler_log():
+            _write(self.run, {folders.SCHEDULER_LOG: found["scheduler_log"]}, (folders.SCHEDULER_LOG,))
+        if "trainer" in found:
+            self.trainer.mkdir(mode=0o700, parents=True, exist_ok=True)
+            more |= _grow(self.trainer / "metrics.jsonl", found["metrics"])
+            self._write_state(found)
+            _write(self.trainer, found["trainer"], _TRAINER)
+        _write(self.run, found["run"], tuple(name for name in _RUN if name != run_files.EXIT))
+        if not more:
+            _write(self.run, found["run"], (run_files.EXIT,))
+        return more
+
+    def scheduler_log(self) -> str:
+        """The last lines that the batch script itself printed."""
+        with contextlib.suppress(OSError):
+            return (self.run / folders.SCHEDULER_LOG).read_text(encoding="utf-8", errors="replace")
+        return ""
+
+    def _write_state(self, found: Mapping[str, Any]) -> None:
+        before = read_state(self.state)
+        listed = before.checkpoints if found["checkpoints"] is None else found["checkpoints"]
+        after = TrainerState(listed, found["outputs"], int(found["bytes"]))
+        if after != before:
+            self.state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(self.state, json.dumps(asdict(after)).encode(), mode=0o600)
+
+    def _log(self, pieces: list[Mapping[str, Any]]) -> bool:
+        """Follow the parts of a log; a part that was put aside there is put aside here."""
+        newest, more = self.run / run_files.OUTPUT, False
+        for piece in pieces:
+            path = self.run / piece["name"]
+            if path != newest and piece["from"] and newest.exists():
+                newest.replace(path)
+            more = _grow(path, piece)
+        kept = {piece["name"] for piece in pieces}
+        if len(kept) > 1:
+            # what was put aside before the parts that are there now is gone there too
+            for number in part_numbers(self.run):
+                if f"output.{number}.jsonl" not in kept:
+                    (self.run / f"output.{number}.jsonl").unlink(missing_ok=True)
+        return more
+
+
+@dataclass(frozen=True, slots=True)
+class TrainerState:
+    """What was seen last of a trainer path, beside the files that are here."""
+
+    checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    outputs: list[str] | None = None
+    """What is wrong with the outputs; `None`: the step says that it has none."""
+    bytes: int = 0
+    """What the job's storage takes on the cluster."""
+
+    def seen(self, where: str) -> list[SeenCheckpoint]:
+        """The checkpoints, oldest step first; ``where`` is the trainer path for people."""
+        return [_seen(one, where) for one in self.checkpoints]
+
+
+def read_state(file: Path) -> TrainerState:
+    """What was seen last; nothing of a file that is not there or damaged."""
+    try:
+        return TrainerState(**json.loads(file.read_bytes()))
+    except (OSError, ValueError, TypeError):
+        return TrainerState()
+
+
+def _seen(one: Mapping[str, Any], where: str) -> SeenCheckpoint:
+    step, problem = int(one["step"]), one["problem"]
+    if one["manifest"] is None:
+        return SeenCheckpoint(step, "", 0, None, problem or "its manifest cannot be read")
+    data = on_cluster.raw(one["manifest"])
+    try:
+        manifest = contract.parse_manifest(data, Path(where) / "checkpoints" / str(step))
+    except contract.CheckpointUnusableError as error:
+        return SeenCheckpoint(step, "", 0, None, str(error))
+    name = f"ckpt-{step}-{hashlib.sha256(data).hexdigest()[:10]}"
+    return SeenCheckpoint(step, name, manifest.size, manifest, problem)
+
+
+def _digests(folder: Path, names: tuple[str, ...]) -> dict[str, str]:
+    found = {}
+    for name in names:
+        with contextlib.suppress(OSError):
+            found[name] = on_cluster.digest((folder / name).read_bytes())
+    return found
+
+
+def _position(path: Path) -> list[Any] | None:
+    """How much of a growing file is here, and the digest of its end."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - on_cluster.WINDOW))
+            return [size, on_cluster.digest(file.read())]
+    except OSError:
+        return None
+
+
+def _grow(path: Path, piece: Mapping[str, Any] | None) -> bool:
+    """Add what has come; whether the original has more."""
+    if piece is None:
+        return False
+    data = on_cluster.raw(piece["data"])
+    with path.open("ab") as file:
+        if file.tell() != piece["from"]:
+            file.truncate(piece["from"])
+        file.write(data)
+    return bool(data) and piece["from"] + len(data) < piece["size"]
+
+
+def _write(folder: Path, files: Mapping[str, str | None], names: tuple[str, ...]) -> None:
+    for name in names:
+        if name not in files:
+            continue
+        content = files[name]
+        if content is None:
+            (folder / name).unlink(missing_ok=True)
+        else:
+            replace_file(folder / name, on_cluster.raw(content), mode=0o600)

@@ -1,0 +1,159 @@
+"""What a run on a cluster is doing, from its files and from what the scheduler says: pure.
+
+The files are believed first: the shim on the node writes them, and only it knows how the command ended. The
+scheduler says what files cannot: that a job waits, why, and that its place was taken away.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nemo_helix_server.executors.base import RunObservation, RunState
+from nemo_helix_server.storage.run_files import ExitRecord
+from nemo_slurm.cluster import JobLook
+from nemo_slurm.observing import has_ended
+from nemo_slurm.reasons import read_reason
+from nemo_slurm.states import Meaning, foreign
+
+_PLACE_TAKEN = {
+    "TIMEOUT": "its walltime was over",
+    "PREEMPTED": "it was preempted",
+    "NODE_FAIL": "its node failed",
+    "BOOT_FAIL": "its node did not boot",
+    "DEADLINE": "its deadline was over",
+    "REVOKED": "its allocation was revoked",
+}
+EXIT_PAUSED = 75
+FILES_LAG = 60.0
+"""Seconds after a job's end for which its files may still arrive: storage of clusters shows them late."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecord:
+    """What the files say."""
+
+    submitted: bool = False
+    """It was handed to the scheduler, or may have been."""
+    given_up: bool = False
+    claimed: bool = False
+    started_at: float | None = None
+    end: ExitRecord | None = None
+    stop_asked: bool = False
+    scheduler_log: str = ""
+    """The last lines of what the batch script itself printed."""
+
+
+def observe(files: RunRecord, seen: JobLook | None, now: float) -> RunObservation:
+    """``seen`` is `None` when the scheduler was not asked or did not answer; ``now`` is the cluster's clock."""
+    if files.end is not None:
+        return _ended(files, files.end, seen)
+    if files.given_up:
+        return RunObservation(RunState.LOST, never_started=True, reason="was given up before it started")
+    if not files.submitted:
+        return RunObservation(RunState.ABSENT)
+    if seen is None or seen.state is None:
+        return _unknown(files)
+    if seen.settled:
+        return _over(files, seen, now)
+    if seen.state.name == "PENDING" or has_ended(seen.state) or seen.state.meaning is Meaning.LAG:
+        if files.claimed or seen.state.name in {"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}:
+            return _running(files)
+        return RunObservation(RunState.QUEUED, reason=_waits(seen))
+    return _running(files)
+
+
+def _running(files: RunRecord) -> RunObservation:
+    if files.started_at is None:
+        return RunObservation(RunState.STARTING)
+    return RunObservation(RunState.RUNNING, started_at=files.started_at)
+
+
+def _unknown(files: RunRecord) -> RunObservation:
+    return RunObservation(
+        RunState.UNKNOWN,
+        started_at=files.started_at,
+        reason="neither the scheduler nor its files say what it does (yet)",
+    )
+
+
+def _waits(seen: JobLook) -> str:
+    return f"waits in the queue of the cluster: {read_reason(seen.reason).text}" if seen.reason else ""
+
+
+def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObservation:
+    if end.never_started:
+        return RunObservation(RunState.LOST, ended_at=end.ended_at, never_started=True, reason=end.reason)
+    taken = _taken(seen)
+    if not taken and end.stopped and not files.stop_asked:
+        taken = "its allocation was ended from outside"
+    if not taken and end.exit_status == EXIT_PAUSED:
+        taken = "it left its allocation before the end of its time"
+    return RunObservation(
+        RunState.EXITED,
+        exit_status=end.exit_status,
+        signal=end.signal,
+        started_at=end.started_at,
+        ended_at=end.ended_at,
+        out_of_memory=end.out_of_memory or _is(seen, "OUT_OF_MEMORY"),
+        timed_out=end.timed_out,
+        stopped=end.stopped,
+        asked=files.stop_asked,
+        interrupted=taken,
+        reason=end.reason,
+    )
+
+
+def _over(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
+    """The job has ended and its shim has not said how."""
+    assert seen.state is not None
+    if files.claimed and seen.ended_at is not None and now - seen.ended_at < FILES_LAG and not _taken(seen):
+        return RunObservation(
+            RunState.UNKNOWN, started_at=files.started_at, reason="its last files are awaited"
+        )
+    taken = _taken(seen)
+    if taken:
+        return RunObservation(
+            RunState.LOST,
+            started_at=files.started_at,
+            ended_at=seen.ended_at,
+            interrupted=taken,
+            never_started=not files.claimed,
+            reason=taken,
+        )
+    if seen.state.meaning is Meaning.CANCELLED:
+        who = foreign(seen.author, seen.owner) or "its owner or the scheduler"
+        return RunObservation(
+            RunState.LOST,
+            started_at=files.started_at,
+            ended_at=seen.ended_at,
+            never_started=not files.claimed and files.stop_asked,
+            asked=files.stop_asked,
+            reason=f"its job {seen.job.id} was cancelled by {who}",
+        )
+    if _is(seen, "OUT_OF_MEMORY"):
+        return RunObservation(
+            RunState.LOST,
+            started_at=files.started_at,
+            ended_at=seen.ended_at,
+            out_of_memory=True,
+            reason="the memory of its job was not enough",
+        )
+    said = files.scheduler_log.strip().splitlines()
+    last = f": {said[-1].strip()}" if said else ""
+    return RunObservation(
+        RunState.LOST,
+        started_at=files.started_at,
+        ended_at=seen.ended_at,
+        reason=f"its job {seen.job.id} ended as {seen.state.name} before its command was over{last}",
+    )
+
+
+def _taken(seen: JobLook | None) -> str:
+    """Why the place to run was taken away; empty when it was not, or that is not known."""
+    if seen is None or seen.state is None or not has_ended(seen.state):
+        return ""
+    return _PLACE_TAKEN.get(seen.state.name, "")
+
+
+def _is(seen: JobLook | None, name: str) -> bool:
+    return seen is not None and seen.state is not None and seen.state.name == name

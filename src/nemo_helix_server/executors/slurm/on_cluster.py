@@ -1,0 +1,366 @@
+"""The part that runs on the cluster's host: one request in, one answer out, both a line of JSON.
+
+The service sends it along (`nemo_helix_server.executors.slurm.bundle`) and starts it with the interpreter that
+the profile names, so that one round trip looks at all runs. Every operation may be repeated. Standard library,
+`nemo_runs` and `nemo_trainer` only.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.executors.slurm import folders
+from nemo_helix_server.logs.writer import part_numbers
+from nemo_helix_server.storage import run_files
+from nemo_runs.errors import RunsError
+from nemo_trainer import contract
+
+PROTOCOL = 1
+"""Number of this exchange; both sides are of one version, since the service sends this module along."""
+WINDOW = 256
+"""Bytes before an offset whose digest tells whether a file only grew."""
+LARGEST = 4 << 20
+"""Bytes of one file in one answer; the rest comes with the next one."""
+_SMALL = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.ALLOCATION, run_files.SHIM_LOG)
+_OF_TRAINER = ("progress.json", "writer.json", "OUTPUTS.json")
+_LEDGER = ".staged.json"
+
+
+def main() -> int:
+    """Answer the request on standard input."""
+    request = json.load(sys.stdin)
+    sys.stdout.write(json.dumps({"protocol": PROTOCOL, **answer(request)}) + "\n")
+    return 0
+
+
+def answer(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What a request asks for; an operation that cannot be carried out says why in ``error``."""
+    try:
+        return _OPERATIONS[request["op"]](request)
+    except (OSError, RunsError) as error:
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+# ---------------------------------------------------------------- looking
+
+
+def _look(request: Mapping[str, Any]) -> dict[str, Any]:
+    """What is new in the folders of runs."""
+    return {"now": time.time(), "runs": {one["token"]: _run(one) for one in request["runs"]}}
+
+
+def _run(asked: Mapping[str, Any]) -> dict[str, Any]:
+    folder, trainer = Path(asked["run"]), Path(asked["trainer"])
+    have: Mapping[str, Any] = asked["have"]
+    found: dict[str, Any] = {
+        "run": _changed(folder, _SMALL, have.get("run", {})),
+        "log": list(_log(folder, have.get("log"))),
+        "scheduler_log": _tail(folder / folders.SCHEDULER_LOG),
+    }
+    if trainer.is_dir():
+        found["trainer"] = _changed(trainer, _OF_TRAINER, have.get("trainer", {}))
+        found["metrics"] = grown(trainer / "metrics.jsonl", have.get("metrics"))
+        found["checkpoints"] = _checkpoints(trainer, have.get("checkpoints"))
+        found["outputs"] = _output_problems(trainer)
+        found["bytes"] = size_of(trainer.parent)
+    return found
+
+
+def _output_problems(trainer: Path) -> list[str] | None:
+    """What is wrong with what the step says it has produced, sizes compared; `None`: it says nothing."""
+    if not contract.TrainerPaths(trainer).outputs.exists():
+        return None
+    return list(contract.verify_outputs(trainer, storage=trainer.parent, deep=False))
+
+
+def _changed(folder: Path, names: tuple[str, ...], have: Mapping[str, str]) -> dict[str, str | None]:
+    """The small files that are not as the asker has them; `None` for one that is gone."""
+    found: dict[str, str | None] = {}
+    for name in names:
+        data = _read(folder / name)
+        if data is None:
+            if name in have:
+                found[name] = None
+        elif digest(data) != have.get(name):
+            found[name] = text(data)
+    return found
+
+
+def grown(path: Path, have: list[Any] | None) -> dict[str, Any] | None:
+    """What a file has behind what the asker has of it: offset and bytes; all of it when it is another one.
+
+    ``have`` is how many bytes the asker has, and the digest of the last `WINDOW` of them.
+    """
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            offset = int(have[0]) if have and _continues(file, size, have) else 0
+            file.seek(offset)
+            data = file.read(LARGEST)
+    except FileNotFoundError:
+        return None
+    if not data and have and offset == have[0]:
+        return {"from": offset, "data": "", "size": size}
+    return {"from": offset, "data": text(data), "size": size}
+
+
+def _continues(file: Any, size: int, have: list[Any]) -> bool:
+    offset = int(have[0])
+    if offset > size:
+        return False
+    start = max(0, offset - WINDOW)
+    file.seek(start)
+    return digest(file.read(offset - start)) == have[1]
+
+
+def _log(folder: Path, have: list[Any] | None) -> Iterator[dict[str, Any]]:
+    """The parts of a log behind what the asker has: the part that it has the beginning of, and all newer ones."""
+    try:
+        names = [f"output.{number}.jsonl" for number in part_numbers(folder)]
+    except OSError:
+        return
+    names.append(run_files.OUTPUT)
+    begun = next((name for name in reversed(names) if have and _is_begun(folder / name, have)), None)
+    left = LARGEST
+    for name in names[names.index(begun) if begun else 0 :]:
+        piece = grown(folder / name, have if name == begun else None)
+        if piece is None:
+            continue
+        yield {"name": name, **piece}
+        left -= len(piece["data"])
+        if left <= 0 or piece["from"] + len(raw(piece["data"])) < piece["size"]:
+            return  # the next look goes on here
+
+
+def _is_begun(path: Path, have: list[Any]) -> bool:
+    try:
+        with path.open("rb") as file:
+            return _continues(file, os.fstat(file.fileno()).st_size, have)
+    except OSError:
+        return False
+
+
+def _checkpoints(trainer: Path, have: str | None) -> list[dict[str, Any]] | None:
+    """Every checkpoint folder with its manifest, sizes compared; `None` when the asker has just that."""
+    found = [
+        _checkpoint(one, trainer.parent) for one in contract.list_checkpoints(trainer, within=trainer.parent)
+    ]
+    return None if have == listed_mark(found) else found
+
+
+def listed_mark(checkpoints: list[dict[str, Any]]) -> str:
+    """What tells one list of checkpoints from another one."""
+    return digest(json.dumps(checkpoints, sort_keys=True).encode())
+
+
+def _checkpoint(one: contract.Checkpoint | contract.Damaged, within: Path) -> dict[str, Any]:
+    if isinstance(one, contract.Damaged):
+        return {"step": one.step, "manifest": None, "problem": one.problem, "pinned": False}
+    problems = contract.verify(one.folder, deep=False, within=within)
+    manifest = _read(one.folder / contract.MANIFEST)
+    return {
+        "step": one.step,
+        "manifest": text(manifest) if manifest else None,
+        "problem": problems[0] if problems else None if manifest else f"{one.folder}: it is gone",
+        "pinned": one.pinned,
+    }
+
+
+# ---------------------------------------------------------------- deep looks, claims, removal
+
+
+def _verify(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Compare digests: what is wrong with the checkpoints of a trainer path, sentences by their folder's name."""
+    trainer = Path(request["trainer"])
+    found = {}
+    for one in contract.list_checkpoints(trainer, within=trainer.parent):
+        if isinstance(one, contract.Checkpoint) and one.folder.name in request["names"]:
+            found[one.folder.name] = contract.verify(one.folder, deep=True, within=trainer.parent)
+    return {"problems": found}
+
+
+def _give_up(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Claim a run for nobody, so that it can never start; whether it was free."""
+    folder = Path(request["run"])
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    mine = run_files.make_claim(folder, run_files.RunClaim(None, time.time()))
+    (folder / folders.SECRETS).unlink(missing_ok=True)
+    return {"mine": mine}
+
+
+def _hold(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Mark a checkpoint, or take the mark away, so that its trainer keeps or may prune it; whether it is there."""
+    folder = Path(request["folder"])
+    manifest = _read(folder / contract.MANIFEST)
+    if manifest is None or hashlib.sha256(manifest).hexdigest()[:10] != request["id"].rpartition("-")[2]:
+        return {"held": False}
+    if request["hold"]:
+        (folder / contract.PINNED).touch(mode=0o600)
+    else:
+        (folder / contract.PINNED).unlink(missing_ok=True)
+    return {"held": (folder / contract.MANIFEST).exists()}
+
+
+def _forget_secrets(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove the secrets of runs that are over."""
+    for run in request["runs"]:
+        (Path(run) / folders.SECRETS).unlink(missing_ok=True)
+    return {}
+
+
+def _remove(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove folders of a job; what is not below the root is refused."""
+    root = Path(request["root"]).resolve()
+    for name in request["paths"]:
+        path = Path(name)
+        if not path.parent.resolve().is_relative_to(root / "jobs"):
+            return {"error": f"{path} does not lie below {root / 'jobs'}"}
+        shutil.rmtree(path, ignore_errors=True)
+    return {}
+
+
+def _prepare(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Make folders for their owner alone; how much may still be written there."""
+    for name in request["folders"]:
+        Path(name).mkdir(mode=0o700, parents=True, exist_ok=True)
+    status = os.statvfs(request["folders"][0])
+    return {"free": status.f_bavail * status.f_frsize, "python": list(sys.version_info[:3])}
+
+
+# ---------------------------------------------------------------- files that arrive
+
+
+def _missing(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Of files with their digests: those that are not there, and how much of each has arrived."""
+    folder = Path(request["folder"])
+    known = _ledger(folder)
+    found = []
+    for path, size, sha in request["files"]:
+        target = folder / path
+        status = _status(target)
+        if status is not None and known.get(path) == [size, status.st_mtime_ns, sha]:
+            continue
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        begun = _status(part(target, sha))
+        found.append([path, min(begun.st_size, size) if begun else 0])
+    return {"missing": found}
+
+
+def _settle(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Compare the digests of what has arrived, and give it its name; files that are not right begin anew."""
+    folder = Path(request["folder"])
+    known = _ledger(folder)
+    wrong = []
+    for path, size, sha, mode in request["files"]:
+        target, arrived = folder / path, part(folder / path, sha)
+        status = _status(arrived)
+        if status is None or status.st_size != size or file_digest(arrived) != sha:
+            arrived.unlink(missing_ok=True)
+            wrong.append(path)
+            continue
+        arrived.chmod(mode)
+        arrived.replace(target)
+        known[path] = [size, target.stat().st_mtime_ns, sha]
+    _write_ledger(folder, known)
+    return {"wrong": wrong}
+
+
+def part(target: Path, sha: str) -> Path:
+    """Where a file grows until it is whole."""
+    return target.with_name(f".{target.name}.part-{sha[:12]}")
+
+
+def _ledger(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / _LEDGER).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _write_ledger(folder: Path, known: Mapping[str, Any]) -> None:
+    temporary = folder / f"{_LEDGER}.{os.getpid()}"
+    temporary.write_text(json.dumps(known))
+    temporary.replace(folder / _LEDGER)
+
+
+# ---------------------------------------------------------------- parts
+
+
+def digest(data: bytes) -> str:
+    """A short digest, for telling whether two sides have the same."""
+    return hashlib.sha256(data).hexdigest()[:32]
+
+
+def file_digest(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal."""
+    with path.open("rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def text(data: bytes) -> str:
+    """Bytes as a text that JSON carries, whatever they are."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def raw(shown: str) -> bytes:
+    """The bytes of such a text."""
+    return shown.encode("utf-8", "surrogateescape")
+
+
+def size_of(folder: Path) -> int:
+    """Bytes on disk below a folder."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            status = _status(Path(parent, name))
+            total += status.st_blocks * 512 if status else 0
+    return total
+
+
+def _tail(path: Path, length: int = 2000) -> str:
+    data = _read(path)
+    return text(data[-length:]) if data else ""
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def _status(path: Path) -> os.stat_result | None:
+    try:
+        return path.lstat()
+    except OSError:
+        return None
+
+
+def _size(path: Path) -> int | None:
+    status = _status(path)
+    return status.st_size if status else None
+
+
+_OPERATIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
+    "look": _look,
+    "verify": _verify,
+    "give_up": _give_up,
+    "hold": _hold,
+    "forget_secrets": _forget_secrets,
+    "remove": _remove,
+    "prepare": _prepare,
+    "missing": _missing,
+    "settle": _settle,
+}
+
+if __name__ == "__main__":
+    sys.exit(main())

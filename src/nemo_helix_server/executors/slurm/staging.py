@@ -1,0 +1,132 @@
+"""Files to the cluster, each with its digest: what is there already is not sent, what broke off goes on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, Protocol
+
+from nemo_runs.durable.files import replace_file
+from nemo_slurm.channel import new_mark, wrap
+from nemo_slurm.errors import CommandFailedError, SlurmError
+from nemo_slurm.hosts import BashHost, Host
+from nemo_slurm.remote_script import remote_script
+
+_BLOCK = 1 << 20
+_SLOWEST = 50_000
+"""Bytes a second below which a transfer counts as broken."""
+_TRIES = 3
+
+
+class StagingError(SlurmError):
+    """Files did not arrive as they were sent."""
+
+
+class Ask(Protocol):
+    """Asks `nemo_helix_server.executors.slurm.on_cluster`."""
+
+    def __call__(self, request: Mapping[str, Any], *, timeout: float = ...) -> dict[str, Any]:
+        """The answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFile:
+    """A file that is to be on the cluster."""
+
+    path: str
+    """Relative to the folder."""
+    size: int
+    mode: int
+    sha256: str
+
+
+def files_of(folder: Path, ledger: Path, wanted: Callable[[str], bool]) -> list[LocalFile]:
+    """The files below a folder with their digests; those that ``ledger`` knows unchanged are not read again."""
+    known = _read(ledger)
+    found, noted = [], {}
+    for path in sorted(_plain(folder)):
+        name = path.relative_to(folder).as_posix()
+        if not wanted(name):
+            continue
+        status = path.stat()
+        mark = [status.st_size, status.st_mtime_ns, status.st_ino]
+        before = known.get(name)
+        sha = before[1] if before and before[0] == mark else _digest(path)
+        noted[name] = [mark, sha]
+        found.append(LocalFile(name, status.st_size, status.st_mode & 0o777, sha))
+    if noted != known:
+        replace_file(ledger, json.dumps(noted).encode(), mode=0o600, durable=False)
+    return found
+
+
+def push(host: Host, ask: Ask, folder: Path, files: Sequence[LocalFile], remote: PurePosixPath) -> int:
+    """Bring files into a folder of the cluster; how many had to be sent. Raises `SlurmError`.
+
+    A file has its name there only when all of it is there and its digest is right.
+    """
+    by_path = {file.path: file for file in files}
+    listed = [[file.path, file.size, file.sha256] for file in files]
+    sent: set[str] = set()
+    for _ in range(_TRIES):
+        answer = ask({"op": "missing", "folder": str(remote), "files": listed}, timeout=600)
+        missing = [(by_path[path], offset) for path, offset in answer["missing"]]
+        if not missing:
+            return len(sent)
+        for file, offset in missing:
+            _send(host, folder / file.path, file, offset, remote)
+            sent.add(file.path)
+        arrived = [[file.path, file.size, file.sha256, file.mode] for file, _ in missing]
+        ask({"op": "settle", "folder": str(remote), "files": arrived}, timeout=3600)
+    raise StagingError(
+        f"{folder}: files change while they are copied to {remote} on {host.label}; tried {_TRIES} times"
+    )
+
+
+def _send(host: Host, local: Path, file: LocalFile, offset: int, remote: PurePosixPath) -> None:
+    target = remote / file.path
+    part = target.with_name(f".{target.name}.part-{file.sha256[:12]}")
+    script = remote_script(__package__, "append", part=str(part), offset=offset)
+    mark = new_mark()
+    assert isinstance(host, BashHost)
+
+    def feed(stream: IO[bytes]) -> None:
+        stream.write(wrap(script, {}, mark))
+        with local.open("rb") as source:
+            source.seek(offset)
+            while block := source.read(_BLOCK):
+                stream.write(block)
+
+    patience = 60 + (file.size - offset) / _SLOWEST
+    status, _, said = host.finish(host.start(), feed, mark, patience)
+    if status:
+        raise CommandFailedError(["copying a file"], status, said, where=host.label)
+
+
+def _plain(folder: Path) -> Iterator[Path]:
+    """Every file below a folder; links are followed, since a model of this machine is linked, not copied."""
+    seen = set()
+    for parent, names, files in os.walk(folder, followlinks=True):
+        status = os.stat(parent)
+        if (status.st_dev, status.st_ino) in seen:
+            names.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        yield from (path for name in files if (path := Path(parent, name)).is_file())
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb", buffering=0) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _read(ledger: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(ledger.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,161 @@
+"""The batch script of a start."""
+
+import subprocess
+from pathlib import PurePosixPath
+
+import pytest
+
+from nemo_helix_server.executors.base import ResourceNeeds
+from nemo_helix_server.executors.slurm import allocation, rank
+from nemo_helix_server.executors.slurm.job_script import job_name, render
+from nemo_helix_server.executors.slurm.settings import SlurmSettings
+from nemo_slurm.errors import UnusableValueError
+
+RUN, CODE = PurePosixPath("/shared/jobs/j/runs/task-1"), PurePosixPath("/shared/code/ab")
+
+
+def script(needs=None, **settings):
+    return render(
+        SlurmSettings(root="/shared", **settings),
+        needs or ResourceNeeds(),
+        name="j-training",
+        run=RUN,
+        code=CODE,
+    )
+
+
+def directives(text):
+    return [line.removeprefix("#SBATCH ") for line in text.splitlines() if line.startswith("#SBATCH ")]
+
+
+def test_every_key_of_a_profile_becomes_a_directive():
+    found = directives(
+        script(
+            account="a1",
+            partition="gpu,long",
+            qos="high",
+            constraint="h100&ib",
+            reservation="r",
+            time="04:00:00",
+            options={"exclusive": True, "mail-type": "FAIL"},
+        )
+    )
+    wanted = ["--account=a1", "--partition=gpu,long", "--qos=high", "--constraint=h100&ib", "--reservation=r"]
+    assert [*wanted, "--time=04:00:00", "--exclusive", "--mail-type=FAIL"] == [
+        word
+        for word in found
+        if word.split("=")[0].lstrip("-")
+        in {"account", "partition", "qos", "constraint", "reservation", "time", "exclusive", "mail-type"}
+    ]
+
+
+def test_what_a_step_needs_becomes_directives():
+    needs = ResourceNeeds(nodes=2, gpus=4, cpus=7.5, memory_bytes=(3 << 30) + 1)
+    found = directives(script(needs))
+    assert {
+        "--nodes=2",
+        "--ntasks-per-node=1",
+        "--gpus-per-node=4",
+        "--cpus-per-task=8",
+        "--mem=3073M",
+    } <= set(found)
+    assert "--gres=gpu:4" in directives(script(needs, gpu_option="gres"))
+    assert not [word for word in directives(script()) if "gpu" in word or "--mem" in word]
+
+
+def test_a_job_inherits_no_environment_and_is_never_requeued():
+    found = directives(script())
+    assert {"--export=NONE", "--no-requeue", f"--output={RUN}/slurm.log", f"--chdir={RUN}"} <= set(found)
+    assert "unset SLURM_EXPORT_ENV" in script()
+
+
+def test_setup_lines_come_before_the_program_and_bash_can_read_all_of_it():
+    text = script(setup=("module load cuda", "export NCCL_DEBUG=INFO"), python="/opt/my python/bin/python3")
+    lines = text.splitlines()
+    assert lines.index("module load cuda") < lines.index("export NCCL_DEBUG=INFO") < len(lines) - 1
+    assert lines[-1].startswith("exec ")
+    assert "'/opt/my python/bin/python3' -P -m" in lines[-1]
+    assert subprocess.run(["bash", "-n"], input=text, text=True, check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "text"),
+    [
+        ({"root": "shared"}, "absolute"),
+        ({"root": "/s", "time": 14400}, "quote it"),
+        ({"root": "/s", "time": "4 hours"}, "not a duration"),
+        ({"root": "/s", "partition": "a b"}, "partition"),
+        ({"root": "/s", "account": "x\n#SBATCH --uid=0"}, "account"),
+        ({"root": "/s", "options": {"time": "1:00:00"}}, "options.time: it is set by time"),
+        ({"root": "/s", "options": {"gpus-per-node": 2}}, "resources.num_gpus"),
+        ({"root": "/s", "options": {"requeue": True}}, "a start is made once"),
+        ({"root": "/s", "options": {"comment": "mine"}}, "token"),
+        ({"root": "/s", "options": {"array": "1-4"}}, "array"),
+    ],
+)
+def test_a_profile_that_cannot_be_is_refused_by_key(settings, text):
+    with pytest.raises(ValueError, match=text):
+        SlurmSettings(**settings)
+
+
+def test_names_of_jobs_are_what_a_queue_can_show():
+    assert job_name("platform-job-9", "training") == "platform-job-9-training"
+    assert job_name("a b/c", "tränen") == "a-b-c-tr-nen"
+    assert len(job_name("x" * 100, "y")) == 64
+    assert job_name("ü", "ö") == "baton"
+
+
+def test_a_value_that_cannot_stand_in_a_script_is_refused():
+    with pytest.raises(UnusableValueError, match="exclude"):
+        render(SlurmSettings(root="/s"), ResourceNeeds(), name="n", run=RUN, code=CODE, exclude=("n1 n2",))
+
+
+ORDER = {
+    "argv": ["python", "train.py"],
+    "nodes": 1,
+    "gpus": 0,
+    "working_directory": "/shared/w",
+    "container": None,
+    "rank": ["python3", "-P", "/code/rank.py"],
+}
+
+
+def test_a_command_of_one_node_runs_as_it_is():
+    assert allocation.command(ORDER) == ["python", "train.py"]
+
+
+def test_a_command_of_several_nodes_runs_once_on_each_with_its_number():
+    words = allocation.command({**ORDER, "nodes": 3})
+    assert words[:4] == ["srun", "--nodes=3", "--ntasks=3", "--ntasks-per-node=1"]
+    assert words[-6:] == ["python3", "-P", "/code/rank.py", "--", "python", "train.py"]
+
+
+def test_containers_are_rendered_for_both_runtimes():
+    container = {"runtime": "pyxis", "image": "org/img:1", "mounts": ["/shared:/shared", "/data:/d"]}
+    pyxis = allocation.command({**ORDER, "container": container})
+    assert pyxis[0] == "srun"
+    assert "--container-image=org/img:1" in pyxis
+    assert "--container-mounts=/shared:/shared,/data:/d" in pyxis
+    apptainer = allocation.command({**ORDER, "gpus": 2, "container": {**container, "runtime": "apptainer"}})
+    assert apptainer == [
+        "apptainer", "exec", "--nv", "--bind", "/shared:/shared", "--bind", "/data:/d", "org/img:1",
+        "python", "train.py",
+    ]  # fmt: skip
+
+
+def test_torchrun_finds_its_rendezvous_in_the_environment():
+    environ = {"SLURM_JOB_ID": "41", "SLURM_LAUNCH_NODE_IPADDR": "10.0.0.9"}
+    found = allocation.rendezvous(2, 4, environ)
+    assert found["PET_MASTER_ADDR"] == found["MASTER_ADDR"] == "10.0.0.9"
+    assert found["PET_MASTER_PORT"] == found["MASTER_PORT"]
+    assert (found["PET_NNODES"], found["PET_NPROC_PER_NODE"]) == ("2", "4")
+    other = allocation.rendezvous(2, 4, {**environ, "SLURM_JOB_ID": "42"})
+    assert other["MASTER_PORT"] != found["MASTER_PORT"]
+    assert set(allocation.rendezvous(1, 4, environ)) == {"MASTER_ADDR", "MASTER_PORT"}
+
+
+def test_only_the_first_node_writes_where_a_command_is_no_launcher():
+    found = [rank.variables({"SLURM_NODEID": node, "NNODES": "2"}) for node in ("0", "1")]
+    assert [one["RANK"] for one in found] == ["0", "1"]
+    assert [one["PET_NODE_RANK"] for one in found] == ["0", "1"]
+    assert {one["WORLD_SIZE"] for one in found} == {"2"}

@@ -1,0 +1,143 @@
+"""What a run on a cluster is doing, from what its files and the scheduler say."""
+
+import pytest
+
+from nemo_helix_server.executors.base import RunState
+from nemo_helix_server.executors.slurm.observation import FILES_LAG, RunRecord, observe
+from nemo_helix_server.storage.run_files import ExitRecord
+from nemo_slurm.cluster import JobLook, Witness
+from nemo_slurm.records import SlurmJob
+from nemo_slurm.states import read_state
+
+JOB = SlurmJob("7")
+NOW = 1000.0
+
+
+def look(state, *, settled=True, reason="", ended_at=NOW - 1, **more):
+    return JobLook(
+        JOB, Witness.CONTROLLER, read_state(state), settled, reason=reason, ended_at=ended_at, **more
+    )
+
+
+def end(status=0, **more):
+    values = {"exit_status": status, "signal": 0, "started_at": 1.0, "ended_at": 2.0, "out_of_memory": False}
+    values |= {"timed_out": False, "stopped": False, "reason": f"exited with status {status}"}
+    return ExitRecord(**{**values, **more})
+
+
+def test_nothing_on_record_is_absent_whatever_the_scheduler_says():
+    assert observe(RunRecord(), None, NOW).state is RunState.ABSENT
+
+
+def test_a_run_that_was_given_up_never_started():
+    seen = observe(RunRecord(submitted=True, given_up=True), look("CANCELLED"), NOW)
+    assert (seen.state, seen.never_started) == (RunState.LOST, True)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "text"),
+    [
+        ("PENDING", "Priority", "Priority"),
+        ("PENDING", "(AssocGrpGRES)", "AssocGrpGRES"),
+        ("PENDING", "", ""),
+        ("REQUEUED", "BeginTime", "BeginTime"),
+    ],
+)
+def test_a_pending_job_is_queued_with_the_schedulers_reason(state, reason, text):
+    seen = observe(RunRecord(submitted=True), look(state, settled=False, reason=reason), NOW)
+    assert seen.state is RunState.QUEUED
+    assert text in seen.reason
+
+
+def test_a_running_job_is_starting_until_its_command_runs():
+    running = look("RUNNING", settled=False, ended_at=None)
+    assert observe(RunRecord(submitted=True), running, NOW).state is RunState.STARTING
+    assert observe(RunRecord(submitted=True, claimed=True), running, NOW).state is RunState.STARTING
+    started = observe(RunRecord(submitted=True, claimed=True, started_at=5.0), running, NOW)
+    assert (started.state, started.started_at) == (RunState.RUNNING, 5.0)
+
+
+def test_accounting_that_lags_behind_does_not_put_a_running_command_back_into_the_queue():
+    lagging = look("PENDING", settled=False)
+    assert (
+        observe(RunRecord(submitted=True, claimed=True, started_at=5.0), lagging, NOW).state
+        is RunState.RUNNING
+    )
+
+
+@pytest.mark.parametrize("seen", [None, JobLook(JOB, Witness.NOBODY, None, False)])
+def test_silence_is_unknown_and_never_an_end(seen):
+    found = observe(RunRecord(submitted=True, claimed=True, started_at=5.0), seen, NOW)
+    assert (found.state, found.started_at) == (RunState.UNKNOWN, 5.0)
+
+
+@pytest.mark.parametrize(
+    ("state", "text"),
+    [
+        ("TIMEOUT", "walltime"),
+        ("PREEMPTED", "preempted"),
+        ("NODE_FAIL", "node failed"),
+        ("BOOT_FAIL", "did not boot"),
+    ],
+)
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_place_that_was_taken_away_is_an_interruption(state, text, claimed):
+    seen = observe(RunRecord(submitted=True, claimed=claimed), look(state), NOW)
+    assert seen.state is RunState.LOST
+    assert text in seen.interrupted
+    assert seen.never_started is not claimed
+
+
+def test_a_job_that_may_come_back_is_no_end():
+    seen = observe(RunRecord(submitted=True, claimed=True), look("PREEMPTED", settled=False), NOW)
+    assert seen.state in {RunState.STARTING, RunState.RUNNING}
+
+
+def test_the_shims_record_counts_before_the_schedulers():
+    seen = observe(RunRecord(submitted=True, claimed=True, end=end(3)), look("FAILED"), NOW)
+    assert (seen.state, seen.exit_status, seen.interrupted) == (RunState.EXITED, 3, "")
+
+
+def test_leaving_ahead_of_the_walltime_is_an_interruption():
+    seen = observe(RunRecord(submitted=True, claimed=True, end=end(75)), look("FAILED"), NOW)
+    assert (seen.exit_status, seen.interrupted) == (75, "it left its allocation before the end of its time")
+
+
+def test_a_command_that_the_scheduler_ended_was_not_ended_by_us():
+    ended = end(143, signal=15, stopped=True, reason="was stopped")
+    seen = observe(RunRecord(submitted=True, claimed=True, end=ended), look("TIMEOUT"), NOW)
+    assert (seen.stopped, seen.asked, seen.interrupted) == (True, False, "its walltime was over")
+    asked = observe(RunRecord(submitted=True, claimed=True, end=ended, stop_asked=True), look("FAILED"), NOW)
+    assert (asked.asked, asked.interrupted) == (True, "")
+
+
+def test_the_files_of_a_job_that_has_ended_are_waited_for_and_then_no_more():
+    files = RunRecord(submitted=True, claimed=True, started_at=5.0)
+    assert observe(files, look("FAILED"), NOW).state is RunState.UNKNOWN
+    late = observe(files, look("FAILED", ended_at=NOW - FILES_LAG - 1), NOW)
+    assert late.state is RunState.LOST
+    assert "FAILED" in late.reason
+
+
+def test_a_batch_script_that_never_reached_its_command_says_its_last_line():
+    files = RunRecord(
+        submitted=True, scheduler_log="module: not found\n/x/job.sh: python9: command not found\n"
+    )
+    seen = observe(files, look("FAILED"), NOW)
+    assert seen.reason.endswith("python9: command not found")
+
+
+def test_a_job_that_somebody_else_cancelled_names_them():
+    seen = observe(
+        RunRecord(submitted=True, claimed=True), look("CANCELLED by 0", ended_at=1.0, author=0, owner=7), NOW
+    )
+    assert (seen.state, seen.interrupted) == (RunState.LOST, "")
+    assert "user 0 (an administrator" in seen.reason
+
+
+def test_out_of_memory_is_said_by_the_scheduler_where_nobody_else_can():
+    assert observe(RunRecord(submitted=True), look("OUT_OF_MEMORY"), NOW).out_of_memory
+    ended = end(137, signal=9)
+    assert observe(
+        RunRecord(submitted=True, claimed=True, end=ended), look("OUT_OF_MEMORY"), NOW
+    ).out_of_memory

@@ -1,0 +1,84 @@
+"""What the part on the cluster's host answers."""
+
+import json
+
+from nemo_helix_server.executors.slurm import on_cluster
+from nemo_helix_server.executors.slurm.on_cluster import WINDOW, answer, digest, grown, raw
+from nemo_helix_server.storage import run_files
+
+
+def have(data):
+    return [len(data), digest(data[-WINDOW:])]
+
+
+def test_a_file_that_grew_is_sent_from_where_the_asker_is(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"one\ntwo\nthree\n")
+    assert grown(path, have(b"one\n")) == {"from": 4, "data": "two\nthree\n", "size": 14}
+    assert grown(path, have(b"one\ntwo\nthree\n")) == {"from": 14, "data": "", "size": 14}
+
+
+def test_a_file_that_was_written_anew_is_sent_from_its_beginning(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b"uno\ndos\ntres\n")
+    assert grown(path, have(b"one\n"))["from"] == 0
+    path.write_bytes(b"o")
+    assert grown(path, have(b"one\n"))["from"] == 0
+    path.unlink()
+    assert grown(path, have(b"one\n")) is None
+
+
+def test_bytes_that_are_no_text_arrive_as_they_are(tmp_path):
+    path = tmp_path / "x"
+    data = bytes(range(256)) * 3
+    path.write_bytes(data)
+    sent = json.loads(json.dumps(grown(path, None)))
+    assert raw(sent["data"]) == data
+
+
+def test_a_part_of_a_log_that_was_put_aside_is_finished_first(tmp_path):
+    (tmp_path / "output.1.jsonl").write_bytes(b"aaaa\nbbbb\n")
+    (tmp_path / "output.jsonl").write_bytes(b"cccc\n")
+    pieces = list(on_cluster._log(tmp_path, have(b"aaaa\n")))
+    assert [(piece["name"], piece["from"], piece["data"]) for piece in pieces] == [
+        ("output.1.jsonl", 5, "bbbb\n"),
+        ("output.jsonl", 0, "cccc\n"),
+    ]
+
+
+def test_a_run_that_is_given_up_can_never_be_claimed(tmp_path):
+    asked = {"op": "give_up", "run": str(tmp_path / "runs" / "task-1")}
+    (tmp_path / "runs" / "task-1").mkdir(parents=True)
+    (tmp_path / "runs" / "task-1" / "secrets.json").write_text("{}")
+    assert answer(asked) == {"mine": True}
+    assert answer(asked) == {"mine": False}
+    assert run_files.read_claim(tmp_path / "runs" / "task-1").identity is None
+    assert not (tmp_path / "runs" / "task-1" / "secrets.json").exists()
+
+
+def test_nothing_outside_the_folder_of_jobs_is_removed(tmp_path):
+    (tmp_path / "root" / "jobs" / "j" / "storage").mkdir(parents=True)
+    (tmp_path / "mine").mkdir()
+    for path in (tmp_path / "mine", tmp_path / "root" / "jobs" / ".." / ".." / "mine", tmp_path / "root"):
+        assert "error" in answer({"op": "remove", "root": str(tmp_path / "root"), "paths": [str(path)]})
+    assert (tmp_path / "mine").is_dir()
+    inside = tmp_path / "root" / "jobs" / "j" / "storage"
+    assert answer({"op": "remove", "root": str(tmp_path / "root"), "paths": [str(inside)]}) == {}
+    assert not inside.exists()
+
+
+def test_what_cannot_be_done_is_an_answer_and_no_traceback(tmp_path):
+    (tmp_path / "file").write_text("")
+    assert (
+        "NotADirectoryError" in answer({"op": "prepare", "folders": [str(tmp_path / "file" / "x")]})["error"]
+    )
+
+
+def test_a_file_has_its_name_only_with_the_right_digest(tmp_path):
+    asked = [["a/b.bin", 3, "0" * 64]]
+    assert answer({"op": "missing", "folder": str(tmp_path), "files": asked}) == {"missing": [["a/b.bin", 0]]}
+    on_cluster.part(tmp_path / "a" / "b.bin", "0" * 64).write_bytes(b"xyz")
+    assert answer({"op": "settle", "folder": str(tmp_path), "files": [[*asked[0], 0o600]]}) == {
+        "wrong": ["a/b.bin"]
+    }
+    assert not (tmp_path / "a" / "b.bin").exists()
