@@ -14,10 +14,10 @@ from typing import Any
 
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig
-from nemo_gym.orchestration.submit.cluster_facts import ClusterFacts
 from nemo_runs.counts import counted
 from nemo_runs.durations import parse_duration, slurm_time
 from nemo_runs.sizes import size_in_words
+from nemo_slurm.facts import ClusterFacts
 from nemo_slurm.records import Partition
 
 _LITTLE_SPACE = 1 << 20

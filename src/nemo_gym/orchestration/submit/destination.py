@@ -127,7 +127,7 @@ class OtherMachine:
             for path, its in [*owners, ("driver", config.driver.mounts)]
             for mount in its
         ]
-        script = remote_script(__package__, "space", folder=output, paths=[source for _, source in mounts])
+        script = remote_script("nemo_slurm", "space", folder=output, paths=[source for _, source in mounts])
         lines = self._lines(script)
         if lines[1:2] != ["yes"]:
             raise ConfigError(

@@ -13,9 +13,10 @@ from nemo_gym.orchestration.config.sbatch_options import sbatch_options
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig, VllmService
 from nemo_gym.orchestration.plan.benchmark_runs import load_runs
 from nemo_gym.orchestration.plan.build import served_name
-from nemo_gym.orchestration.submit import check, cluster_facts
+from nemo_gym.orchestration.submit import check
 from nemo_gym.orchestration.submit.check import Finding
 from nemo_gym.orchestration.submit.destination import Destination
+from nemo_slurm import facts as cluster_facts
 from nemo_slurm.cluster import Cluster
 from nemo_slurm.errors import NotReachableError, SchedulerRefusedError, SlurmError
 from nemo_slurm.hosts import Host

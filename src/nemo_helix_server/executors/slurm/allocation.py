@@ -1,6 +1,6 @@
 """The program of a batch job: it runs one start of a step, as the shim does on the service's machine.
 
-``python -P -m nemo_helix_server.executors.slurm.allocation RUN_FOLDER``; everything that it needs lies in that
+``python -P -m nemo_helix_server.executors.slurm.allocation RUN_FOLDER``; all that it needs lies in that
 folder. It ends with the command's exit status, so that the scheduler's record says the same. A second job of
 the same start, and one that was given up, starts nothing.
 """

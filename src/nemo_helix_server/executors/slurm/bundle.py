@@ -6,6 +6,7 @@ and runs that began with the old ones keep them.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import tempfile
 from collections.abc import Iterator
@@ -63,10 +64,8 @@ class Bundle:
                 path = Path(temporary, "code", name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
-            try:
+            with contextlib.suppress(PathExistsError):  # another service of the same version was faster
                 host.copy_in(Path(temporary, "code"), str(folder))
-            except PathExistsError:
-                pass  # another service of the same version was faster
         return folder
 
 

@@ -1,8 +1,8 @@
 """The executor that runs each start of a step as one job of a Slurm cluster.
 
 A start is handed over at most once: its token is the job's comment, by which a job is found whose reply was
-lost, and the shim on the node claims the start before it runs anything. Nothing on the cluster needs a network
-to the service: requests, progress, logs and ends pass through files on the shared storage.
+lost, and the shim on the node claims the start before it runs anything. Nothing on the cluster needs a
+network to the service: requests, progress, logs and ends pass through files on the shared storage.
 """
 
 from __future__ import annotations

@@ -31,6 +31,10 @@ def render(
     exclude: tuple[str, ...] = (),
 ) -> str:
     """The whole script; raises `nemo_slurm.errors.UnusableValueError` for a value that cannot stand in it."""
+    program = (
+        f"exec env -u PYTHONHOME PYTHONPATH={shlex.quote(str(code))} PYTHONNOUSERSITE=1 "
+        f"{shlex.quote(settings.python)} -P -m {_PROGRAM} {shlex.quote(str(run))}"
+    )
     lines = [f"#SBATCH {word}" for word in _directives(settings, needs, name, run, exclude)]
     return "\n".join(
         [
@@ -39,8 +43,7 @@ def render(
             "unset SLURM_EXPORT_ENV  # it would keep srun from handing on the environment",
             "umask 077",
             *settings.setup,
-            f"exec env -u PYTHONHOME PYTHONPATH={shlex.quote(str(code))} PYTHONNOUSERSITE=1 "
-            f"{shlex.quote(settings.python)} -P -m {_PROGRAM} {shlex.quote(str(run))}",
+            program,
             "",
         ]
     )

@@ -1,8 +1,8 @@
 """What the service has of a run on a cluster: its small files as they are, and a list of its checkpoints.
 
-The folder of a job at the service holds, under the same names, claims, ends, logs, metrics and progress of its
-starts on the cluster; of checkpoints it holds manifests and what is wrong with them, as the cluster's host
-sees them. What is known is only ever read from these files, so a crash at any moment costs another look.
+The folder of a job at the service holds, under the same names, claims, ends, logs, metrics and progress of
+its starts on the cluster; of checkpoints it holds manifests and what is wrong with them, as the cluster's
+host sees them. What is known is only ever read from these files, so a crash at any moment costs another look.
 """
 
 from __future__ import annotations

@@ -44,15 +44,18 @@ class RunRecord:
 
 
 def observe(files: RunRecord, seen: JobLook | None, now: float) -> RunObservation:
-    """``seen`` is `None` when the scheduler was not asked or did not answer; ``now`` is the cluster's clock."""
+    """``seen``: `None` where the scheduler did not answer; ``now``: by the clock of the cluster."""
     if files.end is not None:
         return _ended(files, files.end, seen)
     if files.given_up:
         return RunObservation(RunState.LOST, never_started=True, reason="was given up before it started")
     if not files.submitted:
         return RunObservation(RunState.ABSENT)
-    if seen is None or seen.state is None:
-        return _unknown(files)
+    return _unknown(files) if seen is None or seen.state is None else _with_job(files, seen, now)
+
+
+def _with_job(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
+    assert seen.state is not None
     if seen.settled:
         return _over(files, seen, now)
     if seen.state.name == "PENDING" or has_ended(seen.state) or seen.state.meaning is Meaning.LAG:

@@ -1,8 +1,8 @@
 """The part that runs on the cluster's host: one request in, one answer out, both a line of JSON.
 
-The service sends it along (`nemo_helix_server.executors.slurm.bundle`) and starts it with the interpreter that
-the profile names, so that one round trip looks at all runs. Every operation may be repeated. Standard library,
-`nemo_runs` and `nemo_trainer` only.
+The service sends it along (`nemo_helix_server.executors.slurm.bundle`) and starts it with the interpreter
+that the profile names, so that one round trip looks at all runs. Every operation may be repeated. Standard
+library, `nemo_runs` and `nemo_trainer` only.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _continues(file: Any, size: int, have: list[Any]) -> bool:
 
 
 def _log(folder: Path, have: list[Any] | None) -> Iterator[dict[str, Any]]:
-    """The parts of a log behind what the asker has: the part that it has the beginning of, and all newer ones."""
+    """The parts of a log behind what the asker has: the part that it has begun, and all newer ones."""
     try:
         names = [f"output.{number}.jsonl" for number in part_numbers(folder)]
     except OSError:
@@ -178,7 +178,7 @@ def _checkpoint(one: contract.Checkpoint | contract.Damaged, within: Path) -> di
 
 
 def _verify(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare digests: what is wrong with the checkpoints of a trainer path, sentences by their folder's name."""
+    """Compare digests: what is wrong with checkpoints of a trainer path, sentences by their folder's name."""
     trainer = Path(request["trainer"])
     found = {}
     for one in contract.list_checkpoints(trainer, within=trainer.parent):
@@ -197,7 +197,7 @@ def _give_up(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _hold(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Mark a checkpoint, or take the mark away, so that its trainer keeps or may prune it; whether it is there."""
+    """Mark a checkpoint, so that its trainer keeps it, or take the mark away; whether it is there."""
     folder = Path(request["folder"])
     manifest = _read(folder / contract.MANIFEST)
     if manifest is None or hashlib.sha256(manifest).hexdigest()[:10] != request["id"].rpartition("-")[2]:

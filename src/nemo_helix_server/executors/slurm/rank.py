@@ -1,6 +1,6 @@
 """Runs a command on one node of several, with the number of the node in the variables that trainers read.
 
-``python -P rank.py -- COMMAND …``, by ``srun``. Standard library only, and nothing of ours: it runs in images.
+``python -P rank.py -- COMMAND …``, by ``srun``. Standard library alone, since it runs in images too.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
     words = sys.argv[sys.argv.index("--") + 1 :]
     own = variables(os.environ)
     try:
-        os.execvpe(words[0], words, {**os.environ, **own})
+        os.execvpe(words[0], words, {**os.environ, **own})  # noqa: S606 - it becomes the command
     except OSError as error:
         sys.stderr.write(f"{words[0]}: {error.strerror}\n")
         sys.exit(127)

@@ -46,7 +46,7 @@ class LocalFile:
 
 
 def files_of(folder: Path, ledger: Path, wanted: Callable[[str], bool]) -> list[LocalFile]:
-    """The files below a folder with their digests; those that ``ledger`` knows unchanged are not read again."""
+    """The files below a folder with their digests; what ``ledger`` knows unchanged is not read again."""
     known = _read(ledger)
     found, noted = [], {}
     for path in sorted(_plain(folder)):

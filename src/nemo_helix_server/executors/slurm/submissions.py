@@ -1,4 +1,4 @@
-"""What the service knows of a start that it handed to a scheduler: a file in the start's folder, kept first."""
+"""What the service knows of a start that it handed to a scheduler: a file in the start's folder."""
 
 from __future__ import annotations
 

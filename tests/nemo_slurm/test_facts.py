@@ -9,8 +9,8 @@ from tests.nemo_gym.orchestration.submit_files import changed
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.schema import SubmitConfig
 from nemo_gym.orchestration.submit import preflight
-from nemo_gym.orchestration.submit.cluster_facts import gather
 from nemo_slurm.errors import NotReachableError
+from nemo_slurm.facts import gather
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster, Faults
 
