@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import time
 from collections.abc import Mapping
@@ -19,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors import shim
-from nemo_helix_server.executors.slurm import folders
+from nemo_helix_server.executors.slurm import companion, folders, succession
 from nemo_helix_server.storage import run_files
 from nemo_runs.durable.files import replace_file
 
@@ -27,7 +28,7 @@ NOT_STARTED = 127
 """Exit status of a job that found its start made or given up."""
 _OURS = frozenset({"PYTHONPATH", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"})
 """Variables of this program, which its command is not given."""
-_RANK = "nemo_helix_server.executors.slurm.rank"
+_COMPANION = "nemo_helix_server.executors.slurm.companion"
 _FIRST_PORT, _PORTS = 20_000, 20_000
 
 
@@ -36,6 +37,12 @@ def main(argv: list[str] | None = None) -> int:
     (name,) = sys.argv[1:] if argv is None else argv
     run = Path(name)
     order = json.loads((run / folders.ORDER).read_bytes())
+    why_not = succession.judge(run, order, companion.newest_step(order))
+    if why_not is not None:
+        sys.stderr.write(f"this allocation runs nothing: {why_not}\n")
+        run_files.make_claim(run, run_files.RunClaim(None, time.time()))
+        (run / folders.SECRETS).unlink(missing_ok=True)
+        return 0
     secrets = _secrets(run)
     environment = {
         **_environ(),
@@ -44,18 +51,24 @@ def main(argv: list[str] | None = None) -> int:
     }
     _note(run)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1))
-    claimed = _run(order, run, environment, secrets)
-    with contextlib.suppress(OSError):
-        (run / folders.SECRETS).unlink()
-    if not claimed:
+    if not _run(order, run, environment, secrets):
         sys.stderr.write(f"{order['token']} was started or given up before; this job starts nothing\n")
         return NOT_STARTED
+    (run / folders.SECRETS).unlink(missing_ok=True)
     end = run_files.read_end(run)
+    if end is None or succession.is_final(end, run):
+        succession.give_up_successor(run, order)
     return end.exit_status if end is not None else 1
 
 
 def _run(order: Mapping[str, Any], run: Path, environment: dict[str, str], secrets: dict[str, str]) -> bool:
     answers: list[bool] = []
+
+    def claimed(mine: bool) -> None:
+        answers.append(mine)
+        if mine:
+            _start_companion(run)
+
     shim.run(
         shim.ShimOrder(
             token=order["token"],
@@ -72,9 +85,20 @@ def _run(order: Mapping[str, Any], run: Path, environment: dict[str, str], secre
             leases=None,
             sight=None,
         ),
-        answers.append,
+        claimed,
     )
     return answers == [True]
+
+
+def _start_companion(run: Path) -> None:
+    """What runs beside the command; it ends with this process, and nothing waits for it."""
+    if os.environ.get("SLURM_JOB_ID"):
+        with contextlib.suppress(OSError):
+            subprocess.Popen(
+                [sys.executable, "-P", "-m", _COMPANION, str(run)],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
 
 def command(order: Mapping[str, Any]) -> list[str]:
@@ -152,7 +176,7 @@ def _note(run: Path) -> None:
         "restarts": os.environ.get("SLURM_RESTART_COUNT", "0"),
         "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
     }
-    replace_file(run / folders.ALLOCATION, json.dumps(said).encode() + b"\n", mode=0o600)
+    replace_file(run / folders.NODE, json.dumps(said).encode() + b"\n", mode=0o600)
 
 
 if __name__ == "__main__":

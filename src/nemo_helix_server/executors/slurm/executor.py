@@ -434,6 +434,8 @@ def _order(run: StepRun, launch: Launch, settings: SlurmSettings, code: PurePosi
         "gpus": launch.needs.gpus,
         "rank": [settings.python, "-P", str(code / "nemo_helix_server/executors/slurm/rank.py")],
         "container": _container(launch, settings),
+        "trainer": trainer,
+        "chain": {"left": chain, "number": 1, "idle": 0, "newest": 0} if chain else None,
     }
 
 

@@ -23,7 +23,7 @@ from nemo_helix_server.storage.trainer_files import SeenCheckpoint
 from nemo_runs.durable.files import replace_file
 from nemo_trainer import contract
 
-_RUN = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.ALLOCATION, run_files.SHIM_LOG)
+_RUN = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
 _TRAINER = ("progress.json", "writer.json", "OUTPUTS.json")
 
 

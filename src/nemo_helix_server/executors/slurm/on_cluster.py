@@ -29,7 +29,7 @@ WINDOW = 256
 """Bytes before an offset whose digest tells whether a file only grew."""
 LARGEST = 4 << 20
 """Bytes of one file in one answer; the rest comes with the next one."""
-_SMALL = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.ALLOCATION, run_files.SHIM_LOG)
+_SMALL = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
 _OF_TRAINER = ("progress.json", "writer.json", "OUTPUTS.json")
 _LEDGER = ".staged.json"
 

@@ -1,0 +1,219 @@
+"""A chain without a living service: an allocation queues the one after it, and that one judges whether to run.
+
+The successor waits with ``afternotok`` for the end of its predecessor. Its token follows from the
+predecessor's, so a service that wakes up and starts the step again hands over the very same start, and finds
+it queued, running or done. Standard library and `nemo_runs` only: this runs on the nodes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nemo_helix_server.executors.slurm import folders
+from nemo_helix_server.storage import run_files
+from nemo_runs.durable.files import replace_file
+from nemo_runs.errors import RunsError
+
+EXIT_PAUSED = 75
+_PATIENCE = 60.0
+"""Seconds that a command of the scheduler may take."""
+_PLACE_TAKEN = frozenset({"TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REVOKED"})
+_MOST_IDLE = 2
+"""Allocations in a row that may bring no newer checkpoint."""
+
+
+def next_token(token: str) -> str:
+    """The token of the start that follows an interrupted one in the same attempt."""
+    return f"task-{hashlib.sha256(f'after {token}'.encode()).hexdigest()[:32]}"
+
+
+@dataclass(frozen=True, slots=True)
+class Predecessor:
+    """What is known of the allocation before this one."""
+
+    end: run_files.ExitRecord | None = None
+    state: str = ""
+    """The scheduler's word for its end; empty: it does not say."""
+    pause_wanted: bool = False
+    stop_asked: bool = False
+
+
+def verdict(before: Predecessor, chain: Mapping[str, Any], newest: int) -> str | None:
+    """Why this allocation must not run; `None`: it goes on. Pure.
+
+    ``newest`` is the training step of the newest checkpoint now, ``chain["newest"]`` what it was when the
+    predecessor began.
+    """
+    if before.stop_asked:
+        return "it was stopped"
+    if before.pause_wanted:
+        return "its job is paused"
+    if (why := _ended_for_good(before)) is not None:
+        return why
+    if newest <= chain["newest"] and chain["idle"] + 1 >= _MOST_IDLE:
+        return f"{_MOST_IDLE} allocations in a row have brought no newer checkpoint"
+    return None
+
+
+def _ended_for_good(before: Predecessor) -> str | None:
+    end = before.end
+    if end is None:
+        taken = before.state.split()[0] if before.state else ""
+        return None if taken in _PLACE_TAKEN else f"how the allocation before ended is not known ({taken})"
+    if end.exit_status == 0:
+        return "the allocation before has completed its work"
+    if end.exit_status == EXIT_PAUSED or end.stopped:
+        return None
+    taken = before.state.split()[0] if before.state else ""
+    return None if end.signal and taken in _PLACE_TAKEN else f"its command {end.reason}"
+
+
+def queue(run: Path, order: Mapping[str, Any], newest: int, environ: Mapping[str, str] = os.environ) -> None:
+    """Queue the successor of a start; that it cannot be queued is said, and ends nothing."""
+    chain = order.get("chain")
+    if not chain or chain["left"] < 1 or not environ.get("SLURM_JOB_ID"):
+        return
+    try:
+        after = _prepared(run, order, newest)
+        if (after / folders.QUEUED).exists():
+            return
+        job = _sbatch(after, environ)
+        said = {"job_id": job, "by": environ["SLURM_JOB_ID"], "at": time.time()}
+        replace_file(after / folders.QUEUED, json.dumps(said).encode() + b"\n", mode=0o600)
+    except (OSError, RunsError, subprocess.SubprocessError, ValueError) as error:
+        sys.stderr.write(f"its successor is not queued: {error}\n")
+
+
+def _prepared(run: Path, order: Mapping[str, Any], newest: int) -> Path:
+    """The folder of the next start with everything that it reads; fine when some of it is there."""
+    token, after_token = order["token"], next_token(order["token"])
+    after = run.parent / after_token
+    config = after / run_files.CONFIG_FOLDER
+    config.mkdir(mode=0o700, parents=True, exist_ok=True)
+    (run.parent.parent / "scratch" / after_token).mkdir(mode=0o700, parents=True, exist_ok=True)
+    chain = order["chain"]
+    idle = chain["idle"] + 1 if newest <= chain["newest"] and chain["number"] > 1 else 0
+    # the token is 128 random bits: wherever it stands, the start itself is meant
+    changed = json.loads(json.dumps(order).replace(token, after_token))
+    numbers = {"left": chain["left"] - 1, "number": chain["number"] + 1, "idle": idle, "newest": newest}
+    changed |= {"predecessor": token, "chain": {**chain, **numbers}}
+    script = (run / folders.SCRIPT).read_text(encoding="utf-8").replace(token, after_token)
+    _write(after / folders.ORDER, json.dumps(changed))
+    _write(after / folders.SCRIPT, script)
+    with contextlib.suppress(FileNotFoundError):
+        _write(after / folders.SECRETS, (run / folders.SECRETS).read_text(encoding="utf-8"))
+    with contextlib.suppress(FileNotFoundError):
+        data = (run / run_files.CONFIG_FOLDER / run_files.CONFIG_FILE).read_bytes()
+        replace_file(config / run_files.CONFIG_FILE, data, mode=0o400)
+    return after
+
+
+def _write(path: Path, text: str) -> None:
+    replace_file(path, text.encode(), mode=0o600)
+
+
+def _sbatch(after: Path, environ: Mapping[str, str]) -> str:
+    words = ["sbatch", "--parsable", f"--comment={after.name}"]
+    words += [f"--dependency=afternotok:{environ['SLURM_JOB_ID']}", "--", str(after / folders.SCRIPT)]
+    done = subprocess.run(
+        words, capture_output=True, text=True, check=False, timeout=_PATIENCE, env=_clean(environ), cwd=after
+    )
+    if done.returncode:
+        raise ValueError(f"sbatch ended with status {done.returncode}: {' '.join(done.stderr.split())}")
+    lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
+    numbers = {line.partition(";")[0] for line in lines if line.partition(";")[0].isdecimal()}
+    if len(numbers) != 1:
+        raise ValueError(f"sbatch printed what is no single number: {done.stdout.strip()[:200]!r}")
+    return numbers.pop()
+
+
+def _clean(environ: Mapping[str, str]) -> dict[str, str]:
+    """Without what this job's own allocation has set: a successor would take it for its own."""
+    return {
+        name: value
+        for name, value in environ.items()
+        if name == "SLURM_CONF" or not name.startswith(("SLURM_", "SBATCH_"))
+    }
+
+
+def judge(run: Path, order: Mapping[str, Any], newest: int) -> str | None:
+    """Why a successor must not run; `None`: it goes on, or it is no successor."""
+    token = order.get("predecessor")
+    if not token:
+        return None
+    before = run.parent / token
+    end = None
+    with contextlib.suppress(RunsError):
+        end = run_files.read_end(before)
+    found = Predecessor(
+        end=end,
+        state=_state(before),
+        pause_wanted=_wants_pause(before),
+        stop_asked=run_files.read_stop(before) is not None,
+    )
+    return verdict(found, order["chain"], newest)
+
+
+def is_final(end: run_files.ExitRecord, run: Path) -> bool:
+    """Whether a start's end needs no further allocation: it is done, has failed, or was asked to end."""
+    if _wants_pause(run) or run_files.read_stop(run) is not None:
+        return True
+    return not (end.exit_status == EXIT_PAUSED or end.stopped)
+
+
+def give_up_successor(run: Path, order: Mapping[str, Any]) -> None:
+    """The step needs no further allocation: the next start is claimed for nobody, and its job cancelled."""
+    after = run.parent / next_token(order["token"])
+    with contextlib.suppress(OSError, RunsError):
+        if not (after / folders.ORDER).exists():
+            return
+        (after / folders.SECRETS).unlink(missing_ok=True)
+        if run_files.make_claim(after, run_files.RunClaim(None, time.time())):
+            job = str(json.loads((after / folders.QUEUED).read_bytes())["job_id"])
+            _cancel(job, after.name)
+
+
+def _cancel(job: str, token: str) -> None:
+    """Cancel a job that carries the token, and no other one that may have its number."""
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        shown = subprocess.run(
+            ["squeue", "-h", "-j", job, "-o", "%k"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE,
+        )
+        if token in shown.stdout.split():
+            subprocess.run(["scancel", job], check=False, timeout=_PATIENCE)
+
+
+def _state(before: Path) -> str:
+    """What the controller says of the job of a start."""
+    with contextlib.suppress(OSError, ValueError, KeyError, subprocess.SubprocessError):
+        job = str(json.loads((before / folders.NODE).read_bytes())["job_id"])
+        done = subprocess.run(
+            ["scontrol", "-o", "show", "job", job],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE,
+        )
+        words = dict(word.partition("=")[::2] for word in done.stdout.split())
+        return words.get("JobState", "")
+    return ""
+
+
+def _wants_pause(before: Path) -> bool:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return bool(json.loads((before / run_files.CONTROL).read_bytes())["want"] in {"pause", "stop"})
+    return False
