@@ -72,7 +72,8 @@ def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
 
     The caller is a process of its own, without threads, whose signals are blocked until here.
     """
-    os.setsid()
+    with contextlib.suppress(PermissionError):  # a batch job's program leads its own group already
+        os.setsid()
     trees.become_subreaper()
     with Signals() as signals:
         span = boot_clock.Span()
