@@ -134,8 +134,8 @@ def rendezvous(nodes: int, gpus: int, environ: Mapping[str, str]) -> dict[str, s
 
     The number of a node is added on it, see `nemo_helix_server.executors.slurm.rank`.
     """
-    first = environ.get("SLURMD_NODENAME") or socket.gethostname()
-    address = environ.get("SLURM_LAUNCH_NODE_IPADDR") or first
+    # the batch script runs on the first node; Slurm's own name of it need not be one that resolves
+    address = socket.gethostname()
     # two jobs on one node must not meet each other
     port = _FIRST_PORT + int(environ.get("SLURM_JOB_ID") or os.getpid()) % _PORTS
     workers = max(gpus, 1)
