@@ -15,7 +15,10 @@ from nemo_helix_server.errors import ServerError
 GROUP = "nemo_helix.executors"
 DEFAULT = "subprocess"
 """The executor of the built-in profiles, and of starts from before the name was on record."""
-_BUILT_IN = {DEFAULT: "nemo_helix_server.executors.subprocesses:KIND"}
+_BUILT_IN = {
+    DEFAULT: "nemo_helix_server.executors.subprocesses:KIND",
+    "slurm": "nemo_helix_server.executors.slurm.executor:KIND",
+}
 
 
 class UnknownExecutorError(ServerError):

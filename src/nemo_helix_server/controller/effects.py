@@ -12,7 +12,7 @@ from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import decide, failures, metrics_tail
 from nemo_helix_server.controller.decide import Decision
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
-from nemo_helix_server.controller.facts import INTERRUPTIONS, FactFinder
+from nemo_helix_server.controller.facts import INTERRUPTED_TASK, INTERRUPTIONS, FactFinder
 from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
 from nemo_helix_server.controller.starts import WHO, Starter
 from nemo_helix_server.errors import UnavailableError
@@ -67,6 +67,8 @@ class Effects:
                     self.finder.forget(token)
                     self.following.over(task.context)
                     run = run_lookup.step_files(task.context)
+                    if move.event is not StatusEvent.INTERRUPTED:
+                        self.executor.end_chain(run)
                     self.executor.files(run).drop_scratch(run)
         return happened
 
@@ -195,6 +197,8 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, news: _News)
     details: dict[str, Any] = {"message": move.why, "queued_reason": None}
     if move.event in {StatusEvent.INTERRUPTED, StatusEvent.CHECKPOINT_VERIFIED}:
         details[INTERRUPTIONS] = move.interruptions or None
+    if move.event is StatusEvent.INTERRUPTED:
+        details[INTERRUPTED_TASK] = step.task
     if task.seen is not None and task.seen.exit_status is not None:
         details["exit_code"] = task.seen.exit_status
     moved = unit.statuses.move(

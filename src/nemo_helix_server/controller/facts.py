@@ -22,6 +22,8 @@ from nemo_trainer import contract
 
 INTERRUPTIONS = "interruptions_without_progress"
 """Key of a step's status details, see `StepFacts.interruptions`."""
+INTERRUPTED_TASK = "interrupted_task"
+"""Key of a step's status details: the start whose place was taken away last."""
 _PAUSES = (StatusReason.PAUSED_BY_USER, StatusReason.PAUSED_FOR_MAINTENANCE)
 
 

@@ -212,6 +212,7 @@ class Launches:
             log_bytes=settings.log_bytes,
             needs=self.needs(context.step.spec),
             image=self.image(context),
+            goes_on=context.step.pausable,
             place=settings,
         )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import failures
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
-from nemo_helix_server.controller.facts import FactFinder
+from nemo_helix_server.controller.facts import INTERRUPTED_TASK, FactFinder
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.executors.base import (
@@ -28,7 +28,7 @@ from nemo_helix_server.jobs.model import EXECUTOR, StepContext
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.storage import run_lookup, start_remains
-from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_files import StepRun, next_token
 from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_helix_server.store.store import JobStore
 from nemo_runs.errors import RunsError
@@ -136,7 +136,7 @@ class Starter:
             self.launches.check(context)
         if context.step.id not in self._places:
             executor = self.launches.executor(context.step.spec)
-            run = run_lookup.new_run(context, identifiers.task_name(), executor)
+            run = run_lookup.new_run(context, _new_token(context), executor)
             self._places[context.step.id] = run
         run = self._places[context.step.id]
         request = self.launches.request(context, run)
@@ -263,6 +263,14 @@ class Starter:
         waiting = {context.step.id for context in contexts}
         for step_id in [known for known in self._places if known not in waiting]:
             self.executor.release(self._places.pop(step_id))
+
+
+def _new_token(context: StepContext) -> str:
+    """The name of the next start; one that goes on after an interruption may have been made there already."""
+    last = context.step.task
+    if last is not None and context.step.status_details.get(INTERRUPTED_TASK) == last:
+        return next_token(last)
+    return identifiers.task_name()
 
 
 def _has_run(context: StepContext) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from nemo_helix_server.executors import options
 from nemo_helix_server.executors.base import (
+    Continues,
     ExecutorError,
     Launch,
     RunObservation,
@@ -150,6 +151,12 @@ class ObservedInBackground:
     def kill(self, run: StepRun) -> None:
         """See the protocol; returns at once."""
         self._requests.put(run.token, "its end", functools.partial(self.inner.kill, run))
+
+    def end_chain(self, run: StepRun) -> None:
+        """See `base.Continues`; returns at once."""
+        if isinstance(self.inner, Continues):
+            end = functools.partial(self.inner.end_chain, run)
+            self._requests.put(run.token, "the end of its chain", end)
 
     def carry_out(self) -> bool:
         """Carry out one request that is due, in the caller's thread; whether there was one."""

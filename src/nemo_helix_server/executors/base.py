@@ -105,6 +105,8 @@ class Launch:
     needs: ResourceNeeds = ResourceNeeds()
     image: str | None = None
     """The container image that the step names; an executor without containers runs the command as it is."""
+    goes_on: bool = False
+    """Whether the step can go on from a checkpoint in another start, without anybody asking."""
     place: ProfileSettings | None = None
     """The configuration of the step's execution profile, of the type that the executor's kind names."""
 
@@ -280,6 +282,19 @@ class Located(Protocol):
 
     def place(self, profile: ProfileSettings) -> RunPlace:
         """The place to run that an execution profile leads to; returns at once."""
+        ...
+
+
+@runtime_checkable
+class Continues(Protocol):
+    """An executor whose runs may queue the next start of their step themselves, with nobody asking.
+
+    That start has the token `nemo_helix_server.storage.run_files.next_token`; it is found when the controller
+    starts it.
+    """
+
+    def end_chain(self, run: StepRun) -> None:
+        """Nothing is to follow a run that is over: what was queued after it never starts, or ends."""
         ...
 
 

@@ -144,6 +144,11 @@ class Executors:
         """See the protocol."""
         self._of(run).kill(run)
 
+    def end_chain(self, run: StepRun) -> None:
+        """See `base.Continues`."""
+        with contextlib.suppress(NeverPossibleError):  # an executor that is not there starts nothing
+            options.end_chain(self._of(run), run)
+
     def last_request(self, run: StepRun) -> int | None:
         """See the protocol."""
         return self._of(run).last_request(run)

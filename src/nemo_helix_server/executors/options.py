@@ -11,6 +11,7 @@ from nemo_helix_server.executors.base import (
     Admits,
     Admitted,
     CapacityRequest,
+    Continues,
     KeepsFiles,
     Located,
     RunPlace,
@@ -102,6 +103,12 @@ def place(executor: StepExecutor, profile: ProfileSettings) -> RunPlace:
         if isinstance(layer, Located):
             return layer.place(profile)
     return UnknownPlace()
+
+
+def end_chain(executor: StepExecutor, run: StepRun) -> None:
+    """See `base.Continues`; without it nothing was queued."""
+    if isinstance(executor, Continues):
+        executor.end_chain(run)
 
 
 def descriptors(executor: StepExecutor) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ Standard library and `nemo_runs` only: the shim of a run loads this without any 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 from collections.abc import Mapping
@@ -50,6 +51,16 @@ class StepRun(NamedTuple):
     """The task's name, ``task-<32 hex>``; also the value of ``NEMO_JOB_TASK``, by which strays are found."""
     executor: str = ""
     """The name of the executor that has it; empty for the default one."""
+    profile: str = ""
+    """``<provider>/<profile>`` that its step names; empty where that is not known."""
+
+
+def next_token(token: str) -> str:
+    """The token of the start that goes on in the same attempt after one whose place was taken away.
+
+    It follows from the token before, so whoever makes that start, here or on a cluster, makes the same one.
+    """
+    return f"task-{hashlib.sha256(f'after {token}'.encode()).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,14 @@ from nemo_helix_server.store.reader import StoreReader
 def new_run(context: StepContext, token: str, executor: str) -> StepRun:
     """A start of a step that is to be, by the executor of that name."""
     step = context.step
-    return StepRun(context.workspace, step.job_id, step.attempt_id, step.name, token, executor)
+    profile = profile_of(step)
+    return StepRun(context.workspace, step.job_id, step.attempt_id, step.name, token, executor, profile)
+
+
+def profile_of(step: Step) -> str:
+    """The execution profile that a step names, as ``<provider>/<profile>``."""
+    named = step.spec["executor"]
+    return f"{named['provider']}/{named.get('profile') or 'default'}"
 
 
 def run_of(context: StepContext) -> StepRun | None:
@@ -27,7 +34,8 @@ def step_files(context: StepContext) -> StepRun:
 def run_of_task(workspace: str, step: Step, task: StepTask) -> StepRun:
     """One start of a step, the newest or an earlier one."""
     executor = task.executor or step.executor
-    return StepRun(workspace, step.job_id, step.attempt_id, step.name, task.name, executor)
+    names = (workspace, step.job_id, step.attempt_id, step.name, task.name)
+    return StepRun(*names, executor, profile_of(step))
 
 
 def run_of_checkpoint(reader: StoreReader, checkpoint: CheckpointRow) -> StepRun:

@@ -35,6 +35,7 @@ _OF_SERVER = (
     "logs/__init__.py",
     "logs/writer.py",
     "storage/__init__.py",
+    "storage/log_parts.py",
     "storage/run_files.py",
 )
 _LEFT_OUT = frozenset({"__pycache__"})

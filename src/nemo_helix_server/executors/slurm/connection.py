@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from nemo_helix_server.executors.slurm.bundle import Bundle
 from nemo_helix_server.executors.slurm.folders import ClusterFolder
@@ -53,6 +53,15 @@ class ClusterAddress:
     def shown(self) -> str:
         """For people: host and folder."""
         return f"{self.host or 'this machine'}:{self.root}"
+
+
+class Prepared(NamedTuple):
+    """What was found where folders were made."""
+
+    free_bytes: int
+    """What may still be written there."""
+    queued: str | None
+    """The number of the job that another allocation has queued for the run."""
 
 
 class Connection:
@@ -108,16 +117,17 @@ class Connection:
         """What is new in the folders of runs, see `nemo_helix_server.executors.slurm.on_cluster`."""
         return self.ask({"op": "look", "runs": list(runs)}) if runs else {"now": 0.0, "runs": {}}
 
-    def prepare(self, folders: Iterable[PurePosixPath]) -> int:
-        """Make folders for their owner alone; how many bytes may still be written there."""
-        answer = self.ask({"op": "prepare", "folders": [str(folder) for folder in folders]})
+    def prepare(self, folders: Iterable[PurePosixPath], run: PurePosixPath | None = None) -> Prepared:
+        """Make folders for their owner alone; ``run`` is one that an allocation may have queued already."""
+        request = {"op": "prepare", "folders": [str(folder) for folder in folders], "run": run and str(run)}
+        answer = self.ask(request)
         if tuple(answer["python"]) < _OLDEST_PYTHON:
             found = ".".join(map(str, answer["python"]))
             raise UnusableClusterError(
                 f"{self.address.python} on {self.host.label} is Python {found}, and 3.11 or newer is needed; "
                 "name another one by the key python of the profile"
             )
-        return int(answer["free"])
+        return Prepared(int(answer["free"]), answer["queued"])
 
     def write(self, path: PurePosixPath, data: bytes) -> None:
         """Write a small file for its owner alone, whole or not at all."""

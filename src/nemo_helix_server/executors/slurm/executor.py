@@ -12,23 +12,28 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import (
     Admitted,
     AlreadyStartedError,
     CapacityRequest,
     ExecutorError,
+    ExecutorKind,
     Launch,
     NeverPossibleError,
     RunObservation,
+    RunPlace,
     RunState,
+    StepExecutor,
     WaitingForCapacity,
 )
+from nemo_helix_server.executors.options import UnknownPlace
 from nemo_helix_server.executors.slurm import folders, job_script, submissions
 from nemo_helix_server.executors.slurm.connection import (
     ClusterAddress,
@@ -37,11 +42,16 @@ from nemo_helix_server.executors.slurm.connection import (
     UnusableClusterError,
 )
 from nemo_helix_server.executors.slurm.observation import RunRecord, observe
+from nemo_helix_server.executors.slurm.place import ClusterPlace
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.executors.slurm.submissions import ClusterSubmission
+from nemo_helix_server.settings import ProfileSettings, Settings
 from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.run_storage import RunStorage
+from nemo_runs.clock import SystemClock
 from nemo_runs.errors import RunsError
 from nemo_slurm.cluster import ClusterLook
 from nemo_slurm.errors import (
@@ -52,11 +62,17 @@ from nemo_slurm.errors import (
     SubmitLimitError,
     UnusableValueError,
 )
+from nemo_slurm.records import SlurmJob
 from nemo_trainer import contract
 
 _LOG = logging.getLogger(__name__)
 _SETTLE_SECONDS = 10.0
 """How long a job may take to appear in the queue after a lost reply, before the start is tried again."""
+_CHAIN = {"number": 1, "idle": 0, "newest": 0, "most_idle": 1}
+"""Of the first allocation, see `nemo_helix_server.executors.slurm.succession`."""
+_GRACE_OF_FOLLOWERS = 30.0
+_STALE_LOOKS, _STALE_SECONDS = 6, 120.0
+"""What was seen of a run counts for so many looks, and for so long at least: schedulers are slow at times."""
 
 
 class SlurmStepExecutor:
@@ -105,9 +121,13 @@ class SlurmStepExecutor:
     def release(self, run: StepRun) -> None:
         """See the protocol."""
 
-    def base_environment(self, run: StepRun) -> Mapping[str, str]:  # noqa: ARG002 - the protocol's
-        """See the protocol: a job finds the environment of its node, which nobody knows here."""
-        return {}
+    def files(self, run: StepRun) -> RunStorage:  # noqa: ARG002 - the protocol's
+        """See the protocol: one object for all clusters."""
+        return self.storage
+
+    def place(self, profile: ProfileSettings) -> RunPlace:
+        """See the protocol."""
+        return ClusterPlace(profile) if isinstance(profile, SlurmSettings) else UnknownPlace()
 
     def start(self, run: StepRun, launch: Launch) -> None:
         """See the protocol. Files are brought first, then the job is queued."""
@@ -119,7 +139,6 @@ class SlurmStepExecutor:
             raise NeverPossibleError(f"the profile of {run.step} is not one of a Slurm cluster")
         connection = self._connections.of(known.address if known else ClusterAddress.of(settings))
         try:
-            self._bring(run, launch, settings, connection)
             submission = known or ClusterSubmission(
                 address=connection.address,
                 token=run.token,
@@ -127,6 +146,9 @@ class SlurmStepExecutor:
                 user=self._user(connection),
                 asked_at=self._now(),
             )
+            queued = self._bring(run, launch, settings, connection)
+            if queued is not None:
+                self._adopt(run, submission, queued, connection)
             submission.save(self._folder(run))
             self._submit(run, submission, connection, again=known is not None)
         except NotReachableError as error:
@@ -138,30 +160,45 @@ class SlurmStepExecutor:
         except SlurmError as error:
             raise ExecutorError(str(error)) from error
 
-    def _bring(self, run: StepRun, launch: Launch, settings: SlurmSettings, connection: Connection) -> None:
+    def _bring(
+        self, run: StepRun, launch: Launch, settings: SlurmSettings, connection: Connection
+    ) -> str | None:
         """Everything that a start finds on the cluster; fine when some of it is there."""
         job = self.storage.job(run)
         paths = self.storage.paths(run)
         folder = job.run(run.token)
         made = (folder, job.storage / run.step, job.scratch(run.token), PurePosixPath(paths.config_folder))
-        connection.prepare(made)
+        queued = connection.prepare(made, folder).queued
+        if queued is not None:
+            return queued
         self.storage.bring_inputs(run)
         config = self.storage.jobs.run_folder(run) / run_files.CONFIG_FOLDER / run_files.CONFIG_FILE
         with contextlib.suppress(FileNotFoundError):
             connection.write(PurePosixPath(paths.config_file), config.read_bytes())
-        order = _order(run, launch, settings, connection.code())
+        order = _order(run, launch, settings, connection.code(), paths.trainer)
         connection.write(folder / folders.ORDER, json.dumps(order).encode())
         if launch.secrets:
             values = {name: value.reveal() for name, value in launch.secrets.items()}
             connection.write(folder / folders.SECRETS, json.dumps(values).encode())
+        memory = launch.needs.memory_bytes or launch.memory_bytes
         script = job_script.render(
             settings,
-            launch.needs,
+            replace(launch.needs, memory_bytes=memory),
             name=job_script.job_name(run.job_id, run.step),
             run=folder,
             code=connection.code(),
         )
         connection.write(folder / folders.SCRIPT, script.encode())
+        return None
+
+    def _adopt(
+        self, run: StepRun, submission: ClusterSubmission, job_id: str, connection: Connection
+    ) -> None:
+        """Take over a start that the allocation before it has queued; raises `AlreadyStartedError`."""
+        found = connection.cluster.find(run.token)
+        job = found or SlurmJob(job_id, None, token=run.token)
+        submission.accepted(job).save(self._folder(run))
+        raise AlreadyStartedError(f"{run.token} was queued by the allocation before it")
 
     def _submit(
         self, run: StepRun, known: ClusterSubmission, connection: Connection, *, again: bool
@@ -296,7 +333,7 @@ class SlurmStepExecutor:
             known = replace(known, results_here=True)
         with contextlib.suppress(SlurmError):
             folder = str(self.storage.job(run).run(run.token))
-            self._connections.of(known.address).ask({"op": "forget_secrets", "runs": [folder]})
+            self._connections.of(known.address).ask({"op": "tidy", "run": folder})
         known.save(self._folder(run))
         return found
 
@@ -324,7 +361,7 @@ class SlurmStepExecutor:
         started = run_files.read_started(folder)
         return RunRecord(
             submitted=True,
-            given_up=known.given_up,
+            given_up=known.given_up or (claim is not None and claim.identity is None),
             claimed=claim is not None,
             started_at=started[1] if started else None,
             end=end,
@@ -384,6 +421,24 @@ class SlurmStepExecutor:
             if known.job is not None:
                 connection.cluster.signal(known.job, "TERM")
 
+    def end_chain(self, run: StepRun) -> None:
+        """See `base.Continues`."""
+        known = submissions.read(self._folder(run))
+        if known is None:
+            return
+        connection, job = self._connections.of(known.address), self.storage.job(run)
+        with _trouble():
+            answer = connection.ask({"op": "end_chain", "run": str(job.run(run.token))})
+            for start in answer["starts"]:
+                if start["job_id"] is None:
+                    continue
+                follower = SlurmJob(start["job_id"], None, known.asked_at, token=start["token"])
+                if start["free"]:
+                    connection.cluster.cancel([follower])
+                elif connection.cluster.signal(follower, "TERM"):
+                    stop = json.dumps({"grace_seconds": _GRACE_OF_FOLLOWERS}).encode()
+                    connection.write(job.run(start["token"]) / run_files.STOP, stop)
+
     def kill(self, run: StepRun) -> None:
         """See the protocol."""
         known = submissions.read(self._folder(run))
@@ -420,8 +475,11 @@ class SlurmStepExecutor:
         return self.storage.jobs.run_folder(run)
 
 
-def _order(run: StepRun, launch: Launch, settings: SlurmSettings, code: PurePosixPath) -> dict[str, Any]:
+def _order(
+    run: StepRun, launch: Launch, settings: SlurmSettings, code: PurePosixPath, trainer: str
+) -> dict[str, Any]:
     """What the program of the job reads; no secret value is in it."""
+    chain = settings.max_allocations - 1 if launch.goes_on else 0
     return {
         "token": run.token,
         "argv": list(launch.argv),
@@ -435,7 +493,7 @@ def _order(run: StepRun, launch: Launch, settings: SlurmSettings, code: PurePosi
         "rank": [settings.python, "-P", str(code / "nemo_helix_server/executors/slurm/rank.py")],
         "container": _container(launch, settings),
         "trainer": trainer,
-        "chain": {"left": chain, "number": 1, "idle": 0, "newest": 0} if chain else None,
+        "chain": _CHAIN | {"left": chain} if chain else None,
     }
 
 
@@ -464,3 +522,32 @@ def _impossible() -> Any:
         yield
     except UnusableValueError as error:
         raise NeverPossibleError(str(error)) from error
+
+
+def _open(settings: Settings) -> StepExecutor:
+    """The executor of a service, for all its profiles of clusters."""
+    profiles = {
+        f"{one.provider}/{one.profile}": one.config
+        for one in settings.jobs.executors
+        if isinstance(one.config, SlurmSettings)
+    }
+
+    def settings_of(run: StepRun) -> SlurmSettings:
+        found = profiles.get(run.profile)
+        if found is None:
+            raise NeverPossibleError(
+                f"the execution profile {run.profile or 'of the step'} is not one of a Slurm cluster any "
+                "more; put it back into jobs.executors of the service's settings"
+            )
+        return found
+
+    connections = Connections()
+    jobs = JobStorage(settings.data_dir)
+    storage = ClusterRunStorage(jobs, connections, lambda run: ClusterAddress.of(settings_of(run)))
+    interval = min((one.poll_seconds for one in profiles.values()), default=5.0)
+    executor = SlurmStepExecutor(storage, connections, settings_of)
+    stale = max(_STALE_LOOKS * interval, _STALE_SECONDS)
+    return ObservedInBackground(executor, SystemClock(), interval=interval, stale_after=stale)
+
+
+KIND = ExecutorKind(open=_open, config=SlurmSettings)

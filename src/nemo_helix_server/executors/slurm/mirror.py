@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors.slurm import folders, on_cluster
-from nemo_helix_server.logs.writer import part_numbers
 from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_helix_server.storage.trainer_files import SeenCheckpoint
 from nemo_runs.durable.files import replace_file
 from nemo_trainer import contract
+from nemo_trainer.contract.manifest import parse_manifest
 
 _RUN = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
 _TRAINER = ("progress.json", "writer.json", "OUTPUTS.json")
@@ -125,7 +126,7 @@ def _seen(one: Mapping[str, Any], where: str) -> SeenCheckpoint:
         return SeenCheckpoint(step, "", 0, None, problem or "its manifest cannot be read")
     data = on_cluster.raw(one["manifest"])
     try:
-        manifest = contract.parse_manifest(data, Path(where) / "checkpoints" / str(step))
+        manifest = parse_manifest(data, Path(where) / "checkpoints" / str(step))
     except contract.CheckpointUnusableError as error:
         return SeenCheckpoint(step, "", 0, None, str(error))
     name = f"ckpt-{step}-{hashlib.sha256(data).hexdigest()[:10]}"

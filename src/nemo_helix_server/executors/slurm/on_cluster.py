@@ -15,11 +15,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from nemo_helix_server.executors.slurm import folders
-from nemo_helix_server.logs.writer import part_numbers
 from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_runs.errors import RunsError
 from nemo_trainer import contract
 
@@ -112,13 +112,13 @@ def grown(path: Path, have: list[Any] | None) -> dict[str, Any] | None:
     return {"from": offset, "data": text(data), "size": size}
 
 
-def _continues(file: Any, size: int, have: list[Any]) -> bool:
+def _continues(file: BinaryIO, size: int, have: list[Any]) -> bool:
     offset = int(have[0])
     if offset > size:
         return False
     start = max(0, offset - WINDOW)
     file.seek(start)
-    return digest(file.read(offset - start)) == have[1]
+    return digest(file.read(offset - start)) == str(have[1])
 
 
 def _log(folder: Path, have: list[Any] | None) -> Iterator[dict[str, Any]]:
@@ -209,10 +209,32 @@ def _hold(request: Mapping[str, Any]) -> dict[str, Any]:
     return {"held": (folder / contract.MANIFEST).exists()}
 
 
-def _forget_secrets(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the secrets of runs that are over."""
-    for run in request["runs"]:
-        (Path(run) / folders.SECRETS).unlink(missing_ok=True)
+def _end_chain(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Claim for nobody what was queued to go on after a run; of each its job, and whether it was free."""
+    run = Path(request["run"])
+    found = []
+    after = run.parent / run_files.next_token(run.name)
+    while (after / folders.ORDER).exists():
+        free = run_files.make_claim(after, run_files.RunClaim(None, time.time()))
+        (after / folders.SECRETS).unlink(missing_ok=True)
+        found.append({"token": after.name, "job_id": _queued_as(after), "free": free})
+        after = after.parent / run_files.next_token(after.name)
+    return {"starts": found}
+
+
+def _queued_as(folder: Path) -> str | None:
+    """The number of the job that another allocation has queued for a start."""
+    try:
+        return str(json.loads((folder / folders.QUEUED).read_bytes())["job_id"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _tidy(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove the secrets and the scratch folder of a run that is over."""
+    run = Path(request["run"])
+    (run / folders.SECRETS).unlink(missing_ok=True)
+    shutil.rmtree(run.parent.parent / "scratch" / run.name, ignore_errors=True)
     return {}
 
 
@@ -228,11 +250,14 @@ def _remove(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _prepare(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Make folders for their owner alone; how much may still be written there."""
+    """Make folders for their owner alone; how much may be written there, and whether a run is queued."""
+    run = request.get("run")
+    queued = _queued_as(Path(run)) if run else None
     for name in request["folders"]:
         Path(name).mkdir(mode=0o700, parents=True, exist_ok=True)
     status = os.statvfs(request["folders"][0])
-    return {"free": status.f_bavail * status.f_frsize, "python": list(sys.version_info[:3])}
+    free = status.f_bavail * status.f_frsize
+    return {"free": free, "python": list(sys.version_info[:3]), "queued": queued}
 
 
 # ---------------------------------------------------------------- files that arrive
@@ -355,7 +380,8 @@ _OPERATIONS: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "verify": _verify,
     "give_up": _give_up,
     "hold": _hold,
-    "forget_secrets": _forget_secrets,
+    "end_chain": _end_chain,
+    "tidy": _tidy,
     "remove": _remove,
     "prepare": _prepare,
     "missing": _missing,

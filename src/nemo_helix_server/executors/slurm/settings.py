@@ -74,8 +74,10 @@ class SlurmSettings(ProfileSettings):
     """An interpreter of Python 3.11 or newer on the cluster, after the setup lines and on the host alike."""
     engines: dict[str, str] = Field(default_factory=dict)
     """Interpreters of training engines on the cluster, by the engine's name."""
-    device: Literal["auto", "cuda", "cpu"] = "auto"
-    """What steps train on; auto = cuda where they are given GPUs."""
+    device: Literal["cuda", "cpu"] = "cuda"
+    """What training steps train on there."""
+    max_allocations: Annotated[int, Field(ge=1, le=100_000)] = 100
+    """So many jobs in a row may go on with one training step, each queued by the one before it."""
     gpu_option: Literal["gpus-per-node", "gres"] = "gpus-per-node"
     """The option of sbatch that asks for GPUs."""
     container: SlurmContainer | None = None

@@ -8,7 +8,7 @@ leaves comes back with every look (`nemo_helix_server.executors.slurm.mirror`). 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -49,12 +49,15 @@ class ClusterTrainerFiles:
 
     def marks(self) -> TrainerMarks:
         """See the protocol."""
-        here = self._files.marks()
+        return self._files.marks()
+
+    def checkpoints_mark(self) -> Hashable:
+        """See the protocol."""
         try:
             status = self._state.stat()
         except OSError:
-            return here._replace(checkpoints=None)
-        return here._replace(checkpoints=(status.st_ino, status.st_mtime_ns, status.st_size))
+            return None
+        return (status.st_ino, status.st_mtime_ns, status.st_size) if self.checkpoints() else None
 
     def progress(self) -> dict[str, Any]:
         """See the protocol."""
@@ -171,9 +174,8 @@ class ClusterRunStorage:
         self._mark(checkpoint, hold=False)
 
     def drop_scratch(self, run: StepRun) -> None:
-        """See the protocol."""
+        """See the protocol; that on the cluster goes when the end of the run is seen."""
         self.jobs.drop_scratch(self.jobs.of_run(run), run.token)
-        self._remove(run, [self.job(run).scratch(run.token)])
 
     def size(self, workspace: str, job_id: str) -> int:
         """See the protocol: on the cluster, and what of it is here."""

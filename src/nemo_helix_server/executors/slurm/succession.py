@@ -1,4 +1,4 @@
-"""A chain without a living service: an allocation queues the one after it, and that one judges whether to run.
+"""A chain without a living service: an allocation queues the next one, which judges whether to run.
 
 The successor waits with ``afternotok`` for the end of its predecessor. Its token follows from the
 predecessor's, so a service that wakes up and starts the step again hands over the very same start, and finds
@@ -8,7 +8,6 @@ it queued, running or done. Standard library and `nemo_runs` only: this runs on 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import subprocess
@@ -28,13 +27,6 @@ EXIT_PAUSED = 75
 _PATIENCE = 60.0
 """Seconds that a command of the scheduler may take."""
 _PLACE_TAKEN = frozenset({"TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REVOKED"})
-_MOST_IDLE = 2
-"""Allocations in a row that may bring no newer checkpoint."""
-
-
-def next_token(token: str) -> str:
-    """The token of the start that follows an interrupted one in the same attempt."""
-    return f"task-{hashlib.sha256(f'after {token}'.encode()).hexdigest()[:32]}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +52,8 @@ def verdict(before: Predecessor, chain: Mapping[str, Any], newest: int) -> str |
         return "its job is paused"
     if (why := _ended_for_good(before)) is not None:
         return why
-    if newest <= chain["newest"] and chain["idle"] + 1 >= _MOST_IDLE:
-        return f"{_MOST_IDLE} allocations in a row have brought no newer checkpoint"
+    if newest <= chain["newest"] and chain["idle"] + 1 > chain["most_idle"]:
+        return f"{chain['idle'] + 1} allocations in a row have brought no newer checkpoint"
     return None
 
 
@@ -96,7 +88,7 @@ def queue(run: Path, order: Mapping[str, Any], newest: int, environ: Mapping[str
 
 def _prepared(run: Path, order: Mapping[str, Any], newest: int) -> Path:
     """The folder of the next start with everything that it reads; fine when some of it is there."""
-    token, after_token = order["token"], next_token(order["token"])
+    token, after_token = order["token"], run_files.next_token(order["token"])
     after = run.parent / after_token
     config = after / run_files.CONFIG_FOLDER
     config.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -173,7 +165,7 @@ def is_final(end: run_files.ExitRecord, run: Path) -> bool:
 
 def give_up_successor(run: Path, order: Mapping[str, Any]) -> None:
     """The step needs no further allocation: the next start is claimed for nobody, and its job cancelled."""
-    after = run.parent / next_token(order["token"])
+    after = run.parent / run_files.next_token(order["token"])
     with contextlib.suppress(OSError, RunsError):
         if not (after / folders.ORDER).exists():
             return

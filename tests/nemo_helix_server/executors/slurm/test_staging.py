@@ -126,4 +126,4 @@ def test_what_setup_lines_print_is_no_part_of_an_answer(connection):
     with pytest.raises(UnusableClusterError):  # a name, and no variable
         loud.prepare([loud.folder.root])
     address = ClusterAddress(None, connection.address.root, sys.executable, ("echo loading", "echo more >&2"))
-    assert Connection(address, Bundle.of_service()).prepare([loud.folder.root]) > 0
+    assert Connection(address, Bundle.of_service()).prepare([loud.folder.root]).free_bytes > 0

@@ -7,12 +7,13 @@ import stat
 import pytest
 
 from nemo_helix_server.executors.slurm import folders, succession
-from nemo_helix_server.executors.slurm.succession import Predecessor, next_token, verdict
+from nemo_helix_server.executors.slurm.succession import Predecessor, verdict
 from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.run_files import next_token
 from nemo_trainer import contract
 
 TOKEN = "task-" + "a" * 32
-CHAIN = {"left": 3, "number": 1, "idle": 0, "newest": 0}
+CHAIN = {"left": 3, "number": 1, "idle": 0, "newest": 0, "most_idle": 1}
 
 
 def end(status=0, **more):
@@ -121,7 +122,7 @@ def test_a_successor_is_queued_once_with_everything_that_it_reads(run, scheduler
         "NEMO_JOB_TASK": after.name,
         "NEMO_JOB_CONTROL_FILE": f"{after}/control.json",
     }
-    assert order["chain"] == {"left": 2, "number": 2, "idle": 0, "newest": 5}
+    assert order["chain"] == {**CHAIN, "left": 2, "number": 2, "newest": 5}
     assert str(after) in (after / folders.SCRIPT).read_text()
     assert (after / folders.SECRETS).stat().st_mode & 0o777 == 0o600
     assert json.loads((after / folders.QUEUED).read_text())["job_id"] == "4711"

@@ -1,0 +1,156 @@
+"""The Jobs service on the real Slurm: steps run as its jobs, are paused, resumed, and go on by themselves."""
+
+import json
+import secrets
+import subprocess
+import sys
+
+import pytest
+from tests.helix_workplace import Workplace, step
+
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.executors import dispatch
+from nemo_helix_server.logs.pages import LogPages, Selection
+from nemo_helix_server.logs.reader import Logs
+from nemo_helix_server.service.profiles import Profiles
+from nemo_helix_server.settings import Settings
+from nemo_trainer import contract
+
+pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
+
+
+def on_cluster(spec, profile="lab"):
+    executor = {**spec["executor"], "provider": "cpu", "profile": profile}
+    return {**spec, "executor": executor}
+
+
+def shell(script, **changes):
+    return on_cluster(step(["/bin/sh", "-c", script], **changes))
+
+
+def training(steps, step_seconds, *options, pause=60, **changes):
+    command = [sys.executable, "-m", "nemo_trainer.example", "--steps", str(steps)]
+    command += ["--step-seconds", str(step_seconds), *map(str, options)]
+    return on_cluster(step(command, name="training", pause=pause, **changes))
+
+
+class ClusterWorkplace(Workplace):
+    """A workplace whose profile ``cpu/lab`` is the cluster, ``cpu/far`` the same over ssh."""
+
+    def __init__(self, folder, root, **config):
+        profile = {
+            "root": str(root),
+            "python": sys.executable,
+            "device": "cpu",
+            "poll_seconds": 0.5,
+            **config,
+        }
+        self.root = root
+        self.config = {
+            "executors": [
+                {"provider": "cpu", "profile": "lab", "backend": "slurm", "config": profile},
+                {
+                    "provider": "cpu",
+                    "profile": "far",
+                    "backend": "slurm",
+                    "config": {**profile, "host": "lab"},
+                },
+            ],
+            "storage": {"minimum_free_bytes": 0},
+            "leases": {"folder": str(folder / "leases")},
+        }
+        folder.mkdir(parents=True, exist_ok=True)
+        settings = Settings(data_dir=folder, jobs=self.config)
+        super().__init__(
+            folder,
+            executor=dispatch.of_service(settings),
+            profiles=Profiles(settings.jobs),
+            **self.config,
+        )
+        self.executor.warm()
+
+    def job_ids(self, job):
+        """The numbers of the Slurm jobs of a job's starts, in the order in which they were handed over."""
+        runs = self.storage.paths("default", job).runs
+        found = [json.loads(path.read_text()) for path in runs.glob("*/cluster.json")]
+        return [one["job_id"] for one in sorted(found, key=lambda one: one["asked_at"])]
+
+    def logged(self, job):
+        pages = LogPages(self.store, lambda run: self.executors.files(run).log(run), Logs())
+        page = pages.page("default", self.get(job).name, Selection(), limit=5000)
+        return [line["message"] for line in page["data"]]
+
+    def last_step(self, job):
+        current = self.step_of(job)
+        with self.store.read() as unit:
+            task = unit.tasks.named(current.id, current.task or "")
+        return task.status_details.get("step", 0) if task else 0
+
+    def weights(self, job):
+        """What a training ended with, byte for byte."""
+        trainer = self.root / "jobs" / job / "storage" / "training"
+        newest = [one for one in contract.list_checkpoints(trainer) if isinstance(one, contract.Checkpoint)][
+            -1
+        ]
+        files = sorted(entry.path for entry in newest.manifest.files)
+        return newest.step, {path: (newest.folder / path).read_bytes() for path in files}
+
+
+@pytest.fixture
+def shared(slurm):
+    """A folder that all nodes have, and that goes with the test."""
+    return slurm.folder / f"shared-{secrets.token_hex(3)}"
+
+
+@pytest.fixture
+def place(slurm, shared, tmp_path, monkeypatch):
+    for name, value in slurm.lab.environ.items():
+        monkeypatch.setenv(name, value)
+    place = ClusterWorkplace(tmp_path / "data", shared).start()
+    yield place
+    place.close()
+    numbers = [number for job in (shared / "jobs").glob("*") for number in place.job_ids(job.name) if number]
+    if numbers:
+        subprocess.run(["scancel", *numbers], check=False)
+
+
+def in_queue(*numbers):
+    done = subprocess.run(
+        ["squeue", "-h", "-j", ",".join(numbers), "-o", "%i"], capture_output=True, check=False
+    )
+    return done.stdout.split()
+
+
+def test_a_step_runs_on_a_node_and_its_log_and_end_come_back(place):
+    job = place.job(
+        shell('echo "on $SLURM_JOB_ID with $GREETING"; pwd; exit 3', environment=[("GREETING", "hello")])
+    )
+    failed = place.until(job, Status.ERROR)
+    (number,) = place.job_ids(job)
+    assert place.logged(job) == [f"on {number} with hello", f"{place.root}/jobs/{job}/storage"]
+    assert failed.error_details["exit_code"] == 3
+
+
+def test_a_training_is_paused_its_allocation_is_gone_and_it_ends_with_the_same_bytes(place):
+    whole, job = (place.job(training(60, 0.1, "--save-every", "20")) for _ in range(2))
+    place.wait_for(lambda: place.last_step(job) > 8)
+    place.pause(job)
+    place.until(job, Status.PAUSED)
+    place.wait_for(lambda: not in_queue(*place.job_ids(job)))
+    place.resume(job)
+    place.until(job, Status.COMPLETED)
+    place.until(whole, Status.COMPLETED)
+    assert place.weights(job) == place.weights(whole)
+    assert len(place.job_ids(job)) == 2
+    steps = [line for line in place.logged(job) if line.startswith("step ")]
+    assert len(steps) == 60
+
+
+def test_a_training_outlives_its_walltime_with_nobody_touching_it(place, slurm):
+    job = place.job(training(80, 0.1, "--save-every", "20"))
+    place.wait_for(lambda: place.last_step(job) > 8)
+    slurm.control("update", f"JobId={place.job_ids(job)[-1]}", "TimeLimit=0")
+    place.until(job, Status.COMPLETED)
+    assert len(place.job_ids(job)) == 2
+    steps = [line for line in place.logged(job) if line.startswith("step ")]
+    assert len(steps) == 80
