@@ -58,7 +58,7 @@ class StepRun(NamedTuple):
 def next_token(token: str) -> str:
     """The token of the start that goes on in the same attempt after one whose place was taken away.
 
-    It follows from the token before, so whoever makes that start, here or on a cluster, makes the same one.
+    It follows from the token before, so the service and a cluster make the same start.
     """
     return f"task-{hashlib.sha256(f'after {token}'.encode()).hexdigest()[:32]}"
 

@@ -243,7 +243,7 @@ class TestNames:
         self, toy_package, monkeypatch
     ):
         install(toy_package, monkeypatch, name=executor_kinds.DEFAULT)
-        assert executor_kinds.names() == (executor_kinds.DEFAULT, "toy")
+        assert executor_kinds.names() == (executor_kinds.DEFAULT, "slurm", "toy")
         assert executor_kinds.load(executor_kinds.DEFAULT).config is settings.SubprocessSettings
 
     def test_one_that_cannot_be_loaded_is_named_with_where_it_comes_from(self, toy_package, monkeypatch):
@@ -254,7 +254,10 @@ class TestNames:
     @pytest.mark.parametrize(
         ("profile", "says"),
         [
-            ({**TOY_PROFILE, "backend": "tot"}, "there is no executor 'tot'; there are subprocess, toy"),
+            (
+                {**TOY_PROFILE, "backend": "tot"},
+                "there is no executor 'tot'; there are subprocess, slurm, toy",
+            ),
             ({**TOY_PROFILE, "config": {"queues": "x"}}, "queues: there is no such key"),
             ({**TOY_PROFILE, "config": {"ttl_seconds_active": -1}}, "ttl_seconds_active"),
             ({"provider": "cpu", "config": {"queue": "x"}}, "queue: there is no such key"),

@@ -42,14 +42,14 @@ _LEFT_OUT = frozenset({"__pycache__"})
 
 
 @dataclass(frozen=True, slots=True)
-class Bundle:
+class ClusterSources:
     """The sources as they are beside this service."""
 
     digest: str
     files: tuple[tuple[str, bytes], ...]
 
     @classmethod
-    def of_service(cls) -> Bundle:
+    def of_service(cls) -> ClusterSources:
         """Read them."""
         files = tuple(sorted(_sources()))
         whole = hashlib.sha256()

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
-from nemo_helix_server.executors.slurm.bundle import Bundle
+from nemo_helix_server.executors.slurm.bundle import ClusterSources
 from nemo_helix_server.executors.slurm.folders import ClusterFolder
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm.channel import tail
@@ -55,7 +55,7 @@ class ClusterAddress:
         return f"{self.host or 'this machine'}:{self.root}"
 
 
-class Prepared(NamedTuple):
+class PreparedFolders(NamedTuple):
     """What was found where folders were made."""
 
     free_bytes: int
@@ -64,13 +64,13 @@ class Prepared(NamedTuple):
     """The number of the job that another allocation has queued for the run."""
 
 
-class Connection:
+class ClusterConnection:
     """One cluster; safe for several threads."""
 
     def __init__(
         self,
         address: ClusterAddress,
-        bundle: Bundle,
+        bundle: ClusterSources,
         *,
         host: Host | None = None,
         cluster: Cluster | None = None,
@@ -117,7 +117,7 @@ class Connection:
         """What is new in the folders of runs, see `nemo_helix_server.executors.slurm.on_cluster`."""
         return self.ask({"op": "look", "runs": list(runs)}) if runs else {"now": 0.0, "runs": {}}
 
-    def prepare(self, folders: Iterable[PurePosixPath], run: PurePosixPath | None = None) -> Prepared:
+    def prepare(self, folders: Iterable[PurePosixPath], run: PurePosixPath | None = None) -> PreparedFolders:
         """Make folders for their owner alone; ``run`` is one that an allocation may have queued already."""
         request = {"op": "prepare", "folders": [str(folder) for folder in folders], "run": run and str(run)}
         answer = self.ask(request)
@@ -127,7 +127,7 @@ class Connection:
                 f"{self.address.python} on {self.host.label} is Python {found}, and 3.11 or newer is needed; "
                 "name another one by the key python of the profile"
             )
-        return Prepared(int(answer["free"]), answer["queued"])
+        return PreparedFolders(int(answer["free"]), answer["queued"])
 
     def write(self, path: PurePosixPath, data: bytes) -> None:
         """Write a small file for its owner alone, whole or not at all."""
@@ -141,20 +141,20 @@ class Connection:
         )
 
 
-class Connections:
+class ClusterConnections:
     """The clusters of a service, one connection each."""
 
-    def __init__(self, bundle: Bundle | None = None) -> None:
+    def __init__(self, bundle: ClusterSources | None = None) -> None:
         self._bundle = bundle
-        self._known: dict[ClusterAddress, Connection] = {}
+        self._known: dict[ClusterAddress, ClusterConnection] = {}
         self._lock = threading.Lock()
 
-    def of(self, address: ClusterAddress) -> Connection:
+    def of(self, address: ClusterAddress) -> ClusterConnection:
         """The connection to a cluster; nothing is connected yet."""
         with self._lock:
             if address not in self._known:
-                self._bundle = self._bundle or Bundle.of_service()
-                self._known[address] = Connection(address, self._bundle)
+                self._bundle = self._bundle or ClusterSources.of_service()
+                self._known[address] = ClusterConnection(address, self._bundle)
             return self._known[address]
 
     def close(self) -> None:

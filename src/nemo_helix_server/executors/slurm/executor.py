@@ -37,8 +37,8 @@ from nemo_helix_server.executors.options import UnknownPlace
 from nemo_helix_server.executors.slurm import folders, job_script, submissions
 from nemo_helix_server.executors.slurm.connection import (
     ClusterAddress,
-    Connection,
-    Connections,
+    ClusterConnection,
+    ClusterConnections,
     UnusableClusterError,
 )
 from nemo_helix_server.executors.slurm.observation import RunRecord, observe
@@ -85,7 +85,7 @@ class SlurmStepExecutor:
     def __init__(
         self,
         storage: ClusterRunStorage,
-        connections: Connections,
+        connections: ClusterConnections,
         settings_of: Callable[[StepRun], SlurmSettings],
         *,
         now: Callable[[], float] = time.time,
@@ -161,7 +161,7 @@ class SlurmStepExecutor:
             raise ExecutorError(str(error)) from error
 
     def _bring(
-        self, run: StepRun, launch: Launch, settings: SlurmSettings, connection: Connection
+        self, run: StepRun, launch: Launch, settings: SlurmSettings, connection: ClusterConnection
     ) -> str | None:
         """Everything that a start finds on the cluster; fine when some of it is there."""
         job = self.storage.job(run)
@@ -192,7 +192,7 @@ class SlurmStepExecutor:
         return None
 
     def _adopt(
-        self, run: StepRun, submission: ClusterSubmission, job_id: str, connection: Connection
+        self, run: StepRun, submission: ClusterSubmission, job_id: str, connection: ClusterConnection
     ) -> None:
         """Take over a start that the allocation before it has queued; raises `AlreadyStartedError`."""
         found = connection.cluster.find(run.token)
@@ -201,7 +201,7 @@ class SlurmStepExecutor:
         raise AlreadyStartedError(f"{run.token} was queued by the allocation before it")
 
     def _submit(
-        self, run: StepRun, known: ClusterSubmission, connection: Connection, *, again: bool
+        self, run: StepRun, known: ClusterSubmission, connection: ClusterConnection, *, again: bool
     ) -> ClusterSubmission:
         """Queue the job; one that a limit of the site keeps out waits for it, and is tried again."""
         folder = self.storage.job(run).run(run.token)
@@ -216,7 +216,7 @@ class SlurmStepExecutor:
         after.save(self._folder(run))
         return after
 
-    def _user(self, connection: Connection) -> int | None:
+    def _user(self, connection: ClusterConnection) -> int | None:
         """The number of the user who submits on a cluster."""
         if connection.address not in self._users:
             said = connection.host.run("id -u").stdout.strip()
@@ -247,7 +247,7 @@ class SlurmStepExecutor:
         return answers
 
     def _look(
-        self, connection: Connection, runs: list[tuple[StepRun, ClusterSubmission]]
+        self, connection: ClusterConnection, runs: list[tuple[StepRun, ClusterSubmission]]
     ) -> dict[str, RunObservation]:
         """Ask one cluster about all its runs."""
         runs = [(run, self._settled(run, known, connection)) for run, known in runs]
@@ -269,7 +269,9 @@ class SlurmStepExecutor:
             look = None
         return {run.token: self._seen(run, known, look, now) for run, known in runs}
 
-    def _settled(self, run: StepRun, known: ClusterSubmission, connection: Connection) -> ClusterSubmission:
+    def _settled(
+        self, run: StepRun, known: ClusterSubmission, connection: ClusterConnection
+    ) -> ClusterSubmission:
         """Of a start whose job is not known: the job, queued now, or found by its token."""
         if known.job_id is not None:
             return known
@@ -285,7 +287,7 @@ class SlurmStepExecutor:
         after.save(self._folder(run))
         return after
 
-    def _refresh(self, connection: Connection, runs: list[StepRun]) -> float | None:
+    def _refresh(self, connection: ClusterConnection, runs: list[StepRun]) -> float | None:
         """Bring the mirrors of runs up to date; the time by the cluster's clock."""
         now: float | None = None
         left = list(runs)
@@ -541,7 +543,7 @@ def _open(settings: Settings) -> StepExecutor:
             )
         return found
 
-    connections = Connections()
+    connections = ClusterConnections()
     jobs = JobStorage(settings.data_dir)
     storage = ClusterRunStorage(jobs, connections, lambda run: ClusterAddress.of(settings_of(run)))
     interval = min((one.poll_seconds for one in profiles.values()), default=5.0)

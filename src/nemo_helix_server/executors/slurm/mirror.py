@@ -38,7 +38,7 @@ class Mirror:
     """A file: what is known of the step's checkpoints and outputs, and of the size of the job's storage."""
 
     def have(self) -> dict[str, Any]:
-        """What the other side is told, so that it sends what is new."""
+        """What is here already, so that the other side sends what is new."""
         return {
             "run": _digests(self.run, _RUN),
             "log": _position(self.run / run_files.OUTPUT),
@@ -50,7 +50,7 @@ class Mirror:
     def apply(self, found: Mapping[str, Any]) -> bool:
         """Write what has come; whether there is more to ask for at once.
 
-        The end of a run is written last: whoever sees it finds everything else here.
+        The end of a run is written last: when it is seen, everything else is here.
         """
         self.run.mkdir(mode=0o700, parents=True, exist_ok=True)
         more = self._log(found["log"])

@@ -280,7 +280,7 @@ def _missing(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _settle(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Compare the digests of what has arrived, and give it its name; files that are not right begin anew."""
+    """Compare the digests of what has arrived, and give it its name; what is not right is removed."""
     folder = Path(request["folder"])
     known = _ledger(folder)
     wrong = []

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nemo_helix_server.executors.slurm import submissions
-from nemo_helix_server.executors.slurm.connection import ClusterAddress, Connection, Connections
+from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection, ClusterConnections
 from nemo_helix_server.executors.slurm.folders import ClusterFolder, ClusterJob
 from nemo_helix_server.executors.slurm.mirror import Mirror, TrainerState, read_state
 from nemo_helix_server.executors.slurm.staging import files_of, push
@@ -22,7 +22,7 @@ from nemo_helix_server.storage import checkpoints
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.log_parts import LocalLog, RunLog
 from nemo_helix_server.storage.run_files import StepRun
-from nemo_helix_server.storage.run_storage import RunPaths
+from nemo_helix_server.storage.run_storage import StepPaths
 from nemo_helix_server.storage.trainer_files import (
     LocalTrainerFiles,
     MetricRows,
@@ -86,7 +86,10 @@ class ClusterRunStorage:
     """The folders of jobs on clusters, with their mirrors in the service's data directory."""
 
     def __init__(
-        self, jobs: JobStorage, connections: Connections, address_of: Callable[[StepRun], ClusterAddress]
+        self,
+        jobs: JobStorage,
+        connections: ClusterConnections,
+        address_of: Callable[[StepRun], ClusterAddress],
     ) -> None:
         """``address_of`` names the cluster of a run that was not handed over yet, by its profile."""
         self.jobs = jobs
@@ -100,7 +103,7 @@ class ClusterRunStorage:
         known = submissions.read(self.jobs.run_folder(run)) if run.token else None
         return known.address if known else self._address_of(run)
 
-    def connection(self, run: StepRun) -> Connection:
+    def connection(self, run: StepRun) -> ClusterConnection:
         """The connection to it."""
         return self._connections.of(self.address(run))
 
@@ -116,9 +119,9 @@ class ClusterRunStorage:
 
     # ---- the protocol
 
-    def paths(self, run: StepRun) -> RunPaths:
+    def paths(self, run: StepRun) -> StepPaths:
         """See the protocol."""
-        return RunPaths.below(self.job(run).folder, run)
+        return StepPaths.below(self.job(run).folder, run)
 
     def prepare(self, run: StepRun, config: Any) -> None:
         """See the protocol; it is brought to the cluster when the run is handed over."""

@@ -125,7 +125,7 @@ def _sbatch(after: Path, environ: Mapping[str, str]) -> str:
     lines = [line.strip() for line in done.stdout.splitlines() if line.strip()]
     numbers = {line.partition(";")[0] for line in lines if line.partition(";")[0].isdecimal()}
     if len(numbers) != 1:
-        raise ValueError(f"sbatch printed what is no single number: {done.stdout.strip()[:200]!r}")
+        raise ValueError(f"sbatch did not print exactly one number: {done.stdout.strip()[:200]!r}")
     return numbers.pop()
 
 
@@ -139,7 +139,7 @@ def _clean(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def judge(run: Path, order: Mapping[str, Any], newest: int) -> str | None:
-    """Why a successor must not run; `None`: it goes on, or it is no successor."""
+    """Why a successor must not run; `None`: it goes on, or nothing came before it."""
     token = order.get("predecessor")
     if not token:
         return None

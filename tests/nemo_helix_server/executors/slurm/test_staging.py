@@ -4,8 +4,12 @@ import sys
 
 import pytest
 
-from nemo_helix_server.executors.slurm.bundle import Bundle
-from nemo_helix_server.executors.slurm.connection import ClusterAddress, Connection, UnusableClusterError
+from nemo_helix_server.executors.slurm.bundle import ClusterSources
+from nemo_helix_server.executors.slurm.connection import (
+    ClusterAddress,
+    ClusterConnection,
+    UnusableClusterError,
+)
 from nemo_helix_server.executors.slurm.staging import StagingError, files_of, push
 
 pytestmark = pytest.mark.services
@@ -14,7 +18,7 @@ pytestmark = pytest.mark.services
 @pytest.fixture(scope="module")
 def connection(tmp_path_factory):
     root = tmp_path_factory.mktemp("root")
-    return Connection(ClusterAddress(None, str(root), sys.executable), Bundle.of_service())
+    return ClusterConnection(ClusterAddress(None, str(root), sys.executable), ClusterSources.of_service())
 
 
 @pytest.fixture
@@ -115,15 +119,17 @@ def test_what_is_sent_along_runs_with_nothing_else_installed(connection):
 
 @pytest.mark.parametrize("python", ["/nowhere/python3", "/bin/false"])
 def test_an_interpreter_that_is_none_is_named_with_the_key(connection, python):
-    broken = Connection(ClusterAddress(None, connection.address.root, python), Bundle.of_service())
+    broken = ClusterConnection(
+        ClusterAddress(None, connection.address.root, python), ClusterSources.of_service()
+    )
     with pytest.raises(UnusableClusterError, match=rf"{python}.*by the key python of the profile"):
         broken.prepare([broken.folder.root])
 
 
 def test_what_setup_lines_print_is_no_part_of_an_answer(connection):
     address = ClusterAddress(None, connection.address.root, "$PY", ("echo loading", f"PY={sys.executable}"))
-    loud = Connection(address, Bundle.of_service())
+    loud = ClusterConnection(address, ClusterSources.of_service())
     with pytest.raises(UnusableClusterError):  # a name, and no variable
         loud.prepare([loud.folder.root])
     address = ClusterAddress(None, connection.address.root, sys.executable, ("echo loading", "echo more >&2"))
-    assert Connection(address, Bundle.of_service()).prepare([loud.folder.root]).free_bytes > 0
+    assert ClusterConnection(address, ClusterSources.of_service()).prepare([loud.folder.root]).free_bytes > 0
