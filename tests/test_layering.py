@@ -81,8 +81,10 @@ LAYERS = {
         "jobs",
         "store",
         "storage logs",
-        "engines.catalogue engines.sources customizer.paths customizer.facts customizer.support"
-        " customizer.backends",
+        (
+            "engines.catalogue engines.sources customizer.paths customizer.facts customizer.support "
+            "customizer.backends"
+        ),
         "setting_paths executor_kinds settings",
         "executors auth",
         "isolation engines",
