@@ -25,7 +25,6 @@ from nemo_trainer import contract
 from nemo_trainer.contract.manifest import parse_manifest
 
 _RUN = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
-_TRAINER = ("progress.json", "writer.json", "OUTPUTS.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +41,10 @@ class Mirror:
         return {
             "run": _digests(self.run, _RUN),
             "log": _position(self.run / run_files.OUTPUT),
-            "trainer": _digests(self.trainer, _TRAINER),
-            "metrics": _position(self.trainer / "metrics.jsonl"),
+            "trainer": _digests(self.trainer, tuple(on_cluster.small_files(self.trainer))),
+            "metrics": {
+                name: _position(self.trainer / name) for name in on_cluster.metric_files(self.trainer)
+            },
             "checkpoints": on_cluster.listed_mark(read_state(self.state).checkpoints),
         }
 
@@ -58,9 +59,10 @@ class Mirror:
             _write(self.run, {folders.SCHEDULER_LOG: found["scheduler_log"]}, (folders.SCHEDULER_LOG,))
         if "trainer" in found:
             self.trainer.mkdir(mode=0o700, parents=True, exist_ok=True)
-            more |= _grow(self.trainer / "metrics.jsonl", found["metrics"])
+            for name, piece in found["metrics"].items():
+                more |= _grow(self.trainer / name, piece)
             self._write_state(found)
-            _write(self.trainer, found["trainer"], _TRAINER)
+            _write(self.trainer, found["trainer"], tuple(found["trainer"]))
         _write(self.run, found["run"], tuple(name for name in _RUN if name != run_files.EXIT))
         if not more:
             _write(self.run, found["run"], (run_files.EXIT,))
@@ -106,6 +108,11 @@ class TrainerState:
     """What is wrong with the outputs; `None`: the step says that it has none."""
     bytes: int = 0
     """What the job's storage takes on the cluster."""
+
+    def folder_of(self, checkpoint: str) -> str | None:
+        """The name of the folder of a checkpoint by its id; `None`: it is not there."""
+        found = (one["folder"] for one in self.checkpoints if _seen(one, "").id == checkpoint)
+        return next(found, None)
 
     def seen(self, where: str) -> list[SeenCheckpoint]:
         """The checkpoints, oldest step first; ``where`` is the trainer path for people."""
@@ -172,4 +179,5 @@ def _write(folder: Path, files: Mapping[str, str | None], names: tuple[str, ...]
         if content is None:
             (folder / name).unlink(missing_ok=True)
         else:
+            (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             replace_file(folder / name, on_cluster.raw(content), mode=0o600)

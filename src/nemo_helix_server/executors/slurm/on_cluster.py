@@ -22,6 +22,7 @@ from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_runs.errors import RunsError
 from nemo_trainer import contract
+from nemo_trainer.contract import generations
 
 PROTOCOL = 1
 """Number of this exchange; both sides are of one version, since the service sends this module along."""
@@ -30,7 +31,8 @@ WINDOW = 256
 LARGEST = 4 << 20
 """Bytes of one file in one answer; the rest comes with the next one."""
 _SMALL = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
-_OF_TRAINER = ("progress.json", "writer.json", "OUTPUTS.json")
+_OF_TRAINER = ("*.json", "generations/*")
+_METRICS = "metrics*.jsonl"
 _LEDGER = ".staged.json"
 
 
@@ -66,17 +68,29 @@ def _run(asked: Mapping[str, Any]) -> dict[str, Any]:
         "scheduler_log": _tail(folder / folders.SCHEDULER_LOG),
     }
     if trainer.is_dir():
-        found["trainer"] = _changed(trainer, _OF_TRAINER, have.get("trainer", {}))
-        found["metrics"] = grown(trainer / "metrics.jsonl", have.get("metrics"))
+        known = have.get("trainer", {})
+        found["trainer"] = _changed(trainer, tuple({*small_files(trainer), *known}), known)
+        begun = have.get("metrics", {})
+        found["metrics"] = {name: grown(trainer / name, begun.get(name)) for name in metric_files(trainer)}
         found["checkpoints"] = _checkpoints(trainer, have.get("checkpoints"))
         found["outputs"] = _output_problems(trainer)
         found["bytes"] = size_of(trainer.parent)
     return found
 
 
+def small_files(trainer: Path) -> list[str]:
+    """The files of a trainer path that are replaced as a whole, those of all its generations."""
+    return [path.relative_to(trainer).as_posix() for like in _OF_TRAINER for path in trainer.glob(like)]
+
+
+def metric_files(trainer: Path) -> list[str]:
+    """The files of a trainer path that only grow."""
+    return sorted(path.name for path in trainer.glob(_METRICS))
+
+
 def _output_problems(trainer: Path) -> list[str] | None:
     """What is wrong with what the step says it has produced, sizes compared; `None`: it says nothing."""
-    if not contract.TrainerPaths(trainer).outputs.exists():
+    if not generations.newest_file(contract.TrainerPaths(trainer).outputs).exists():
         return None
     return list(contract.verify_outputs(trainer, storage=trainer.parent, deep=False))
 
@@ -163,11 +177,18 @@ def listed_mark(checkpoints: list[dict[str, Any]]) -> str:
 
 def _checkpoint(one: contract.Checkpoint | contract.Damaged, within: Path) -> dict[str, Any]:
     if isinstance(one, contract.Damaged):
-        return {"step": one.step, "manifest": None, "problem": one.problem, "pinned": False}
+        return {
+            "step": one.step,
+            "folder": one.folder.name,
+            "manifest": None,
+            "problem": one.problem,
+            "pinned": False,
+        }
     problems = contract.verify(one.folder, deep=False, within=within)
     manifest = _read(one.folder / contract.MANIFEST)
     return {
         "step": one.step,
+        "folder": one.folder.name,
         "manifest": text(manifest) if manifest else None,
         "problem": problems[0] if problems else None if manifest else f"{one.folder}: it is gone",
         "pinned": one.pinned,

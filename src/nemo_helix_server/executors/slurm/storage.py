@@ -15,7 +15,7 @@ from typing import Any
 from nemo_helix_server.executors.slurm import submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection, ClusterConnections
 from nemo_helix_server.executors.slurm.folders import ClusterFolder, ClusterJob
-from nemo_helix_server.executors.slurm.mirror import Mirror, TrainerState, read_state
+from nemo_helix_server.executors.slurm.mirror import Mirror, read_state
 from nemo_helix_server.executors.slurm.staging import files_of, push
 from nemo_helix_server.jobs.model import CheckpointRow
 from nemo_helix_server.storage import checkpoints
@@ -33,7 +33,6 @@ from nemo_helix_server.storage.trainer_files import (
 from nemo_slurm.errors import SlurmError
 from nemo_trainer import contract
 
-_MIRRORED = frozenset({"progress.json", "metrics.jsonl", "writer.json", "OUTPUTS.json"})
 _STATE = "cluster"
 """Folder of a job at the service: what was seen of its steps on the cluster, and digests of what was sent."""
 
@@ -45,7 +44,6 @@ class ClusterTrainerFiles:
         self.where = where
         self._files = LocalTrainerFiles(mirror.trainer, storage)
         self._state = mirror.state
-        self._outputs = contract.TrainerPaths(mirror.trainer).outputs
 
     def marks(self) -> TrainerMarks:
         """See the protocol."""
@@ -63,9 +61,9 @@ class ClusterTrainerFiles:
         """See the protocol."""
         return self._files.progress()
 
-    def metrics(self, offset: int) -> MetricRows:
+    def metrics(self, offset: int, *, generation: int = 0) -> MetricRows:
         """See the protocol."""
-        return self._files.metrics(offset)
+        return self._files.metrics(offset, generation=generation)
 
     def last_recorded_step(self) -> int:
         """See the protocol."""
@@ -77,8 +75,6 @@ class ClusterTrainerFiles:
 
     def output_problems(self, *, deep: bool) -> Sequence[str] | None:
         """See the protocol; digests are compared with the copies at the service."""
-        if not self._outputs.exists():
-            return None
         return self._files.output_problems(deep=True) if deep else read_state(self._state).outputs
 
 
@@ -142,9 +138,9 @@ class ClusterRunStorage:
 
     def checkpoint_path(self, run: StepRun, checkpoint: CheckpointRow) -> str | None:
         """See the protocol; a pinned copy, or one that another executor has left here, is brought there."""
-        remote = self.job(run).storage / checkpoint.step_name / "checkpoints" / str(checkpoint.step)
-        if any(seen.id == checkpoint.id for seen in self._seen(run, checkpoint.step_name).seen("")):
-            return str(remote)
+        there = self._folder_there(run, checkpoint)
+        if there is not None:
+            return str(there)
         here = checkpoints.folder_of(self.jobs, checkpoint)
         if here is None:
             return None
@@ -160,9 +156,11 @@ class ClusterRunStorage:
         """See the protocol; the checkpoint is fetched first."""
         run = _run_of(checkpoint)
         here = self.jobs.of_run(run).trainer(checkpoint.step_name) / "checkpoints" / str(checkpoint.step)
-        remote = self.job(run).storage / checkpoint.step_name / "checkpoints" / str(checkpoint.step)
+        there = self._folder_there(run, checkpoint)
+        if there is None:
+            raise checkpoints.PinError(f"the checkpoint {checkpoint.id} is not there any more")
         try:
-            self.connection(run).host.copy_out(str(remote), here)
+            self.connection(run).host.copy_out(str(there), here)
             return checkpoints.pin(self.jobs, checkpoint)
         except SlurmError as error:
             raise checkpoints.PinError(
@@ -211,7 +209,7 @@ class ClusterRunStorage:
 
         def wanted(name: str) -> bool:
             step, _, rest = name.partition("/")
-            return not (step == run.step and (there_before or rest in _MIRRORED))
+            return not (step == run.step and (there_before or _is_mirrored(rest)))
 
         return self._push(run, paths.storage, self.job(run).storage, "storage", wanted)
 
@@ -246,7 +244,9 @@ class ClusterRunStorage:
 
     def _mark(self, checkpoint: CheckpointRow, *, hold: bool) -> bool:
         run = _run_of(checkpoint)
-        folder = self.job(run).storage / checkpoint.step_name / "checkpoints" / str(checkpoint.step)
+        folder = self._folder_there(run, checkpoint)
+        if folder is None:
+            return False
         request = {"op": "hold", "folder": str(folder), "id": checkpoint.id, "hold": hold}
         try:
             return bool(self.connection(run).ask(request)["held"])
@@ -261,8 +261,11 @@ class ClusterRunStorage:
         except SlurmError as error:
             raise OSError(f"the cluster {address.shown} cannot be asked: {error}") from error
 
-    def _seen(self, run: StepRun, step: str) -> TrainerState:
-        return read_state(self.mirror(run._replace(step=step)).state)
+    def _folder_there(self, run: StepRun, checkpoint: CheckpointRow) -> PurePosixPath | None:
+        """The folder of a checkpoint on the cluster, as it was seen last."""
+        state = read_state(self.mirror(run._replace(step=checkpoint.step_name)).state)
+        name = state.folder_of(checkpoint.id)
+        return self.job(run).storage / checkpoint.step_name / "checkpoints" / name if name else None
 
     def _runs(self, workspace: str, job_id: str) -> list[StepRun]:
         """One start of the job for each cluster that has had any of it."""
@@ -284,6 +287,11 @@ def _run_of(checkpoint: CheckpointRow) -> StepRun:
         checkpoint.step_name,
         checkpoint.task or "",
     )
+
+
+def _is_mirrored(name: str) -> bool:
+    """Whether a file of a trainer path is one that comes back from the cluster."""
+    return name.startswith(("generations/", "metrics")) or (name.endswith(".json") and "/" not in name)
 
 
 def _normal(name: str) -> str:
