@@ -34,6 +34,11 @@ def parts(request: Request) -> ServiceParts:
     return found
 
 
+async def _parts(request: Request) -> ServiceParts:
+    """The same as a dependency: in the event loop, since a thread for it costs more than it does."""
+    return parts(request)
+
+
 async def identify(request: Request, needed: Access) -> None:
     """Find out who asks, unless nobody needs to know; raises `UnauthenticatedError`."""
     if needed.anonymous:
@@ -42,10 +47,13 @@ async def identify(request: Request, needed: Access) -> None:
     if credentials is None and request.headers.get("authorization"):
         raise UnauthenticatedError("the header Authorization must be `Bearer` and an access token")
     known = parts(request).authenticator.principal
-    request.state.principal = await run_in_threadpool(known, credentials.credentials if credentials else None)
+    if credentials is None:
+        request.state.principal = known(None)
+    else:  # a token is looked up in the store
+        request.state.principal = await run_in_threadpool(known, credentials.credentials)
 
 
-def principal(
+async def principal(
     request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Security(_BEARER)]
 ) -> Principal:
     """Who asks, as `identify` found out before the body was read."""
@@ -59,10 +67,15 @@ class Access(ABC):
 
     anonymous: ClassVar[bool] = False
     """Whether nobody needs to say who they are."""
+    looks_up: ClassVar[bool] = False
+    """Whether the checks ask the store, and so have to wait for it in a thread."""
 
     @abstractmethod
     def check(self, request: Request, who: Principal) -> None:
-        """Raise `ForbiddenError` unless this principal may; the body was not read yet."""
+        """Raise `ForbiddenError` unless this principal may; the body was not read yet.
+
+        Called in the event loop, unless `looks_up` says that it asks the store.
+        """
 
     def check_body(self, request: Request, who: Principal, body: Any) -> None:  # noqa: B027 - most need no more
         """The same where it depends on the body; that is JSON, and otherwise whatever was sent."""
@@ -75,7 +88,7 @@ class Access(ABC):
         """Raise `ForbiddenError` unless who asks may do what the body says."""
         self.check_body(request, request.state.principal, body)
 
-    def __call__(self, who: Annotated[Principal, Depends(principal)]) -> Caller:
+    async def __call__(self, who: Annotated[Principal, Depends(principal)]) -> Caller:
         """The caller, who was let through."""
         return who.caller
 
@@ -94,7 +107,7 @@ class Anybody(Access):
     def admit_body(self, request: Request, body: Any) -> None:
         """See `Access`."""
 
-    def __call__(self) -> Caller:  # type: ignore[override]
+    async def __call__(self) -> Caller:  # type: ignore[override]
         """Nobody that is known."""
         return Caller(name="anybody", role=Role.READ)
 
@@ -146,7 +159,7 @@ class NeedsEverywhere(Access):
         roles.check_unconfined(who.caller)
 
 
-Service = Annotated[ServiceParts, Depends(parts)]
+Service = Annotated[ServiceParts, Depends(_parts)]
 
 OPEN = [Depends(Anybody())]
 """For routes that need no token."""

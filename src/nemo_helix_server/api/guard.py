@@ -52,13 +52,13 @@ class GuardedRoute(APIRoute):
 
         async def guarded(request: Request) -> Response:
             await access.identify(request, needed)
-            await run_in_threadpool(needed.admit, request)
+            await _checked(needed, needed.admit, request)
             if request.method in SAFE:
                 return await handle(request)
             if streams:
                 return await handle(Request(request.scope, bodies.paced(request.receive)))
             body, value = await bodies.read_json(request.headers, request.receive)
-            await run_in_threadpool(needed.admit_body, request, value)
+            await _checked(needed, needed.admit_body, request, value)
             return await handle(Request(request.scope, bodies.replayed(body, request.receive)))
 
         return guarded
@@ -67,6 +67,14 @@ class GuardedRoute(APIRoute):
 def make_router(prefix: str = "", tags: list[str] | None = None) -> APIRouter:
     """A router whose routes are guarded; a path that ends with a slash is another path."""
     return APIRouter(prefix=prefix, tags=list(tags or ()), route_class=GuardedRoute, redirect_slashes=False)
+
+
+async def _checked(needed: Access, check: Callable[..., None], *given: Any) -> None:
+    """Let a route's `Access` check a request, in a thread where that may take long."""
+    if needed.looks_up:
+        await run_in_threadpool(check, *given)
+    else:
+        check(*given)
 
 
 def _all(dependant: Dependant) -> list[Dependant]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import getpass
 from dataclasses import dataclass, field
 
@@ -91,6 +92,7 @@ class Authenticator:
         return Principal(caller, claims)
 
 
+@functools.cache
 def _local_user() -> str:
     try:
         return getpass.getuser()

@@ -12,8 +12,6 @@ from nemo_helix_server.errors import ForbiddenError, StateConflictError
 from nemo_helix_server.jobs import identifiers, retention
 from nemo_helix_server.jobs.model import Caller, Job
 from nemo_helix_server.jobs.orders import NewJob
-from nemo_helix_server.jobs.states import StatusEvent
-from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.lookups import Lookups, checked
 from nemo_helix_server.service.responses import Document
@@ -113,15 +111,10 @@ class Creating(Lookups):
 
 
 def _made(writer: StoreWriter, order: NewJob, caller: Caller, *, prepared: bool) -> Job:
-    job = writer.jobs.create(order, who=caller.name, why="created")
+    why = "its directories are made" if prepared else None
+    job = writer.jobs.create(order, who=caller.name, why="created", prepared=why)
     writer.tracker_runs.follow_with(job.id, descriptions.wanted(order.spec))
-    if not prepared:
-        return job
-    moved = writer.statuses.move(
-        order.step_id, StatusChange(StatusEvent.PREPARED, who="service", why="its directories are made")
-    )
-    assert moved is not None
-    return moved.job
+    return job
 
 
 def _made_before(reader: StoreReader, order: NewJob, *, named: bool) -> Job | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, func, insert, or_, select, update
+from sqlalchemy import bindparam, delete, func, insert, or_, select, update
 
 from nemo_helix_server.errors import StateConflictError
 from nemo_helix_server.jobs.model import SecretRow, Token, WorkspaceRow
@@ -14,6 +14,8 @@ from nemo_helix_server.store.session import StorePart, StoreSession
 from nemo_runs.counts import counted
 
 _tokens, _secrets, _workspaces = schema.tokens.c, schema.secrets.c, schema.workspaces.c
+
+_WORKSPACE = select(schema.workspaces).where(_workspaces.name == bindparam("name"))
 
 
 class TokenReader(StorePart):
@@ -95,8 +97,7 @@ class WorkspaceReader(StorePart):
 
     def find(self, name: str) -> WorkspaceRow | None:
         """One workspace."""
-        query = select(schema.workspaces).where(schema.workspaces.c.name == name)
-        found = self.connection.execute(query).first()
+        found = self.connection.execute(_WORKSPACE, {"name": name}).first()
         return rows.workspace(found) if found else None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import ColumnElement, func, insert, null, select, update
+from sqlalchemy import ColumnElement, bindparam, func, insert, null, select, update
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.errors import StateConflictError
@@ -20,13 +20,16 @@ from nemo_helix_server.store.session import StorePart, StoreSession
 _attempts, _results = schema.attempts.c, schema.results.c
 _WITHOUT_SERIES = [null().label("metrics"), *(column for column in _attempts if column.name != "metrics")]
 
+_BY_ID = select(schema.attempts).where(_attempts.id == bindparam("id"))
+_INSERT = insert(schema.attempts)
+
 
 class AttemptReader(StorePart):
     """Questions about attempts; None means that there is no such attempt."""
 
     def by_id(self, attempt_id: str) -> Attempt | None:
         """An attempt by its id."""
-        found = self.connection.execute(select(schema.attempts).where(_attempts.id == attempt_id)).first()
+        found = self.connection.execute(_BY_ID, {"id": attempt_id}).first()
         return rows.attempt(found) if found else None
 
     def of_job(
@@ -72,7 +75,7 @@ class AttemptWriter(AttemptReader):
             updated_at=self.now,
         )
         values = {column.name: getattr(attempt, column.name) for column in schema.attempts.c}
-        self.connection.execute(insert(schema.attempts), values)
+        self.connection.execute(_INSERT, values)
         return attempt
 
     def note(self, attempt_id: str, details: Mapping[str, Any]) -> Attempt | None:

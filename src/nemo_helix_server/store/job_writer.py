@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import bindparam, delete, insert, literal_column, select, update
@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.errors import StateConflictError
-from nemo_helix_server.jobs import retention
+from nemo_helix_server.jobs import retention, states
 from nemo_helix_server.jobs.filtering.values import indexed
 from nemo_helix_server.jobs.model import Attempt, Job
 from nemo_helix_server.jobs.orders import NewAttempt, NewJob
@@ -28,6 +28,17 @@ from nemo_runs.clock import wire
 _FROM_NEW = ("workspace", "name", "source", "spec", "platform_spec", "fileset", "created_by", "project",
              "description", "ownership", "custom_fields", "output_location", "pause_ttl_seconds",
              "failed_ttl_seconds", "body_digest", "client_token", "id", "attempt_id")  # fmt: skip
+
+_INSERT, _INSERT_VALUES = insert(schema.jobs), insert(schema.spec_values)
+_MARK = update(schema.jobs).where(schema.jobs.c.id == bindparam("key")).values(spec_indexed=bindparam("mark"))
+
+
+def _rows_of(
+    job_id: str, workspace: str, created_at: int, entries: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """A spec's rows in the index."""
+    same = {"job_id": job_id, "workspace": workspace, "created_at": created_at}
+    return [{**same, "path": path, "value": value} for path, value in entries.items()]
 
 
 class JobWriter(JobReader):
@@ -50,18 +61,24 @@ class JobWriter(JobReader):
         self._checkpoints = checkpoints
         self._series = series
 
-    def create(self, new: NewJob, *, who: str, why: str) -> Job:
-        """Make a job with its first attempt and step, creation_pending.
+    def create(self, new: NewJob, *, who: str, why: str, prepared: str | None = None) -> Job:
+        """Make a job with its first attempt and step: creation_pending, or created when it is ``prepared``.
+
+        ``prepared`` says why the event `PREPARED` happens in the same moment. Its rows are written as they
+        are after that; the history has both events.
 
         Raises `StateConflictError` when the name or the client token is taken.
         """
         values = {name: getattr(new, name) for name in _FROM_NEW}
-        status = HelixJobStatus.CREATION_PENDING
+        first = HelixJobStatus.CREATION_PENDING
+        status = first if prepared is None else states.after(first, StatusEvent.PREPARED)
+        assert status is not None
         moments = {"created_at": self.now, "updated_at": self.now, "status_since": self.now}
+        entries = indexed(new.spec)
+        mark = schema.TOO_MANY_VALUES if entries is None else schema.INDEXED
+        made = {"attempt_seq": 0, "status": status, "spec_indexed": mark}
         try:
-            self.connection.execute(
-                insert(schema.jobs), {**values, **moments, "attempt_seq": 0, "status": status}
-            )
+            self.connection.execute(_INSERT, {**values, **moments, **made})
         except IntegrityError as error:
             message = (
                 f"a job named {new.name} exists already in workspace {new.workspace}; choose another name"
@@ -80,11 +97,17 @@ class JobWriter(JobReader):
             status,
         )
         step = self._steps.insert(attempt, 0, status, new.step_id)
-        self._index([(new.id, new.workspace, self.now, new.spec)])
+        if entries:
+            self.connection.execute(_INSERT_VALUES, _rows_of(new.id, new.workspace, self.now, entries))
         job = self.by_id(new.id)
         assert job is not None
-        self._transitions.record(job, StatusEvent.MADE, None, status, who=who, why=why, step=step)
-        self._transitions.record(job, StatusEvent.MADE, None, status, who=who, why=why)
+        for of in (step, None):
+            self._transitions.record(job, StatusEvent.MADE, None, first, who=who, why=why, step=of)
+        if prepared is not None:
+            for of in (step, None):
+                self._transitions.record(
+                    job, StatusEvent.PREPARED, first, status, who="service", why=prepared, step=of
+                )
         return job
 
     def index_specs(self, limit: int) -> bool:
@@ -94,24 +117,17 @@ class JobWriter(JobReader):
         missing = query.where(columns.spec_indexed == literal_column(str(schema.UNINDEXED)))
         missing = missing.where(columns.spec_indexed != literal_column(str(schema.INDEXED)))  # has an index
         found = [tuple(row) for row in self.connection.execute(missing.limit(limit))]
-        self._index(found)
-        return len(found) == limit
-
-    def _index(self, jobs: Sequence[tuple[Any, ...]]) -> None:
-        """Put specs into the index: id, workspace, moment of creation and spec of each job."""
-        entries, marks = [], []
-        for job_id, workspace, created_at, spec in jobs:
-            values = indexed(spec)
-            marks.append(
-                {"key": job_id, "mark": schema.TOO_MANY_VALUES if values is None else schema.INDEXED}
-            )
-            same = {"job_id": job_id, "workspace": workspace, "created_at": created_at}
-            entries += [{**same, "path": path, "value": value} for path, value in (values or {}).items()]
-        if entries:
-            self.connection.execute(insert(schema.spec_values), entries)
+        new, marks = [], []
+        for job_id, workspace, created_at, spec in found:
+            entries = indexed(spec)
+            mark = schema.TOO_MANY_VALUES if entries is None else schema.INDEXED
+            marks.append({"key": job_id, "mark": mark})
+            new += _rows_of(job_id, workspace, created_at, entries or {})
+        if new:
+            self.connection.execute(_INSERT_VALUES, new)
         if marks:
-            by_key = update(schema.jobs).where(schema.jobs.c.id == bindparam("key"))
-            self.connection.execute(by_key.values(spec_indexed=bindparam("mark")), marks)
+            self.connection.execute(_MARK, marks)
+        return len(found) == limit
 
     def add_attempt(self, job_id: str, new: NewAttempt, *, who: str, why: str) -> Attempt | None:
         """Add an attempt with its first step, created, and make it the current one.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sqlalchemy import update
+from sqlalchemy import bindparam, update
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs import stamps, states
@@ -17,6 +17,15 @@ from nemo_helix_server.store.job_reader import JobReader
 from nemo_helix_server.store.session import StorePart, StoreSession
 from nemo_helix_server.store.steps import StepWriter, TaskWriter
 from nemo_helix_server.store.transitions import TransitionWriter
+
+_NEVER_CHANGED = frozenset({"id", "job_id", "attempt_id", "seq", "name", "spec", "created_at"})
+_MOVE_STEP = update(schema.steps).where(
+    schema.steps.c.id == bindparam("key"),
+    schema.steps.c.status == bindparam("was"),
+    schema.steps.c.version == bindparam("was_version"),
+)
+_MOVE_ATTEMPT = update(schema.attempts).where(schema.attempts.c.id == bindparam("key"))
+_MOVE_JOB = update(schema.jobs).where(schema.jobs.c.id == bindparam("key"))
 
 
 class StatusWriter(StorePart):
@@ -128,18 +137,9 @@ class StatusWriter(StorePart):
         )
 
     def _write_step(self, before: Step, step: Step) -> bool:
-        columns = schema.steps.c
-        done = self.connection.execute(
-            update(schema.steps).where(
-                columns.id == step.id, columns.status == before.status, columns.version == before.version
-            ),
-            rows.columns(
-                schema.steps,
-                step,
-                without={"id", "job_id", "attempt_id", "seq", "name", "spec", "created_at"},
-            ),
-        )
-        return done.rowcount == 1
+        was = {"key": step.id, "was": before.status, "was_version": before.version}
+        changed = rows.columns(schema.steps, step, without=_NEVER_CHANGED)
+        return self.connection.execute(_MOVE_STEP, {**was, **changed}).rowcount == 1
 
     def _write_attempt(self, attempt: Attempt, step: Step, newest: Step, status: HelixJobStatus) -> Attempt:
         failed = status is HelixJobStatus.ERROR
@@ -154,10 +154,8 @@ class StatusWriter(StorePart):
         changed = {"status", "reason", "error_details", "updated_at"}
         if moved.status_details != attempt.status_details or newest is not step:
             changed.add("status_details")
-        self.connection.execute(
-            update(schema.attempts).where(schema.attempts.c.id == attempt.id),
-            {name: getattr(moved, name) for name in changed},
-        )
+        values = {name: getattr(moved, name) for name in changed}
+        self.connection.execute(_MOVE_ATTEMPT, {"key": attempt.id, **values})
         return moved
 
     def _write_job(self, job: Job, attempt: Attempt, newest: Step, attempt_status: HelixJobStatus) -> Job:
@@ -190,10 +188,7 @@ class StatusWriter(StorePart):
             "stopped_mark",
             "storage_bytes",
         )
-        self.connection.execute(
-            update(schema.jobs).where(schema.jobs.c.id == job.id),
-            {name: getattr(job, name) for name in names},
-        )
+        self.connection.execute(_MOVE_JOB, {"key": job.id, **{name: getattr(job, name) for name in names}})
 
 
 def _is_current(step: Step, job: Job) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from sqlalchemy import Select, func, insert, select, update
+from sqlalchemy import Select, bindparam, func, insert, select, update
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 from nemo_helix_server.jobs import identifiers, stamps, task_states
@@ -21,6 +21,18 @@ from nemo_helix_server.store.transitions import TransitionWriter
 
 _jobs, _attempts = schema.jobs.c, schema.attempts.c
 _steps, _tasks = schema.steps.c, schema.tasks.c
+_BY_ID = select(schema.steps).where(_steps.id == bindparam("id"))
+_OF_ATTEMPT = select(schema.steps).where(_steps.attempt_id == bindparam("attempt_id")).order_by(_steps.seq)
+_INSERT, _INSERT_TASK = insert(schema.steps), insert(schema.tasks)
+_NOTE = update(schema.steps).where(_steps.id == bindparam("key"))
+_NAMED_TASK = select(schema.tasks).where(
+    _tasks.step_id == bindparam("step_id"), _tasks.name == bindparam("name")
+)
+_MOVE_TASK = (
+    update(schema.tasks)
+    .where(_tasks.id == bindparam("key"))
+    .values(status=bindparam("to"), updated_at=bindparam("now"))
+)
 _TASK_EVENTS = {
     HelixJobStatus.ACTIVE: StatusEvent.STARTED,
     HelixJobStatus.PAUSING: StatusEvent.PAUSE_REQUESTED,
@@ -37,12 +49,12 @@ class StepReader(StorePart):
 
     def of_attempt(self, attempt_id: str) -> list[Step]:
         """The steps of an attempt that exist already, in order."""
-        query = select(schema.steps).where(_steps.attempt_id == attempt_id).order_by(_steps.seq)
-        return [rows.step(row) for row in self.connection.execute(query)]
+        found = self.connection.execute(_OF_ATTEMPT, {"attempt_id": attempt_id})
+        return [rows.step(row) for row in found]
 
     def by_id(self, step_id: str) -> Step | None:
         """A step by its id."""
-        return self._step(select(schema.steps).where(_steps.id == step_id))
+        return self._step(_BY_ID, {"id": step_id})
 
     def named(self, attempt_id: str, name: str) -> Step | None:
         """A step of an attempt by its name."""
@@ -80,8 +92,8 @@ class StepReader(StorePart):
         found = self.connection.execute(rows.CONTEXT.where(_steps.id == step_id)).first()
         return rows.context(found) if found else None
 
-    def _step(self, query: Select[Any]) -> Step | None:
-        found = self.connection.execute(query).first()
+    def _step(self, query: Select[Any], given: Mapping[str, str] | None = None) -> Step | None:
+        found = self.connection.execute(query, given).first()
         return rows.step(found) if found else None
 
 
@@ -122,7 +134,7 @@ class StepWriter(StepReader):
                 earlier.status_details if earlier else None, failed=failed, warning=warning
             )
             step = replace(step, status_details=details)
-        self.connection.execute(insert(schema.steps), rows.columns(schema.steps, step))
+        self.connection.execute(_INSERT, rows.columns(schema.steps, step))
         return step
 
     def note(self, step_id: str, details: Mapping[str, Any]) -> Step | None:
@@ -132,10 +144,8 @@ class StepWriter(StepReader):
             return None
         noted = replace(step, status_details=stamps.merged(step.status_details, details), updated_at=self.now)
         if noted.status_details != step.status_details:
-            self.connection.execute(
-                update(schema.steps).where(schema.steps.c.id == step_id),
-                {"status_details": noted.status_details, "updated_at": self.now},
-            )
+            noted_now = {"status_details": noted.status_details, "updated_at": self.now}
+            self.connection.execute(_NOTE, {"key": step_id, **noted_now})
         return noted
 
     def note_image(self, step_id: str, digest: str | None, name: str) -> Step | None:
@@ -160,8 +170,7 @@ class TaskReader(StorePart):
 
     def named(self, step_id: str, name: str) -> StepTask | None:
         """A task of a step by its name."""
-        query = select(schema.tasks).where(_tasks.step_id == step_id, _tasks.name == name)
-        found = self.connection.execute(query).first()
+        found = self.connection.execute(_NAMED_TASK, {"step_id": step_id, "name": name}).first()
         return rows.task(found) if found else None
 
     def _tasks(self, query: Select[Any]) -> list[StepTask]:
@@ -202,7 +211,7 @@ class TaskWriter(TaskReader):
             created_at=self.now,
             updated_at=self.now,
         )
-        self.connection.execute(insert(schema.tasks), rows.columns(schema.tasks, task))
+        self.connection.execute(_INSERT_TASK, rows.columns(schema.tasks, task))
         return task
 
     def move(
@@ -260,10 +269,7 @@ class TaskWriter(TaskReader):
         task = self.named(step.id, step.task) if step.task else None
         to = task_states.task_after(task.status, event) if task else None
         if task is not None and to is not None:
-            self.connection.execute(
-                update(schema.tasks).where(schema.tasks.c.id == task.id),
-                {"status": to, "updated_at": self.now},
-            )
+            self.connection.execute(_MOVE_TASK, {"key": task.id, "to": to, "now": self.now})
 
 
 def _restricted(wanted: Select[Any], query: StepQuery) -> Select[Any]:

@@ -13,6 +13,8 @@ from nemo_helix_server.store.session import StorePart
 
 _transitions = schema.transitions.c
 
+_INSERT = insert(schema.transitions)
+
 
 class TransitionReader(StorePart):
     """Questions about the history."""
@@ -51,23 +53,21 @@ class TransitionWriter(TransitionReader):
         task: str | None = None,
     ) -> None:
         """Keep one change of a status; without a step it is the job's."""
-        self.connection.execute(
-            insert(schema.transitions),
-            {
-                "workspace": job.workspace,
-                "job_id": job.id,
-                "job": job.name,
-                "attempt_id": step.attempt_id if step else job.attempt_id,
-                "step_id": step.id if step else None,
-                "step": step.name if step else None,
-                "task": task or (step.task if step else None),
-                "origin": origin,
-                "to": to,
-                "event": event,
-                "reason": step.reason if step else job.reason,
-                "at": self.now,
-                "who": who,
-                "why": why,
-                "about": "task" if task else "step" if step else "job",
-            },
-        )
+        values = {
+            "workspace": job.workspace,
+            "job_id": job.id,
+            "job": job.name,
+            "attempt_id": step.attempt_id if step else job.attempt_id,
+            "step_id": step.id if step else None,
+            "step": step.name if step else None,
+            "task": task or (step.task if step else None),
+            "origin": origin,
+            "to": to,
+            "event": event,
+            "reason": step.reason if step else job.reason,
+            "at": self.now,
+            "who": who,
+            "why": why,
+            "about": "task" if task else "step" if step else "job",
+        }
+        self.connection.execute(_INSERT, values)

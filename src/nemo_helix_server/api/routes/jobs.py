@@ -63,19 +63,17 @@ Changer = Annotated[Caller, Depends(_MayChange(Role.OPERATE))]
 def create_job(
     workspace: PathName,
     body: types.CreateHelixJobRequest,
-    response: Response,
     caller: Admin,
     service: Service,
     idempotency_key: Annotated[
         str | None,
         Header(min_length=1, max_length=255, description="The same key gives the job that was made before."),
     ] = None,
-) -> Document:
+) -> Response:
     """Make a job. A repeated request with the same key, or the same name and body, answers 200."""
     service.profiles.check(body.platform_spec)
     document, new = service.jobs.create(caller, workspace, body, client_token=idempotency_key)
-    response.status_code = 201 if new else 200
-    return document
+    return metrics_response(types.HelixJobResponse, document, status=201 if new else 200)
 
 
 @router.get(

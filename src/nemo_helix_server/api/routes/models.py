@@ -28,6 +28,8 @@ Document = dict[str, Any]
 class _Registrar(Needs):
     """An operator, or the last step of the customization job that made the model."""
 
+    looks_up = True
+
     def check(self, request: Request, who: Principal) -> None:
         """See `Access`."""
         if who.claims is None:
@@ -51,6 +53,8 @@ class _ReaderOrStep(Needs):
     """Everybody who may read in the workspace, or a step that looks for the model that its own job is to
     make.
     """
+
+    looks_up = True
 
     def check(self, request: Request, who: Principal) -> None:
         """See `Access`."""
