@@ -1,6 +1,7 @@
 """The Jobs service beside bare SQL and bare processes, measured in turns in one run.
 
     python bench/jobs_service.py [--rounds 30] [--only create,running,pausing,backlog,watched,pages,idle]
+    python bench/jobs_service.py --before REVISION [--rounds 30]
 
 Limits: a job is made in 15 ms; its command begins, and is shown to be active, within 150 ms over the start of
 a process; a pause is seen in 0.5 s; a filtered page among 100,000 jobs takes 15 ms over its SQL, with 80
@@ -11,15 +12,16 @@ service takes 2 % of a core. Ends with 1 when one of them is passed.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from helix import crowds, requests
+from helix import before, crowds, requests
 from helix.program import Program
 
 SLOTS = 8
@@ -69,6 +71,19 @@ def many(rounds: int, only: set[str], count: int) -> bool:
             service.end()
 
 
+@contextlib.contextmanager
+def earlier(revision: str) -> Iterator[Path]:
+    """The tree of a revision, checked out for a while."""
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder, "tree")
+        git = ["git", "-C", str(Path(__file__).parents[1]), "worktree"]
+        subprocess.run([*git, "add", "--detach", "--quiet", str(tree), revision], check=True)
+        try:
+            yield tree
+        finally:
+            subprocess.run([*git, "remove", "--force", str(tree)], check=True)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -76,9 +91,16 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=30, help="how often each is done (default: 30)")
     parser.add_argument("--jobs", type=int, default=100_000, help="jobs among which pages are looked for")
     parser.add_argument("--only", default="create,running,pausing,backlog,watched,pages,idle")
+    parser.add_argument(
+        "--before", metavar="REVISION", help="create and backlog beside the code of a revision"
+    )
     given = parser.parse_args()
     only, rounds = set(given.only.split(",")), given.rounds
     print(f"{'':44} {'ms':>9} {'bare ms':>9} {'ratio':>7} {'over, ms':>9}  limit")
+    if given.before:
+        with earlier(given.before) as source:
+            before.compare(source, rounds, SLOTS)
+        return 0
     kept = [
         few(only, 1, {"create": lambda service: requests.create(service, rounds)}),
         few(

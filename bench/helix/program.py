@@ -70,11 +70,21 @@ class Client:
 class Program:
     """One `nemo services run`, with leases of its own."""
 
-    def __init__(self, data_dir: Path, *, slots: int | None = None, wait: bool = True) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        *,
+        slots: int | None = None,
+        wait: bool = True,
+        source: Path | None = None,
+    ) -> None:
+        """``source``: the tree whose code is run, in place of this one."""
         self.data_dir = data_dir
         self._environ = {**os.environ, "NEMO_LEASES_DIR": str(data_dir.parent / "leases")}
         if slots is not None:
             self._environ["NEMO_LEASES_SLOTS"] = str(slots)
+        if source is not None:
+            self._environ["PYTHONPATH"] = str(source / "src")
         self._environ["NHX_LOG_LEVEL"] = "warning"
         self.start(wait=wait)
 

@@ -29,6 +29,8 @@ _AGAIN = 5.0
 """Seconds until what failed is tried again."""
 _BETWEEN = 0.5
 """Seconds between two rounds, so that bursts are written down together."""
+_SHARE, _LONGEST_BETWEEN = 4.0, 5.0
+"""So many times what a round took are between it and the next, up to so many seconds."""
 
 
 @dataclass(slots=True)
@@ -100,6 +102,7 @@ class BackgroundTasks:
         while not self._stopping:
             self._pending.wait(_AGAIN if self.troubles.sentences() else None)
             self._pending.clear()
+            began = time.monotonic()
             try:
                 self.run()
             except UnavailableError:
@@ -107,7 +110,14 @@ class BackgroundTasks:
             except Exception:  # noqa: BLE001 - the outermost edge of a thread: the next round tries again
                 _LOG.exception("a round of background tasks failed and is tried again")
                 self._pending.set()
-            time.sleep(_BETWEEN)
+            time.sleep(self._rest(time.monotonic() - began))
+
+    @staticmethod
+    def _rest(took: float) -> float:
+        """Seconds until the next round: where much happens, what happens to one job is written down together,
+        and the threads that jobs wait for have most of the time.
+        """
+        return min(max(_BETWEEN, _SHARE * took), _LONGEST_BETWEEN)
 
     def _pin(self) -> None:
         with self.store.read() as unit:
@@ -162,11 +172,14 @@ class BackgroundTasks:
 
     def _measure(self) -> None:
         while self._to_measure and not self._stopping:
-            job_id, (workspace, _) = next(iter(self._to_measure.items()))
-            del self._to_measure[job_id]
-            with self.store.read() as unit:
-                job = unit.jobs.by_id(job_id)
-            storages = self._storages(job) if job is not None else [self.executors.data_directory]
-            size = sum(files.size(workspace, job_id) for files in storages)
+            sizes: dict[str, int] = {}
+            while self._to_measure and len(sizes) < _BATCH and not self._stopping:
+                job_id, (workspace, _) = next(iter(self._to_measure.items()))
+                del self._to_measure[job_id]
+                with self.store.read() as unit:
+                    job = unit.jobs.by_id(job_id)
+                storages = self._storages(job) if job is not None else [self.executors.data_directory]
+                sizes[job_id] = sum(files.size(workspace, job_id) for files in storages)
             with self.store.write() as unit:
-                unit.jobs.set_storage_bytes(job_id, size)
+                for job_id, size in sizes.items():
+                    unit.jobs.set_storage_bytes(job_id, size)

@@ -23,6 +23,7 @@ from typing import Any, NoReturn
 
 from nemo_helix_server.executors import shim
 from nemo_helix_server.storage import run_files
+from nemo_runs.processes import trees
 
 _LENGTH = struct.Struct("!I")
 _ANSWER = struct.Struct("!IcI")
@@ -149,6 +150,7 @@ def main() -> NoReturn:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     connection = socket.socket(fileno=os.dup(0))
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    trees.identify()  # what is read and loaded once for it is there in each shim
     gc.freeze()
     while (data := _order(connection)) is not None:
         if os.fork() == 0:

@@ -272,7 +272,8 @@ class _Watch:
     def _is_only_child(self) -> bool:
         """Whether the command left nothing behind: orphans of a subreaper's tree are its children."""
         try:
-            lists = [path.read_bytes() for path in Path("/proc/self/task").glob("*/children")]
+            tasks = os.listdir("/proc/self/task")
+            lists = [Path("/proc/self/task", task, "children").read_bytes() for task in tasks]
         except OSError:
             return False
         return b" ".join(lists).split() == [str(self._command.pid).encode()]

@@ -111,7 +111,7 @@ def _records(unit: StoreReader, job_id: str) -> dict[str, Any]:
         "job": job,
         "attempt": unit.attempts.by_id(job.attempt_id),
         "steps": steps,
-        "tasks": unit.tasks.of_attempt(job.attempt_id),
+        "tasks": unit.tasks.of_attempt(job.attempt_id) if any(step.task for step in steps) else [],
     }
 
 

@@ -28,6 +28,11 @@ _NOTE = update(schema.steps).where(_steps.id == bindparam("key"))
 _NAMED_TASK = select(schema.tasks).where(
     _tasks.step_id == bindparam("step_id"), _tasks.name == bindparam("name")
 )
+_TASKS = (
+    select(schema.tasks)
+    .where(_tasks.attempt_id == bindparam("attempt_id"))
+    .order_by(_tasks.created_at, _tasks.id)
+)
 _MOVE_TASK = (
     update(schema.tasks)
     .where(_tasks.id == bindparam("key"))
@@ -166,7 +171,7 @@ class TaskReader(StorePart):
 
     def of_attempt(self, attempt_id: str) -> list[StepTask]:
         """The tasks of all steps of an attempt, oldest first."""
-        return self._tasks(select(schema.tasks).where(_tasks.attempt_id == attempt_id))
+        return [rows.task(row) for row in self.connection.execute(_TASKS, {"attempt_id": attempt_id})]
 
     def named(self, step_id: str, name: str) -> StepTask | None:
         """A task of a step by its name."""

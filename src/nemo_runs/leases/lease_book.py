@@ -48,8 +48,7 @@ def opened(folder: Path) -> Iterator[Book]:
     """
     path = folder / f"{process_table.boot_id()}.{_digits(process_table.pid_namespace())}.json"
     with _IN_THIS_PROCESS, _locked(path.with_suffix(".lock")):
-        book = _read(path)
-        before = _encode(book)
+        book, before = _read(path)
         yield book
         if (data := _encode(book)) != before:
             # not synced: after a crash of the machine another book is begun
@@ -89,18 +88,21 @@ def _encode(book: Book) -> bytes:
     return json.dumps({"held": held, "waiting": waiting}).encode("ascii") + b"\n"
 
 
-def _read(path: Path) -> Book:
+def _read(path: Path) -> tuple[Book, bytes]:
+    """The book, and what it would be written as if nothing changed."""
     try:
-        value = json.loads(path.read_bytes())
+        data = path.read_bytes()
+        value = json.loads(data)
         held = [_holder(entry) for entry in value["held"]]
         waiting = [_request(entry) for entry in value["waiting"]]
     except FileNotFoundError:
-        return Book()
+        return Book(), _encode(Book())
     except (KeyError, TypeError, ValueError, RunsError) as error:
         raise LeaseError(
             f"{path}: is damaged ({error}); remove it when nothing of yours runs on this machine"
         ) from error
-    return Book({holder.name: holder for holder in held}, {entry[0].name: entry for entry in waiting})
+    book = Book({holder.name: holder for holder in held}, {entry[0].name: entry for entry in waiting})
+    return book, data
 
 
 def _holder(entry: dict[str, Any]) -> LeaseHolder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -103,12 +104,18 @@ def boot_id() -> str:
     """What names the machine's current boot."""
     if not _has_proc():
         return ps.boot_id()
-    return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    return _read_once(_PROC / "sys/kernel/random/boot_id")
 
 
 def pid_namespace() -> str:
     """What names the namespace that process numbers belong to."""
     return os.readlink(_PROC / "self/ns/pid") if _has_proc() else "none"
+
+
+@functools.cache
+def _read_once(path: Path) -> str:
+    """What stays the same for as long as this process lives."""
+    return path.read_text(encoding="ascii").strip()
 
 
 def _has_proc() -> bool:
