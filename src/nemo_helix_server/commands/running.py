@@ -34,6 +34,8 @@ from nemo_runs.counts import counted
 
 _GRACE_SECONDS = 1
 """How long requests that are under way may take when the service stops."""
+_SWITCH_SECONDS = 0.001
+"""How long one thread may keep the others waiting: requests wait for the controller's passes otherwise."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -121,6 +123,7 @@ def _serve(
         ready=lambda: _announce(base_url, given.data_dir, as_json=as_json),
         stopping=service.end_streams,
     )
+    sys.setswitchinterval(_SWITCH_SECONDS)
     with _stopped_by_signals(server):
         asyncio.run(server.serve(sockets=[listener]))
     holder.remove(given.data_dir)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from sqlalchemy import bindparam, delete, insert, literal_column, select, update
@@ -101,13 +102,16 @@ class JobWriter(JobReader):
             self.connection.execute(_INSERT_VALUES, _rows_of(new.id, new.workspace, self.now, entries))
         job = self.by_id(new.id)
         assert job is not None
-        for of in (step, None):
-            self._transitions.record(job, StatusEvent.MADE, None, first, who=who, why=why, step=of)
+        change = self._transitions.change
+        happened = [
+            change(job, StatusEvent.MADE, None, first, who=who, why=why, step=of) for of in (step, None)
+        ]
         if prepared is not None:
-            for of in (step, None):
-                self._transitions.record(
-                    job, StatusEvent.PREPARED, first, status, who="service", why=prepared, step=of
-                )
+            happened += [
+                change(job, StatusEvent.PREPARED, first, status, who="service", why=prepared, step=of)
+                for of in (step, None)
+            ]
+        self._transitions.record(*happened)
         return job
 
     def index_specs(self, limit: int) -> bool:
@@ -155,8 +159,11 @@ class JobWriter(JobReader):
         )
         job = self.by_id(job_id)
         assert job is not None
-        self._transitions.record(job, StatusEvent.MADE, None, status, who=who, why=why, step=step)
-        self._transitions.record(job, StatusEvent.RERUN_REQUESTED, before.status, status, who=who, why=why)
+        change_of = partial(self._transitions.change, job, who=who, why=why)
+        self._transitions.record(
+            change_of(StatusEvent.MADE, None, status, step=step),
+            change_of(StatusEvent.RERUN_REQUESTED, before.status, status),
+        )
         return attempt
 
     def set_control(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from sqlalchemy import bindparam, update
 
@@ -89,13 +90,13 @@ class StatusWriter(StorePart):
         attempt = self._write_attempt(attempt, step, newest, status)
         moved = self._write_job(job, attempt, newest, status)
         who, why = change.who, change.why
-        self._transitions.record(job, event, before.status, to, who=who, why=why, step=step)
+        change_of = partial(self._transitions.change, who=who, why=why)
+        happened = [change_of(job, event, before.status, to, step=step)]
         if successor:
-            self._transitions.record(
-                job, StatusEvent.MADE, None, successor.status, who=who, why=why, step=successor
-            )
+            happened.append(change_of(job, StatusEvent.MADE, None, successor.status, step=successor))
         if moved.status is not job.status:
-            self._transitions.record(moved, event, job.status, moved.status, who=who, why=why)
+            happened.append(change_of(moved, event, job.status, moved.status))
+        self._transitions.record(*happened)
         return Moved(job=moved, attempt=attempt, step=step, next_step=successor, origin=before.status)
 
     def move_job(self, job_id: str, event: StatusEvent, *, who: str, why: str) -> Job | None:
@@ -106,7 +107,7 @@ class StatusWriter(StorePart):
             return None
         moved = replace(job, status=to, reason=None, status_since=self.now, updated_at=self.now)
         self._update_job(moved)
-        self._transitions.record(moved, event, job.status, to, who=who, why=why)
+        self._transitions.record(self._transitions.change(moved, event, job.status, to, who=who, why=why))
         return moved
 
     def _after(self, step: Step, change: StatusChange, to: HelixJobStatus) -> Step:

@@ -257,15 +257,11 @@ class TaskWriter(TaskReader):
             self._attempts.note(step.attempt_id, details)
         job = self._jobs.by_id(step.job_id)
         if moves and job is not None:
+            why = "the workload said so"
             self._transitions.record(
-                job,
-                _TASK_EVENTS[to],
-                before.status,
-                to,
-                who=who,
-                why="the workload said so",
-                step=step,
-                task=name,
+                self._transitions.change(
+                    job, _TASK_EVENTS[to], before.status, to, who=who, why=why, step=step, task=name
+                )
             )
         return task
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from sqlalchemy import func, insert, select
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
@@ -40,7 +43,11 @@ class TransitionReader(StorePart):
 class TransitionWriter(TransitionReader):
     """Adding to the history."""
 
-    def record(
+    def record(self, *happened: Mapping[str, Any]) -> None:
+        """Keep changes of statuses, each made by `change`, in this order."""
+        self.connection.execute(_INSERT, list(happened))
+
+    def change(
         self,
         job: Job,
         event: StatusEvent,
@@ -51,9 +58,9 @@ class TransitionWriter(TransitionReader):
         why: str,
         step: Step | None = None,
         task: str | None = None,
-    ) -> None:
-        """Keep one change of a status; without a step it is the job's."""
-        values = {
+    ) -> dict[str, Any]:
+        """One change of a status, to be recorded; without a step it is the job's."""
+        return {
             "workspace": job.workspace,
             "job_id": job.id,
             "job": job.name,
@@ -70,4 +77,3 @@ class TransitionWriter(TransitionReader):
             "why": why,
             "about": "task" if task else "step" if step else "job",
         }
-        self.connection.execute(_INSERT, values)
