@@ -45,6 +45,7 @@ class BackgroundTasks:
     """Called after jobs were removed."""
     troubles: ErrorIsolation = field(default_factory=ErrorIsolation)
     _pending: threading.Event = field(default_factory=threading.Event)
+    _end: threading.Event = field(default_factory=threading.Event)
     _to_measure: dict[str, tuple[str, str]] = field(default_factory=dict)
     _unindexed: bool = True
     """There may be jobs whose specs are not in the index."""
@@ -59,6 +60,7 @@ class BackgroundTasks:
     def stop(self, patience: float = _PATIENCE) -> None:
         """Finish the round that is under way, if that does not take long, and end."""
         self._stopping = True
+        self._end.set()
         self._pending.set()
         if self._thread is not None:
             self._thread.join(patience)
@@ -110,7 +112,7 @@ class BackgroundTasks:
             except Exception:  # noqa: BLE001 - the outermost edge of a thread: the next round tries again
                 _LOG.exception("a round of background tasks failed and is tried again")
                 self._pending.set()
-            time.sleep(self._rest(time.monotonic() - began))
+            self._end.wait(self._rest(time.monotonic() - began))
 
     @staticmethod
     def _rest(took: float) -> float:
