@@ -43,12 +43,13 @@ class WriterHold:
         self._path = trainer_path / "writer.json"
         self._record = {**me.to_json(), GENERATION: generation.number}
         self._me = me
+        self._next = os.fspath(generations.claim_file(trainer_path, generation.number + 1))
         self._mark = self._put(self._record)
         self.require()
 
     def require(self) -> None:
         """Raise `NotWriterError` when the right to write is not this process's any more."""
-        if not generations.is_current(self._folder, self.generation.number):
+        if os.path.lexists(self._next):  # `generations.is_current`, without making the path for each row
             raise NotWriterError(self._replaced())
         try:
             if _mark(self._path) == self._mark:

@@ -90,7 +90,9 @@ def recover(paths: TrainerPaths) -> None:
     if not paths.checkpoints.is_dir():
         return
     for path in sorted(paths.checkpoints.iterdir()):
-        if own_number(path.name.removeprefix(_REPLACED).split("-")[0]) > paths.generation:
+        replaced = path.name.startswith(_REPLACED)
+        name = path.name.removeprefix(_REPLACED).split("-")[0] if replaced else path.name
+        if own_number(name) > paths.generation:
             continue
         if path.name.startswith(_STAGING):
             shutil.rmtree(path, ignore_errors=True)

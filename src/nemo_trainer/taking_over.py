@@ -71,7 +71,9 @@ def adopt(context: JobContext, checkpoint: Checkpoint) -> Path:
 
 def _record(context: JobContext, takeover: Takeover) -> None:
     if context.generation:
-        generations.record_takeover(context.trainer_path, context.generation, takeover)
+        generations.record_takeover(
+            context.trainer_path, context.generation, takeover, durable=context.own_names
+        )
 
 
 def _copy_rows(source: Path, target: Path, last: bytes) -> int:

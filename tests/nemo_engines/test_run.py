@@ -20,7 +20,7 @@ from tests.nemo_engines.forge import Forge, Training, spec_of, write_data
 
 from nemo_engines import saving
 from nemo_engines.errors import TrainerError
-from nemo_trainer.contract import read_progress
+from nemo_trainer.contract import generations, read_progress
 
 pytestmark = pytest.mark.services
 
@@ -93,6 +93,27 @@ def test_what_cannot_be_done_here_is_said_in_one_sentence(
     done = run_without_libraries(tmp_path, {**spec, "output": str(tmp_path / "o"), **changes})
     assert done.returncode == status
     assert done.stderr == f"{message}\n"
+
+
+def test_a_start_that_was_replaced_says_so_and_leaves_the_progress_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = tmp_path / "train.jsonl"
+    data.write_text('{"text": "x"}\n')
+    spec = {"engine": "trl", "method": "sft", "model": model(tmp_path), "dataset": str(data), "output": "o"}
+    for task in ("task-1", "task-2"):
+        generations.claim(tmp_path, task=task)
+    (tmp_path / "progress.json").write_text('{"task": "task-2"}')
+    monkeypatch.setenv("NEMO_JOB_TASK", "task-1")
+    monkeypatch.setenv("NEMO_JOB_GENERATION", "1")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    done = run_without_libraries(tmp_path, spec)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"{tmp_path}: a later start has taken over this training; this one, generation 1, ends and writes "
+        "nothing\n"
+    )
+    assert (tmp_path / "progress.json").read_text() == '{"task": "task-2"}'
 
 
 def test_a_signal_to_a_training_that_is_still_loading_does_not_end_it(tmp_path: Path) -> None:

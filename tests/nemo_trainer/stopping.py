@@ -20,7 +20,7 @@ from nemo_runs.durable.rows import RowAppender
 from nemo_trainer import example, publishing, recording, retention, taking_over
 
 _real_put, _real_progress, _real_append = publishing._put, recording.write_progress, RowAppender.append
-_real_begin, _real_remove = taking_over._record, retention._remove
+_real_recover, _real_begin, _real_remove = publishing.recover, taking_over._record, retention._remove
 
 
 def stop() -> None:
@@ -94,6 +94,14 @@ def before_pruning() -> None:
     retention._remove = remove
 
 
+def before_cleaning_up() -> None:
+    def recover(paths: Any) -> None:
+        stop()
+        _real_recover(paths)
+
+    publishing.recover = recover
+
+
 POINTS = {
     one.__name__.replace("_", "-"): one
     for one in (
@@ -103,6 +111,7 @@ POINTS = {
         before_the_last_progress,
         before_its_takeover,
         before_pruning,
+        before_cleaning_up,
     )
 }
 

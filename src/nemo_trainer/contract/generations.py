@@ -128,7 +128,7 @@ def claim(
             process=process,
             own_names=not _follows_quietly(trainer_path, before),
         )
-        place = paths.generations / str(made.number)
+        place = claim_file(trainer_path, made.number)
         try:
             _create(place, json.dumps(made.to_json()).encode("ascii") + b"\n")
         except FileExistsError:
@@ -146,7 +146,12 @@ def newest(trainer_path: Path, *, within: Path | None = None) -> Generation | No
 
 def is_current(trainer_path: Path, number: int) -> bool:
     """Whether no later generation than this one was claimed; costs one look for a name."""
-    return not os.path.lexists(TrainerPaths(trainer_path).generations / str(number + 1))
+    return not os.path.lexists(claim_file(trainer_path, number + 1))
+
+
+def claim_file(trainer_path: Path, number: int) -> Path:
+    """The file whose name is the claim of a number."""
+    return TrainerPaths(trainer_path).generations / str(number)
 
 
 def records(trainer_path: Path, *, within: Path | None = None) -> list[Generation]:
@@ -156,7 +161,7 @@ def records(trainer_path: Path, *, within: Path | None = None) -> list[Generatio
 
 def read(trainer_path: Path, number: int, *, within: Path | None = None) -> Generation:
     """One generation; where its file is damaged or empty, one that nobody is known to hold."""
-    place = TrainerPaths(trainer_path).generations / str(number)
+    place = claim_file(trainer_path, number)
     made = Generation(number=number)
     with contextlib.suppress(
         OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError, RunsError
@@ -175,14 +180,15 @@ def read(trainer_path: Path, number: int, *, within: Path | None = None) -> Gene
     return replace(made, takeover=_read_takeover(place.with_name(f"{number}{_TAKEOVER}"), within))
 
 
-def record_takeover(trainer_path: Path, number: int, takeover: Takeover) -> None:
-    """Put on record, durably, where a generation goes on; from then on readers leave out what is older.
+def record_takeover(trainer_path: Path, number: int, takeover: Takeover, *, durable: bool = True) -> None:
+    """Put on record where a generation goes on; from then on readers leave out what is older.
 
-    Only the first record counts: one that is there is left as it is.
+    Only the first record counts: one that is there is left as it is. It need not be ``durable`` where nobody
+    writes but this generation.
     """
-    place = TrainerPaths(trainer_path).generations / f"{number}{_TAKEOVER}"
+    place = claim_file(trainer_path, number).with_name(f"{number}{_TAKEOVER}")
     if not place.exists():
-        replace_file(place, json.dumps(asdict(takeover)).encode("ascii") + b"\n")
+        replace_file(place, json.dumps(asdict(takeover)).encode("ascii") + b"\n", durable=durable)
 
 
 def newest_file(path: Path) -> Path:
