@@ -73,8 +73,8 @@ JOB_TYPES = (
     "HelixJobStepStatus HelixJobStepStatusUpdate HelixJobStepWithContext HelixJobTaskResponse "
     "HelixJobTaskStatus HelixJobTaskUpdate JobControl JobControlRecord JobLogsQueryParams JobSecret JobSort "
     "ListAttemptsQueryParams ListJobsQueryParams ListResultsQueryParams ListStepsQueryParams "
-    "ListTransitionsQueryParams Page Pagination PauseAllResponse Refusal Resources SecretSource Status "
-    "StepLifecycle SubprocessExecutor Transition UpdateHelixJobRequest"
+    "ListTransitionsQueryParams Page Pagination PauseAllResponse ProfileCheck ProfileFinding Refusal "
+    "Resources SecretSource Status StepLifecycle SubprocessExecutor Transition UpdateHelixJobRequest"
 )
 RECORD = (
     "gym_job_id gym_version gym_commit submitted_at run_dir cluster executor submitted_by benchmarks "
@@ -89,7 +89,7 @@ FIELDS = {
 }
 CLIENT = (
     "from_config from_client with_options with_headers with_workspace with_retry to_async close base_url "
-    "workspace context jobs customization files models workspaces secrets tokens"
+    "workspace context jobs customization files models workspaces secrets tokens profiles"
 )
 CLIENT_ARGUMENTS = (
     "base_url workspace auth default_headers timeout retry http_client owns_http_client transport "
@@ -106,6 +106,7 @@ CLIENT_METHODS = {
         "get_execution_profiles create list retrieve get update delete cancel pause resume rerun control "
         "get_status get_logs attempts steps tasks results checkpoints"
     ),
+    "profiles": "list check",
     "workspaces": "create list get delete",
     "secrets": "create list get update delete",
     "tokens": "create list revoke",

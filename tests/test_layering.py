@@ -30,7 +30,8 @@ MAY_IMPORT = {
 ONLY_PARTS = {
     # how a program treats its streams, which addresses are this machine, the proxies and folders of its
     # environment, what a plain scalar is, how JSON is read that people write, how counts, durations and sizes
-    # are said, which name may have been meant, and how drawn tables end
+    # are said, which name may have been meant, how findings read, and how drawn
+    # tables end
     ("nemo_helix_plugin", "nemo_runs"): (
         "nemo_runs.streams",
         "nemo_runs.proxies",
@@ -39,6 +40,7 @@ ONLY_PARTS = {
         "nemo_runs.strict_json",
         "nemo_runs.counts",
         "nemo_runs.suggestions",
+        "nemo_runs.findings",
         "nemo_runs.durations",
         "nemo_runs.sizes",
         "nemo_runs.file_locks",
@@ -81,13 +83,10 @@ LAYERS = {
         "jobs",
         "store",
         "storage logs",
-        (
-            "engines.catalogue engines.sources customizer.paths customizer.facts customizer.support "
-            "customizer.backends"
-        ),
+        "engines customizer.paths customizer.facts customizer.support customizer.backends",
         "setting_paths executor_kinds settings",
         "executors auth",
-        "isolation engines",
+        "isolation",
         "files models",
         "trackers",
         "service",
@@ -104,7 +103,7 @@ LAYERS = {
         "cli",
     ),
     "nemo_runs": (
-        "errors addresses boot_clock counts durations file_locks homes patterns proxies",
+        "errors addresses boot_clock counts durations file_locks findings homes patterns proxies",
         "sizes streams suggestions trimmed",
         "yaml_scalars secret_refs strict_json",
         "json_lines",

@@ -38,6 +38,7 @@ from nemo_helix_server.models.registry import ModelRegistry
 from nemo_helix_server.service import responses
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.service.jobs import JobsService
+from nemo_helix_server.service.profile_checks import ProfileChecks
 from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.service.token_store import TokenStore
 from nemo_helix_server.service.workspaces import WorkspaceRepository
@@ -216,6 +217,7 @@ def _parts(
         workspaces=workspaces,
         broadcaster=broadcaster,
         profiles=core.profiles,
+        profile_checks=ProfileChecks(core.profiles, executors.named),
         filesets=references.filesets,
         models=references.models,
         customizer=Customizer(

@@ -41,6 +41,8 @@ def run_the_service(page: Page) -> None:
     page.run()
     assert "nothing runs any more" in page.said
     page.save("settings.yaml")
+    page.run()
+    assert "ok       slots: " in page.said
     page.replaced["nemo services run --host"] = "nemo services run --settings settings.yaml --host"
     page.environ |= {"NHX_DATA_DIR": str(page.folder / "other"), "NHX_PORT": worlds.free_port()}
     page.serve("nemo services: http://")

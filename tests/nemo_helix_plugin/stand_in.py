@@ -93,6 +93,12 @@ class Service:
         self.jobs = {found["name"]: json.loads(json.dumps(found)) for found in JOBS}
         self.requests: list[dict[str, Any]] = []
         self.lines = [f"step {number} loss {1 / number:.3f}" for number in range(1, 6)]
+        self.profiles = ["subprocess/default"]
+        self.findings = [
+            {"verdict": "ok", "about": "partition", "text": "main is up"},
+            {"verdict": "warning", "about": "walltime", "text": "it is not set"},
+        ]
+        """What the check of a profile finds."""
         self.script: list[str] = []
         """Statuses that the job takes on, one each time that its status is asked for."""
         self.failing: tuple[int, Any] | None = None
@@ -107,8 +113,6 @@ class Service:
         parts = [unquote(part) for part in path.strip("/").split("/")]
         if parts[1] == "jobs" and parts[-1] == "execution-profiles":
             row = {
-                "provider": "subprocess",
-                "profile": "default",
                 "backend": "subprocess",
                 "config": {
                     "ttl_seconds_before_active": 1800,
@@ -117,7 +121,10 @@ class Service:
                     "default_task_image": "registry/image",
                 },
             }
-            return 200, {"data": [row]}
+            names = (name.split("/") for name in self.profiles)
+            return 200, {"data": [{"provider": p, "profile": n, **row} for p, n in names]}
+        if parts[2:4] == ["v2", "execution-profiles"]:
+            return self._check(*parts[4:6])
         if parts[1] == "workspaces":
             return self._named(method, body, [{"name": "default", "jobs": 4, "storage_bytes": 0}])
         if parts[1] == "secrets":
@@ -130,6 +137,15 @@ class Service:
             refused = [{"name": "done-1", "status": "completed", "detail": "it is completed"}]
             return 200, {"pausing": ["unsloth-0000000000aa"], "refused": refused}
         return self._jobs(method, parts[6:], query, body)
+
+    def _check(self, provider, profile):
+        if [provider, profile] not in [name.split("/") for name in self.profiles]:
+            there = ", ".join(self.profiles)
+            detail = f"there is no execution profile '{provider}/{profile}'; there are {there}"
+            return 404, {"detail": detail}
+        ok = all(one["verdict"] != "problem" for one in self.findings)
+        found = {"provider": provider, "profile": profile, "backend": "subprocess"}
+        return 200, {**found, "ok": ok, "findings": self.findings}
 
     def _named(self, method, body, rows):
         if method == "GET":

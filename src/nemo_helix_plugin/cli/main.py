@@ -23,6 +23,10 @@ _OWN = {
     ),
     "files": Lazy("nemo_helix_plugin.cli.commands.files:files", "Filesets: folders of files by name."),
     "models": Lazy("nemo_helix_plugin.cli.commands.models:models", "Models by name, and adapters."),
+    "profiles": Lazy(
+        "nemo_helix_plugin.cli.commands.profiles:profiles",
+        "Execution profiles: where steps can run, and whether they can now.",
+    ),
     "config": Lazy(
         "nemo_helix_plugin.cli.commands.config:config", "Contexts: which service, as whom, and how to print."
     ),

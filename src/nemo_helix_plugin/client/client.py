@@ -5,7 +5,8 @@
     with NemoClient.from_config() as client:
         client.jobs.pause_job(name="automodel-a1b2c3d4e5f6", workspace="default")
 
-Sub-clients are attributes: `jobs`, `customization`, `files`, `models`, `workspaces`, `secrets`, `tokens`.
+Sub-clients are attributes: `jobs`, `profiles`, `customization`, `files`, `models`, `workspaces`, `secrets`,
+`tokens`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ class NemoClient(BaseClient[httpx.Client, httpx.BaseTransport]):
     def jobs(self) -> groups.JobsClient:
         """Jobs, their attempts, steps, tasks, results, logs and checkpoints."""
         return groups.JobsClient(self._session)
+
+    @property
+    def profiles(self) -> groups.ProfilesClient:
+        """Execution profiles: where steps can run."""
+        return groups.ProfilesClient(self._session)
 
     @property
     def customization(self) -> tuning_groups.CustomizationClient:
@@ -95,6 +101,11 @@ class AsyncNemoClient(BaseClient[httpx.AsyncClient, httpx.AsyncBaseTransport]):
     def jobs(self) -> groups.AsyncJobsClient:
         """Jobs, their attempts, steps, tasks, results, logs and checkpoints."""
         return groups.AsyncJobsClient(self._session)
+
+    @property
+    def profiles(self) -> groups.AsyncProfilesClient:
+        """Execution profiles: where steps can run."""
+        return groups.AsyncProfilesClient(self._session)
 
     @property
     def customization(self) -> tuning_groups.AsyncCustomizationClient:

@@ -1,4 +1,5 @@
-"""The sub-clients: `client.jobs`, `client.secrets`, `client.workspaces`, `client.tokens`.
+"""The sub-clients: `client.jobs`, `client.profiles`, `client.secrets`, `client.workspaces`,
+`client.tokens`.
 
 Each listing of methods is written once; the classes at the end are its synchronous and its asynchronous form.
 """
@@ -102,6 +103,11 @@ class _Checkpoints:
     unpin = Method(job_parts.unpin_job_checkpoint)
 
 
+class _Profiles:
+    list = Method(jobs.get_execution_profiles)
+    check = Method(jobs.check_execution_profile)
+
+
 class _Workspaces:
     create = Method(access.create_workspace)
     list = Method(access.list_workspaces)
@@ -161,6 +167,14 @@ class CheckpointsClient(_Checkpoints, Group):
 
 class AsyncCheckpointsClient(_Checkpoints, AsyncGroup):
     """Checkpoints of a job."""
+
+
+class ProfilesClient(_Profiles, Group):
+    """Execution profiles: where steps can run."""
+
+
+class AsyncProfilesClient(_Profiles, AsyncGroup):
+    """Execution profiles: where steps can run."""
 
 
 class WorkspacesClient(_Workspaces, Group):

@@ -199,3 +199,25 @@ class ExecutionProfile(models.ResponseModel):
     profile: str
     backend: str
     config: dict[str, Any] = Field(default_factory=dict)
+
+
+class ProfileFinding(models.ResponseModel):
+    """One line of the check of an execution profile."""
+
+    verdict: str
+    """``ok``, ``unknown`` (it cannot be seen from the service), ``warning`` or ``problem``."""
+    about: str
+    """A word or two."""
+    text: str
+    """What is so, and what to change where that is wrong."""
+
+
+class ProfileCheck(models.ResponseModel):
+    """What would keep steps of an execution profile from running, found out without a job."""
+
+    provider: str
+    profile: str
+    backend: str
+    ok: bool
+    """Whether there is no problem."""
+    findings: list[ProfileFinding]

@@ -54,6 +54,8 @@ from nemo_helix_plugin.jobs.responses import (
     HelixJobTaskResponse,
     JobControlRecord,
     PauseAllResponse,
+    ProfileCheck,
+    ProfileFinding,
     Refusal,
     Transition,
 )
@@ -119,6 +121,8 @@ __all__ = [
     "Page",
     "Pagination",
     "PauseAllResponse",
+    "ProfileCheck",
+    "ProfileFinding",
     "Refusal",
     "Resources",
     "SecretSource",

@@ -15,6 +15,7 @@ from nemo_helix_server.logs.pages import LogPages
 from nemo_helix_server.models.registry import ModelRegistry
 from nemo_helix_server.service.checkpoint_catalogue import CheckpointCatalogue
 from nemo_helix_server.service.jobs import JobsService
+from nemo_helix_server.service.profile_checks import ProfileChecks
 from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.service.token_store import TokenStore
 from nemo_helix_server.service.workspaces import WorkspaceRepository
@@ -36,6 +37,7 @@ class ServiceParts:
     workspaces: WorkspaceRepository
     broadcaster: Broadcaster
     profiles: Profiles
+    profile_checks: ProfileChecks
     filesets: Filesets
     models: ModelRegistry
     customizer: Customizer

@@ -6,17 +6,19 @@ never decides, and it knows neither the store nor the API.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePath
 from typing import Protocol, runtime_checkable
 
+from nemo_helix_plugin.jobs.platform_spec import Provider
 from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
 from nemo_helix_server.executors.landlock import Sight
 from nemo_helix_server.settings import ProfileSettings, Settings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import RunStorage
+from nemo_runs.findings import Finding
 from nemo_runs.secret_refs import SecretText
 
 
@@ -160,8 +162,8 @@ class StepExecutor(Protocol):
     """Runs steps somewhere; safe to be asked anything again after a crash of the caller.
 
     That is all that an executor must do. What it can do beyond that it says by having the method of one of
-    `Admits`, `KeepsFiles`, `Located`, `Wakes` and `Warms`; `nemo_helix_server.executors.options` says what
-    holds for one that has not.
+    `Admits`, `KeepsFiles`, `Located`, `Wakes`, `Warms` and `Checks`; `nemo_helix_server.executors.options`
+    says what holds for one that has not.
     """
 
     def start(self, run: StepRun, launch: Launch) -> None:
@@ -316,6 +318,19 @@ class Warms(Protocol):
 
     def warm(self) -> None:
         """Get ready what the first start would wait for; returns at once."""
+        ...
+
+
+@runtime_checkable
+class Checks(Protocol):
+    """An executor that can find out, without a run, what would keep runs of a profile from working."""
+
+    def check(self, profile: ProfileSettings, provider: Provider) -> Sequence[Finding]:
+        """What is so where runs of this profile would run, and what to change; may take a minute.
+
+        ``provider`` says what steps of the profile ask for. Nothing is started, and what a check makes it
+        takes away again, except for what every start needs.
+        """
         ...
 
 

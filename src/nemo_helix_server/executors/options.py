@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from nemo_helix_plugin.jobs.platform_spec import Provider
 from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
 from nemo_helix_server.executors.base import (
     Admits,
     Admitted,
     CapacityRequest,
+    Checks,
     Continues,
     KeepsFiles,
     Located,
@@ -23,6 +25,8 @@ from nemo_helix_server.executors.base import (
 from nemo_helix_server.settings import ProfileSettings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import RunStorage
+from nemo_runs import findings
+from nemo_runs.findings import Finding
 
 
 class UnknownPlace:
@@ -120,6 +124,14 @@ def warm(executor: StepExecutor) -> None:
     """See `base.Warms`; one without it has nothing to begin."""
     if isinstance(executor, Warms):
         executor.warm()
+
+
+def check(executor: StepExecutor, profile: ProfileSettings, provider: Provider) -> Sequence[Finding]:
+    """See `base.Checks`; without it there is nothing to check."""
+    for layer in _layers(executor):
+        if isinstance(layer, Checks):
+            return layer.check(profile, provider)
+    return [findings.unknown("executor", "nothing to check: it cannot try its profiles")]
 
 
 def drain(descriptors: Iterable[int]) -> None:

@@ -8,10 +8,12 @@ import signal
 import stat
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nemo_helix_plugin.jobs.platform_spec import Provider
+from nemo_helix_server.engines import environments, machine
 from nemo_helix_server.errors import StoreError
 from nemo_helix_server.executors.base import (
     Admitted,
@@ -28,12 +30,14 @@ from nemo_helix_server.executors.base import (
 from nemo_helix_server.executors.capacity import Capacity, LeasedCapacity, machine_memory, require_size
 from nemo_helix_server.executors.environments import Environments, LocalPlace
 from nemo_helix_server.executors.launcher import Launcher, ShimStartError
+from nemo_helix_server.executors.local_checks import MachineChecks
 from nemo_helix_server.executors.shim import MARKER
-from nemo_helix_server.settings import LeaseSettings, ProfileSettings, Settings, SubprocessSettings
+from nemo_helix_server.settings import ProfileSettings, Settings, SubprocessSettings
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.errors import RunsError
+from nemo_runs.findings import Finding
 from nemo_runs.leases import machine_leases
 from nemo_runs.processes import process_table, trees
 from nemo_runs.processes.trees import Liveness, ProcessIdentity
@@ -70,12 +74,14 @@ class ProcessExecutor:
         launcher: Launcher | None = None,
         *,
         environ: Mapping[str, str] = os.environ,
+        checks: Callable[[Provider], Sequence[Finding]] = lambda _: (),
     ) -> None:
         """``jobs`` has the folders of runs; ``folder`` is the executor's own, for its named pipe.
 
         ``room`` grants devices and slots.
 
-        ``environ`` is the service's environment, of which runs are given a part.
+        ``environ`` is the service's environment, of which runs are given a part; ``checks`` looks at the
+        machine.
 
         Raises `StoreError` when something else is in the place of either.
         """
@@ -86,6 +92,7 @@ class ProcessExecutor:
         self._room = room
         self._launcher = launcher or Launcher()
         self._environ = dict(environ)
+        self._checks = checks
         self._environments = Environments()
         self._launched: dict[str, None] = {}
 
@@ -102,6 +109,10 @@ class ProcessExecutor:
     def place(self, profile: ProfileSettings) -> RunPlace:  # noqa: ARG002 - the protocol's
         """See the protocol: this machine."""
         return LocalPlace(self._environ, self._environments)
+
+    def check(self, profile: ProfileSettings, provider: Provider) -> Sequence[Finding]:  # noqa: ARG002 - the protocol's
+        """See `nemo_helix_server.executors.base.Checks`: the machine is the same for all profiles."""
+        return self._checks(provider)
 
     def release(self, run: StepRun) -> None:
         """See the protocol."""
@@ -312,17 +323,26 @@ def _end_strays(token: str) -> None:
 
 
 def _open(settings: Settings) -> ProcessExecutor:
-    return ProcessExecutor(
-        JobStorage(settings.data_dir), settings.data_dir / "executor", _capacity(settings.jobs.leases)
-    )
-
-
-def _capacity(given: LeaseSettings) -> LeasedCapacity:
+    given = settings.jobs.leases
     folder = given.folder or machine_leases.default_folder(os.environ)
     devices = given.devices if given.devices is not None else machine_leases.found_devices(os.environ)
     pool = machine_leases.Pool(folder, devices, given.slots or machine_leases.found_slots())
-    return LeasedCapacity(
+    capacity = LeasedCapacity(
         pool, folder, devices_cap=given.devices_per_workspace, slots_cap=given.slots_per_workspace
+    )
+
+    def checks(provider: Provider) -> Sequence[Finding]:
+        return MachineChecks(
+            data_dir=settings.data_dir,
+            minimum_free_bytes=settings.jobs.storage.minimum_free_bytes,
+            pool=pool,
+            engines=settings.engines,
+            device=machine.found_device(),
+            cache=environments.cache_folder(),
+        ).findings(provider)
+
+    return ProcessExecutor(
+        JobStorage(settings.data_dir), settings.data_dir / "executor", capacity, checks=checks
     )
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_server import executor_kinds
-from nemo_helix_server.errors import InvalidError
+from nemo_helix_server.errors import InvalidError, UnknownNameError
 from nemo_helix_server.executors.base import ExecutorKind
 from nemo_helix_server.settings import JobsSettings, ProfileSettings
 
@@ -45,6 +45,16 @@ class Profiles:
         """Whether there is such a profile."""
         return (provider, profile) in self._known
 
+    def require(self, provider: str, profile: str) -> None:
+        """Raise `UnknownNameError`, naming those that there are, for a profile that is not there."""
+        if not self.has(provider, profile):
+            raise UnknownNameError(
+                f"there is no execution profile '{provider}/{profile}'; there are {self._names()}"
+            )
+
+    def _names(self) -> str:
+        return ", ".join("/".join(pair) for pair in sorted(self._known)) or "none"
+
     def all(self) -> list[dict[str, Any]]:
         """The profiles as they are answered; values of variables are nobody's business."""
         return [
@@ -62,8 +72,7 @@ class Profiles:
         for step in spec.steps:
             wanted = (step.executor.provider, step.executor.profile)
             if wanted not in self._known:
-                known = ", ".join("/".join(pair) for pair in sorted(self._known)) or "none"
                 raise InvalidError(
                     f"the step '{step.name}' wants the profile {'/'.join(wanted)}, which is not there; "
-                    f"there are {known}"
+                    f"there are {self._names()}"
                 )

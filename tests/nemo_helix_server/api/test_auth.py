@@ -19,6 +19,7 @@ OPERATE = {
     "preview_training", "create_customization_job", "cancel_customization_job", "delete_customization_job",
     "create_job_template", "update_job_template", "delete_job_template",
     "create_fileset", "delete_fileset", "upload_file", "delete_file", "create_model", "delete_model",
+    "check_execution_profile",
 }  # fmt: skip
 ADMIN = {
     "create_job", "update_job_status_details", "update_attempt_status_details", "update_step_status",
@@ -60,6 +61,7 @@ def operations(bench):
 def filled(path):
     values = {"workspace": "default", "job": "none", "name": "none", "attempt": "current", "step": "training"}
     values |= {"task": "task-1", "checkpoint": "c", "token": "none", "backend": "rl", "path": "a.txt"}
+    values |= {"provider": "gpu", "profile": "none"}
     return path.format(**values)
 
 
@@ -219,6 +221,7 @@ def test_a_step_reaches_nothing_else(steps):
         ("POST", "/apis/auth/v2/tokens", {"role": "admin"}),
         ("GET", f"{JOBS}/tune/results/x/download", None),
         ("POST", "/apis/jobs/v2/workspaces/default/pause-all", None),
+        ("POST", "/apis/jobs/v2/execution-profiles/cpu/default/check", None),
     ]
     for method, path, body in beyond:
         answer = steps.client.request(method, path, json=body)

@@ -27,6 +27,7 @@ def check(path: Path, overrides: tuple[str, ...], as_json: bool) -> int:
     from nemo_gym.orchestration.submit import check as checking
     from nemo_gym.orchestration.submit.destination import destination_of
     from nemo_gym.orchestration.submit.preflight import examine
+    from nemo_runs.findings import as_line
     from nemo_slurm.ssh import host_of
 
     resolved = resolve(path, overrides, cwd=Path.cwd())
@@ -37,5 +38,5 @@ def check(path: Path, overrides: tuple[str, ...], as_json: bool) -> int:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
     else:
         for finding in found:
-            click.echo(f"{finding.verdict:<8} {finding.about}: {finding.text}")
+            click.echo(as_line(finding.verdict, finding.about, finding.text))
     return EXIT_DONE if document["ok"] else EXIT_ERROR

@@ -7,8 +7,6 @@ the machine first. Each finding says what is so and, where it is wrong, what to 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -16,58 +14,13 @@ from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig
 from nemo_runs.counts import counted
 from nemo_runs.durations import parse_duration, slurm_time
+from nemo_runs.findings import Finding, FindingLevel, ok, passed, problem, unknown, warning
 from nemo_runs.sizes import size_in_words
 from nemo_slurm.facts import ClusterFacts
 from nemo_slurm.records import Partition
 
 _LITTLE_SPACE = 1 << 20
 """KiB."""
-
-
-class FindingLevel(StrEnum):
-    """How much a finding matters."""
-
-    OK = "ok"
-    UNKNOWN = "unknown"
-    """It cannot be seen from here."""
-    WARNING = "warning"
-    PROBLEM = "problem"
-    """The submission would fail."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line of the check."""
-
-    verdict: FindingLevel
-    about: str
-    """A word or two."""
-    text: str
-    """What is so, and what to change where that is wrong."""
-
-    def to_json(self) -> dict[str, str]:
-        """As JSON values."""
-        return {key: str(value) for key, value in asdict(self).items()}
-
-
-def ok(about: str, text: str) -> Finding:
-    """A finding that is as it should be."""
-    return Finding(FindingLevel.OK, about, text)
-
-
-def unknown(about: str, text: str) -> Finding:
-    """Something that cannot be seen from here."""
-    return Finding(FindingLevel.UNKNOWN, about, text)
-
-
-def warning(about: str, text: str) -> Finding:
-    """Something that is allowed but most likely not meant."""
-    return Finding(FindingLevel.WARNING, about, text)
-
-
-def problem(about: str, text: str) -> Finding:
-    """Something that would make the submission fail."""
-    return Finding(FindingLevel.PROBLEM, about, text)
 
 
 def judge(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> list[Finding]:
@@ -83,9 +36,9 @@ def judge(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> l
     return [finding for rule in rules for finding in rule(config, compute, facts)]
 
 
-def refuse(findings: Iterable[Finding]) -> None:
+def refuse(judged: Iterable[Finding]) -> None:
     """Raise `ConfigError` for the first problem."""
-    for finding in findings:
+    for finding in judged:
         if finding.verdict is FindingLevel.PROBLEM:
             raise ConfigError(finding.text)
 
@@ -286,7 +239,7 @@ def judge_space(output_path: str, folder: str, *, writable: bool, free: int | No
     return warning("space", f"{shown}; results may not fit.") if free < _LITTLE_SPACE else ok("space", shown)
 
 
-def found(about: str, look: Callable[[], str]) -> Finding:
+def attempted(about: str, look: Callable[[], str]) -> Finding:
     """A finding from something that raises a `GymError` when it is not as it must be."""
     try:
         return ok(about, look())
@@ -294,11 +247,11 @@ def found(about: str, look: Callable[[], str]) -> Finding:
         return problem(about, str(error))
 
 
-def to_json(findings: list[Finding], config: Path) -> dict[str, Any]:
+def to_json(found: list[Finding], config: Path) -> dict[str, Any]:
     """The document of ``--json``."""
     return {
         "schema_version": 1,
         "config": str(config),
-        "ok": all(finding.verdict is not FindingLevel.PROBLEM for finding in findings),
-        "findings": [finding.to_json() for finding in findings],
+        "ok": passed(found),
+        "findings": [finding.to_json() for finding in found],
     }

@@ -14,8 +14,9 @@ from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig, Vll
 from nemo_gym.orchestration.plan.benchmark_runs import load_runs
 from nemo_gym.orchestration.plan.build import served_name
 from nemo_gym.orchestration.submit import check
-from nemo_gym.orchestration.submit.check import Finding
 from nemo_gym.orchestration.submit.destination import Destination
+from nemo_runs import findings
+from nemo_runs.findings import Finding, FindingLevel
 from nemo_slurm import facts as cluster_facts
 from nemo_slurm.cluster import Cluster
 from nemo_slurm.errors import NotReachableError, SchedulerRefusedError, SlurmError
@@ -27,14 +28,14 @@ def examine(
 ) -> list[Finding]:
     """Everything that can be found out about a submission."""
     config = resolved.config
-    found = [check.warning("config", text) for text in rules.warnings(config)]
+    found = [findings.warning("config", text) for text in rules.warnings(config)]
     compute = config.machine
     if isinstance(compute, SlurmCompute):
         try:
             facts = cluster_facts.gather(host)
         except SlurmError as error:
-            return [*found, check.problem("connection", str(error))]
-        found += [check.ok("connection", f"{host.label}, as {facts.user}")]
+            return [*found, findings.problem("connection", str(error))]
+        found += [findings.ok("connection", f"{host.label}, as {facts.user}")]
         found += [*check.judge(config, compute, facts), *_accepted(config, compute, host)]
     return [*found, *_machine(resolved, host, destination, environ, cwd)]
 
@@ -63,12 +64,12 @@ def _accepted(config: SubmitConfig, compute: SlurmCompute, host: Host) -> Iterat
     path = f"/tmp/gym-check-{secrets.token_hex(8)}.sh"  # noqa: S108 - a name that nobody can foresee
     try:
         host.write(path, text.encode(), mode=0o600)
-        yield check.ok("sbatch --test-only", Cluster(host).test(path).removeprefix("sbatch: "))
+        yield findings.ok("sbatch --test-only", Cluster(host).test(path).removeprefix("sbatch: "))
     except SchedulerRefusedError as error:
         hint = f"change compute.{config.cluster}"
-        yield check.problem("sbatch --test-only", f"{' '.join(error.text.split())}; {hint}.")
+        yield findings.problem("sbatch --test-only", f"{' '.join(error.text.split())}; {hint}.")
     except SlurmError as error:
-        yield check.unknown("sbatch --test-only", str(error))
+        yield findings.unknown("sbatch --test-only", str(error))
     finally:
         host.run(f"rm -f -- {path}")
 
@@ -84,7 +85,7 @@ def _machine(
         yield check.judge_space(output, folder, writable=writable, free=free)
         yield from _models(config, host)
     except SlurmError as error:
-        yield check.unknown("space", str(error))
+        yield findings.unknown("space", str(error))
 
     def mounts() -> str:
         destination.check(config, environ)
@@ -105,12 +106,12 @@ def _machine(
         copied = [str(path) for run in moved.values() for path in run.inputs]
         return f"found; copied from here: {', '.join(copied)}" if copied else "found where the jobs run"
 
-    mounted = check.found("mounts", mounts)
+    mounted = check.attempted("mounts", mounts)
     owners = [config.driver, *config.services.values()]
-    if mounted.verdict is not check.FindingLevel.OK or any(owner.mounts for owner in owners):
+    if mounted.verdict is not FindingLevel.OK or any(owner.mounts for owner in owners):
         yield mounted
-    yield check.found("program", program)
-    yield check.found("data", data)
+    yield check.attempted("program", program)
+    yield check.attempted("data", data)
 
 
 def _models(config: SubmitConfig, host: Host) -> Iterator[Finding]:
@@ -119,17 +120,17 @@ def _models(config: SubmitConfig, host: Host) -> Iterator[Finding]:
     gone = cluster_facts.missing(host, paths)
     for name, service in services.items():
         if service.model in gone and service.container is None:
-            yield check.problem(
+            yield findings.problem(
                 "model", f"services.{name}.model: there is no {service.model} on {host.label}."
             )
         elif service.model in gone:
-            yield check.unknown(
+            yield findings.unknown(
                 "model", f"services.{name}.model: {service.model} may be inside its container"
             )
         elif not service.model.startswith("/"):
             text = (
                 f"services.{name}.model: {service.model} is a name, taken from the job's cache or downloaded"
             )
-            yield check.unknown("model", text)
+            yield findings.unknown("model", text)
         else:
-            yield check.ok("model", service.model)
+            yield findings.ok("model", service.model)

@@ -201,6 +201,14 @@ def get_execution_profiles() -> Call[
     return paged(Request("GET", ROOT + "/execution-profiles"), types.ExecutionProfile)
 
 
+def check_execution_profile(
+    *, provider: str, profile: str
+) -> Call[responses.NemoResponse[types.ProfileCheck], responses.NemoResponse[types.ProfileCheck]]:
+    """Find out, without a job, what would keep steps of an execution profile from running."""
+    path = ROOT + "/execution-profiles/{provider}/{profile}/check"
+    return single(Request("POST", path, {"provider": provider, "profile": profile}), types.ProfileCheck)
+
+
 def _on_job(method: str, suffix: str, name: str, workspace: str | None, body: Any = None) -> JobCall:
     request = Request(method, JOB + suffix, {"name": name, "workspace": workspace}, body=body)
     return single(request, types.HelixJobResponse)

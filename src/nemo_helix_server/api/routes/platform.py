@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from nemo_helix_plugin import __version__
 from nemo_helix_plugin.jobs import types
-from nemo_helix_server.api.access import OPEN, READS, Operator, PathName, Service
+from nemo_helix_server.api.access import OPEN, OPERATES, READS, Operator, PathName, Service
 from nemo_helix_server.api.guard import make_router
 from nemo_helix_server.api.problems import answers
 
@@ -76,6 +76,18 @@ def status(service: Service) -> Any:
 def list_execution_profiles(service: Service) -> Any:
     """Where steps can run."""
     return service.profiles.all()
+
+
+@router.post(
+    "/apis/jobs/v2/execution-profiles/{provider}/{profile}/check",
+    response_model=types.ProfileCheck,
+    responses=answers(404),
+    dependencies=OPERATES,
+    tags=["jobs"],
+)
+def check_execution_profile(provider: PathName, profile: PathName, service: Service) -> Any:
+    """Find out, without a job, what would keep steps of a profile from running; may take a minute."""
+    return service.profile_checks.check(provider, profile)
 
 
 @router.post(

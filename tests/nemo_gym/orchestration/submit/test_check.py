@@ -9,7 +9,7 @@ from tests.nemo_gym.orchestration.submit_files import changed
 from nemo_gym.errors import ConfigError
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig
 from nemo_gym.orchestration.submit import check
-from nemo_gym.orchestration.submit.check import Finding, FindingLevel
+from nemo_runs.findings import Finding, FindingLevel
 from nemo_slurm.facts import ClusterFacts
 from nemo_slurm.records import Association, Partition
 

@@ -7,6 +7,7 @@ from nemo_helix_server.jobs.states import StatusEvent
 
 pytestmark = pytest.mark.services
 
+PROFILES = "/apis/jobs/v2/execution-profiles"
 RUNNING = (StatusEvent.ACCEPTED, StatusEvent.STARTED)
 
 
@@ -307,7 +308,21 @@ def test_health_and_status_say_that_the_service_works(client):
     assert client.get("/health").json()["status"] == "ok"
     document = client.get("/status").json()
     assert document["jobs"] == {"created": 1}
-    profiles = client.get("/apis/jobs/v2/execution-profiles").json()
+    profiles = client.get(PROFILES).json()
     assert {"provider": "subprocess", "profile": "default", "backend": "subprocess"}.items() <= profiles[
         -1
     ].items()
+
+
+def test_a_profile_is_checked_without_a_job(client):
+    found = client.post(f"{PROFILES}/cpu/default/check").json()
+    assert (found["provider"], found["profile"], found["backend"]) == ("cpu", "default", "subprocess")
+    assert {"devices", "slots", "disk", "engine trl"} <= {one["about"] for one in found["findings"]}
+    without = client.post(f"{PROFILES}/gpu/default/check").json()
+    assert without["ok"] is False
+    unknown = client.post(f"{PROFILES}/gpu/alps/check")
+    assert unknown.status_code == 404
+    assert unknown.json()["detail"].startswith(
+        "there is no execution profile 'gpu/alps'; there are cpu/default"
+    )
+    assert client.get("/status").json()["jobs"] == {}

@@ -10,7 +10,6 @@ import click
 from nemo_helix_plugin.cli.command_context import CommandContext, Paging
 from nemo_helix_plugin.cli.filters import FilteringCommand, combined
 from nemo_helix_plugin.cli.global_options import GlobalFlags, command_options, workspace_option
-from nemo_helix_plugin.cli.output import documents
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import (
     columns_option,
@@ -155,20 +154,6 @@ def _for_people(records: list[Mapping[str, Any]]) -> list[dict[str, Any]]:
 @command_options
 def list_execution_profiles(flags: GlobalFlags, columns: str | None) -> None:
     """List the execution profiles that steps can name, with the backend of each."""
-    call = CommandContext(flags)
-    operation = Operation("jobs.get_execution_profiles", {})
-    if call.prints_code(operation):
-        return
-    from nemo_helix_plugin.cli.command_context import record_of
+    from nemo_helix_plugin.cli.commands.profiles import show_profiles
 
-    rows, names = record_of(call.ask(operation))["data"], ["profile", "backend", "provider", "config"]
-    if call.output_format == "table" and columns is None:
-        rows, names = [_profile_for_people(row) for row in rows], [*names[:-1], "settings"]
-    call.print_list(rows, names, columns, empty="no execution profile is set up.")
-
-
-def _profile_for_people(row: Mapping[str, Any]) -> dict[str, Any]:
-    """The profile with those of its settings that have a value, in words that can be wrapped."""
-    given = {name: value for name, value in (row.get("config") or {}).items() if value is not None}
-    words = (f"{name} {documents.plain(value)}" for name, value in given.items())
-    return {**row, "settings": ", ".join(words)}
+    show_profiles(CommandContext(flags), Operation("jobs.get_execution_profiles", {}), columns)

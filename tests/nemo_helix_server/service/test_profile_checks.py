@@ -1,0 +1,107 @@
+"""A check asks the executor of the profile, whatever that can do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from nemo_helix_server.errors import UnknownNameError
+from nemo_helix_server.executors.base import NeverPossibleError
+from nemo_helix_server.service.profile_checks import ProfileChecks
+from nemo_helix_server.service.profiles import Profiles
+from nemo_helix_server.settings import JobsSettings, ProfileSettings
+from nemo_runs.findings import ok, problem, warning
+
+SHORT = {"provider": "gpu", "profile": "short", "config": {"ttl_seconds_active": 60}}
+
+
+class Silent:
+    """An executor without a check."""
+
+
+class Checking:
+    """An executor with one."""
+
+    def __init__(self, *findings: Any) -> None:
+        self.findings = findings
+        self.asked: list[tuple[ProfileSettings, str]] = []
+
+    def check(self, profile: ProfileSettings, provider: str) -> Any:
+        self.asked.append((profile, provider))
+        return self.findings
+
+
+class Outer:
+    """An executor that passes on to another one."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner = inner
+
+
+class Failing:
+    """One whose check does not work."""
+
+    def check(self, profile: ProfileSettings, provider: str) -> Any:
+        raise ValueError(f"no {provider} for {profile.log_bytes}")
+
+
+def checks(named: Callable[[str], Any]) -> ProfileChecks:
+    return ProfileChecks(Profiles(JobsSettings.model_validate({"executors": [SHORT]})), named)
+
+
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_an_executor_is_asked_with_the_profile_s_own_settings(wrapped: bool) -> None:
+    executor = Checking(ok("devices", "2 GPUs"), warning("disk", "little"))
+    found = checks(lambda name: Outer(executor) if wrapped else executor).check("gpu", "short")
+    assert (found["backend"], found["ok"]) == ("subprocess", True)
+    assert [finding["verdict"] for finding in found["findings"]] == ["ok", "warning"]
+    ((settings, provider),) = executor.asked
+    assert (getattr(settings, "ttl_seconds_active", None), provider) == (60, "gpu")
+
+
+def test_one_problem_is_enough() -> None:
+    assert (
+        checks(lambda name: Checking(ok("a", "b"), problem("c", "d"))).check("cpu", "default")["ok"] is False
+    )
+
+
+def test_an_executor_without_a_check_has_nothing_to_check() -> None:
+    found = checks(lambda name: Silent()).check("cpu", "default")
+    assert found["ok"] is True
+    assert found["findings"] == [
+        {
+            "verdict": "unknown",
+            "about": "executor",
+            "text": "nothing to check: it cannot try its profiles",
+        }
+    ]
+
+
+def test_a_check_that_fails_is_a_problem_and_not_an_error_of_the_service() -> None:
+    (found,) = checks(lambda name: Failing()).check("gpu", "short")["findings"]
+    assert found["verdict"] == "problem"
+    assert found["text"].startswith("the check failed: ValueError: no gpu for 67108864")
+
+
+def test_an_executor_that_cannot_be_loaded_is_a_problem() -> None:
+    def named(name: str) -> Any:
+        raise NeverPossibleError(f"there is no executor '{name}' here")
+
+    (found,) = checks(named).check("gpu", "short")["findings"]
+    assert found == {
+        "verdict": "problem",
+        "about": "executor",
+        "text": "there is no executor 'subprocess' here.",
+    }
+
+
+@pytest.mark.parametrize("name", [("gpu", "shrt"), ("tpu", "default"), ("short", "gpu")])
+def test_a_profile_that_is_not_there_is_answered_with_those_that_are(name: tuple[str, str]) -> None:
+    with pytest.raises(UnknownNameError) as raised:
+        checks(lambda name: Silent()).check(*name)
+    assert str(raised.value) == (
+        f"there is no execution profile '{'/'.join(name)}'; there are cpu/default, cpu/gpu, gpu/default, "
+        "gpu/gpu, gpu/short, subprocess/default"
+    )
