@@ -31,7 +31,7 @@ def shell(script, **changes):
     return step(["/bin/sh", "-c", script], **changes)
 
 
-def step(command, *, name="main", pause=0, environment=None, resources=None, config=None, staleness=0):
+def step(command, *, name="main", pause=0, environment=None, resources=None, config=None, **lifecycle):
     """A step of a platform spec, as the service stores it."""
     executor = {"provider": "subprocess", "profile": "default", "command": list(command)}
     executor["resources"] = resources or {}
@@ -43,7 +43,11 @@ def step(command, *, name="main", pause=0, environment=None, resources=None, con
         "environment": variables,
         "executor": executor,
         "config": config or {},
-        "lifecycle": {"pause_deadline_seconds": pause, "staleness_timeout_seconds": staleness},
+        "lifecycle": {
+            "pause_deadline_seconds": pause,
+            "staleness_timeout_seconds": lifecycle.pop("staleness", 0),
+            **lifecycle,
+        },
     }
 
 

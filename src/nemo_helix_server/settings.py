@@ -164,6 +164,19 @@ class IsolationSettings(SettingsSection):
     """Further folders that isolated steps can change."""
 
 
+class ContinuationSettings(SettingsSection):
+    """How steps go on that have lost their place; the lifecycle of a step may set the first two."""
+
+    max_continuations: Annotated[int, Field(ge=0, le=1_000_000)] = 100
+    """So often a step goes on in an attempt."""
+    max_walltime_seconds: Period | None = None
+    """So long the allocations of a step may take together before no other follows; unset = no limit."""
+    first_wait_seconds: Annotated[float, Field(ge=0, le=LONGEST)] = 10.0
+    """Before the next allocation, after two in a row without a new checkpoint; then twice as long each."""
+    longest_wait_seconds: Annotated[float, Field(ge=0, le=LONGEST)] = 600.0
+    """At most so long."""
+
+
 class JobsSettings(SettingsSection):
     """The Jobs service."""
 
@@ -176,8 +189,9 @@ class JobsSettings(SettingsSection):
     """How long it is tried to prepare what a new job needs."""
     cancel_deadline_seconds: Period = 60
     """How long a cancelled step may take to end before it is killed with everything it started."""
-    max_interruptions_without_progress: Annotated[int, Field(ge=0, le=1_000_000)] = 3
-    """So often in a row a step starts again after losing its place without saving a checkpoint in between."""
+    max_interruptions_without_progress: Annotated[int, Field(ge=0, le=1_000_000)] = 1
+    """So often in a row a step goes on after a place that it had for long enough without a new checkpoint."""
+    continuation: ContinuationSettings = ContinuationSettings()
     executors: tuple[ExecutorProfile, ...] = ()
     """Further execution profiles: `provider`, `profile`, `backend`, `config`."""
     executor_defaults: ExecutorDefaults = ExecutorDefaults()

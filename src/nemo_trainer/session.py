@@ -158,7 +158,8 @@ class Session:
             restoring.set_later_aside(self.context, checkpoint)
         self._record.continue_from(self._step, after)
         passed_over = [damaged.problem for damaged in found.passed_over]
-        self._record.progress({"phase": "training", PASSED_OVER: passed_over}, now=True)
+        begun = {"phase": "training", PASSED_OVER: passed_over, LEAVES_BECAUSE: None}
+        self._record.progress(begun, now=True)
         if checkpoint is not None:
             self.published = checkpoint
             self._whole.add(checkpoint.digest)

@@ -150,6 +150,10 @@ class StepLifecycle(models.RequestModel):
     """0: never stale."""
     pause_deadline_seconds: Seconds = 0
     """0: the step cannot be paused."""
+    max_continuations: Annotated[int, Field(ge=0)] | None = None
+    """So often it goes on after losing its place; unset: the service's setting."""
+    max_walltime_seconds: Seconds | None = None
+    """So long it may run in all before it does not go on; unset: the service's setting."""
 
 
 class HelixJobStepSpec(models.RequestModel):

@@ -123,7 +123,7 @@ def _active(
         return Move(StatusEvent.FAILED, why, StatusReason.LOST, failed=True)
     if facts.sent_seq is not None and facts.sent_seq < facts.control_seq:
         return RepeatControl(RequestControl.GO_ON)
-    return Stop(0) if seen.state in _THERE and is_stale(facts, now) else None
+    return Stop(0, stacks=True) if seen.state in _THERE and is_stale(facts, now) else None
 
 
 def _pausing(

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.controller import continuation
+from nemo_helix_server.controller.continuation import AllocationEnd, AllocationHistory, ContinuationBudget
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 
 
@@ -19,8 +21,8 @@ class ControllerDeadlines:
     cancel: float
     grace: float
     """What a stopped step gets between SIGTERM and SIGKILL."""
-    interruptions: int = 3
-    """So often in a row a step starts again after its place was taken away, without a new checkpoint."""
+    continuation: ContinuationBudget = continuation.DEFAULT_BUDGET
+    """What may be spent on going on after the place was taken away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +53,12 @@ class StepFacts:
     goes_on_from: int | None = None
     """The training step of the checkpoint from which it would go on; `None` = there is none. Known once a
     step has ended that was to be paused, or whose place was taken away."""
-    saved: bool = False
-    """Whether this start has saved a checkpoint that is whole. Known once its place was taken away."""
-    interruptions: int = 0
-    """So many starts before this one lost their place in a row, without a new checkpoint."""
+    allocation: AllocationEnd = continuation.UNKNOWN_END
+    """How this start went. Known once it has ended otherwise than with success."""
+    history: AllocationHistory = continuation.EMPTY_HISTORY
+    """What the starts before this one came to."""
+    leaves_because: str | None = None
+    """Why its training says that it left without being asked to. Known likewise."""
     queued_at: float | None = None
     """When this start was last seen to wait in the queue of a scheduler; `None` = never."""
     queued_reason: str | None = None
@@ -107,6 +111,8 @@ class Stop:
     """Begin to end the run."""
 
     grace: float
+    stacks: bool = False
+    """Whether its processes first write to its log where they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,8 +136,12 @@ class Move:
     reason: StatusReason | None = None
     failed: bool = False
     """Whether the why is the step's error, to be explained by evidence."""
-    interruptions: int = 0
-    """See `StepFacts.interruptions`: of the start that follows."""
+    history: AllocationHistory | None = None
+    """What the starts so far came to, this one included; `None` = as before."""
+    wait: float = 0.0
+    """Seconds before the next start, when one follows."""
+    goes_on: str | None = None
+    """What the step does until then, when the job stays active meanwhile."""
 
 
 Decision = Prepare | Admit | Start | RepeatControl | Stop | Kill | NoteQueue | Move

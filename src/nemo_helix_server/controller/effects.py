@@ -10,15 +10,17 @@ from typing import Any, NamedTuple
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import decide, failures, metrics_tail
+from nemo_helix_server.controller.continuation import ALLOCATIONS
 from nemo_helix_server.controller.decide import Decision
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
-from nemo_helix_server.controller.facts import INTERRUPTED_TASK, INTERRUPTIONS, FactFinder
+from nemo_helix_server.controller.facts import INTERRUPTED_TASK, FactFinder
 from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
 from nemo_helix_server.controller.starts import WHO, Starter
 from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs.model import StepContext
+from nemo_helix_server.jobs.stamps import GOES_ON
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.logs.tail import last_messages
@@ -100,8 +102,8 @@ class Effects:
                     self._prepare(task.context)
                 case decide.Start() if run:
                     self.starter.start(task.context, run)
-                case decide.Stop(grace=grace) if run:
-                    self.executor.stop(run, grace_seconds=grace)
+                case decide.Stop(grace=grace, stacks=stacks) if run:
+                    self.executor.stop(run, grace_seconds=grace, stacks=stacks)
                 case decide.Kill() if run:
                     self.executor.kill(run)
                 case decide.NoteQueue(reason=reason):
@@ -195,10 +197,15 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, news: _News)
     if news.progress and step.task:
         unit.tasks.move(step.id, step.task, step.status, who=WHO, details=news.progress)
     details: dict[str, Any] = {"message": move.why, "queued_reason": None}
-    if move.event in {StatusEvent.INTERRUPTED, StatusEvent.CHECKPOINT_VERIFIED}:
-        details[INTERRUPTIONS] = move.interruptions or None
     if move.event is StatusEvent.INTERRUPTED:
         details[INTERRUPTED_TASK] = step.task
+    if move.history is not None:
+        details[ALLOCATIONS] = move.history.to_json()
+        if move.wait:
+            since = {"since": unit.statuses.now, "mark": unit.statuses.mark}
+            details[ALLOCATIONS] |= {"wait_seconds": move.wait, **since}
+    if move.goes_on is not None:
+        details |= {GOES_ON: move.goes_on, "message": move.goes_on}
     if task.seen is not None and task.seen.exit_status is not None:
         details["exit_code"] = task.seen.exit_status
     moved = unit.statuses.move(

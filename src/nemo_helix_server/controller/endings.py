@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.controller import continuation
 from nemo_helix_server.controller.decisions import ControllerDeadlines, Move, StepFacts
 from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
@@ -16,25 +18,45 @@ def ended(facts: StepFacts, seen: RunObservation, now: float, limits: Controller
         return Move(StatusEvent.FINISHED, "its command exited with status 0")
     if facts.done and _from_outside(facts, seen):
         return Move(StatusEvent.FINISHED, f"its work was completed before it ended: {_what(facts, seen)}")
-    if facts.pausable and _by_the_place(facts, seen):
-        return interrupted(facts, f"{seen.interrupted} while it ran", limits)
-    if facts.pausable and facts.sent_seq is not None and seen.exit_status == EXIT_PAUSED:
+    if facts.pausable and seen.exit_status == EXIT_PAUSED and _was_withdrawn(facts, seen):
         why = "it acted on a pause that had been withdrawn"
         return Move(StatusEvent.INTERRUPTED, why, StatusReason.INTERRUPTED)
-    return _failure(facts, seen, now)
+    cause = _lost_place(facts, seen) if facts.pausable else None
+    return interrupted(facts, cause, limits) if cause else _failure(facts, seen, now)
+
+
+def _was_withdrawn(facts: StepFacts, seen: RunObservation) -> bool:
+    """Whether status 75 answers a pause that nobody wants any more."""
+    return facts.sent_seq is not None and not facts.leaves_because and not _by_the_place(facts, seen)
+
+
+def _lost_place(facts: StepFacts, seen: RunObservation) -> str | None:
+    """Why a run that can go on from a checkpoint ended without a fault of its own: a clause; else `None`."""
+    if _by_the_place(facts, seen):
+        return seen.interrupted
+    if seen.exit_status == EXIT_PAUSED and facts.allocation.saved and not seen.timed_out:
+        return facts.leaves_because or "it saved a checkpoint and left by itself"
+    if _was_hung(facts, seen) and facts.goes_on_from is not None:
+        return f"it gave no sign of life for {facts.staleness:g} seconds"
+    return None
 
 
 def interrupted(facts: StepFacts, why: str, limits: ControllerDeadlines) -> Move:
-    """A start that ended because its place was taken away: it is made again, unless that brings nothing."""
-    idle = 0 if facts.saved else facts.interruptions + 1
-    if idle <= limits.interruptions:
-        return Move(StatusEvent.INTERRUPTED, why, StatusReason.INTERRUPTED, interruptions=idle)
-    sentence = (
-        f"the step {facts.name} lost its place {idle} times in a row without saving a new checkpoint in "
-        f"between (jobs.max_interruptions_without_progress is {limits.interruptions}); the last time "
-        f"{why}; {_again(facts)}"
+    """A start that ended because its place was taken away: another one follows, as far as the budget goes."""
+    history = facts.history.after(facts.allocation)
+    over = continuation.spent(history, limits.continuation)
+    if over is not None:
+        reason, said = over
+        sentence = f"the step {facts.name} {said}; the last time {why}; {_again(facts)}"
+        return Move(StatusEvent.FAILED, sentence, reason, failed=True, history=history)
+    return Move(
+        StatusEvent.INTERRUPTED,
+        why,
+        StatusReason.INTERRUPTED,
+        history=history,
+        wait=continuation.wait_before_next(history, limits.continuation),
+        goes_on=continuation.waits_for_a_node(history, why, facts.goes_on_from),
     )
-    return Move(StatusEvent.FAILED, sentence, StatusReason.INTERRUPTED_WITHOUT_PROGRESS, failed=True)
 
 
 def paused(
@@ -64,16 +86,14 @@ def paused(
 def _paused_or_finished(facts: StepFacts, seen: RunObservation) -> Move | None:
     """The good ends of a run that was asked to pause; None for any other."""
     if seen.never_started:
-        return Move(
-            StatusEvent.CHECKPOINT_VERIFIED,
-            "it had not started, so there was nothing to save",
-            facts.pause_reason,
-        )
+        why = "it had not started, so there was nothing to save"
+        return Move(StatusEvent.CHECKPOINT_VERIFIED, why, facts.pause_reason)
     if seen.state is RunState.EXITED and seen.exit_status == 0:
         return Move(StatusEvent.FINISHED, "it completed while a pause was in progress")
     if seen.exit_status == EXIT_PAUSED and facts.proof is None:
         why = "it saved a checkpoint of all that it had done and exited with status 75"
-        return Move(StatusEvent.CHECKPOINT_VERIFIED, why, facts.pause_reason)
+        history = facts.history.after_pause(facts.allocation)
+        return Move(StatusEvent.CHECKPOINT_VERIFIED, why, facts.pause_reason, history=history)
     if facts.done:
         return Move(
             StatusEvent.FINISHED, f"its work was completed before it acted on a pause: {_what(facts, seen)}"
@@ -86,13 +106,23 @@ def is_stale(facts: StepFacts, now: float) -> bool:
     return 0 < facts.staleness < now - (facts.last_sign_at if facts.last_sign_at is not None else now)
 
 
+def _was_hung(facts: StepFacts, seen: RunObservation) -> bool:
+    """Whether a step was ended because it was silent: an active one is stopped for nothing else.
+
+    What its processes said of where they are, when they were about to be ended, is no sign of life.
+    """
+    silent = facts.status is Status.ACTIVE and facts.staleness > 0
+    return facts.pausable and silent and seen.stopped and seen.asked
+
+
 def _cut_off(facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines) -> Move:
     """A pause whose workload lost its place: it holds at the newest checkpoint, if there is one."""
     at = facts.goes_on_from
     if at is None:
         move = ended(facts, seen, now, limits)
         why = f"the pause is withdrawn, since there is no checkpoint to pause at; {move.why}"
-        return replace(move, why=why)
+        goes_on = f"the pause is withdrawn: {move.goes_on}" if move.goes_on else None
+        return replace(move, why=why, goes_on=goes_on)
     first, last = at + 1, facts.last_step
     repeats = f"steps {first} to {last} are" if last > first else f"step {last} is"
     cost = f"{repeats} trained again" if last > at else "no step is trained again"
@@ -100,7 +130,8 @@ def _cut_off(facts: StepFacts, seen: RunObservation, now: float, limits: Control
         f"{_what(facts, seen)} before the pause was through; the job is paused at the checkpoint of step "
         f"{at}, and {cost} when it is resumed"
     )
-    return Move(StatusEvent.CHECKPOINT_VERIFIED, why, facts.pause_reason)
+    history = facts.history.after_pause(facts.allocation)
+    return Move(StatusEvent.CHECKPOINT_VERIFIED, why, facts.pause_reason, history=history)
 
 
 def _again(facts: StepFacts) -> str:
@@ -115,9 +146,9 @@ def _by_the_place(facts: StepFacts, seen: RunObservation) -> bool:
 
     A workload that was signalled that its time is nearly over saves a checkpoint and exits with status 75.
     """
-    if not seen.interrupted:
+    if not seen.interrupted or seen.out_of_memory:
         return False
-    if seen.state is RunState.LOST or seen.stopped or seen.signal != 0:
+    if seen.state is RunState.LOST or seen.stopped or seen.timed_out or seen.signal != 0:
         return True
     return seen.exit_status == EXIT_PAUSED and facts.goes_on_from is not None
 
@@ -144,7 +175,7 @@ def _failure(facts: StepFacts, seen: RunObservation, now: float) -> Move:
     if seen.state is RunState.LOST:
         why = f"the step {facts.name} was lost: {seen.reason}"
         return Move(StatusEvent.FAILED, why, StatusReason.LOST, failed=True)
-    if seen.stopped and seen.asked and is_stale(facts, now):
+    if _was_hung(facts, seen) or (seen.stopped and seen.asked and is_stale(facts, now)):
         why = f"the step {facts.name} gave no sign of life for {facts.staleness:g} seconds"
         return Move(StatusEvent.FAILED, why, StatusReason.STALE, failed=True)
     reason = StatusReason.WORKLOAD_FAILED

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass, field
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.controller.continuation import ALLOCATIONS, AllocationEnd, AllocationHistory
 from nemo_helix_server.controller.decide import StepFacts
 from nemo_helix_server.controller.step_ages import StepAges
 from nemo_helix_server.executors.base import ExecutorError, RunObservation, RunState
@@ -20,8 +23,6 @@ from nemo_helix_server.storage.trainer_files import TrainerFiles
 from nemo_runs.sizes import size_in_words
 from nemo_trainer import contract
 
-INTERRUPTIONS = "interruptions_without_progress"
-"""Key of a step's status details, see `StepFacts.interruptions`."""
 INTERRUPTED_TASK = "interrupted_task"
 """Key of a step's status details: the start whose place was taken away last."""
 _PAUSES = (StatusReason.PAUSED_BY_USER, StatusReason.PAUSED_FOR_MAINTENANCE)
@@ -69,7 +70,7 @@ class FactFinder:
             control_seq=step.control_seq,
             sent_seq=sent,
             **self._what_was_done(context, run, seen),
-            interruptions=_count(step.status_details.get(INTERRUPTIONS)),
+            history=AllocationHistory.read(step.status_details.get(ALLOCATIONS)),
             queued_at=self._queued_at(context, run, seen),
             queued_reason=step.status_details.get("queued_reason"),
             proof=self._proof(context, run, seen) if step.status is Status.PAUSING else None,
@@ -122,10 +123,10 @@ class FactFinder:
         facts: dict[str, Any] = {"says_done": start_remains.says_done(trainer, run.token)}
         if over:
             facts["done"] = start_remains.is_done(trainer, run.token)
-        interrupted = seen is not None and bool(seen.interrupted)
-        if over and interrupted:
-            facts["saved"] = start_remains.has_saved(trainer, run.token)
-        if over and (interrupted or step.status is Status.PAUSING):
+        if over and seen is not None and seen.exit_status != 0:
+            facts |= _how_it_went(seen, start_remains.said(trainer, run.token))
+            saved = start_remains.has_saved(trainer, run.token)
+            facts["allocation"] = replace(facts["allocation"], saved=saved)
             named = context.attempt_checkpoint
             facts["goes_on_from"] = start_remains.goes_on_from(trainer, step.attempt_id, named)
             facts["last_step"] = start_remains.last_step(trainer, run.token)
@@ -163,5 +164,23 @@ class FactFinder:
         return self.ages.last_change(run.token, (signs.progress, signs.metrics, files.log(run).mark()))
 
 
-def _count(value: object) -> int:
-    return value if isinstance(value, int) else 0
+def _how_it_went(seen: RunObservation, said: Mapping[str, Any]) -> dict[str, Any]:
+    """What a start that has ended came to, by what was seen of it and what its training said."""
+    began, ended = seen.started_at, seen.ended_at
+    since, updated = _number(said.get("training_since")), _number(said.get("updated_at"))
+    if ended is None:
+        ended = updated
+    interval = said.get("checkpoint_interval")
+    because = said.get("leaves_because")
+    allocation = AllocationEnd(
+        seconds=max(0.0, ended - began) if began is not None and ended is not None else 0.0,
+        trained=max(0.0, ended - since) if since is not None and ended is not None else None,
+        interval=_number(interval.get("seconds")) if isinstance(interval, Mapping) else None,
+        failed_nodes=seen.failed_nodes,
+    )
+    return {"allocation": allocation, "leaves_because": because if isinstance(because, str) else None}
+
+
+def _number(value: object) -> float | None:
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if good else None  # type: ignore[arg-type]

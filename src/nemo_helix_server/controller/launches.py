@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from nemo_helix_server.controller import continuation
 from nemo_helix_server.customizer.facts import ENGINE_PROGRAM, PYTHON_PROGRAM, EngineFacts
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors.base import CapacityRequest, Launch, ResourceNeeds, RunPlace
@@ -213,6 +214,7 @@ class Launches:
             needs=self.needs(context.step.spec),
             image=self.image(context),
             goes_on=context.step.pausable,
+            exclude_nodes=self._excluded(context),
             place=settings,
         )
 
@@ -237,6 +239,11 @@ class Launches:
             return place.engine(name) or self.engine(name)
         except ServerError as error:
             raise LaunchError(f"the step {context.step.name} cannot start: {error}") from error
+
+    def _excluded(self, context: StepContext) -> tuple[str, ...]:
+        """Nodes that earlier starts of the step failed with."""
+        details = context.step.status_details
+        return continuation.AllocationHistory.read(details.get(continuation.ALLOCATIONS)).excluded
 
     def _places(
         self, context: StepContext, paths: StepPaths, checkpoint: str | None

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import decide
 from nemo_helix_server.controller.background_tasks import BackgroundTasks
+from nemo_helix_server.controller.continuation import ContinuationBudget
 from nemo_helix_server.controller.effects import DecidedStep, Effects
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.controller.expired_storage import RetentionWindows
@@ -142,7 +143,7 @@ class Controller:
             [context for context in live if context.step.status in _FOLLOWED and context.step.pausable],
             self.store.clock.monotonic(),
         )
-        deadline = min(deadline, self._ends_of_windows())
+        deadline = min(deadline, self._ends_of_windows(), self.starter.next_due)
         self._measure(live)
         self.background.wake()
         if moved or started or followed:
@@ -217,7 +218,19 @@ class Controller:
             creation=self.settings.jobs.creation_deadline_seconds,
             cancel=self.settings.jobs.cancel_deadline_seconds,
             grace=profile.graceful_shutdown_timeout_seconds,
-            interruptions=self.settings.jobs.max_interruptions_without_progress,
+            continuation=self._budget(context),
+        )
+
+    def _budget(self, context: StepContext) -> ContinuationBudget:
+        """Of the settings, where the step's lifecycle does not say otherwise."""
+        given, own = self.settings.jobs.continuation, context.step.spec.get("lifecycle") or {}
+        count, seconds = own.get("max_continuations"), own.get("max_walltime_seconds")
+        return ContinuationBudget(
+            continuations=given.max_continuations if count is None else int(count),
+            seconds=given.max_walltime_seconds if seconds is None else float(seconds),
+            without_checkpoint=self.settings.jobs.max_interruptions_without_progress,
+            first_wait=given.first_wait_seconds,
+            longest_wait=given.longest_wait_seconds,
         )
 
     def _ends_of_windows(self) -> float:

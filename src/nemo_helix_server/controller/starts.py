@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.controller import failures
+from nemo_helix_server.controller import continuation, failures
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
 from nemo_helix_server.controller.facts import INTERRUPTED_TASK, FactFinder
 from nemo_helix_server.controller.launches import LaunchError, Launches
@@ -25,16 +27,19 @@ from nemo_helix_server.executors.base import (
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import EXECUTOR, StepContext
+from nemo_helix_server.jobs.stamps import GOES_ON
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.storage import run_lookup, start_remains
 from nemo_helix_server.storage.run_files import StepRun, next_token
 from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_helix_server.store.store import JobStore
+from nemo_runs.clock import age
 from nemo_runs.errors import RunsError
 
 WHO = "controller"
 _KNOWN = ""
+_WAITS_LONGER = "its last allocations brought no new checkpoint, so it waits a while"
 _LOG = logging.getLogger(__name__)
 
 
@@ -60,20 +65,31 @@ class Starter:
     reuse: Reuse
     troubles: ErrorIsolation
     threads: ThreadPoolExecutor
+    next_due: float = math.inf
+    """When the wait of one that has lost its place again and again is over, on the monotonic clock."""
     _places: dict[str, StepRun] = field(default_factory=dict)
     """The start of each waiting step to be: its place in the queue is under its token."""
 
     def admit(self, contexts: Sequence[StepContext]) -> int:
         """Start those whose turn has come, say of the others what they wait for; how many were started."""
+        self.next_due = math.inf
         self._give_up_places(contexts)
         # in the order of their places in the queue: one that has to wait is not asked behind another
         contexts = sorted(contexts, key=lambda one: (self.launches.turn(one.step), one.step.id))
         turns, waiting, failed = [], [], []
         room = self.finder.need_of_room()
+        clock = self.store.clock
         blocked: dict[tuple[str, str, bool], str] = {}
         for context in contexts:
             with self.troubles.apart(context.job_name):
                 if self.reuse.of(context):
+                    continue
+                details = context.step.status_details
+                since = functools.partial(age, clock)
+                if left := continuation.wait_left(details.get(continuation.ALLOCATIONS), since):
+                    self.next_due = min(self.next_due, clock.monotonic() + left)
+                    if context.step.status is not Status.QUEUED:
+                        waiting.append((context, _WAITS_LONGER))
                     continue
                 try:
                     answer = self._turn(context, room, blocked)
@@ -199,10 +215,10 @@ class Starter:
         self, waiting: Sequence[tuple[StepContext, str]], failed: Sequence[tuple[StepContext, str]]
     ) -> None:
         changed = [
-            (context, reason)
+            (context, _shown(context, reason))
             for context, reason in waiting
             if context.step.status is not Status.QUEUED
-            or reason not in {_KNOWN, context.step.status_details.get("message")}
+            or (reason != _KNOWN and _shown(context, reason) != context.step.status_details.get("message"))
         ]
         if changed:
             with self.store.write() as unit:
@@ -271,6 +287,12 @@ def _new_token(context: StepContext) -> str:
     if last is not None and context.step.status_details.get(INTERRUPTED_TASK) == last:
         return next_token(last)
     return identifiers.task_name()
+
+
+def _shown(context: StepContext, reason: str) -> str:
+    """What is shown of a step that waits: one that has lost its place says that first."""
+    goes_on = context.step.status_details.get(GOES_ON)
+    return f"{goes_on}: {reason}" if goes_on else reason
 
 
 def _has_run(context: StepContext) -> bool:

@@ -143,9 +143,9 @@ class ObservedInBackground:
         """See the protocol; returns at once."""
         self._control(run, functools.partial(self.inner.withdraw_pause, run, seq=seq, by=by, at=at), seq)
 
-    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
+    def stop(self, run: StepRun, *, grace_seconds: float, stacks: bool = False) -> None:
         """See the protocol; returns at once."""
-        stop = functools.partial(self.inner.stop, run, grace_seconds=grace_seconds)
+        stop = functools.partial(self.inner.stop, run, grace_seconds=grace_seconds, stacks=stacks)
         self._requests.put(run.token, "its end", stop)
 
     def kill(self, run: StepRun) -> None:

@@ -109,6 +109,8 @@ class Launch:
     """The container image that the step names; an executor without containers runs the command as it is."""
     goes_on: bool = False
     """Whether the step can go on from a checkpoint in another start, without anybody asking."""
+    exclude_nodes: tuple[str, ...] = ()
+    """Nodes that it must not have, since earlier starts of its step failed with them."""
     place: ProfileSettings | None = None
     """The configuration of the step's execution profile, of the type that the executor's kind names."""
 
@@ -152,6 +154,8 @@ class RunObservation:
     interrupted: str = ""
     """Of a run that is over: a clause that says why the place to run, and not the workload, may have ended
     it, such as ``the machine was restarted`` or ``it was preempted``; empty when the place stayed."""
+    failed_nodes: tuple[str, ...] = ()
+    """Of a run that is over: the nodes whose failure ended it, or kept it from starting."""
     never_started: bool = False
     """Of a lost run: it was given up before it started, and can never start."""
     reason: str = ""
@@ -192,8 +196,10 @@ class StepExecutor(Protocol):
         """Tell the workload to go on; ``seq`` is larger than the request's."""
         ...
 
-    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
+    def stop(self, run: StepRun, *, grace_seconds: float, stacks: bool = False) -> None:
         """Begin to end the run and everything it started; returns at once, may be repeated.
+
+        With ``stacks`` its processes that can are first made to write where they are into its log.
 
         A run that was never started never will be afterwards, nor one that waits in a queue: it is then
         observed as lost, and as never started.

@@ -136,9 +136,9 @@ class Executors:
         """See the protocol."""
         self._of(run).withdraw_pause(run, seq=seq, by=by, at=at)
 
-    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
+    def stop(self, run: StepRun, *, grace_seconds: float, stacks: bool = False) -> None:
         """See the protocol."""
-        self._of(run).stop(run, grace_seconds=grace_seconds)
+        self._of(run).stop(run, grace_seconds=grace_seconds, stacks=stacks)
 
     def kill(self, run: StepRun) -> None:
         """See the protocol."""

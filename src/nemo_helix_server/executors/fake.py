@@ -38,6 +38,8 @@ class FakeRun:
     seq: int = 0
     stops: list[float] = field(default_factory=list)
     """The grace of every `FakeStepExecutor.stop`."""
+    stacks: bool = False
+    """Whether one of them asked for stacks."""
 
 
 @dataclass(slots=True)
@@ -78,9 +80,10 @@ class FakeMachine:
         """The scheduler has given it its place; the command does not run yet."""
         self._see(token, state=RunState.STARTING, reason="")
 
-    def lose(self, token: str, *, interrupted: str = "") -> None:
+    def lose(self, token: str, *, interrupted: str = "", failed_nodes: tuple[str, ...] = ()) -> None:
         """The shim was killed; with ``interrupted``, that is why its place was taken away."""
-        self._see(token, state=RunState.LOST, interrupted=interrupted, reason="was lost")
+        facts: dict[str, object] = {"interrupted": interrupted, "failed_nodes": failed_nodes}
+        self._see(token, state=RunState.LOST, reason="was lost", ended_at=self.now, **facts)
         self.holding.pop(token, None)
 
     def _see(self, token: str, **changes: object) -> None:
@@ -154,7 +157,7 @@ class FakeStepExecutor:
         """See the protocol."""
         self._want(run, "run", seq)
 
-    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
+    def stop(self, run: StepRun, *, grace_seconds: float, stacks: bool = False) -> None:
         """See the protocol; the command ends only once `FakeMachine.end` says so."""
         known = self.machine.runs.get(run.token)
         if known is None or known.seen.state is RunState.QUEUED:
@@ -165,6 +168,7 @@ class FakeStepExecutor:
             self.release(run)
         else:
             known.stops.append(grace_seconds)
+            known.stacks = known.stacks or stacks
 
     def kill(self, run: StepRun) -> None:
         """See the protocol."""

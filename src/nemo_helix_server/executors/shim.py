@@ -27,17 +27,21 @@ from nemo_helix_server.storage import run_files
 from nemo_runs import boot_clock, durations, sizes
 from nemo_runs.errors import RunsError
 from nemo_runs.leases.machine_leases import Pool
-from nemo_runs.processes import trees
+from nemo_runs.processes import process_table, trees
 from nemo_runs.processes.supervise import patiently
 from nemo_runs.processes.supervised import Ended, Signals
 
 MARKER = "NEMO_JOB_TASK"
 """The variable by which processes of a run are found wherever they went."""
 
+STACKS_SIGNAL = signal.SIGUSR2
+"""The signal on which trainings write their stacks, see `nemo_trainer.contract.names`."""
 _PR_SET_PDEATHSIG = 1
 _LONGEST_WAIT = 5.0
 _MEMORY_LOOK = 0.25
 _OUTPUT_PATIENCE = 5.0
+_STACKS_SECONDS = 2.0
+"""How long processes get to write their stacks before they are ended."""
 _NOT_STARTED = 127
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -193,6 +197,7 @@ class _Watch:
         self._command = command
         self._started = time.monotonic()
         self._kill_at: float | None = None
+        self._stacks = False
 
     def until_end(self) -> None:
         """Return when the command has ended, or when its grace is over."""
@@ -226,14 +231,32 @@ class _Watch:
         limit = self._order.time_limit_seconds
         if self._signals.cancelled:
             self._signals.cancelled = False
-            grace = run_files.read_stop(self._order.folder)
+            asked = run_files.read_stop(self._order.folder)
             self.stopped = True
-            self._stop(now, self._order.grace_seconds if grace is None else grace, "was stopped")
+            if asked is not None and asked.stacks and (self._stacks or self._log_stacks()):
+                self._stacks, self.reason = True, self.reason or "was stopped"
+                self._kill_at = self._kill_at or now + _STACKS_SECONDS
+            else:
+                grace = self._order.grace_seconds if asked is None else asked.grace_seconds
+                self._stop(now, grace, "was stopped")
         if limit is not None and self._kill_at is None and now >= self._started + limit:
             self.timed_out = True
             text = durations.duration_in_words(limit)
             self._stop(now, self._order.grace_seconds, f"reached its time limit of {text}")
         self._look_at_memory(now)
+
+    def _log_stacks(self) -> bool:
+        """Have every process that can write its stacks to standard error; whether there is one.
+
+        The signal ends a process that does not handle it, so only those that do get it.
+        """
+        asked = False
+        for pid in {self._command.pid, *trees.descendants(os.getpid())}:
+            if process_table.catches(pid, STACKS_SIGNAL):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, STACKS_SIGNAL)
+                    asked = True
+        return asked
 
     def _look_at_memory(self, now: float) -> None:
         limit = self._order.memory_bytes

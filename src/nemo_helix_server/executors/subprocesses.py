@@ -149,7 +149,7 @@ class ProcessExecutor:
         """See the protocol."""
         self._write_control(run, contract.Control(seq, "run", by, at))
 
-    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
+    def stop(self, run: StepRun, *, grace_seconds: float, stacks: bool = False) -> None:
         """See the protocol."""
         folder = self._jobs.run_folder(run)
         with contextlib.suppress(RunsError):
@@ -162,7 +162,7 @@ class ProcessExecutor:
                     return
                 claim = run_files.read_claim(folder)
             if claim is not None and claim.identity is not None:
-                _ask_to_stop(folder, claim.identity, grace_seconds)
+                _ask_to_stop(folder, claim.identity, run_files.StopRequest(grace_seconds, stacks))
 
     def kill(self, run: StepRun) -> None:
         """See the protocol."""
@@ -294,10 +294,10 @@ def _interrupted(shim: ProcessIdentity) -> str:
     return _RESTARTED if shim.boot_id != process_table.boot_id() else ""
 
 
-def _ask_to_stop(folder: Path, shim: ProcessIdentity, grace_seconds: float) -> None:
+def _ask_to_stop(folder: Path, shim: ProcessIdentity, request: run_files.StopRequest) -> None:
     """Tell a shim to end its run."""
-    if run_files.read_stop(folder) != grace_seconds:
-        run_files.write_stop(folder, grace_seconds)
+    if run_files.read_stop(folder) != request:
+        run_files.write_stop(folder, request)
     _signal(shim, signal.SIGTERM)
 
 

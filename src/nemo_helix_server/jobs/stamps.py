@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.jobs.states import StatusEvent
+from nemo_helix_server.jobs.states import BETWEEN_ALLOCATIONS, StatusEvent
 from nemo_runs.clock import wire
+
+GOES_ON = "goes_on"
+"""Key of a step's details: what it does between two allocations, while its job shows `active`."""
 
 
 def merged(details: Mapping[str, Any], changes: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -25,14 +28,17 @@ def after(
 ) -> dict[str, Any]:
     """A step's details after an event: its author's changes and the lifecycle's own stamps.
 
-    The message of the status before goes with it.
+    The message of the status before goes with it; between two allocations it is what the step does there.
     """
     given = {**changes} if changes else {}
-    stamps: dict[str, Any] = {"message": given.get("message")}
+    goes_on = details.get(GOES_ON) if to in BETWEEN_ALLOCATIONS else None
+    stamps: dict[str, Any] = {"message": given.get("message") or goes_on}
     if event is StatusEvent.PAUSE_REQUESTED:
         stamps["pause_requested_at"] = wire(now)
     if event in {StatusEvent.PAUSE_WITHDRAWN, StatusEvent.PAUSE_WITHDRAWN_EARLY, StatusEvent.INTERRUPTED}:
         stamps["pause_requested_at"] = None
+    if to not in BETWEEN_ALLOCATIONS or event is StatusEvent.RESUME_REQUESTED:
+        stamps[GOES_ON] = None
     if to is Status.RESUMING:
         stamps["resumed_at"] = wire(now)
     if to.can_go_on:
@@ -55,7 +61,8 @@ def between_steps(details: Mapping[str, Any]) -> dict[str, Any]:
 def on_attempt(details: Mapping[str, Any], step_details: Mapping[str, Any], to: Status) -> dict[str, Any]:
     """An attempt's details after its step came to a status."""
     saved = step_details.get("image_digest_at_save") if to.can_go_on else None
-    return merged(details, {"image_digest_at_save": saved}) if saved else dict(details)
+    changes = {"image_digest_at_save": saved} if saved else {}
+    return merged(details, {**changes, GOES_ON: step_details.get(GOES_ON)})
 
 
 def inherited(earlier: Mapping[str, Any] | None, *, failed: bool, warning: str | None) -> dict[str, Any]:

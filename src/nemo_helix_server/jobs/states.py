@@ -62,6 +62,7 @@ class StatusReason(StrEnum):
     OUTPUTS_VERIFIED = "outputs_verified"
     CREATION_FAILED = "creation_failed"
     INTERRUPTED_WITHOUT_PROGRESS = "interrupted_without_progress"
+    CONTINUATION_BUDGET_SPENT = "continuation_budget_spent"
     WORKLOAD_FAILED = "workload_failed"
     OUT_OF_MEMORY = "out_of_memory"
     DISK_FULL = "disk_full"
@@ -85,6 +86,7 @@ REASONS: dict[StatusReason, Status] = {
         (
             StatusReason.CREATION_FAILED,
             StatusReason.INTERRUPTED_WITHOUT_PROGRESS,
+            StatusReason.CONTINUATION_BUDGET_SPENT,
             StatusReason.WORKLOAD_FAILED,
             StatusReason.OUT_OF_MEMORY,
             StatusReason.DISK_FULL,
@@ -180,6 +182,13 @@ TABLE: tuple[StateEdge, ...] = (
         S.PAUSED,
         A.USER,
         "nothing runs, so nothing has to be saved",
+    ),
+    *_rows(
+        [S.RESUMING],
+        E.PAUSE_REQUESTED,
+        S.PAUSED,
+        A.USER,
+        "between two allocations, where the job shows `active`: nothing runs",
     ),
     *_rows(
         [S.PENDING, S.ACTIVE],
@@ -278,13 +287,20 @@ def event_between(origin: Status, to: Status) -> StatusEvent | None:
     return next((edge.event for edge in steps if (edge.origin, edge.to) == (origin, to)), None)
 
 
-def derive_attempt(steps: Sequence[Status], planned: int) -> Status:
+BETWEEN_ALLOCATIONS = frozenset({S.RESUMING, S.QUEUED, S.PENDING})
+"""Statuses of a step that has lost its place and goes on by itself; its job stays active meanwhile."""
+
+
+def derive_attempt(steps: Sequence[Status], planned: int, *, goes_on: bool = False) -> Status:
     """The status of an attempt from its steps, in order; `planned` is the number it will have when complete.
 
     The attempt shows its newest step's status. Between two steps, and while a later step is being started, it
-    stays active; a later step that waits for capacity shows `queued`.
+    stays active; a later step that waits for capacity shows `queued`. It stays active, too, while its newest
+    step waits for another allocation after it has lost one (``goes_on``).
     """
     newest = steps[-1]
+    if goes_on and newest in BETWEEN_ALLOCATIONS:
+        return S.ACTIVE
     if newest is S.COMPLETED:
         return S.COMPLETED if len(steps) >= planned else S.ACTIVE
     between = len(steps) > 1 and newest in {S.CREATED, S.PENDING}

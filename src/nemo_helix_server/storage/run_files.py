@@ -154,17 +154,27 @@ def read_end(folder: Path) -> ExitRecord | None:
     return end
 
 
-def write_stop(folder: Path, grace_seconds: float) -> None:
-    """Say how long the run may take to end; the signal that follows is a nudge."""
-    replace_file(folder / STOP, _line({"grace_seconds": grace_seconds}), mode=0o600)
+class StopRequest(NamedTuple):
+    """How a run is to be ended."""
+
+    grace_seconds: float
+    """How long it may take to end."""
+    stacks: bool = False
+    """Whether its processes first write where they are into its log."""
 
 
-def read_stop(folder: Path) -> float | None:
-    """How long the run may take to end; `None` when nobody asked for its end here."""
+def write_stop(folder: Path, request: StopRequest) -> None:
+    """Say that the run is to end; the signal that follows is a nudge."""
+    replace_file(folder / STOP, _line(request._asdict()), mode=0o600)
+
+
+def read_stop(folder: Path) -> StopRequest | None:
+    """How the run is to end; `None` when nobody asked for its end here."""
     with contextlib.suppress(RunsError, KeyError, TypeError, ValueError):
         value = _read(folder / STOP)
         if value is not None:
-            return max(0.0, float(value["grace_seconds"]))
+            grace = max(0.0, float(value["grace_seconds"]))
+            return StopRequest(grace, value.get("stacks") is True)
     return None
 
 

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from nemo_helix_server.storage.trainer_files import SeenCheckpoint, TrainerFiles
 
 _ID = re.compile(r"ckpt-([1-9][0-9]{0,15})-")
 
 
+def said(trainer: TrainerFiles, token: str) -> dict[str, Any]:
+    """What this start said last; empty when another one has said something since."""
+    progress = trainer.progress()
+    return progress if progress.get("task") == token else {}
+
+
 def says_done(trainer: TrainerFiles, token: str) -> bool:
     """Whether this start has said that its training is completed."""
-    said = trainer.progress()
-    return said.get("task") == token and said.get("phase") == "completed"
+    return said(trainer, token).get("phase") == "completed"
 
 
 def is_done(trainer: TrainerFiles, token: str) -> bool:

@@ -84,7 +84,7 @@ class StatusWriter(StorePart):
             successor = self._steps.insert(attempt, step.seq + 1, HelixJobStatus.CREATED)
         newest = successor or step
         history = [HelixJobStatus.COMPLETED] * newest.seq + [newest.status]
-        status = states.derive_attempt(history, planned)
+        status = states.derive_attempt(history, planned, goes_on=stamps.GOES_ON in newest.status_details)
         if successor:
             attempt = replace(attempt, status_details=stamps.between_steps(attempt.status_details))
         attempt = self._write_attempt(attempt, step, newest, status)

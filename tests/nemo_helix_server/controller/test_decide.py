@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import decide
+from nemo_helix_server.controller.continuation import AllocationEnd, AllocationHistory, ContinuationBudget
 from nemo_helix_server.controller.decide import (
     Admit,
     ControllerDeadlines,
@@ -382,10 +383,22 @@ class TestActive:
     @pytest.mark.parametrize(("silent", "stuck"), [(50, False), (51, True)])
     def test_silence_for_too_long_ends_it(self, silent, stuck):
         step = facts(Status.ACTIVE, staleness=50, last_sign_at=NOW - silent)
-        assert decide.decide(step, RUNNING, NOW, LIMITS) == (Stop(0) if stuck else None)
+        assert decide.decide(step, RUNNING, NOW, LIMITS) == (Stop(0, stacks=True) if stuck else None)
 
     def test_and_that_is_the_reason(self):
         step = facts(Status.ACTIVE, staleness=50, last_sign_at=NOW - 100)
+        seen = exited(137, stopped=True, asked=True)
+        assert decide.decide(step, seen, NOW, LIMITS).reason is StatusReason.STALE
+
+    @pytest.mark.parametrize("silent", [0, 100])
+    def test_with_a_checkpoint_it_goes_on_from_there_also_when_its_stacks_were_the_last_sign(self, silent):
+        step = facts(Status.ACTIVE, staleness=50, last_sign_at=NOW - silent, goes_on_from=40)
+        decision = decide.decide(step, exited(137, stopped=True, asked=True), NOW, LIMITS)
+        assert decision.event is StatusEvent.INTERRUPTED
+        assert "no sign of life for 50 seconds" in decision.why
+
+    def test_a_step_that_cannot_be_paused_ends_for_its_silence(self):
+        step = facts(Status.ACTIVE, staleness=50, last_sign_at=NOW - 100, pause_deadline=0)
         seen = exited(137, stopped=True, asked=True)
         assert decide.decide(step, seen, NOW, LIMITS).reason is StatusReason.STALE
 
@@ -442,10 +455,11 @@ class TestQueueOfAScheduler:
             RunState.LOST, never_started=True, interrupted="the scheduler cancelled it", reason="CANCELLED"
         )
         decision = decide.decide(facts(Status.PENDING, pause_deadline=0), seen, NOW, LIMITS)
-        assert (decision.event, decision.interruptions) == (StatusEvent.INTERRUPTED, 1)
+        assert (decision.event, decision.history.interrupted) == (StatusEvent.INTERRUPTED, 1)
         assert "the scheduler cancelled it" in decision.why
-        decision = decide.decide(facts(Status.PENDING, interruptions=3), seen, NOW, LIMITS)
-        assert decision.reason is StatusReason.INTERRUPTED_WITHOUT_PROGRESS
+        often = facts(Status.PENDING, history=AllocationHistory(interrupted=100))
+        decision = decide.decide(often, seen, NOW, LIMITS)
+        assert decision.reason is StatusReason.CONTINUATION_BUDGET_SPENT
 
 
 PREEMPTED = "it was preempted"
@@ -466,17 +480,45 @@ class TestLosingThePlace:
         assert TAKEN_AWAY[how].interrupted in decision.why
 
     def test_who_saved_ahead_of_the_end_of_its_place_goes_on_from_there(self):
-        step = facts(Status.ACTIVE, goes_on_from=40, saved=True)
+        step = facts(Status.ACTIVE, goes_on_from=40, allocation=AllocationEnd(saved=True))
         decision = decide.decide(step, exited(75, interrupted=WALLTIME), NOW, LIMITS)
-        assert (decision.event, decision.interruptions) == (StatusEvent.INTERRUPTED, 0)
+        assert (decision.event, decision.history.idle) == (StatusEvent.INTERRUPTED, 0)
 
     def test_without_a_checkpoint_status_75_that_nobody_asked_for_is_a_failure(self):
         decision = decide.decide(facts(Status.ACTIVE), exited(75, interrupted=WALLTIME), NOW, LIMITS)
         assert decision.reason is StatusReason.WORKLOAD_FAILED
+        old = facts(Status.ACTIVE, goes_on_from=40)
+        assert decide.decide(old, exited(75), NOW, LIMITS).reason is StatusReason.WORKLOAD_FAILED
 
-    def test_and_so_it_is_while_its_place_stays(self):
-        step = facts(Status.ACTIVE, goes_on_from=40, saved=True)
-        assert decide.decide(step, exited(75), NOW, LIMITS).reason is StatusReason.WORKLOAD_FAILED
+    def test_with_one_of_its_own_it_goes_on_and_says_what_training_said(self):
+        step = facts(
+            Status.ACTIVE,
+            goes_on_from=40,
+            allocation=AllocationEnd(saved=True),
+            leaves_because="its allocation ends at 2030-01-01 00:00:00Z",
+        )
+        decision = decide.decide(step, exited(75), NOW, LIMITS)
+        assert decision.event is StatusEvent.INTERRUPTED
+        assert decision.goes_on == (
+            "waits for a node after its allocation ends at 2030-01-01 00:00:00Z, 2nd allocation, from step 40"
+        )
+
+    def test_a_walltime_that_the_scheduler_ended_is_none_of_the_steps_own(self):
+        step = facts(Status.ACTIVE, goes_on_from=40)
+        scheduler = exited(137, timed_out=True, interrupted="its walltime was over")
+        assert decide.decide(step, scheduler, NOW, LIMITS).event is StatusEvent.INTERRUPTED
+        for own in (exited(137, timed_out=True), exited(75, timed_out=True)):
+            saved = facts(Status.ACTIVE, goes_on_from=40, allocation=AllocationEnd(saved=True))
+            assert decide.decide(saved, own, NOW, LIMITS).reason is StatusReason.TIME_LIMIT
+
+    @pytest.mark.parametrize("seen", [exited(1), exited(5), exited(137, out_of_memory=True), exited(139)])
+    def test_what_its_own_code_did_is_never_repeated(self, seen):
+        step = facts(Status.ACTIVE, goes_on_from=40, allocation=AllocationEnd(saved=True))
+        assert decide.decide(step, seen, NOW, LIMITS).event is StatusEvent.FAILED
+
+    def test_too_much_memory_is_its_own_doing_also_where_the_place_went(self):
+        seen = exited(137, out_of_memory=True, interrupted=PREEMPTED)
+        assert decide.decide(facts(Status.ACTIVE), seen, NOW, LIMITS).reason is StatusReason.OUT_OF_MEMORY
 
     @pytest.mark.parametrize("how", TAKEN_AWAY)
     def test_a_step_that_cannot_go_on_has_failed(self, how):
@@ -485,27 +527,34 @@ class TestLosingThePlace:
 
     @pytest.mark.parametrize("how", TAKEN_AWAY)
     @pytest.mark.parametrize("status", [Status.ACTIVE, Status.PENDING, Status.PAUSING])
-    def test_interruptions_that_bring_nothing_end_with_that_reason(self, how, status):
-        for before in (0, 1, 2):
-            decision = decide.decide(facts(status, interruptions=before), TAKEN_AWAY[how], NOW, LIMITS)
-            assert (decision.event, decision.interruptions) == (StatusEvent.INTERRUPTED, before + 1)
-        decision = decide.decide(facts(status, interruptions=3, last_step=7), TAKEN_AWAY[how], NOW, LIMITS)
+    def test_the_second_long_one_in_a_row_without_a_checkpoint_ends_it(self, how, status):
+        long = AllocationEnd(seconds=7200, trained=7000, interval=900)
+        first = decide.decide(facts(status, allocation=long), TAKEN_AWAY[how], NOW, LIMITS)
+        assert (first.event, first.history.without_checkpoint) == (StatusEvent.INTERRUPTED, 1)
+        step = facts(status, allocation=long, history=first.history, last_step=7)
+        decision = decide.decide(step, TAKEN_AWAY[how], NOW, LIMITS)
         assert (decision.event, decision.reason, decision.failed) == (
             StatusEvent.FAILED,
             StatusReason.INTERRUPTED_WITHOUT_PROGRESS,
             True,
         )
-        assert "4 times in a row" in decision.why
+        assert "2 times in a row" in decision.why
         assert TAKEN_AWAY[how].interrupted in decision.why
 
-    def test_a_new_checkpoint_fills_the_budget_again(self):
-        step = facts(Status.ACTIVE, interruptions=3, saved=True, goes_on_from=40)
-        decision = decide.decide(step, TAKEN_AWAY["preempted"], NOW, LIMITS)
-        assert (decision.event, decision.interruptions) == (StatusEvent.INTERRUPTED, 0)
+    def test_short_ones_do_not_count_however_many(self):
+        history = AllocationHistory()
+        for _ in range(50):
+            short = AllocationEnd(seconds=600, trained=500, interval=900)
+            step = facts(Status.ACTIVE, allocation=short, history=history)
+            decision = decide.decide(step, TAKEN_AWAY["preempted"], NOW, LIMITS)
+            assert decision.event is StatusEvent.INTERRUPTED
+            history = decision.history
 
-    def test_a_budget_of_nothing_allows_no_interruption_without_a_checkpoint(self):
-        limits = ControllerDeadlines(before_active=1, creation=1, cancel=1, grace=1, interruptions=0)
-        assert decide.decide(facts(Status.ACTIVE), REBOOTED, NOW, limits).event is StatusEvent.FAILED
+    def test_a_budget_of_nothing_allows_no_long_one_without_a_checkpoint(self):
+        budget = ContinuationBudget(without_checkpoint=0)
+        limits = ControllerDeadlines(before_active=1, creation=1, cancel=1, grace=1, continuation=budget)
+        step = facts(Status.ACTIVE, allocation=AllocationEnd(seconds=7200))
+        assert decide.decide(step, REBOOTED, NOW, limits).event is StatusEvent.FAILED
 
 
 class TestCancelling:

@@ -231,7 +231,8 @@ def test_a_machine_that_was_restarted_goes_on_with_trainings_and_fails_the_rest(
         place.executor.machine.lose(token, interrupted="the machine was restarted")
     passes(place, 3)
     assert (place.get(other).status, place.get(other).reason) == (Status.ERROR, "lost")
-    assert place.get(trains).status is Status.PENDING
+    assert place.step_of(trains).status is Status.PENDING
+    assert place.get(trains).status is Status.ACTIVE
     assert place.step_of(trains).task != tokens[trains]
     assert "active>resuming" in place.history(trains)
     with place.store.read() as unit:

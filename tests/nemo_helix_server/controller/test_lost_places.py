@@ -89,7 +89,8 @@ def test_without_a_checkpoint_the_pause_is_withdrawn_and_it_starts_again(place):
     before = token(place, job)
     place.executor.machine.lose(before, interrupted="the machine was restarted")
     passes(place)
-    assert place.get(job).status is Status.PENDING
+    assert place.step_of(job).status is Status.PENDING
+    assert place.get(job).status is Status.ACTIVE
     assert token(place, job) != before
     assert "pausing>resuming" in place.history(job)
     assert "pause_requested_at" not in place.step_of(job).status_details

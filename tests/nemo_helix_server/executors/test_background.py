@@ -35,9 +35,9 @@ class Remote(FakeStepExecutor):
         self.before_answer()
         return found
 
-    def stop(self, run, *, grace_seconds):
+    def stop(self, run, *, grace_seconds, stacks=False):
         self._reach("stop", grace_seconds)
-        super().stop(run, grace_seconds=grace_seconds)
+        super().stop(run, grace_seconds=grace_seconds, stacks=stacks)
 
     def kill(self, run):
         self._reach("kill")
@@ -233,7 +233,7 @@ def test_what_cannot_be_asked_now_is_asked_again_later_in_the_same_order(site):
 def test_it_is_tried_less_and_less_often_while_the_network_is_away(site):
     run = started(site)
     tries = []
-    site.remote.stop = lambda _run, grace_seconds: tries.append(site.clock.monotonic()) or 1 / 0
+    site.remote.stop = lambda _run, grace_seconds, stacks: tries.append(site.clock.monotonic()) or 1 / 0
     site.executor.stop(run, grace_seconds=5)
     for _ in range(200):
         asked(site)
@@ -300,7 +300,7 @@ def test_the_newest_request_is_known_together_with_the_end(site):
 def test_its_threads_carry_out_what_is_asked(site):
     run = started(site)
     stopped = threading.Event()
-    site.remote.stop = lambda _run, grace_seconds: stopped.set()
+    site.remote.stop = lambda _run, grace_seconds, stacks: stopped.set()
     site.executor.warm()
     site.executor.stop(run, grace_seconds=5)
     assert stopped.wait(60)

@@ -42,7 +42,7 @@ class Toy:
     def withdraw_pause(self, run, *, seq, by, at):
         pass
 
-    def stop(self, run, *, grace_seconds):
+    def stop(self, run, *, grace_seconds, stacks=False):
         self.given_up.add(run.token)
 
     def kill(self, run):

@@ -69,6 +69,7 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
             yield key, Text(cells.printable(str(job[key])))
     found = job_state.details(job)
     yield from _progress(found, manner)
+    yield from _going_on(found)
     reason = job_state.reason(job)
     if reason:
         yield "reason", Text(cells.printable(reason))
@@ -108,6 +109,12 @@ def _progress(found: Record, manner: cells.Manner) -> Iterator[Line]:
         "progress",
         shown if done is None else Text.assemble(cells.bar(done, BAR, unicode=manner.unicode), " ", shown),
     )
+
+
+def _going_on(found: Record) -> Iterator[Line]:
+    for label, said in (("goes on", job_state.goes_on(found)), ("saves", job_state.saves(found))):
+        if said:
+            yield label, Text(cells.printable(said))
 
 
 def _storage(job: Record, manner: cells.Manner) -> Text:

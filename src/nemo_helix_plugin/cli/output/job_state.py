@@ -95,6 +95,40 @@ def losses(found: Record) -> str:
     return ", ".join(f"{name} {value:.4g}" for name, value in sorted(named))
 
 
+def goes_on(found: Record) -> str:
+    """What a job does that has lost its place, or is about to leave it; nothing of any other."""
+    waits, leaves = found.get("goes_on"), found.get("leaves_because")
+    said = waits or (f"saves and leaves: {leaves}" if leaves else "")
+    return " ".join(str(said).split())
+
+
+_CHOSEN_BY = {
+    "daly": "which costs least",
+    "max_overhead": "the shortest that saves may have",
+    "known_end": "in equal parts until its allocation ends",
+}
+
+
+def saves(found: Record) -> str:
+    """How often a training saves that chooses that itself, and what it has chosen it from."""
+    chosen = found.get("checkpoint_interval")
+    if not isinstance(chosen, Mapping) or chosen.get("chosen_by") not in _CHOSEN_BY:
+        return ""
+    seconds, save, between = (
+        _part_of(chosen.get(key)) for key in ("seconds", "save_seconds", "between_interruptions")
+    )
+    how = "measured" if chosen.get("save_measured") else "estimated"
+    often = "measured" if chosen.get("interruptions_measured") else "presumed"
+    return (
+        f"every {seconds}, {_CHOSEN_BY[str(chosen['chosen_by'])]} (a save takes {save}, {how}; interrupted "
+        f"every {between}, {often})"
+    )
+
+
+def _part_of(seconds: Any) -> str:
+    return duration_in_words(float(seconds)) if isinstance(seconds, int | float) else "?"
+
+
 def kept(job: Record, now: datetime, *, brief: bool = False) -> str:
     """``kept until 2026-12-06 16:43 UTC, 6 d left``; nothing when no window runs."""
     reclaimed = times.parsed(details(job).get("storage_reclaimed_at") or job.get("storage_reclaimed_at"))
@@ -208,12 +242,14 @@ def note(job: Record, now: datetime) -> str:
         return ""
     if status in _WITHOUT_PROGRESS:
         return reason(job)
+    if waits := goes_on(details(job)):
+        return waits
     return progress(details(job)) or reason(job)
 
 
 def step_note(step: Record) -> str:
     """What is worth saying about a step beside its status."""
-    said = progress(_newest_task(step))
+    said = goes_on(details(step)) or progress(_newest_task(step))
     if step.get("status") in _PLAIN:
         return said
     return failure(step) or said or reason(step)

@@ -187,6 +187,7 @@ class SlurmStepExecutor:
             name=job_script.job_name(run.job_id, run.step),
             run=folder,
             code=connection.code(),
+            exclude=launch.exclude_nodes,
         )
         connection.write(folder / folders.SCRIPT, script.encode())
         return None
@@ -399,7 +400,7 @@ class SlurmStepExecutor:
                     connection.cluster.signal(known.job, "USR1")
         os.replace(staged, here)
 
-    def stop(self, run: StepRun, *, grace_seconds: float) -> None:
+    def stop(self, run: StepRun, *, grace_seconds: float, stacks: bool = False) -> None:
         """See the protocol."""
         known = submissions.read(self._folder(run))
         if known is None:
@@ -416,10 +417,10 @@ class SlurmStepExecutor:
                     connection.cluster.cancel([job])
                 replace(known, given_up=True).save(self._folder(run))
                 return
-            if run_files.read_stop(self._folder(run)) != grace_seconds:
-                stop = json.dumps({"grace_seconds": grace_seconds}).encode()
-                connection.write(folder / run_files.STOP, stop)
-                run_files.write_stop(self._folder(run), grace_seconds)
+            request = run_files.StopRequest(grace_seconds, stacks)
+            if run_files.read_stop(self._folder(run)) != request:
+                connection.write(folder / run_files.STOP, json.dumps(request._asdict()).encode())
+                run_files.write_stop(self._folder(run), request)
             if known.job is not None:
                 connection.cluster.signal(known.job, "TERM")
 

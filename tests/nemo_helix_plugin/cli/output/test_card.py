@@ -52,3 +52,27 @@ def test_a_step_shows_the_progress_of_its_newest_process() -> None:
     task = {"name": "task-1", "status": "active", "status_details": {"step": 4, "max_steps": 8}}
     tree = {"steps": [{"name": "training", "status": "active", "status_details": {}, "tasks": [task]}]}
     assert "step 4 of 8 (50%)" in printed({"status": "active"}, tree)
+
+
+def test_an_interval_that_was_chosen_says_of_what_and_one_that_was_given_says_nothing() -> None:
+    chosen = {
+        "seconds": 415.0,
+        "chosen_by": "daly",
+        "save_seconds": 1.0,
+        "save_measured": True,
+        "between_interruptions": 86400.0,
+        "interruptions_measured": False,
+    }
+    text = printed({"status": "active", "status_details": {"checkpoint_interval": chosen}})
+    assert "saves" in text
+    assert "every 6 min" in text
+    assert "which costs least (a save takes 1 s, measured; interrupted every 1 d, presumed)" in text
+    given = {"seconds": 900.0, "chosen_by": "given"}
+    assert "saves" not in printed({"status": "active", "status_details": {"checkpoint_interval": given}})
+
+
+def test_a_step_between_two_allocations_says_what_it_waits_for() -> None:
+    waits = "waits for a node after it was preempted, 3rd allocation, from step 4,200"
+    step = {"name": "training", "status": "queued", "status_details": {"goes_on": waits}}
+    text = printed({"status": "active", "status_details": {"goes_on": waits}}, {"steps": [step]})
+    assert text.count(waits) == 2

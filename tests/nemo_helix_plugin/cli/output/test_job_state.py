@@ -56,6 +56,14 @@ def test_storage_that_is_gone_says_since_when():
         ({"status": "cancelled", "reason": "pause_window_ended"}, "pause window ended"),
         ({"status": "active", "status_details": {"step": 1, "max_steps": 2}}, "step 1 of 2 (50%)"),
         ({"status": "completed", "status_details": {"step": 2}}, ""),
+        (
+            {"status": "active", "status_details": {"step": 1, "goes_on": "waits for a node after\na nap"}},
+            "waits for a node after a nap",
+        ),
+        (
+            {"status": "active", "status_details": {"leaves_because": "it is preempted"}},
+            "saves and leaves: it is preempted",
+        ),
     ],
 )
 def test_the_note_of_a_list_is_what_matters_in_that_status(job, words):
