@@ -109,7 +109,7 @@ def is_stale(facts: StepFacts, now: float) -> bool:
 def _was_hung(facts: StepFacts, seen: RunObservation) -> bool:
     """Whether a step was ended because it was silent: an active one is stopped for nothing else.
 
-    What its processes said of where they are, when they were about to be ended, is no sign of life.
+    What its processes wrote of where they are, when they were about to be ended, does not count as a sign.
     """
     silent = facts.status is Status.ACTIVE and facts.staleness > 0
     return facts.pausable and silent and seen.stopped and seen.asked
