@@ -14,8 +14,7 @@ import os
 import resource
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,8 +27,9 @@ from nemo_runs import boot_clock, durations, sizes
 from nemo_runs.errors import RunsError
 from nemo_runs.leases.machine_leases import Pool
 from nemo_runs.processes import process_table, trees
+from nemo_runs.processes.command_watch import CommandWatch
 from nemo_runs.processes.supervise import patiently
-from nemo_runs.processes.supervised import Ended, Signals
+from nemo_runs.processes.supervised import Command, Signals
 
 MARKER = "NEMO_JOB_TASK"
 """The variable by which processes of a run are found wherever they went."""
@@ -37,7 +37,6 @@ MARKER = "NEMO_JOB_TASK"
 STACKS_SIGNAL = signal.SIGUSR2
 """The signal on which trainings write their stacks, see `nemo_trainer.contract.names`."""
 _PR_SET_PDEATHSIG = 1
-_LONGEST_WAIT = 5.0
 _MEMORY_LOOK = 0.25
 _OUTPUT_PATIENCE = 5.0
 _STACKS_SECONDS = 2.0
@@ -120,14 +119,16 @@ def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files
         reason = f"could not be started: {_explained(error)}"
         return run_files.ExitRecord(_NOT_STARTED, 0, span.began, span.now(), False, False, False, reason)
     pump = _pump(order, log, command)
-    watch = _Watch(order, signals, command)
+    watch = CommandWatch(Command(command, adopted=True), signals, order.time_limit_seconds)
+    limits = _Limits(order, watch)
     try:
-        patiently(lambda: run_files.write_started(order.folder, watch.identity, span.now()), signals)
+        identity = watch.command.identity
+        patiently(lambda: run_files.write_started(order.folder, identity, span.now()), signals)
         run_files.wake(order.fifo)
-        watch.until_end()
+        watch.until_end(limits)
     finally:
-        watch.end_tree()
-        ended = watch.reap()
+        _end_tree(order, watch)
+        ended = watch.command.reap()
         pump.finish(_OUTPUT_PATIENCE)
     killed = ended.signal == signal.SIGKILL and kills_before is not None and memory.kills() != kills_before
     return run_files.ExitRecord(
@@ -135,10 +136,10 @@ def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files
         signal=ended.signal,
         started_at=span.began,
         ended_at=span.now(),
-        out_of_memory=watch.over_memory or killed,
-        timed_out=watch.timed_out,
-        stopped=watch.stopped,
-        reason=watch.reason or ended.sentence,
+        out_of_memory=limits.over_memory or killed,
+        timed_out=limits.timed_out,
+        stopped=limits.stopped,
+        reason=limits.reason or ended.sentence,
     )
 
 
@@ -185,65 +186,39 @@ def _pump(order: ShimOrder, log: writer.Log, command: subprocess.Popen[bytes]) -
     return pump
 
 
-class _Watch:
-    """Waits for the command's end and does what is due meanwhile."""
+class _Limits:
+    """What is due while the command of a run runs: a stop that is asked for, its time limit, its memory."""
 
-    def __init__(self, order: ShimOrder, signals: Signals, command: subprocess.Popen[bytes]) -> None:
-        self.identity = trees.identify(command.pid)
+    def __init__(self, order: ShimOrder, watch: CommandWatch) -> None:
         self.stopped = self.timed_out = self.over_memory = False
         self.reason = ""
         self._order = order
-        self._signals = signals
-        self._command = command
-        self._started = time.monotonic()
-        self._kill_at: float | None = None
+        self._watch = watch
         self._stacks = False
 
-    def until_end(self) -> None:
-        """Return when the command has ended, or when its grace is over."""
-        while not self._ended():
-            now = time.monotonic()
-            self._act(now)
-            if self._kill_at is not None and now >= self._kill_at:
-                return
-            self._signals.wait(self._pause(now))
-
-    def end_tree(self) -> None:
-        """End what is left of the command and of everything it started."""
-        if self._ended() and self._is_only_child():
-            return
-        left = self._order.grace_seconds
-        if self._kill_at is not None:
-            left = max(0.0, self._kill_at - time.monotonic())
-        trees.end_tree(self.identity, grace=left, marker=(MARKER, self._order.token), adopted=True)
-
-    def reap(self) -> Ended:
-        """Collect the command's end; one that even SIGKILL did not end counts as killed."""
-        found = os.waitid(os.P_PID, self._command.pid, os.WEXITED | os.WNOHANG)
-        if found is None:
-            self._command.returncode = -signal.SIGKILL
-            return Ended(0, signal.SIGKILL)
-        exited = found.si_code == os.CLD_EXITED
-        self._command.returncode = found.si_status if exited else -found.si_status
-        return Ended(found.si_status, 0) if exited else Ended(0, found.si_status)
-
-    def _act(self, now: float) -> None:
-        limit = self._order.time_limit_seconds
-        if self._signals.cancelled:
-            self._signals.cancelled = False
+    def act(self, now: float) -> None:
+        """See `nemo_runs.processes.command_watch.Duties`."""
+        if self._watch.signals.cancelled:
+            self._watch.signals.cancelled = False
             asked = run_files.read_stop(self._order.folder)
             self.stopped = True
             if asked is not None and asked.stacks and (self._stacks or self._log_stacks()):
                 self._stacks, self.reason = True, self.reason or "was stopped"
-                self._kill_at = self._kill_at or now + _STACKS_SECONDS
+                if not self._watch.is_stopping:
+                    self._watch.kill_by(now + _STACKS_SECONDS)
             else:
                 grace = self._order.grace_seconds if asked is None else asked.grace_seconds
                 self._stop(now, grace, "was stopped")
-        if limit is not None and self._kill_at is None and now >= self._started + limit:
+        if not self._watch.is_stopping and now >= self._watch.end_at:
             self.timed_out = True
-            text = durations.duration_in_words(limit)
+            text = durations.duration_in_words(self._order.time_limit_seconds or 0)
             self._stop(now, self._order.grace_seconds, f"reached its time limit of {text}")
         self._look_at_memory(now)
+
+    def due(self, now: float) -> Iterator[float]:  # noqa: ARG002 - the protocol's
+        """See `nemo_runs.processes.command_watch.Duties`."""
+        if self._order.memory_bytes is not None:
+            yield _MEMORY_LOOK
 
     def _log_stacks(self) -> bool:
         """Have every process that can write its stacks to standard error; whether there is one.
@@ -251,7 +226,7 @@ class _Watch:
         The signal ends a process that does not handle it, so only those that do get it.
         """
         asked = False
-        for pid in {self._command.pid, *trees.descendants(os.getpid())}:
+        for pid in {self._watch.command.identity.pid, *trees.descendants(os.getpid())}:
             if process_table.catches(pid, STACKS_SIGNAL):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, STACKS_SIGNAL)
@@ -265,38 +240,28 @@ class _Watch:
         self.over_memory = True
         shown = functools.partial(sizes.size_in_words, binary=True)
         self.reason = f"had {shown(used)} in memory, its limit is {shown(limit)}"
-        self._kill_at = now
+        self._watch.kill_by(now)
 
     def _stop(self, now: float, grace: float, reason: str) -> None:
         self.reason = self.reason or reason
-        if self._kill_at is None and grace > 0 and not self._ended():
-            os.kill(self._command.pid, signal.SIGTERM)
-        self._kill_at = min(self._kill_at or float("inf"), now + grace)
+        if grace > 0:
+            self._watch.stop(now, grace)
+        else:
+            self._watch.kill_by(now)
 
-    def _pause(self, now: float) -> float:
-        due = [_LONGEST_WAIT]
-        if self._order.memory_bytes is not None:
-            due.append(_MEMORY_LOOK)
-        if self._kill_at is not None:
-            due.append(self._kill_at - now)
-        elif self._order.time_limit_seconds is not None:
-            due.append(self._started + self._order.time_limit_seconds - now)
-        return max(0.0, min(due))
 
-    def _ended(self) -> bool:
-        """Whether the command itself has ended; orphans that came to this process are reaped."""
-        with contextlib.suppress(ChildProcessError):
-            while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-                if found.si_pid == self._command.pid:
-                    return True
-                os.waitpid(found.si_pid, 0)
+def _end_tree(order: ShimOrder, watch: CommandWatch) -> None:
+    """End what is left of the command and of everything it started."""
+    if watch.command.ended() and _is_only_child(watch.command):
+        return
+    watch.command.end_tree(grace=watch.grace_left(order.grace_seconds), marker=(MARKER, order.token))
+
+
+def _is_only_child(command: Command) -> bool:
+    """Whether the command left nothing behind: orphans of a subreaper's tree are its children."""
+    try:
+        tasks = os.listdir("/proc/self/task")
+        lists = [Path("/proc/self/task", task, "children").read_bytes() for task in tasks]
+    except OSError:
         return False
-
-    def _is_only_child(self) -> bool:
-        """Whether the command left nothing behind: orphans of a subreaper's tree are its children."""
-        try:
-            tasks = os.listdir("/proc/self/task")
-            lists = [Path("/proc/self/task", task, "children").read_bytes() for task in tasks]
-        except OSError:
-            return False
-        return b" ".join(lists).split() == [str(self._command.pid).encode()]
+    return b" ".join(lists).split() == [str(command.identity.pid).encode()]

@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -20,6 +20,7 @@ from nemo_runs import boot_clock, durations
 from nemo_runs.durable.files import replace_file
 from nemo_runs.errors import DiskFullError, RunsError
 from nemo_runs.processes import trees
+from nemo_runs.processes.command_watch import CommandWatch
 from nemo_runs.processes.supervised import Command, Ended, Signals
 
 __all__ = ["Exit", "TimeLimits", "main", "patiently", "read_exit", "shim_command", "supervise"]
@@ -30,7 +31,6 @@ State = Literal["COMPLETED", "FAILED", "TIMEOUT", "CANCELLED"]
 
 _STATES: tuple[State, ...] = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED")
 _NOT_STARTED = 127
-_LONGEST_WAIT = 5.0
 _OWED_WAIT = 0.2
 _LAST_SECOND = 253_402_300_799
 """Of the year 9999."""
@@ -119,15 +119,16 @@ def supervise(
         span = boot_clock.Span()
         patiently(lambda: _write_identity(identity_file, None), signals)
         try:
-            command = Command(
+            command = Command.start(
                 argv, cwd=cwd, env={**env, marker[0]: marker[1]}, output=output, adopted=adopted
             )
         except (OSError, ValueError) as error:
             reason = f"could not be started: {error}"
             end = Exit("FAILED", _NOT_STARTED, 0, span.began, span.now(), reason)
         else:
-            watch = _Watch(command, signals, limits, drain_file)
-            end = _finish(watch, command, marker, identity_file, on_start, span)
+            watch = CommandWatch(command, signals, limits.time_limit)
+            draining = _Draining(watch, limits, drain_file)
+            end = _finish(watch, draining, marker, identity_file, on_start, span, limits.grace)
         patiently(lambda: replace_file(exit_file, json.dumps(asdict(end)).encode() + b"\n"), signals)
     return end
 
@@ -153,56 +154,41 @@ def patiently(write: Callable[[], Result], signals: Signals | None = None) -> Re
 
 
 def _finish(
-    watch: _Watch,
-    command: Command,
+    watch: CommandWatch,
+    draining: _Draining,
     marker: tuple[str, str],
     identity_file: Path,
     on_start: Callable[[], None] | None,
     span: boot_clock.Span,
+    grace: float,
 ) -> Exit:
+    command = watch.command
     try:
         _write_identity(identity_file, command.identity)
         if on_start:
             on_start()
-        watch.until_end()
+        watch.until_end(draining)
     except BaseException:
         command.end_tree(grace=0, marker=marker)
         command.reap()
         raise
-    command.end_tree(grace=watch.grace_left(), marker=marker)
-    state, status, reason = watch.verdict(command.reap())
+    command.end_tree(grace=watch.grace_left(grace), marker=marker)
+    state, status, reason = draining.verdict(command.reap())
     return Exit(state, status.shell_status, status.signal, span.began, span.now(), reason)
 
 
-class _Watch:
-    """Waits for the end of a command and does what is due meanwhile."""
+class _Draining:
+    """What is due while a command runs: it is asked to drain, and is ended when its time has come."""
 
-    def __init__(self, command: Command, signals: Signals, limits: TimeLimits, drain_file: Path) -> None:
-        self._command = command
-        self._signals = signals
+    def __init__(self, watch: CommandWatch, limits: TimeLimits, drain_file: Path) -> None:
+        self._watch = watch
         self._limits = limits
         self._drain_file = drain_file
-        self._started = time.monotonic()
+        self._drain_at = watch.end_at - limits.drain_lead
         self._drained = False
         self._owed = False
         """Whether the command is to get SIGUSR1 once it has a handler."""
         self._stopped: tuple[State, str] | None = None
-        self._kill_at = 0.0
-
-    def until_end(self) -> None:
-        """Return when the command has ended, or when its grace is over."""
-        while not self._command.ended():
-            now = time.monotonic()
-            self._act(now)
-            if self._stopped and now >= self._kill_at:
-                return
-            self._signals.wait(self._pause(now))
-
-    def grace_left(self) -> float:
-        """Seconds that the rest of the tree may still take."""
-        if not self._stopped:
-            return self._limits.grace
-        return max(0.0, self._kill_at - time.monotonic())
 
     def verdict(self, ended: Ended) -> tuple[State, Ended, str]:
         """What the end of the command means, given what was done to it."""
@@ -211,46 +197,37 @@ class _Watch:
             return state, ended, reason
         return ("FAILED" if ended.shell_status else "COMPLETED"), ended, ended.sentence
 
-    def _deadlines(self) -> tuple[float, float]:
-        """When to drain and when to stop, on the monotonic clock."""
-        if self._limits.time_limit is None:
-            return float("inf"), float("inf")
-        end = self._started + self._limits.time_limit
-        return end - self._limits.drain_lead, end
-
-    def _act(self, now: float) -> None:
-        drain_at, end_at = self._deadlines()
-        if self._stopped is None and self._signals.cancelled:
+    def act(self, now: float) -> None:
+        """See `nemo_runs.processes.command_watch.Duties`."""
+        signals = self._watch.signals
+        if self._stopped is None and signals.cancelled:
             self._ask_to_drain("cancel")
             self._stop(now, "CANCELLED", "cancelled by a signal to its supervisor")
-        elif self._stopped is None and now >= end_at:
+        elif self._stopped is None and now >= self._watch.end_at:
             self._ask_to_drain("walltime")
             limit = durations.slurm_time(round(self._limits.time_limit or 0))
             self._stop(now, "TIMEOUT", f"reached its time limit of {limit}")
-        elif not self._drained and now >= drain_at:
+        elif not self._drained and now >= self._drain_at:
             self._drained = self._owed = True
             self._ask_to_drain("walltime")
-        if self._signals.nudged:
-            self._signals.nudged = False
+        if signals.nudged:
+            signals.nudged = False
             self._owed = True
             self._ask_to_drain("signal")
-        if self._owed and self._command.nudge():
+        if self._owed and self._watch.command.nudge():
             self._owed = False
+
+    def due(self, now: float) -> Iterator[float]:
+        """See `nemo_runs.processes.command_watch.Duties`."""
+        if self._owed:
+            yield _OWED_WAIT
+        if not self._drained and self._stopped is None:
+            yield self._drain_at - now
 
     def _stop(self, now: float, state: State, reason: str) -> None:
         self._stopped = (state, reason)
-        self._kill_at = now + self._limits.grace
         self._owed = False
-        self._command.terminate()
-
-    def _pause(self, now: float) -> float:
-        due = [_OWED_WAIT if self._owed else _LONGEST_WAIT]
-        if self._stopped:
-            due.append(self._kill_at - now)
-        else:
-            drain_at, end_at = self._deadlines()
-            due += [end_at - now, *([] if self._drained else [drain_at - now])]
-        return max(0.0, min(due))
+        self._watch.stop(now, self._limits.grace)
 
     def _ask_to_drain(self, who: str) -> None:
         """Write who asked first, or "cancel"; a full disk must not keep the signals from being sent."""

@@ -88,13 +88,20 @@ class Signals:
 class Command:
     """A started command, leader of its own session; reaped last, so that its number stays its own."""
 
-    def __init__(
-        self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path, adopted: bool
-    ) -> None:
+    def __init__(self, process: subprocess.Popen[bytes], *, adopted: bool) -> None:
+        """With ``adopted`` every child of this process counts as the command's, and is reaped."""
         self._adopted = adopted
+        self._process = process
+        self.identity = trees.identify(process.pid)
+
+    @classmethod
+    def start(
+        cls, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: Path, adopted: bool
+    ) -> Self:
+        """Start one whose standard output and error go to the end of a file."""
         descriptor = os.open(output, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            self._process = subprocess.Popen(
+            process = subprocess.Popen(
                 list(argv),
                 cwd=cwd,
                 env=dict(env),
@@ -105,7 +112,7 @@ class Command:
             )
         finally:
             os.close(descriptor)
-        self.identity = trees.identify(self._process.pid)
+        return cls(process, adopted=adopted)
 
     def ended(self) -> bool:
         """Whether the command itself has ended; orphans that were adopted meanwhile are reaped."""
@@ -134,6 +141,7 @@ class Command:
         """Collect the command's end; one that even SIGKILL did not end counts as killed."""
         found = os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG)
         if found is None:
+            self._process.returncode = -signal.SIGKILL
             return Ended(0, signal.SIGKILL)
         exited = found.si_code == os.CLD_EXITED
         ended = Ended(found.si_status, 0) if exited else Ended(0, found.si_status)

@@ -74,7 +74,7 @@ def test_a_job_runs_and_its_log_is_shown(place, tmp_path):
     assert where.startswith(f"in {tmp_path / 'elsewhere'}/")
     assert config == ["{", ' "a": 1', "}"]
     assert nothing_of_a_run_is_in_the_data_directory(place)
-    assert place.executor.storage.dropped == [place.step_of(job).task]
+    place.wait_for(lambda: place.executor.storage.dropped == [place.step_of(job).task])
 
 
 def test_every_path_that_a_run_is_told_is_one_that_it_sees(place, tmp_path):
