@@ -12,7 +12,7 @@ from pathlib import Path
 from helix.program import ENDED, JOBS, Client, Program, in_turns, until
 from helix.requests import BareTable
 
-BACKLOG, TIMES = 200, 5
+BACKLOG, TIMES = 200, 3
 _LEFT = 'filter={"$and":[{"source":"bench"},{"status":{"$nin":["completed","error","cancelled"]}}]}'
 
 
@@ -62,11 +62,17 @@ def _create(source: Path, rounds: int) -> None:
 
 def _backlogs(source: Path, slots: int) -> None:
     rates: dict[str, list[float]] = {"now": [], "before": []}
+    cpu = dict.fromkeys(rates, 0.0)
     with _both(source, slots) as services:
-        clients = dict(zip(rates, (service.client() for service in services), strict=True))
         for _ in range(TIMES):
-            for name, client in clients.items():
+            for name, service in zip(rates, services, strict=True):
+                began = service.cpu_seconds()
+                client = service.client()
                 rates[name].append(_rate(client))
+                client.close()
+                cpu[name] += service.cpu_seconds() - began
+    for name, seconds in cpu.items():
+        print(f"backlog, {name}: {1000 * seconds / BACKLOG / TIMES:.1f} ms of the service's CPU for a job")
     now, before = (statistics.median(rates[name]) for name in rates)
     print(f"backlog of {BACKLOG}: {now:.1f} jobs/s now, {before:.1f} before: {now / before:.2f} times")
 
