@@ -126,6 +126,7 @@ def test_a_process_that_was_replaced_changes_nothing_and_ends_with_one_line(
     assert re.search(r"process \d+ on n2 has taken over .* generation 2; this one, generation 1, ends", error)
     assert what_counts(folder) == undisturbed
     assert [one.number for one in generations.lineage(folder)] in ([2], [2, 1])
+    assert contract.read_progress(folder / "progress.json")["generation"] == 2
 
 
 def test_both_go_on_at_once_and_only_one_is_read(tmp_path, undisturbed, running):
