@@ -69,7 +69,9 @@ class Effects:
                     self.finder.forget(token)
                     self.following.over(task.context)
                     run = run_lookup.step_files(task.context)
-                    if move.event is not StatusEvent.INTERRUPTED:
+                    if move.event is StatusEvent.INTERRUPTED:
+                        self.starter.between[task.context.step.id] = run
+                    else:
                         self.executor.end_chain(run)
                     self.executor.files(run).drop_scratch(run)
         return happened

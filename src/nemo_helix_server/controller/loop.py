@@ -138,7 +138,7 @@ class Controller:
         for task in tasks:
             if not isinstance(task.decision, decide.Move):
                 self.effects.act(task)
-        started = self.starter.admit(waiting) if waiting or moved else 0
+        started = self.starter.admit(waiting) if waiting or moved or self.starter.between else 0
         followed = self.following.look(
             [context for context in live if context.step.status in _FOLLOWED and context.step.pausable],
             self.store.clock.monotonic(),

@@ -25,7 +25,7 @@ from nemo_helix_server.executors.base import (
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.dispatch import Executors
-from nemo_helix_server.jobs import identifiers
+from nemo_helix_server.jobs import identifiers, states
 from nemo_helix_server.jobs.model import EXECUTOR, StepContext
 from nemo_helix_server.jobs.stamps import GOES_ON
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
@@ -67,6 +67,8 @@ class Starter:
     threads: ThreadPoolExecutor
     next_due: float = math.inf
     """When the wait of one that has lost its place again and again is over, on the monotonic clock."""
+    between: dict[str, StepRun] = field(default_factory=dict)
+    """The newest start of each step that is between two allocations, or was so at the last look."""
     _places: dict[str, StepRun] = field(default_factory=dict)
     """The start of each waiting step to be: its place in the queue is under its token."""
 
@@ -74,6 +76,12 @@ class Starter:
         """Start those whose turn has come, say of the others what they wait for; how many were started."""
         self.next_due = math.inf
         self._give_up_places(contexts)
+        self.between |= {
+            context.step.id: run_lookup.step_files(context)
+            for context in contexts
+            if GOES_ON in context.step.status_details and context.step.task is not None
+        }
+        self._end_chains()
         # in the order of their places in the queue: one that has to wait is not asked behind another
         contexts = sorted(contexts, key=lambda one: (self.launches.turn(one.step), one.step.id))
         turns, waiting, failed = [], [], []
@@ -273,6 +281,18 @@ class Starter:
         if path is None:
             raise LaunchError(f"the checkpoint {wanted} is neither in the job's storage nor pinned any more")
         return path
+
+    def _end_chains(self) -> None:
+        """What a place has queued by itself must not follow a step that was paused or cancelled meanwhile."""
+        for step_id, run in list(self.between.items()):
+            with self.troubles.apart(f"{run.workspace}/{run.job_id}"):
+                with self.store.read() as unit:
+                    step = unit.steps.by_id(step_id)
+                if step is not None and step.status in states.BETWEEN_ALLOCATIONS - {Status.PENDING}:
+                    continue
+                if step is None or step.status not in {Status.PENDING, Status.ACTIVE}:
+                    self.executor.end_chain(run)
+                del self.between[step_id]
 
     def _give_up_places(self, contexts: Sequence[StepContext]) -> None:
         """Steps that wait no longer (they were paused or cancelled) leave the queue."""

@@ -183,7 +183,12 @@ def test_one_that_waits_for_capacity_says_so_and_stays_active(place):
 
 @pytest.mark.parametrize("waiting", [False, True])
 def test_a_pause_between_two_allocations_is_through_at_once(place, waiting, monkeypatch):
+    ended = []
+    monkeypatch.setattr(
+        FakeStepExecutor, "end_chain", lambda _fake, run: ended.append(run.token), raising=False
+    )
     job = active(place)
+    before = token(place, job)
     save(place, job, 40)
     place.executor.machine.lose(token(place, job), interrupted="it was preempted")
     if waiting:
@@ -199,6 +204,7 @@ def test_a_pause_between_two_allocations_is_through_at_once(place, waiting, monk
     assert place.get(job).status is Status.PAUSED
     place.executor.machine.slots = 10
     passes(place)
+    assert ended == [before]
     assert place.get(job).status is Status.PAUSED
     place.resume(job)
     assert place.get(job).status is Status.RESUMING
