@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nemo_helix_server.controller.decide import Move
+from nemo_helix_server.customizer.facts import ENGINE_PROGRAM
 from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.jobs import evidence
 from nemo_helix_server.jobs.model import StepContext
@@ -92,10 +93,16 @@ def _facts(
         others=len([one for one in whole if one != named]) if named else max(0, len(whole) - 1),
         named=named is not None,
         memory_limited=bool(((executor.get("resources") or {}).get("limits") or {}).get("memory")),
-        program=str(next(iter(command), "its command")),
+        program=_shown(str(next(iter(command), "its command"))),
         job=context.job_name,
         workspace=context.workspace,
     )
+
+
+def _shown(program: str) -> str:
+    if program.startswith(ENGINE_PROGRAM):
+        return f"the engine {program.removeprefix(ENGINE_PROGRAM)}"
+    return program
 
 
 def last_words(tail: Sequence[str]) -> str | None:

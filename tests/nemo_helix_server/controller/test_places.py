@@ -116,3 +116,14 @@ def test_a_step_that_is_to_go_on_waits_for_its_engine_and_holds_nothing_meanwhil
     for _ in range(3):
         site.place.controller.run_once()
     assert site.place.step_of(job).task != token
+
+
+def test_advice_names_the_engine_and_not_the_word_that_stands_for_it(site):
+    job = site.started("nemo-engine:trl")
+    site.machine.begin(site.place.step_of(job).task)
+    said = {"t": 1.0, "s": "err", "m": "ModuleNotFoundError: No module named 'nowhere'"}
+    (site.place.run_folder(job) / "output.jsonl").write_text(json.dumps(said) + "\n")
+    site.machine.end(site.place.step_of(job).task, 1)
+    for _ in range(2):
+        site.place.controller.run_once()
+    assert "install it for the engine trl" in site.place.get(job).error_details["advice"]
