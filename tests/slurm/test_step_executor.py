@@ -1,12 +1,14 @@
 """The Jobs service on the real Slurm: steps run as its jobs, are paused, resumed, and go on by themselves."""
 
 import json
+import os
 import secrets
 import subprocess
 import sys
 
 import pytest
 from tests.helix_workplace import Workplace, step
+from tests.slurm.lab import until
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.executors import dispatch
@@ -34,8 +36,16 @@ def training(steps, step_seconds, *options, pause=60, **changes):
     return on_cluster(step(command, name="training", pause=pause, **changes))
 
 
+_PROFILES = {
+    "lab": {},
+    "far": {"host": "lab"},
+    "low": {"partition": "low"},
+    "held": {"options": {"hold": True}},
+}
+
+
 class ClusterWorkplace(Workplace):
-    """A workplace whose profile ``cpu/lab`` is the cluster, ``cpu/far`` the same over ssh."""
+    """A workplace whose profiles are the cluster, ``cpu/far`` over ssh."""
 
     def __init__(self, folder, root, **config):
         profile = {
@@ -45,16 +55,11 @@ class ClusterWorkplace(Workplace):
             "poll_seconds": 0.5,
             **config,
         }
-        self.root = root
+        self.root, self.closed = root, False
         self.config = {
             "executors": [
-                {"provider": "cpu", "profile": "lab", "backend": "slurm", "config": profile},
-                {
-                    "provider": "cpu",
-                    "profile": "far",
-                    "backend": "slurm",
-                    "config": {**profile, "host": "lab"},
-                },
+                {"provider": "cpu", "profile": name, "backend": "slurm", "config": {**profile, **changes}}
+                for name, changes in _PROFILES.items()
             ],
             "storage": {"minimum_free_bytes": 0},
             "leases": {"folder": str(folder / "leases")},
@@ -68,6 +73,11 @@ class ClusterWorkplace(Workplace):
             **self.config,
         )
         self.executor.warm()
+
+    def close(self):
+        if not self.closed:
+            self.closed = True
+            super().close()
 
     def job_ids(self, job):
         """The numbers of the Slurm jobs of a job's starts, in the order in which they were handed over."""
@@ -106,6 +116,7 @@ def shared(slurm):
 def place(slurm, shared, tmp_path, monkeypatch):
     for name, value in slurm.lab.environ.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LAB_SECRET", f"s3cr3t-{secrets.token_hex(8)}")
     place = ClusterWorkplace(tmp_path / "data", shared).start()
     yield place
     place.close()
@@ -154,3 +165,100 @@ def test_a_training_outlives_its_walltime_with_nobody_touching_it(place, slurm):
     assert len(place.job_ids(job)) == 2
     steps = [line for line in place.logged(job) if line.startswith("step ")]
     assert len(steps) == 80
+
+
+def test_a_pause_in_the_queue_is_immediate_and_leaves_no_job_behind(place):
+    held = place.job(on_cluster(training(20, 0.01), profile="held"))
+    place.wait_for(
+        lambda: place.step_of(held).status_details.get("queued_reason"), lambda: place.step_of(held)
+    )
+    assert "JobHeldUser" in place.step_of(held).status_details["queued_reason"]
+    place.pause(held)
+    place.until(held, Status.PAUSED)
+    place.wait_for(lambda: not in_queue(*place.job_ids(held)))
+    assert "nothing to save" in place.step_of(held).status_details["message"]
+
+
+def test_it_is_the_same_over_ssh(place):
+    whole, job = (
+        place.job(on_cluster(training(60, 0.1, "--save-every", "20"), profile=name))
+        for name in ("lab", "far")
+    )
+    place.wait_for(lambda: place.last_step(job) > 8)
+    place.pause(job)
+    place.until(job, Status.PAUSED)
+    place.resume(job)
+    place.until(job, Status.COMPLETED)
+    place.until(whole, Status.COMPLETED)
+    assert place.weights(job) == place.weights(whole)
+
+
+def test_a_job_that_a_more_important_one_preempts_goes_on(place, slurm):
+    job = place.job(on_cluster(training(80, 0.1, "--save-every", "20"), profile="low"))
+    place.wait_for(lambda: place.last_step(job) > 8, lambda: place.step_of(job))
+    node = json.loads((place.run_folder(job) / "node.json").read_text())["node"]
+    script = slurm.script("#!/bin/bash\nsleep 3\n")
+    high = slurm.cluster.submit(
+        script, token=f"{slurm.prefix}high", options=["--partition=high", f"--nodelist={node}", "--exclusive"]
+    )
+    place.until(job, Status.COMPLETED)
+    slurm.settled(high.job)
+    assert len(place.job_ids(job)) >= 2
+    assert len([line for line in place.logged(job) if line.startswith("step ")]) >= 80
+
+
+def test_a_training_ends_while_the_service_sleeps_and_is_found_when_it_wakes_up(
+    place, slurm, shared, tmp_path
+):
+    job = place.job(training(100, 0.1, "--save-every", "20"))
+    place.wait_for(lambda: place.last_step(job) > 8)
+    (first,) = place.job_ids(job)
+    place.close()
+    slurm.control("update", f"JobId={first}", "TimeLimit=0")
+    trainer = shared / "jobs" / job / "storage" / "training"
+    until(lambda: contract.read_progress(trainer / "progress.json").get("phase") == "completed", timeout=90)
+    again = ClusterWorkplace(tmp_path / "data", shared).start()
+    try:
+        again.until(job, Status.COMPLETED)
+        assert len(again.job_ids(job)) == 2
+        assert len([line for line in again.logged(job) if line.startswith("step ")]) == 100
+    finally:
+        again.close()
+
+
+def test_cancelling_ends_the_job_and_whatever_was_to_follow_it(place):
+    job = place.job(training(2000, 0.1, "--save-every", "20"))
+    place.wait_for(lambda: place.last_step(job) > 3)
+    (first,) = place.job_ids(job)
+    place.cancel(job)
+    place.until(job, Status.CANCELLED)
+    place.wait_for(lambda: not in_queue(first))
+    tokens = {path.name for path in (place.root / "jobs" / job / "runs").iterdir()}
+    assert len(tokens) == 2
+    place.wait_for(lambda: not tokens & comments())
+
+
+def comments():
+    done = subprocess.run(["squeue", "-h", "--me", "-o", "%k"], capture_output=True, text=True, check=False)
+    return set(done.stdout.split())
+
+
+def test_no_secret_is_in_a_file_an_argument_or_a_record_once_the_job_runs(place):
+    secret = os.environ["LAB_SECRET"]
+    job = place.job(
+        shell("echo got $KEY; sleep 2", environment=[{"name": "KEY", "value": "host:LAB_SECRET"}])
+    )
+    place.wait_for(lambda: place.get(job).status is Status.ACTIVE)
+    (number,) = place.job_ids(job)
+    shown = subprocess.run(
+        ["scontrol", "show", "job", number], capture_output=True, text=True, check=False
+    ).stdout
+    assert secret not in shown
+    place.until(job, Status.COMPLETED)
+    assert place.logged(job) == ["got ***"]
+    assert not [
+        path for path in place.root.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()
+    ]
+    assert not [
+        path for path in place.folder.rglob("*") if path.is_file() and secret.encode() in path.read_bytes()
+    ]
