@@ -189,7 +189,7 @@ BAD = {
     "chunked too large": (CHUNKED, [chunk(b" " * 2**20)] * 12, 413),
     "too deep": (CHUNKED, [chunk(b"[" * 500 + b"]" * 500), b"0\r\n\r\n"], 422),
     "a key twice": (CHUNKED, [chunk(b'{"a": 1, "a": 2}'), b"0\r\n\r\n"], 422),
-    "not a number": (CHUNKED, [chunk(b'{"a": NaN}'), b"0\r\n\r\n"], 400),
+    "not a number": (CHUNKED, [chunk(b'{"a": NaN}'), b"0\r\n\r\n"], 422),
     "never sent": ("Content-Length: 100", [], 408),
     "chunked and never sent": (CHUNKED, [b"ff\r\n"], 408),
     "shorter than announced": ("Content-Length: 100", [b"{}"], 408),
