@@ -89,8 +89,9 @@ def resolved(backend: Backend, given: BaseModel, facts: CompileFacts) -> dict[st
 
 def refused(backend: Backend, machine: TrainingMachine) -> dict[str, str]:
     """Fields of which not every value is supported on a machine, with the reason; for people to read."""
-    holding = (rule for table in backend.tables for rule in table.rules if rule.on in {"any", machine.device})
-    return {rule.path: rule.reason for rule in holding}
+    holds = machine.situations()
+    tables = (rule for table in backend.tables for rule in table.rules)
+    return {rule.path: rule.reason for rule in tables if holds.get(rule.on, False)}
 
 
 def _name_runs(spec: dict[str, Any], output: str, job: str) -> None:

@@ -51,10 +51,16 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class TrainingMachine:
-    """What trains: this machine."""
+    """What a training step gets: by now the devices of this machine."""
 
     device: Literal["cpu", "cuda"]
     gpus: int = 0
+    nodes: int = 1
+    """Nodes that the executor of its profile gives one step."""
+
+    def situations(self) -> dict[str, bool]:
+        """Where rules hold or do not, as `nemo_helix_server.customizer.support.Rule.on` names it."""
+        return {"any": True, "cpu": self.device == "cpu", "one node": self.nodes == 1}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

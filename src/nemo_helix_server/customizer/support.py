@@ -16,7 +16,7 @@ from pydantic import BaseModel
 from nemo_helix_server.customizer import paths
 from nemo_helix_server.errors import InvalidError
 
-On = Literal["any", "cpu", "untrusted"]
+On = Literal["any", "cpu", "one node", "untrusted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,8 @@ class Rule:
     reason: str
     """Why no other value is; goes after "because"."""
     on: On = "any"
-    """Where it holds: everywhere, on machines without GPUs, or for callers who may not run code."""
+    """Where it holds: everywhere, on machines without GPUs, where a step gets one node, or for callers who may
+    not run code."""
 
     def allows(self, value: Any) -> bool:
         """Whether a value can be done."""

@@ -20,6 +20,7 @@ from tests.nemo_helix_server.customizer.situations import (
 
 from nemo_helix_server.customizer import compile as compiling
 from nemo_helix_server.customizer import paths
+from nemo_helix_server.customizer.facts import TrainingMachine
 from nemo_helix_server.errors import InvalidError
 
 TABLES = {table.kind: table for kind in KINDS for table in backend(kind).tables}
@@ -512,3 +513,11 @@ def test_options_of_which_one_would_undo_the_other_are_refused(
 def test_a_warm_up_of_no_steps_leaves_the_ratio_as_it_is() -> None:
     made = job("unsloth", {**MINIMAL["unsloth"], "schedule": {"warmup_steps": 0, "warmup_ratio": 0.1}})
     assert made.engine_spec["schedule"]["warmup_ratio"] == 0.1
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "unsloth" not in kind])
+def test_how_many_nodes_are_taken_is_what_the_executor_of_the_profile_gives(kind: str) -> None:
+    (path,) = {rule.path for rule in TABLES[kind].rules if rule.on == "one node"}
+    one = compiling.refused(backend(kind), TrainingMachine("cpu"))
+    assert one[path] == "the executor of the profile gives a step one node"
+    assert path not in compiling.refused(backend(kind), TrainingMachine("cpu", nodes=4))

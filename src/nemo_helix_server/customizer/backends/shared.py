@@ -27,8 +27,8 @@ _NO_VALIDATION = "there are no rows to validate with"
 def in_force(rules: Iterable[Rule], facts: CompileFacts) -> Iterator[Rule]:
     """The rules of a table that hold on this machine for this caller."""
     for rule in rules:
-        wanted = {"any": True, "cpu": facts.machine.device == "cpu", "untrusted": not facts.trusted}
-        if wanted[rule.on]:
+        holds = {**facts.machine.situations(), "untrusted": not facts.trusted}
+        if holds[rule.on]:
             yield rule
 
 
