@@ -83,10 +83,15 @@ What the end needs is tried first. A model whose `generation_config.json` cannot
 model that is to be trained whole or merged, are refused; configuration and tokenizer are saved on trial; and
 the disk must have room for a checkpoint and the trained model. A metric to choose the best checkpoint by that
 nothing reports is refused at the latest with the first step. The first step asks the service whether the
-model's name is still free, and looks for room where filesets lie.
+model's name is still free, and looks for free space where filesets are stored.
 
 """
-WHERE = {"any": "", "cpu": "on machines without a GPU: ", "untrusted": "without the role admin: "}
+WHERE = {
+    "any": "",
+    "cpu": "on machines without a GPU: ",
+    "one node": "",
+    "untrusted": "without the role admin: ",
+}
 
 
 def fields(model: type[BaseModel], kind: str, where: str = "") -> Iterator[tuple[str, Any]]:
