@@ -81,8 +81,8 @@ twice.
 
 What the end needs is tried first. A model whose `generation_config.json` cannot be saved, and a quantized
 model that is to be trained whole or merged, are refused; configuration and tokenizer are saved on trial; and
-the disk must have room for a checkpoint and the trained model. A metric to choose the best checkpoint by that
-nothing reports is refused at the latest with the first step. The first step asks the service whether the
+the disk must have space for a checkpoint and the trained model. A metric to choose the best checkpoint by
+that nothing reports is refused at the latest with the first step. The first step asks the service whether the
 model's name is still free, and looks for free space where filesets are stored.
 
 """

@@ -26,7 +26,7 @@ Written by `scripts/write_reference.py` from the programs themselves; `make refe
 Data goes to standard output, everything else to standard error.
 With `--json`, standard output is one JSON document and nothing else.
 `gym --json COMMAND` means the same as `gym COMMAND --json`.
-The options of `nemo` itself may stand after its commands too, `-c` excepted.
+The options of `nemo` itself may follow its commands too, `-c` excepted.
 Exit statuses are in [exit codes](exit-codes.md).
 Override tokens are in [run configuration](run-config.md#override-tokens).
 """

@@ -1,7 +1,7 @@
 """Whether a chain of jobs goes on, decided from how the job before ended: the model of ``shell/decide.sh``.
 
 Jobs run the shell, which decides before anything else is known to work there; this says the same in Python,
-for tests. `nemo_gym.chain.run_end` says which witness of the end is heard; here stand what follows from each
+for tests. `nemo_gym.chain.run_end` says which witness of the end is heard; here is what follows from each
 end, and the budgets. ``tests/nemo_gym/shell/test_chain_decision.py`` feeds both.
 """
 
@@ -105,7 +105,7 @@ _SENTENCES = {
     EndKind.EXHAUSTED: "rollouts are missing and none of them may be tried again",
     EndKind.DRAINED_BY_PERSON: "a person asked the job before to drain",
     EndKind.FULL_DISK_AGAIN: (
-        "the disk stayed full in {full_disks} jobs in a row; make room, then resubmit the benchmark"
+        "the disk stayed full in {full_disks} jobs in a row; free disk space, then resubmit the benchmark"
     ),
     EndKind.FULL_DISK: "the job before ended because its disk stayed full",
     EndKind.DRAINED_EARLY: "the job before drained ahead of its time limit",

@@ -48,7 +48,7 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that was typed; for a name that is none, suggest one."""
+        """Find the command that was typed; for an unknown name, suggest one."""
         try:
             name, command, rest = super().resolve_command(ctx, args)
         except click.UsageError as error:
@@ -59,7 +59,7 @@ class LazyGroup(click.Group):
         return name, command, rest
 
     def suggested(self, ctx: click.Context, typed: str) -> str:
-        """What may have been meant by a name that is none."""
+        """What may have been meant by an unknown name."""
         from nemo_runs.suggestions import command_suggestion
 
         return command_suggestion(ctx, self, typed, [name for name, _ in self.shown(ctx)])

@@ -192,7 +192,7 @@ def _suffix(context: JobContext, session: Session, processes: int) -> str:
 
 
 def _put(staging: Path, output: Path) -> None:
-    """The trained model appears as a whole; one of an earlier attempt makes room."""
+    """The trained model appears as a whole; one of an earlier attempt is replaced."""
     aside = output.with_name(f".{output.name}.old")
     shutil.rmtree(aside, ignore_errors=True)
     if output.exists():

@@ -1,4 +1,4 @@
-"""What is saved: room for it and the metric to choose by, looked at before the training; the best of several
+"""What is saved: space for it and the metric to choose by, looked at before the training; the best of several
 checkpoints; and what a save that failed comes to."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _MARGIN = 64 << 20
 
 
 def not_saved(folder: Path, step: int, error: Exception) -> NotSavedError:
-    """Whatever a save failed with, as one sentence; the folder that it wrote to is removed."""
+    """The failure of a save, as one sentence; the folder that it wrote to is removed."""
     full = (
         getattr(error, "errno", None) in _FULL
         or "No space left" in str(error)
@@ -51,7 +51,7 @@ def _free(folder: Path) -> int:
 
 
 def check_space(needs: Mapping[Path, int]) -> None:
-    """`TrainerError` when the disk of a folder has less room than the bytes that it needs."""
+    """`TrainerError` when the disk of a folder has less space than the bytes that it needs."""
     by_disk: dict[int, int] = {}
     for folder, size in needs.items():
         disk = folder.stat().st_dev
@@ -61,7 +61,7 @@ def check_space(needs: Mapping[Path, int]) -> None:
         if free < by_disk[disk] + _MARGIN:
             raise TrainerError(
                 f"the disk of {folder} has {size_in_words(free)} left, and a checkpoint and the trained "
-                f"model need {size_in_words(by_disk[disk] + _MARGIN)}: make room, then start again"
+                f"model need {size_in_words(by_disk[disk] + _MARGIN)}: free disk space, then start again"
             )
 
 

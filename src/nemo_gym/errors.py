@@ -54,7 +54,7 @@ class UnsupportedError(GymError):
 
 
 class RefusedError(GymError):
-    """What was asked would do harm as things stand; the message says what stands in the way."""
+    """What was asked would do harm now; the message says what prevents it."""
 
     exit_status: ClassVar[int] = EXIT_REFUSED
 

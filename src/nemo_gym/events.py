@@ -22,7 +22,7 @@ class ChainEvent(StrEnum):
     JOB_DECIDED = "job_decided"
     """It decided from its predecessor's end whether to go on; ``action``, ``reason``."""
     ROOM_AWAITED = "room_awaited"
-    """The job had waited for room on a full disk; ``seconds``."""
+    """The job had waited for disk space on a full disk; ``seconds``."""
     SUCCESSOR_QUEUED = "successor_queued"
     """Its successor was queued; ``successor``."""
     SUCCESSOR_FAILED = "successor_failed"

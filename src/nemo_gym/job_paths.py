@@ -102,7 +102,7 @@ class LinkPaths:
 
     @property
     def end(self) -> Path:
-        """The job script's own last word: outcome, exit status and which signal asked."""
+        """The end that the job script recorded: outcome, exit status and which signal asked."""
         return self.folder / "end"
 
     @property
@@ -117,7 +117,7 @@ class LinkPaths:
 
     @property
     def end_reserve(self) -> Path:
-        """Room for the end marker, where the disk is full at the end."""
+        """Reserved space for the end marker, where the disk is full at the end."""
         return self.folder / "end.room"
 
     @property

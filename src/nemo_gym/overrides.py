@@ -1,7 +1,7 @@
 """Override tokens ``key=value``, ``+key=value``, ``++key=value``: reading them and applying them.
 
 A value is read as YAML reads a scalar or a flow collection: ``3``, ``1e-3``, ``null``, ``[a, b]``,
-``{a: 1}``, ``"quoted"``. Anything else is text as it stands, colons and all.
+``{a: 1}``, ``"quoted"``. Anything else is text as it is, colons and all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Override:
 
 
 def parse_overrides(tokens: Sequence[str]) -> list[Override]:
-    """Read override tokens. `UsageError` for what is none, or whose value is not YAML."""
+    """Read override tokens. `UsageError` for what is not an override, or whose value is not YAML."""
     return [_parse(token) for token in tokens]
 
 

@@ -24,9 +24,9 @@ class KnownKeys:
     names: Mapping[str, KnownKeys] = field(default_factory=dict)
     """Keys that the schema names."""
     values: KnownKeys | None = None
-    """What stands under keys that the user names (``services.<name>``)."""
+    """What is under keys that the user names (``services.<name>``)."""
     free: bool = False
-    """Anything may stand here."""
+    """Anything may be here."""
     checked_later: bool = False
     """Any key may be set here: what reads it has a schema of its own and refuses what that does not name."""
     aliases: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class KnownKeys:
         return False
 
     def is_free(self, parts: Sequence[str]) -> bool:
-        """Whether the path is one that a user may add, since somewhere on the way anything may stand."""
+        """Whether the path is one that a user may add, since somewhere on the way anything may be."""
         if self.free or not parts:
             return self.free
         node = self.names.get(parts[0], self.values)
@@ -183,7 +183,7 @@ def check_model(
     ``known`` are the keys that can be suggested, those of the model unless given. ``files``: where the config
     was read from, later ones first, for the line of a value that is refused. A number under a key that wants
     text becomes the text as it was written, and ``yes`` under one that wants a truth value is one.
-    ``keep_spelling``: what stands under keys without a schema goes on remembering how it was written; a later
+    ``keep_spelling``: what is under keys without a schema goes on remembering how it was written; a later
     check of it needs that. Values are never quoted in the message, except for truth values: one of them may
     be a secret.
     """

@@ -100,7 +100,7 @@ class Policy(Protocol):
         """Answer one request.
 
         ``params`` are those of the OpenAI Responses API (``input``, ``temperature``, ``top_p``,
-        ``max_output_tokens``, …); the answer is a Responses object whatever API the server speaks.
+        ``max_output_tokens``, …); the answer is a Responses object regardless of the server's API.
         Raises `nemo_gym.rollouts.policy.client.PolicyError` when no answer could be had within its bounds.
         """
         ...

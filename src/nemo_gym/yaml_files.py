@@ -61,7 +61,7 @@ def _mapping(loader: TextLoader, node: yaml.MappingNode) -> dict[str, Any]:
             raise ConfigError(f"{where}: a key must be text{remedy}.")
         if key.value in seen:
             raise ConfigError(
-                f"{where}: the key {key.value} stands here a second time (first in line {seen[key.value]})."
+                f"{where}: the key {key.value} is here a second time (first in line {seen[key.value]})."
             )
         seen[key.value] = key.start_mark.line + 1
     loader.flatten_mapping(node)
@@ -135,7 +135,7 @@ def load_yaml(path: Path) -> dict[str, Any]:
 
 
 def line_of(path: Path, parts: Sequence[str]) -> int | None:
-    """The line of a file, from 1, in which the value of a dotted path stands; ``None`` if it is not there."""
+    """The line of a file, from 1, of the value of a dotted path; ``None`` if it is not there."""
     try:
         node = yaml.compose(path.read_bytes().decode("utf-8-sig"), Loader=TextLoader)
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError):

@@ -24,7 +24,7 @@ def checked_base_url(text: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL without the user and password that may stand in it."""
+    """A URL without the user and password that it may hold."""
     head, separator, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
     return f"{head}{separator}{authority.rpartition('@')[2]}{slash}{path}"

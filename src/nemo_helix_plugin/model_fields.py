@@ -13,9 +13,9 @@ _DEEPEST = 8
 
 
 def field_suggestion(model: type[BaseModel], name: str) -> str:
-    """`suggestions.did_you_mean` a field of a model, or of the models in it, for a name that is none.
+    """`suggestions.did_you_mean` a field of a model, or of the models in it, for an unknown name.
 
-    A field of exactly this name stands elsewhere, so it is given with its path.
+    A field of exactly this name is elsewhere, so it is given with its path.
     """
     schema = model.model_json_schema()
     known: dict[str, str] = {}

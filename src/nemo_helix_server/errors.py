@@ -9,7 +9,7 @@
     ├── InvalidError           422   a value that cannot be accepted
     ├── StoreError             500   the database cannot be used as it is
     ├── UnavailableError       503   something the service needs is away
-    └── DiskFullError          507   there is no room for what was sent
+    └── DiskFullError          507   there is no space for what was sent
 
 A message is one sentence: what is wrong, where, and what would be right. It never holds a secret value.
 """
@@ -82,7 +82,7 @@ class UnavailableError(ServerError):
 
 
 class NoSpaceError(ServerError):
-    """There is no room on a disk of the service; nothing was changed."""
+    """There is no free space on a disk of the service; nothing was changed."""
 
     status = 507
 
@@ -95,5 +95,5 @@ def unwritable(what: str, error: OSError) -> ServerError:
 
 
 def is_full(error: OSError) -> bool:
-    """Whether an error says that there is no room."""
+    """Whether an error says that no space is left."""
     return error.errno in {errno.ENOSPC, errno.EDQUOT}

@@ -249,7 +249,7 @@ class TrackersSettings(SettingsSection):
     """Telling experiment trackers about jobs."""
 
     interval_seconds: Interval = 2.0
-    """How often it is looked what there is to tell."""
+    """How often the service looks for what is to be published."""
     timeout_seconds: Interval = 60.0
     """How long a tracker may take for an answer before it is left alone for a while."""
     allowed_hosts: tuple[str, ...] | None = None

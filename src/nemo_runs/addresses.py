@@ -8,7 +8,7 @@ import socket
 _METADATA = frozenset(
     map(ipaddress.ip_address, ("169.254.169.254", "fd00:ec2::254", "100.100.100.200", "192.0.0.192"))
 )
-"""Where clouds tell a machine its own keys."""
+"""Where clouds give a machine its own keys."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 
 

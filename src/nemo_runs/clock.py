@@ -1,6 +1,7 @@
 """Time as a value that is passed in, so that tests move it instead of waiting; and moments as text.
 
-The Jobs service counts integer microseconds UTC, as they stand in its database; evaluations count seconds.
+The Jobs service counts integer microseconds UTC, as they are stored in its database; evaluations count
+seconds.
 
 The date may be set at any moment, forward or back. So how long something has lasted is never the difference
 of two dates where that can be helped: beside a date a `Clock.mark` is stored, see `age`.
@@ -72,7 +73,7 @@ class SystemClock:
 
 
 class MovableClock:
-    """A clock that stands still until it is moved, for tests."""
+    """A clock that changes only when it is moved, for tests."""
 
     def __init__(self, now: int = 1_800_000_000 * SECOND) -> None:
         self._now = now
@@ -149,7 +150,7 @@ def _boot_id() -> str:
 
 
 def wire(moment: int) -> str:
-    """A moment as it stands in responses: ISO 8601, UTC, ``Z``."""
+    """A moment as it is written in responses: ISO 8601, UTC, ``Z``."""
     return (EPOCH + timedelta(microseconds=moment)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -161,7 +162,7 @@ def moment(text: str) -> int:
 
 
 def utc_text(seconds: float) -> str:
-    """UTC seconds as they stand in files, ``2027-01-15T08:00:00.000Z``."""
+    """UTC seconds as they are written in files, ``2027-01-15T08:00:00.000Z``."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -9,7 +9,7 @@ def counted(number: int, one: str, many: str = "") -> str:
 
 
 def noun(number: int, one: str, many: str = "") -> str:
-    """The noun alone, as it stands behind a number."""
+    """The noun alone, as it follows a number."""
     return one if number == 1 else many or f"{one}s"
 
 

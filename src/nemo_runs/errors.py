@@ -16,7 +16,7 @@ class ProcessGoneError(RunsError):
 
 
 class DurationError(RunsError):
-    """A value is not a duration; the message begins with where it stands."""
+    """A value is not a duration; the message begins with its place."""
 
 
 class SecretReferenceError(RunsError):

@@ -89,7 +89,7 @@ def has_long_number(line: bytes) -> bool:
 def has_each_key_once(line: bytes, row: dict[str, Any]) -> bool:
     """Whether a row that a faster reader found in this line surely lost no key; else `parse_row` must see it.
 
-    Every key of a line is followed by a colon, at once where no blank stands before a colon. Texts may only
+    Every key of a line is followed by a colon, at once where no blank is before a colon. Texts may only
     add to that count, so it is the number of keys of the row where none was lost.
     """
     if b" :" in line or b"\t:" in line or b"\r:" in line:

@@ -46,7 +46,7 @@ class _Descriptor(io.FileIO):
 
 
 _stdout: list[_Descriptor] = []
-"""Ours, once it stands in the place of Python's."""
+"""Ours, once it has replaced Python's."""
 
 
 def prepare() -> None:
@@ -65,13 +65,13 @@ def prepare() -> None:
 
 
 def allow_lost_stdout() -> None:
-    """From now on standard output only tells what was done."""
+    """From now on standard output only reports what was done."""
     for stdout in _stdout:
         stdout.optional = True
 
 
 def finish() -> str:
-    """Write what is still in memory; why standard output could not be written where that only tells.
+    """Write what is still in memory; why standard output could not be written where that only reports.
 
     Empty when it could, and when its reader has left, who wants no more. Raises `OSError` where the output is
     all that the command is for.

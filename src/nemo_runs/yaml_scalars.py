@@ -56,7 +56,7 @@ def refuse_repeated_keys(loader: Any, error: Callable[..., Exception]) -> None:
             if not isinstance(key.value, str) or key.tag == _MERGE:
                 continue
             if (key.tag, key.value) in seen:
-                problem = f"the key {key.value} stands here a second time; leave one of them out"
+                problem = f"the key {key.value} is here a second time; leave one of them out"
                 raise error(problem=problem, problem_mark=key.start_mark)
             seen.add((key.tag, key.value))
         return construct(self, node)

@@ -1,7 +1,7 @@
 """The errors of this package.
 
 SlurmError
-├── UnusableValueError          a value that cannot stand on an ``#SBATCH`` line or name a host
+├── UnusableValueError          a value that cannot be written on an ``#SBATCH`` line or name a host
 ├── CommandFailedError          a command ended with a status that was not expected
 │   └── RefusedError            the scheduler said no, in its own words
 │       ├── NotAcceptedError    … or never heard of the job: asking again is safe
@@ -27,7 +27,7 @@ class SlurmError(Exception):
 
 
 class UnusableValueError(SlurmError):
-    """A value that another program would read as something else; the message names where it stands."""
+    """A value that another program would read as something else; the message names its place."""
 
 
 class CommandFailedError(SlurmError):

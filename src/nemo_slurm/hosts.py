@@ -106,7 +106,7 @@ class Host(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of a connection of our own."""
+        """Close our own connection."""
         ...
 
 

@@ -2,7 +2,7 @@
 
 A record whose number is right belongs to a job when no field that it has disagrees with what is known of the
 job: comment, user, name, the time of submission, the time of the end. It is *proven* when the comment carries
-the job's token or, where a site keeps no comment, when user, name and time of submission stand in for it. A
+the job's token or, where a site keeps no comment, when user, name and time of submission replace it. A
 requeue moves the time of submission later, never earlier. ``nemo_gym/shell/scheduler_slurm.sh`` reads the
 records of a predecessor by the same rule.
 """
@@ -74,7 +74,7 @@ def belongs(job: SlurmJob, record: Record) -> bool:
 
 
 def is_proven(job: SlurmJob, record: Record) -> bool:
-    """Whether a record is the job's beyond doubt: an end that it tells may be remembered."""
+    """Whether a record is the job's beyond doubt: an end that it reports may be remembered."""
     if not belongs(job, record):
         return False
     if record.comment and job.token:

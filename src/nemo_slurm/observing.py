@@ -1,8 +1,8 @@
 """What controller and accounting say of a job, made one: pure decisions over their rows.
 
 The controller is believed first: it knows at once, works without accounting, and forgets after a while.
-Accounting lags by seconds, can say "running" of a job that ended, shows ends that are half written, and
-keeps records of older jobs with the same number, which `nemo_slurm.identity` tells apart. Nothing of a job in
+Accounting lags by seconds, can say "running" of a job that ended, shows ends that are half written, and keeps
+records of older jobs with the same number, which `nemo_slurm.identity` distinguishes. Nothing of a job in
 either is "not known", never "gone" and never "done".
 """
 
@@ -49,7 +49,7 @@ class JobLook:
     runs: tuple[AccountingRun, ...] = ()
     """Accounting's records of this job, the oldest first, one for each of its runs."""
     proven: bool = False
-    """The record that tells the state is this job's beyond doubt."""
+    """The record that reports the state is this job's beyond doubt."""
     author: int | None = None
     """Number of the user who cancelled it, where that is known."""
     owner: int | None = None
@@ -133,7 +133,7 @@ def is_written(run: AccountingRun) -> bool:
 def own_runs(job: SlurmJob, runs: Sequence[AccountingRun]) -> tuple[AccountingRun, ...]:
     """The records that belong to this job and not to an older one with its number, the oldest first.
 
-    Each run is there once: of several records of one start, one that tells an end counts.
+    Each run is there once: of several records of one start, one that reports an end counts.
     """
     found: dict[tuple[float | None, float | None], AccountingRun] = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""What Slurm's commands print, as values. Whatever else stands in an output is passed over."""
+"""What Slurm's commands print, as values. Everything else in an output is passed over."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nemo_slurm.errors import UnusableValueError
 from nemo_slurm.states import SlurmState, read_state
 
 BREAK = "\x1f"
-"""Stands between fields; no name or comment holds it."""
+"""Separates fields; no name or comment holds it."""
 
 QUEUE_FIELDS = {
     "JobID": 20,
@@ -42,7 +42,7 @@ _ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
 
 @dataclass(frozen=True, slots=True)
 class SlurmJob:
-    """Names a job: its number, and what tells it from another one that had or has the same number.
+    """Names a job: its number, and what distinguishes it from another one that had or has the same number.
 
     All but the number may be unknown; see `nemo_slurm.identity`.
     """

@@ -40,7 +40,7 @@ def quoted_header(**values: Value) -> str:
 
 
 def missing_paths(host: FileQuery, paths: Sequence[str], *, test: str = "-e") -> list[int]:
-    """Where in ``paths`` those stand that are not there; with ``-f``, that are not files."""
+    """The positions in ``paths`` of those that are not there; with ``-f``, that are not files."""
     if not paths:
         return []
     script = remote_script("nemo_slurm", "missing_paths", test=test, paths=paths)

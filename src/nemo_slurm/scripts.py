@@ -100,7 +100,9 @@ def _option(key: str, value: OptionValue, where: str) -> str:
     text = str(value)
     pattern, meant = _STRICTER.get(key, (_WORD, "one word without blanks, quotes or line breaks"))
     if not pattern.fullmatch(text):
-        raise UnusableValueError(f"{where}: {text!r} cannot stand on an #SBATCH line; it must be {meant}")
+        raise UnusableValueError(
+            f"{where}: {text!r} cannot be written on an #SBATCH line; it must be {meant}"
+        )
     return f"--{key}={text}"
 
 

@@ -82,7 +82,7 @@ class Remote:
 
     @property
     def mark(self) -> list[int]:
-        """What tells a state of the file from its other states, here and there."""
+        """What distinguishes a state of the file from its other states, here and there."""
         return [self.size, self.modified]
 
     def is_at(self, path: Path) -> bool:

@@ -159,7 +159,7 @@ def _brought_near(paths: TrainerPaths, folder: Path, step: int) -> Path:
 def _failure_named(
     paths: TrainerPaths, folder: Path, step: int, fence: Callable[[], None], *, ours: bool
 ) -> Iterator[None]:
-    """Turn whatever a save fails with into one sentence, and free the space that its files took."""
+    """Turn the failure of a save into one sentence, and free the space that its files took."""
     try:
         yield
     except NotWriterError:

@@ -159,7 +159,7 @@ class Recorder:
             self._write(soon=not now)
 
     def final(self, fields: Mapping[str, Any], step: int) -> None:
-        """The last word: on the disk when this returns."""
+        """The last entry: on the disk when this returns."""
         self.sync()
         self._fields |= {**fields, "step": step, FINAL_STEP: step}
         self._write(durable=True)
@@ -170,7 +170,7 @@ class Recorder:
             self._rows.sync()
 
     def close(self) -> None:
-        """Make every row durable and let go of the files."""
+        """Make every row durable and close the files."""
         self._file.close()
         if self._rows is not None:
             self._rows.close()

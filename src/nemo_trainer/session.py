@@ -214,7 +214,7 @@ class Session:
         self._record.metrics(step, values, epoch)
 
     def progress(self, **fields: Any) -> None:
-        """Say where training stands (phase, step, max_steps, epoch, num_epochs, backend, …)."""
+        """Report how far training is (phase, step, max_steps, epoch, num_epochs, backend, …)."""
         self._step = max(self._step, int(fields.get("step") or 0))
         self._record.progress(fields)
 

@@ -266,7 +266,7 @@ def test_a_disk_that_is_full_for_a_while_costs_no_answer(start, tmp_path, small_
         process = start(server.base_url)
         wait_until(lambda: server.requests >= 8)
         ballast = fill(small_disk)
-        said(process, "waiting up to 1800 s for room")
+        said(process, "waiting up to 1800 s for disk space")
         wait_until(lambda: server.inflight == 0)
         asked = server.requests
         time.sleep(0.3)
@@ -274,7 +274,7 @@ def test_a_disk_that_is_full_for_a_while_costs_no_answer(start, tmp_path, small_
         ballast.unlink()
         status, _, err = end(process)
         assert status == 0, err
-        assert "there is room again" in err
+        assert "there is disk space again" in err
         assert server.requests == 40, "no answer is paid for twice"
     assert_complete(tmp_path)
 
@@ -285,7 +285,7 @@ def test_a_disk_that_is_full_from_the_start_is_waited_for_before_anything_is_ask
     ballast = fill(small_disk)
     with MockServer() as server:
         process = start(server.base_url)
-        said(process, "waiting up to 1800 s for room")
+        said(process, "waiting up to 1800 s for disk space")
         assert server.requests == 0
         ballast.unlink()
         status, _, err = end(process)

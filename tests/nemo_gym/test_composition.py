@@ -111,7 +111,7 @@ def test_anchors_and_merge_keys_work(tmp_path: Path) -> None:
     [
         ("a: 1\nwall: 48:00:00\n", 2, 'quote it: "48:00:00"'),
         ("a: 1\nwall: [12:30]\n", 2, 'quote it: "12:30"'),
-        ("a: 1\nb: 2\na: 3\n", 3, "the key a stands here a second time (first in line 1)"),
+        ("a: 1\nb: 2\na: 3\n", 3, "the key a is here a second time (first in line 1)"),
         ("a: 1\nb: {3: x}\n", 2, 'a key must be text; quote it: "3"'),
         ("a: 1\n b: 2\n", 2, "no valid YAML"),
         ("a: [1\n", 2, "no valid YAML"),

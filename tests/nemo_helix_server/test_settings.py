@@ -67,7 +67,7 @@ def test_the_client_s_variables_are_left_alone(tmp_path):
         ("jobs: {storage: {failed: 1}}", {}, ["no setting 'jobs.storage.failed'"]),
         ("- 1", {}, ["settings.yaml", "list"]),
         ("a: [", {}, ["settings.yaml", "not YAML"]),
-        ("port: 1\nport: 2", {}, ["settings.yaml", "the key port stands here a second time", "line 2"]),
+        ("port: 1\nport: 2", {}, ["settings.yaml", "the key port is here a second time", "line 2"]),
         (None, {"NHX_PORT": "99999"}, ["'port'", "NHX_PORT", "65535"]),
         (
             None,

@@ -271,7 +271,7 @@ def common(ids: Sequence[int], others: Sequence[int]) -> int:
 _CLOSING = 3
 """So many tokens at most does a template put behind a last message only."""
 _COMPARED = 64
-"""So many tokens tell an ending; of long texts that repeat themselves all would take minutes."""
+"""So many tokens identify an ending; of long texts that repeat themselves all would take minutes."""
 
 
 def _same_ending(ids: Sequence[int], alone: Sequence[int], start: int, end: int) -> int:
@@ -321,7 +321,7 @@ def _arguments(messages: Sequence[Message]) -> Iterator[Any]:
 
 
 def _is_garbled(messages: Sequence[Message], text: str) -> bool:
-    """Whether arguments stand in a text as Python writes them, or as JSON within JSON."""
+    """Whether arguments are in a text as Python writes them, or as JSON within JSON."""
     for arguments in _arguments(messages):
         plain = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
         wrong = [json.dumps(plain, ensure_ascii=False)[1:-1], json.dumps(json.dumps(json.loads(plain)))[1:-1]]

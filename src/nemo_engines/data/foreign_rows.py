@@ -1,4 +1,4 @@
-"""Rows as other tools have them: what is missing here is named with where it stands there."""
+"""Rows as other tools have them: what is missing here is named with its place there."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _check_question(given: object, prompt: list[Message]) -> None:
         text.strip() for text in asked if isinstance(text, str)
     ]:
         raise ValueError(
-            "'prompt' is none of the messages that 'chosen' and 'rejected' begin with; leave it out"
+            "'prompt' is not one of the messages that 'chosen' and 'rejected' begin with; leave it out"
         )
 
 

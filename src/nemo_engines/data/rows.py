@@ -36,7 +36,7 @@ _USED = {
 
 
 class Rows(list[Row]):
-    """Rows that know where they stand."""
+    """Rows with their places."""
 
     def __init__(self, file: Path) -> None:
         super().__init__()
@@ -184,7 +184,7 @@ def _kind(spec: EngineSpec, first: Row) -> str:
 
 
 def first_row(path: Path, part: str) -> Row:
-    """The first row as it stands; what is wrong with it is said by `read_dataset`."""
+    """The first row as it is; what is wrong with it is said by `read_dataset`."""
     try:
         for number, line in json_lines.numbered_lines(dataset_file(path, part)):
             return json_lines.parse_row(line, number)

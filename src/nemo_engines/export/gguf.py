@@ -119,7 +119,7 @@ def _partial(output: Path) -> Path:
 
 
 def _base(folder: Path, base: Path | None) -> Path:
-    """The folder with all weights: the model's own, or that of the model beside which an adapter stands."""
+    """The folder with all weights: the model's own, or that of the model that an adapter belongs to."""
     described = folder / "adapter_config.json"
     if not described.is_file():
         return folder

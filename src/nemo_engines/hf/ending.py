@@ -42,7 +42,7 @@ def check_files(spec: EngineSpec) -> None:
 
 
 def rehearse(run: TrainingRun, model: Any, tokenizer: Any, *, configurations: bool, copies: int = 1) -> None:
-    """Save everything but the weights, as the end will do it, and look whether the weights will have room.
+    """Save everything but the weights, as the end will do it, and look whether the weights will have space.
 
     ``configurations``: whether the end writes those of the model through transformers, which checks them.
     ``copies``: how often a checkpoint of whole weights holds them.
@@ -73,7 +73,7 @@ def rehearse(run: TrainingRun, model: Any, tokenizer: Any, *, configurations: bo
 
 @contextmanager
 def saved_as(what: str, model: Path) -> Iterator[None]:
-    """Whatever a library refuses to save becomes a `BadSpecError` that names it."""
+    """What a library refuses to save becomes a `BadSpecError` that names it."""
     try:
         yield
     except (ValueError, TypeError, AttributeError, KeyError) as error:

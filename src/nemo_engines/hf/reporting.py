@@ -33,7 +33,7 @@ def reported(logs: Mapping[str, object]) -> dict[str, float]:
 
 
 def besides(spec: EngineSpec, values: Mapping[str, float]) -> dict[str, float]:
-    """Names that a method's charts expect besides; where the loss has two parts, the library tells only the
+    """Names that a method's charts expect besides; where the loss has two parts, the library reports only the
     sum."""
     if spec.method == "dpo" and "train_loss" in values and not spec.dpo.sft_loss_weight:
         return {"train_preference_loss": values["train_loss"]}

@@ -69,7 +69,7 @@ class MlflowRun:
             self._client.update_run(self.run_id, status=status)
 
     def release(self) -> None:
-        """See `Run.release`: there is nothing to let go of."""
+        """See `Run.release`: there is nothing to release."""
 
     def _send(self, batch: list[Any]) -> None:
         for start in range(0, len(batch), _MOST):
@@ -79,7 +79,7 @@ class MlflowRun:
 
 
 def _page(address: str, experiment: str, run: str) -> str | None:
-    """Where people see a run: at the server's address, without a name or password that stands in it."""
+    """Where people see a run: at the server's address, without a name or password that it holds."""
     parts = urlsplit(address)
     if parts.scheme not in {"http", "https"}:
         return None

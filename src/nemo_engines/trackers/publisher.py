@@ -62,7 +62,7 @@ class OpenRuns:
         return {}
 
     def release_all(self) -> None:
-        """Let go of every run; they go on."""
+        """Release every run; they stay open at the tracker."""
         for job in list(self._runs):
             with contextlib.suppress(Exception):
                 self._runs[job].release()

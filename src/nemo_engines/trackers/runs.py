@@ -66,5 +66,5 @@ class OpenTrackerRun(Protocol):
         ...
 
     def release(self) -> None:
-        """Let go of the run, which goes on."""
+        """Release the run, which stays open at the tracker."""
         ...

@@ -165,7 +165,7 @@ _OWN_WORDS = {
         "driver",
     ),
 }
-"""Ends that the job itself told of: state, reason, cause, log."""
+"""Ends that the job itself reported: state, reason, cause, log."""
 
 
 def _last_word(kind: EndKind, last: Link) -> Ending:
@@ -180,7 +180,7 @@ def _last_word(kind: EndKind, last: Link) -> Ending:
 
 
 def _unseen(known: Evidence, last: Link, observation: JobObservation | None) -> Ending:
-    """The end of a run that no scheduler has a word for: by an exit status, and by its own last word."""
+    """The end of a run that no scheduler has a word for: by an exit status, and by its own end record."""
     if observation is not None and observation.state is JobState.SUCCEEDED:
         return _done(known, last, "exit status 0")
     if found := _by_marker(known, last):
@@ -257,7 +257,7 @@ def _unsealed(last: Link) -> Ending | None:
 def _decided(known: Evidence, last: Link) -> Ending | None:
     """A job that found that nothing is to be done ended the chain in so many words.
 
-    At a cap the cause of the last end is reported with it: the cap is seldom what has to be mended.
+    At a cap the cause of the last end is reported with it: the cap is seldom what has to be fixed.
     """
     decision = last.decision
     if decision is None or not decision.ends_chain:

@@ -19,7 +19,7 @@ from nemo_gym.chain.run_end import Requester
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndMarker:
-    """A job script's own last word."""
+    """What a job script recorded as its end."""
 
     outcome: str
     status: int
@@ -271,7 +271,7 @@ class Evidence:
         return tuple(job_id for job_id in self.job_ids if job_id not in begun)
 
     def outlives(self, job_id: str, seen: TimedObservation) -> bool:
-        """Whether files tell of a life of a job that is later than the end, or the waiting, seen of it.
+        """Whether files show a life of a job that is later than the end, or the waiting, seen of it.
 
         What was just said of this very job, beyond doubt, is outlived by nothing.
         """

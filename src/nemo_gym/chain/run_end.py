@@ -28,7 +28,7 @@ class Requester(StrEnum):
     CANCEL = "cancel"
     """A cancellation that the job itself knew of."""
     TERM = "term"
-    """SIGTERM: a time limit, a preemption or ``scancel``; only the scheduler can tell."""
+    """SIGTERM: a time limit, a preemption or ``scancel``; only the scheduler knows."""
     PERSON = "person"
     """Somebody wrote into the drain file."""
 
@@ -48,7 +48,7 @@ class Requester(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Marker:
-    """A job script's own last word."""
+    """What a job script recorded as its end."""
 
     complete: bool
     """Every expected identity is recorded exactly once, as the collector counted (or it accepts less)."""

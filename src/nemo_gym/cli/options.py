@@ -9,7 +9,7 @@ import click
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add ``--json``; the command gets ``as_json``, true also when it stood before the command."""
+    """Add ``--json``; the command gets ``as_json``, true also when it was given before the command."""
     return click.option(
         "--json",
         "as_json",

@@ -55,7 +55,7 @@ class SubmissionRecord:
     hostname: str | None = None
     """Host submitted through; ``None``: directly on the machine with the scheduler's client."""
     executor_metadata: dict[str, str] = field(default_factory=dict)
-    """Whatever an executor needs to find the run again."""
+    """What an executor needs to find the run again."""
     schema_version: int = SCHEMA_VERSION
     labels: dict[str, str] = field(default_factory=dict)
     """What the user called it (``--label k=v``)."""

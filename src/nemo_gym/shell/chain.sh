@@ -104,7 +104,7 @@ gym_settle() {
 }
 
 # Whether a retry was counted for the end that is decided about now: by an earlier run of this job, or by a job that had no
-# room for its decision.
+# space for its decision.
 gym_retry_counted() {
   local folder
   for folder in "$gym_links"/*/retry; do

@@ -103,7 +103,7 @@ gym_reason_in() {
   { { read -r && IFS= read -r gym_value; } <"$1/decision"; } 2>/dev/null || :
 }
 
-# How the run before ended: its own last word, then the scheduler's, looked up again for about a
+# How the run before ended: its own end record, then the scheduler's, looked up again for about a
 # minute while that is not visible yet, or until this job is asked to stop itself.
 gym_learn_end() {
   local run=$gym_before
@@ -182,7 +182,7 @@ gym_read_old_collected() {
   gym_c_hopeless=${gym_c_hopeless//\\\\/\\}
 }
 
-# gym_read_marker FOLDER: the last word of a run: what its driver counted, and the script's end marker with who asked for it.
+# gym_read_marker FOLDER: the end record of a run: what its driver counted, and the script's end marker with who asked for it.
 gym_read_marker() {
   local end who outcome
   gym_one "$1/end"

@@ -3,7 +3,7 @@
 # feeds this and a model of it in Python with the same cases. Nothing here acts or asks; the table of states is the file
 # states.tsv, which Python reads too.
 #
-# What is known about the run before stands in gym_p_*: gym_p_first (there is none), gym_p_marker (it left a last word),
+# What is known about the run before is in gym_p_*: gym_p_first (there is none), gym_p_marker (it left an end record),
 # gym_p_complete, gym_p_status, gym_p_asked (nobody, early, cancel, term, person), gym_p_hopeless, gym_p_cancelled (the tombstone
 # of `gym job cancel` is there), gym_p_same (an earlier run of this very job), each empty for no, gym_p_full_disks: so
 # many jobs in a row, that one the last, ended because their disk stayed full, gym_p_undecided (those had not decided: all
@@ -47,7 +47,7 @@ gym_read_state() {
 }
 
 # gym_look_again LOOKS: whether to ask the scheduler once more after so many looks. Nothing is gained by it when the
-# last word or the tombstone has decided already.
+# end record or the tombstone has decided already.
 gym_look_again() {
   (($1 < gym_looks_allowed)) || return 1
   [[ -z $gym_p_same && -z $gym_p_cancelled && -z $gym_p_complete ]] || return 1
@@ -106,7 +106,7 @@ gym_decide_last_word() {
   elif [[ $gym_p_asked == person ]]; then
     gym_rule stop stopped "a person asked the job before to drain"
   elif ((${gym_p_full_disks:-0} >= gym_full_disks_allowed)); then
-    gym_rule fail failed "the disk stayed full in $gym_p_full_disks jobs in a row; make room, then resubmit the benchmark"
+    gym_rule fail failed "the disk stayed full in $gym_p_full_disks jobs in a row; free disk space, then resubmit the benchmark"
   elif ((${gym_p_full_disks:-0})) && [[ -z ${gym_p_undecided-} ]]; then
     gym_rule go_on running "the job before ended because its disk stayed full"
   elif ((gym_p_status == 75)) && [[ $gym_p_asked == early ]]; then

@@ -76,7 +76,7 @@ gym_watch() {
   local _kind=$1 _told='' _until='' _step=driver _log _pid
   [[ $_kind != prepare && $_kind != install ]] || _step=$_kind
   _log=logs/$_step-$gym_job_id.log
-  gym_require_room
+  gym_require_space
   set -m
   ("$2") >"$_log" 2>&1 </dev/null &
   _pid=$!

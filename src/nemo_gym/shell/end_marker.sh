@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# The job from its first line to its last word.
+# The job from its first line to its end record.
 
 # gym_main [PREDECESSOR [HANDED]]: the id of the job that this one follows in its chain, and what that could write nowhere.
 gym_main() {
@@ -20,11 +20,11 @@ gym_main() {
 # unless the process that started this script has made it already.
 gym_claim_link() {
   local now version
-  gym_with_room mkdir -p -- "${gym_link%/*}" logs
+  gym_with_space mkdir -p -- "${gym_link%/*}" logs
   if [[ ! -d $gym_link || -e $gym_link/started ]]; then
     until mkdir -- "$gym_link" 2>/dev/null; do
       if [[ ! -d $gym_link ]]; then
-        gym_await_room && continue
+        gym_await_space && continue
         gym_say "the folder $gym_link cannot be made"
         exit 1
       fi
@@ -34,7 +34,7 @@ gym_claim_link() {
   fi
   printf -v now '%(%s)T' -1
   gym_put "$gym_link/started" "$now"
-  gym_reserve_room "$gym_link"
+  gym_reserve_space "$gym_link"
   [[ -z ${GYM_WALLTIME-} ]] || gym_put "$gym_link/walltime" "$GYM_WALLTIME"
   version=''
   # one that is still to be installed says it then

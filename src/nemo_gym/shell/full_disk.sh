@@ -1,20 +1,20 @@
 # shellcheck shell=bash
-# A disk that is full, or a quota that is used up: waited for, within a bound, and then told without room for one byte more.
+# A disk that is full, or a quota that is used up: waited for, within a bound, and then reported without space for one byte more.
 # What must be reported then has its space from the start, in two files in the folder of this run: `full_disk`, whose first word
 # is `no`, `waiting` (and since when), `told` (by the driver: it has waited itself) or, at the end, how many jobs in a row
 # ended so, then `about` and the id of the job of which nobody has decided yet what its end means, then `unqueued` where no
 # successor could be queued; and `end.room`, which becomes the end marker.
 
-# How long a job waits for room, in seconds.
+# How long a job waits for disk space, in seconds.
 : "${NEMO_GYM_FULL_DISK_SECONDS:=1800}"
 gym_full_disk=''         # the disk stayed full, and this run ends for it
-gym_awaiting_room=''
+gym_awaiting_space=''
 gym_full_disks_before=0  # so many jobs in a row before this one ended so
 gym_undecided=''         # the job about whose end those have not decided: it is this one's to decide
 gym_follows=''           # the job that this one follows
 gym_handed=''            # the second argument of a successor, since it may be written nowhere
 
-# gym_learn_full_disks PREDECESSOR HANDED: HANDED is what a job that had no room for a file has told its successor.
+# gym_learn_full_disks PREDECESSOR HANDED: HANDED is what a job that had no space for a file has passed to its successor.
 gym_learn_full_disks() {
   gym_follows=$1
   gym_newest_run "$gym_job_id" "$gym_restart"
@@ -36,8 +36,8 @@ gym_read_full_disks() {
   fi
 }
 
-# gym_reserve_room FOLDER: the room for the last word, unless the maker of the folder has reserved it.
-gym_reserve_room() {
+# gym_reserve_space FOLDER: the space for the end record, unless the maker of the folder has reserved it.
+gym_reserve_space() {
   local no='' space=''
   printf -v no '%-63s' no
   printf -v space '%-2047s' ''
@@ -45,7 +45,7 @@ gym_reserve_room() {
   [[ -e $1/end.room ]] || gym_put "$1/end.room" "$space"
 }
 
-# gym_overwrite FILE LENGTH TEXT: in the room that the file has already.
+# gym_overwrite FILE LENGTH TEXT: in the space that the file has already.
 gym_overwrite() {
   local LC_ALL=C
   [[ -f $1 ]] || return 1
@@ -63,29 +63,29 @@ gym_is_full() {
   return "$full"
 }
 
-# gym_await_room: after something could not be written. Returns 0 when there is room now, 1 when the disk was not the cause, or
+# gym_await_space: after something could not be written. Returns 0 when there is space now, 1 when the disk was not the cause, or
 # somebody asked for a stop meanwhile. In the script itself, it does not return when the disk stays full.
-gym_await_room() {
+gym_await_space() {
   local until since due=${gym_chain_due-} now full=''
-  [[ -z $gym_awaiting_room && -z $gym_full_disk && -z $gym_asked ]] || return 1
+  [[ -z $gym_awaiting_space && -z $gym_full_disk && -z $gym_asked ]] || return 1
   gym_is_full || return 1
   # What the chain does meanwhile would have to be written down as well.
-  gym_awaiting_room=yes gym_chain_due=''
+  gym_awaiting_space=yes gym_chain_due=''
   gym_look_at_clock
   since=$gym_clock until=$((gym_clock + NEMO_GYM_FULL_DISK_SECONDS))
   printf -v now '%(%s)T' -1
   gym_overwrite "$gym_link/full_disk" 63 "waiting $now"
-  gym_say "the disk of $GYM_JOB_DIR is full, or a quota is used up; waiting up to $NEMO_GYM_FULL_DISK_SECONDS s for room"
+  gym_say "the disk of $GYM_JOB_DIR is full, or a quota is used up; waiting up to $NEMO_GYM_FULL_DISK_SECONDS s for disk space"
   while gym_is_full && gym_is_before "$until" && [[ -z $gym_asked && ! -e $GYM_JOB_DIR/.gym_cancelled ]]; do
     gym_wait_a_second "$until"
   done
   ! gym_is_full || full=yes
-  gym_awaiting_room=''
+  gym_awaiting_space=''
   [[ -z $due ]] || gym_chain_later
   gym_look_at_clock
   if [[ -z $full ]]; then
     gym_overwrite "$gym_link/full_disk" 63 no
-    gym_say "there is room again after $((gym_clock - since)) s"
+    gym_say "there is disk space again after $((gym_clock - since)) s"
     gym_event room_awaited seconds "$((gym_clock - since))"
     return 0
   elif [[ -z $gym_asked && $BASHPID == "$$" ]]; then
@@ -107,14 +107,14 @@ gym_wait_a_second() {
 }
 
 # Before something starts that writes.
-gym_require_room() {
-  ! gym_is_full || gym_await_room
+gym_require_space() {
+  ! gym_is_full || gym_await_space
 }
 
-# gym_with_room COMMAND…: a command of the job's own that writes; tried again once there is room.
-gym_with_room() {
+# gym_with_space COMMAND…: a command of the job's own that writes; tried again once there is space.
+gym_with_space() {
   until "$@"; do
-    gym_await_room || return 1
+    gym_await_space || return 1
   done
 }
 
@@ -156,7 +156,7 @@ gym_end_full_disk() {
   [[ -n $GYM_RESUMABLE && ! -e $GYM_JOB_DIR/.gym_cancelled ]] || return 0
   gym_one "$gym_link/queued"
   if ((number >= gym_full_disks_allowed)); then
-    gym_reason="the disk stayed full in $number jobs in a row; make room, then resubmit the benchmark"
+    gym_reason="the disk stayed full in $number jobs in a row; free disk space, then resubmit the benchmark"
     [[ -z $gym_value ]] || gym_chain_drop "$gym_value"
   elif [[ -z $gym_value ]] || gym_is_gone "$gym_value"; then
     gym_overwrite "$gym_link/full_disk" 63 "$number${about:+ about $about} unqueued"
@@ -166,7 +166,7 @@ gym_end_full_disk() {
       gym_try_put "$gym_link/queued" "$gym_next" 2>/dev/null
       gym_overwrite "$gym_link/full_disk" 63 "$number${about:+ about $about}"
       gym_event successor_queued successor "${gym_next%%;*}"
-      gym_say "job ${gym_next%%;*} is queued and goes on once there is room"
+      gym_say "job ${gym_next%%;*} is queued and continues once there is disk space"
     else
       gym_tell_refusal "${gym_queue_error:-no reason was given}"
     fi

@@ -116,7 +116,7 @@ gym_event() {
 
 # gym_put FILE TEXT: FILE is there with all of TEXT or not at all. A full disk is waited for.
 gym_put() {
-  gym_with_room gym_try_put "$1" "$2"
+  gym_with_space gym_try_put "$1" "$2"
 }
 
 # gym_try_put FILE TEXT: the same without waiting. Twice, because a signal to the whole job may end a program that this script

@@ -106,7 +106,7 @@ gym_queue_next() {
   gym_claim_number || return 1
   folder="$GYM_JOB_DIR/links/local-$gym_number_claimed.0"
   unseen="$GYM_JOB_DIR/.link-local-$gym_number_claimed"
-  mkdir -- "$unseen" && gym_put "$unseen/predecessor" "$gym_job_id" && gym_reserve_room "$unseen" &&
+  mkdir -- "$unseen" && gym_put "$unseen/predecessor" "$gym_job_id" && gym_reserve_space "$unseen" &&
     gym_put "$unseen/supervisor.json" "$(<"$gym_link/supervisor.json")" &&
     { mv -T -- "$unseen" "$folder" 2>/dev/null || [[ ! -d $unseen ]] || mv -T -- "$unseen" "$folder"; } &&
     gym_put "$gym_link/next" "local-$gym_number_claimed" && gym_next=local-$gym_number_claimed && return

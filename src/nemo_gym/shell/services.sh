@@ -52,7 +52,7 @@ gym_start_services() {
 # gym_launch NUMBER: starts a service in a process group of its own.
 gym_launch() {
   gym_service_log "${GYM_SERVICE_NAMES[$1]}"
-  gym_require_room
+  gym_require_space
   set -m
   (gym_become_service "$1") >"$gym_log" 2>&1 </dev/null &
   gym_service_pids[$1]=$!

@@ -154,7 +154,7 @@ def _answer_colon_md(text: str, choices: Choices, answer_prefix: str | None) -> 
 
 
 def _payloads(label: re.Pattern[str], text: str) -> list[str]:
-    """What stands behind each label, up to the next one or the end of its line.
+    """What follows each label, up to the next one or the end of its line.
 
     Where that is nothing, the next line counts, if it begins with a letter of its own.
     """
@@ -194,7 +194,7 @@ def _payload_letter(payload: str, choices: Choices) -> tuple[str | None, set[str
     r"""Nothing for a list of distinct letters; else a leading letter, else the last standalone capital.
 
     The whole text of one option is that option, whatever letters are in it; a letter with the text of another
-    option behind it is none of both. The second value: letters that are denied (``not A``).
+    option behind it is neither. The second value: letters that are denied (``not A``).
     """
     payload = _without_text(payload)
     if payload.startswith(_BOXED):

@@ -123,7 +123,7 @@ class MatchVerifier:
         return f"no '{field}'" + (f"; answer_field names the field, one of {others}" if others else "")
 
     def _hint(self, known: Any) -> str:
-        """What helps where a whole solution stands in place of the answer."""
+        """What helps Where a whole solution is given in place of the answer."""
         if self.options.answer_pattern is None and isinstance(known, str) and "####" in known:
             return "; answer_pattern '#### *(.*)' takes the answer out of it"
         return ""
@@ -197,7 +197,7 @@ def _texts(answer: Any) -> list[str]:
 
 
 def _is_plain(answer: Any) -> bool:
-    """Whether this is surely one number, so that reading it tells nothing new: most answers of most data."""
+    """Whether this is surely one number, so that reading it says nothing new: most answers of most data."""
     if isinstance(answer, str):
         return _PLAIN(answer) is not None
     return isinstance(answer, int) and not isinstance(answer, bool)

@@ -51,10 +51,10 @@ class MultipleChoiceVerifier:
         if not isinstance(expected, str) or not expected.strip():
             return f"'expected_answer' is {expected!r}, not the letter of an option"
         if not patterns and expected.strip().upper() not in choices:
-            return f"'expected_answer' {expected!r} is none of the options {', '.join(choices)}"
+            return f"'expected_answer' {expected!r} is not one of the options {', '.join(choices)}"
         mode = row.get("grading_mode")
         if mode is not None and mode not in get_args(GradingMode):
-            return f"'grading_mode' {mode!r} is none of {', '.join(get_args(GradingMode))}"
+            return f"'grading_mode' {mode!r} is not one of {', '.join(get_args(GradingMode))}"
         return _unusable(patterns)
 
     async def verify(self, task: Task, episode: Episode) -> Verdict:

@@ -47,7 +47,7 @@ class Number:
     other: Fraction | None = None
     """What it may mean as well: the hundredth of a percentage, a scaled number without its scale."""
     by_word: bool = False
-    """A word of scale stands behind it: an answer may leave the word out, an expected answer means it."""
+    """A word of scale follows it: an answer may leave the word out, an expected answer means it."""
 
     @property
     def readings(self) -> tuple[Fraction, ...]:
@@ -277,7 +277,7 @@ def _ascii_char(char: str, before: str) -> str:
 
 
 def _number(text: str, match: re.Match[str]) -> Number | None:
-    """The value of a match, unless what stands around it makes it a part of something else."""
+    """The value of a match, unless what is around it makes it a part of something else."""
     before = text[max(0, match.start() - _CONTEXT) : match.start()]
     after = text[match.end() : match.end() + _CONTEXT]
     written, value = match[0], _value(match)

@@ -173,7 +173,7 @@ def _kind(value: object) -> str:
 _WORDING = (
     (
         re.compile(r"^input tag '(.*)' found using '(.*)' does not match any of the expected tags: "),
-        r"the \2 '\1' is none of ",
+        r"the \2 '\1' is not one of ",
     ),
     (re.compile(r"^unable to extract tag using discriminator '(.*)'$"), r"'\1' is missing"),
     (re.compile(r"^input should be a valid dictionary( or instance of .*)?$"), "an object is needed"),

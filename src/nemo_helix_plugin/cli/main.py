@@ -92,7 +92,7 @@ class InstalledGroup(NemoGroup):
 def nemo() -> None:
     """Run and steer fine-tuning jobs through the Jobs service.
 
-    Options of this list may also stand after the command.
+    Options of this list may also follow the command.
     """
 
 

@@ -35,7 +35,7 @@ class Request:
         return self.method in SAFE_METHODS or "Idempotency-Key" in self.headers
 
     def filled(self, workspace: str | None) -> str:
-        """The path; raises ValueError for a part that is missing or cannot stand in a path."""
+        """The path; raises ValueError for a part that is missing or cannot be in a path."""
         values = dict(self.parts)
         if "{workspace}" in self.path:
             values["workspace"] = values.get("workspace") or workspace

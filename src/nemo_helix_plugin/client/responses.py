@@ -62,7 +62,7 @@ class ItemPage(Generic[Model]):
 
 
 class _Seen:
-    """Leaves out what stands on a later page once more because the list grew meanwhile."""
+    """Leaves out what is on a later page once more because the list grew meanwhile."""
 
     def __init__(self) -> None:
         self._identities: set[str] = set()
@@ -78,7 +78,7 @@ class _Seen:
 
 
 def _rest(page: Page[Model]) -> int | None:
-    """How many items stand on this page and after it; None when the service does not say."""
+    """How many items are on this page and after it; None when the service does not say."""
     if page.pagination is None:
         return len(page.data)
     before = (page.pagination.page - 1) * page.pagination.page_size

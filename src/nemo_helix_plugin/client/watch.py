@@ -1,7 +1,7 @@
 """Following a job to its end, as a plan: what to ask, what to say, how long to wait; it does none of it.
 
 `follow` yields events for the caller, and `WatchCall` and `Wait` for the code that drives it (`watching`),
-with or without ``await``. So the rules stand here once.
+with or without ``await``. So the rules are here once.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ KIND_LOG = "log"
 
 
 class JobChange(models.ResponseModel):
-    """A job as it stands after a change."""
+    """A job after a change."""
 
     kind: Literal["job"] = "job"
     id: str

@@ -52,7 +52,7 @@ JsonObject = Annotated[dict[str, JsonValue], AfterValidator(storable)]
 
 
 class Pagination(ResponseModel):
-    """Where a page stands among all pages."""
+    """The position of a page among all pages."""
 
     page: int = 1
     page_size: int = 0

@@ -27,7 +27,7 @@ class JobStatusEvent(_Event):
     error_details: dict[str, Any] | None = None
     attempt_id: str | None = None
     since: datetime | None = None
-    """When the job ended or was paused, where it has and the service tells."""
+    """When the job ended or was paused, where it has and the service reports it."""
     terminal: bool = False
     """Whether the watch ends here: completed, error, cancelled, or paused."""
     successful: bool = False

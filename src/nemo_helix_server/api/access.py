@@ -78,7 +78,7 @@ class Access(ABC):
         """
 
     def check_body(self, request: Request, who: Principal, body: Any) -> None:  # noqa: B027 - most need no more
-        """The same where it depends on the body; that is JSON, and otherwise whatever was sent."""
+        """The same where it depends on the body; that is JSON, and otherwise what was sent."""
 
     def admit(self, request: Request) -> None:
         """Raise `ForbiddenError` unless who asks may."""

@@ -36,7 +36,7 @@ def choices(request: Request, others: Collection[str], fields: Collection[str]) 
         for field, wanted in given.items():
             if field not in fields:
                 raise MalformedRequestError(
-                    f"'{field[:100]}' is nothing to filter by here; {', '.join(fields)} is"
+                    f"there is no filter '{field[:100]}' here; there are {', '.join(fields)}"
                 )
             values = frozenset(_values(field, wanted))
             found[field] = found[field] & values if field in found else values
@@ -44,7 +44,7 @@ def choices(request: Request, others: Collection[str], fields: Collection[str]) 
 
 
 def statuses(wanted: frozenset[str] | None) -> frozenset[str] | None:
-    """The same statuses; raises `MalformedRequestError` naming one that is none."""
+    """The same statuses; raises `MalformedRequestError` naming one that is unknown."""
     known = {str(status) for status in HelixJobStatus}
     for status in sorted(wanted or ()):
         if status not in known:

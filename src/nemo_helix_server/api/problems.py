@@ -30,7 +30,7 @@ class Problem(BaseModel):
 class FieldProblem(BaseModel):
     """One field of a request that cannot be accepted."""
 
-    loc: list[str | int] = Field(description="Where it stands.")
+    loc: list[str | int] = Field(description="Its position.")
     msg: str
     type: str
 
@@ -129,7 +129,7 @@ async def _system(request: Request, error: Exception) -> JSONResponse:
 
 
 async def _no_space(_: Request, error: Exception) -> JSONResponse:
-    _LOG.error("there is no room: %s", error)
+    _LOG.error("there is no disk space: %s", error)
     return _respond(507, {"detail": "a disk of the service, or its quota, is full: nothing was changed"})
 
 

@@ -98,7 +98,7 @@ def check_origin(method: str, headers: Headers, *, loopback_only: bool) -> None:
 
 
 def check_framing(headers: Headers) -> None:
-    """Refuse a body with two lengths: what stands before the service may have believed the other one."""
+    """Refuse a body with two lengths: a proxy before the service may have believed the other one."""
     if "transfer-encoding" in headers and "content-length" in headers:
         raise MalformedRequestError("a request has Content-Length or Transfer-Encoding, not both")
 

@@ -26,7 +26,7 @@ class DrainOutcome:
     refused: list[dict[str, Any]]
     """Jobs that could not be paused, each with the reason."""
     running: list[str]
-    """Jobs that still run, or will as soon as there is room."""
+    """Jobs that still run, or will as soon as there is capacity."""
     others: dict[str, str]
     """Status of jobs that were under way and ended meanwhile."""
 

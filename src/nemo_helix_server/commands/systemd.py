@@ -48,7 +48,7 @@ def unit(options: Mapping[str, Any], program: Path | None = None) -> str:
 def quoted(word: str) -> str:
     """A word of a command as systemd reads it: specifiers and variables doubled, quotes escaped."""
     if not word.isprintable():
-        raise UnitError(f"{word!r} cannot stand in a unit; use printable characters")
+        raise UnitError(f"{word!r} cannot be written in a unit; use printable characters")
     text = word.replace("%", "%%").replace("$", "$$")
     if text and not set(text) & set(" \"'\\;"):
         return text

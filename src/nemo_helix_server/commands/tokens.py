@@ -29,7 +29,7 @@ _COLUMNS = ("name", "id", "role", "workspace", "created_at", "expires_at", "last
 def create(
     data_dir: Path, name: str | None, role: str, workspace: str | None, expires_in_seconds: int | None
 ) -> dict[str, Any]:
-    """Make a token; the answer is the only place where it stands."""
+    """Make a token; the answer is the only place where it is shown."""
     given = {"name": name, "role": role, "workspace": workspace, "expires_in_seconds": expires_in_seconds}
     try:
         body = CreateTokenRequest.model_validate(given)

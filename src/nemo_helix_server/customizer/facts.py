@@ -46,7 +46,7 @@ class EngineFacts:
     environment: Mapping[str, str]
     """Variables of its processes."""
     digest: str | None = None
-    """What tells its environment from others."""
+    """What distinguishes its environment from others."""
 
 
 @dataclass(frozen=True, slots=True)

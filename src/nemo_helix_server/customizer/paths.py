@@ -1,4 +1,4 @@
-"""Dotted paths into specs: what was set, what stands there, and putting something else there."""
+"""Dotted paths into specs: what was set, what is there, and putting something else there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def given(model: BaseModel, where: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def look(spec: Mapping[str, Any], path: str) -> Any:
-    """What stands at a path; `None` where nothing does."""
+    """The value at a path; `None` where nothing does."""
     found: Any = spec
     for part in path.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None

@@ -207,7 +207,7 @@ class Customizer:
         job = self.jobs.get(workspace, name)
         if job["source"] != names.SOURCE or (job["spec"] or {}).get("backend") != backend:
             raise UnknownNameError(
-                f"the job '{name}' is none of the backend {backend}; `nemo jobs get {name}` shows it"
+                f"the job '{name}' is not of the backend {backend}; `nemo jobs get {name}` shows it"
             )
         return job
 

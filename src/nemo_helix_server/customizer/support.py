@@ -26,12 +26,12 @@ class Rule:
     path: str
     """Dotted; a rule about a block is about all that is in it."""
     allowed: tuple[Any, ...]
-    """Values that are done; the first is what stands there when nobody set the field."""
+    """Values that are done; the first is the value when nobody set the field."""
     reason: str
     """Why no other value is; goes after "because"."""
     on: On = "any"
-    """Where it holds: everywhere, on machines without GPUs, where a step gets one node, or for callers who may
-    not run code."""
+    """Where it holds: everywhere, on machines without GPUs, where a step gets one node, or for callers who
+    may not run code."""
 
     def allows(self, value: Any) -> bool:
         """Whether a value can be done."""

@@ -26,7 +26,7 @@ class EngineRecipe:
     name: str
     summary: str
     pins: Mapping[Device, tuple[str, ...]]
-    """Pins files (in `pins/`), by what the machine has; each is installed as it stands, without
+    """Pins files (in `pins/`), by what the machine has; each is installed as it is, without
     dependencies."""
     imports: tuple[str, ...]
     """Modules that must load, in this order, for the engine to be usable."""
@@ -85,7 +85,7 @@ def pins_text(file: str) -> str:
 
 
 def digest(chosen: EngineRecipe, device: Device) -> str:
-    """What tells environments apart: pins, Python and machine. Equal digests mean equal packages."""
+    """What distinguishes environments: pins, Python and machine. Equal digests mean equal packages."""
     parts = [
         str(RECIPE),
         device,

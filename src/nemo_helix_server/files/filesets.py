@@ -34,7 +34,7 @@ def checked_path(path: str) -> str:
     bad = len(path.encode()) > _LONGEST or "\\" in path or any(ord(letter) < 32 for letter in path)
     if bad or any(part in {"", ".", ".."} or len(part.encode()) > _LONGEST_NAME for part in parts):
         raise InvalidError(
-            f"the path {path[:100]!r} is none inside a fileset; write names with / between them, such as "
+            f"{path[:100]!r} is not a path inside a fileset; write names with / between them, such as "
             "data/train.jsonl"
         )
     return path

@@ -1,7 +1,7 @@
 """Why a workload failed, what helps, and whether the same again would fail the same way.
 
 Everything is read from what the workload left. An advice names what can really be done: a rerun has the same
-configuration, so what only another configuration mends needs a new job.
+configuration, so what only another configuration fixes needs a new job.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ _REFUSALS: dict[JobAction, dict[Status, str]] = {
             (status for status in S if status.is_under_way and status is not S.PAUSING),
             f"job {{job}} is {{status}} in step {{step}}, and {_ONLY}",
         ),
-        S.PAUSING: f"job {{job}} is pausing, and {_ONLY}; use {{resume}} to let it go on",
+        S.PAUSING: f"job {{job}} is pausing, and {_ONLY}; use {{resume}} to resume it",
         S.PAUSED: f"job {{job}} is paused, and {_ONLY}; use {{resume}}",
         S.CANCELLED: f"{{cancelled}}, and {_ONLY}; {_NEW}",
         S.COMPLETED: f"job {{job}} is completed, and {_ONLY}; {_NEW}",

@@ -1,4 +1,4 @@
-"""The charts of a job: its series, as they stand under ``metrics`` in status details."""
+"""The charts of a job: its series, as they are under ``metrics`` in status details."""
 
 from __future__ import annotations
 

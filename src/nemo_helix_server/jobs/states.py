@@ -202,8 +202,8 @@ TABLE: tuple[StateEdge, ...] = (
         E.PAUSE_WITHDRAWN,
         S.ACTIVE,
         A.USER,
-        "resumed before the workload acted; or, by the controller, there was no room for a checkpoint, or "
-        "training had completed",
+        "resumed before the workload acted; or, by the controller, there was no disk space for a checkpoint, "
+        "or training had completed",
     ),
     *_rows(
         [S.PAUSING],
@@ -327,7 +327,7 @@ _KEEP_REASON = frozenset({E.STOPPED, E.CHECKPOINT_VERIFIED})
 
 
 def reason_after(event: StatusEvent, before: str | None, given: StatusReason | None = None) -> str | None:
-    """The reason that stands after an event: the one given, the event's own, or the one that led here."""
+    """The reason after an event: the one given, the event's own, or the one that led here."""
     if given is not None:
         return given
     return before if event in _KEEP_REASON else DEFAULT_REASONS.get(event)

@@ -1,4 +1,4 @@
-"""What workloads and low-level callers tell the service: progress, details, statuses, results."""
+"""What workloads and low-level callers report to the service: progress, details, statuses, results."""
 
 from __future__ import annotations
 

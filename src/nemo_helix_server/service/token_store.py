@@ -25,7 +25,7 @@ class TokenStore:
     """Whether a token of one workspace keeps its holder out of the others; `None`: nobody tried."""
 
     def create(self, caller: Caller, body: CreateTokenRequest) -> dict[str, Any]:
-        """Make a token; the answer is the only place where it ever stands."""
+        """Make a token; the answer is the only place where it is ever shown."""
         minted, now = tokens.mint(), self.clock.now()
         record = Token(
             id=identifiers.entity_id("access-token"),

@@ -17,7 +17,7 @@ DEFAULT = "default"
 
 @dataclass(frozen=True, slots=True)
 class WorkspaceRepository:
-    """Makes workspaces and tells which there are."""
+    """Creates and lists workspaces."""
 
     store: JobStore
     clock: Clock

@@ -25,9 +25,7 @@ def make_engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
     except ArgumentError as error:
-        message = (
-            "the database's address is none; write sqlite:////absolute/path or postgresql://user@host/name"
-        )
+        message = "this is not an address of a database; write sqlite:////absolute/path or postgresql://user@host/name"
         raise StoreError(message) from error
     if parsed.get_backend_name() == "sqlite":
         return _sqlite(url)

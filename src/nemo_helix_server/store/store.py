@@ -68,7 +68,7 @@ class JobStore:
                 yield writer(StoreSession(connection, self.clock.now(), mark(self.clock)))
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.engine.dispose()
 
     @contextmanager

@@ -63,7 +63,7 @@ class TrackerRun:
     sending_at: int | None
     """The moment those rows bear, in milliseconds: sent again, they are the very same ones."""
     said: str | None
-    """The state the tracker was last told."""
+    """The last state that was published to the tracker."""
     settled: int | None
     """The moment since when the job had been as it was when all of it had been published."""
     problem: str | None
@@ -101,7 +101,7 @@ class TrackerRunWriter(TrackerRunReader):
     """Recording what trackers know."""
 
     def follow_with(self, job_id: str, trackers: Iterable[str]) -> None:
-        """Have trackers told about a new job."""
+        """Have a new job published to trackers."""
         for tracker in trackers:
             self.connection.execute(insert(table), {"job_id": job_id, "tracker": tracker, "published": 0})
 

@@ -1,1 +1,1 @@
-"""Experiment trackers: the service tells W&B and MLflow about jobs; trainings themselves never do."""
+"""Experiment trackers: the service reports jobs to W&B and MLflow; trainings themselves never do."""

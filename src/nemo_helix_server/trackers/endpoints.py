@@ -36,7 +36,7 @@ _WANDB_OFFLINE = {"offline", "dryrun"}
 
 
 GUARDED = "NEMO_TRACKER_HOSTS"
-"""Tells a publisher to follow no redirect to this machine, but to these hosts."""
+"""Makes a publisher follow no redirect to this machine, but to these hosts."""
 
 
 @dataclass(frozen=True, slots=True)

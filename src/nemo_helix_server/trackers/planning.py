@@ -36,7 +36,7 @@ class TrackerFacts:
     published: int = 0
     """The last step that the tracker has."""
     said: TrackerState | None = None
-    """The state that it was last told; None: it has no run yet."""
+    """The last state that was published to it; None: it has no run yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ _STATES = {
 
 
 def plan(facts: TrackerFacts) -> Plan:
-    """What to tell now."""
+    """What to publish now."""
     settled = facts.status.is_settled
     if facts.newest == 0 and facts.said is None:
         return Plan(facts.published, None, settled)

@@ -1,6 +1,6 @@
 """A publisher process: the trackers' libraries in an interpreter of their own, asked in JSON lines.
 
-Whatever happens in it (a hang, a crash, a leak) stays in it: an answer that does not come in time ends it.
+Every failure in it (a hang, a crash, a leak) stays in it: an answer that does not come in time ends it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class PublisherProcess:
             _end(process)
 
     def abandon(self) -> None:
-        """Tell it that the service ends, and do not wait."""
+        """Notify it that the service ends, and do not wait."""
         process = self._process
         if process is not None and process.stdin is not None:
             with contextlib.suppress(OSError):

@@ -51,7 +51,7 @@ class Publishing:
             worker.stop()
 
     def wake(self) -> None:
-        """There may be something to tell."""
+        """There may be something to publish."""
         self._pending.set()
 
     def look(self) -> None:

@@ -53,7 +53,7 @@ class JobSnapshot:
 
     @property
     def due(self) -> bool:
-        """Whether there is anything to tell."""
+        """Whether there is anything to publish."""
         return self.plan.to > self.run.published or self.plan.state is not None
 
 
@@ -65,7 +65,7 @@ class TrackerSync:
     storage: JobStorage
 
     def look(self, job_id: str, tracker: str) -> JobSnapshot | None:
-        """What there is to tell a tracker about a job; None when job or run are gone."""
+        """What is to be published to a tracker about a job; None when job or run are gone."""
         with self.store.read() as unit:
             job, run = unit.jobs.by_id(job_id), unit.tracker_runs.find(job_id, tracker)
             if job is None or run is None:
@@ -75,12 +75,12 @@ class TrackerSync:
             )
 
     def settle(self, snapshot: JobSnapshot) -> None:
-        """Record that nothing is left to tell, until the job's status changes."""
+        """Record that nothing is left to publish, until the job's status changes."""
         if snapshot.plan.settled:
             self._note(snapshot.run, settled=snapshot.mark)
 
     def publish(self, snapshot: JobSnapshot, publisher: TrackerCall) -> None:
-        """Tell all that is due; raises `TrackerError`, and then the rest stays due."""
+        """Publish all that is due; raises `TrackerError`, and then the rest stays due."""
         self._open(snapshot, publisher)
         while (latest := self.look(snapshot.job.id, snapshot.run.tracker)) is not None:
             if latest.plan.to > latest.run.published:

@@ -64,7 +64,7 @@ class TrackerWorker:
     _thread: threading.Thread | None = None
 
     def offer(self, key: Key) -> None:
-        """There is something to tell about a job."""
+        """There is something to publish about a job."""
         with self._pending:
             if self._ready(key):
                 self._due[key] = None
@@ -82,7 +82,7 @@ class TrackerWorker:
             self._publisher.abandon()
 
     def publish(self, key: Key) -> None:
-        """Tell what is due about one job, and remember when to try again if that fails."""
+        """Publish what is due about one job, and remember when to try again if that fails."""
         snapshot = self.sync.look(*key)
         if snapshot is None:
             self._patience.pop(key, None)
@@ -173,4 +173,4 @@ class TrackerWorker:
             try:
                 self._publisher.ask(op="release", job=job_id)
             except TrackerError as error:
-                _LOG.warning("the run of a deleted job was not let go of in order: %s", error)
+                _LOG.warning("the run of a deleted job was not released in order: %s", error)

@@ -79,7 +79,7 @@ def _copy_sorted(path: Path, sort: Sort, target: Path, mode: int) -> tuple[int, 
 
 
 def _keep_old(path: Path, label: str) -> Path:
-    """Give the old file a second name; a copy stands in for it where there are no hard links."""
+    """Give the old file a second name; a copy replaces it where there are no hard links."""
     for kept in _names(path, f"superseded-{label}"):
         try:
             os.link(path, kept)

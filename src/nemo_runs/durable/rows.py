@@ -186,7 +186,7 @@ class RowAppender:
         self._doubtful = False
 
     def close(self) -> None:
-        """Make every row durable and let go of the file; may be called again."""
+        """Make every row durable and close the file; may be called again."""
         if self._descriptor < 0:
             return
         try:

@@ -28,7 +28,7 @@ _IN_THIS_PROCESS = threading.Lock()
 
 @dataclass(slots=True)
 class Book:
-    """What stands in the book; change it, and it is written."""
+    """What the book holds; change it, and it is written."""
 
     held: dict[str, LeaseHolder] = field(default_factory=dict)
     waiting: dict[str, tuple[LeaseRequest, ProcessIdentity]] = field(default_factory=dict)

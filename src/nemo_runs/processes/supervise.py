@@ -108,7 +108,7 @@ def supervise(
     command alone, as soon as it has a handler for it (the file is the truth, the signal a nudge); SIGUSR1
     to this process does the same with ``signal``. At the time limit the command gets SIGTERM, after ``grace``
     the whole tree SIGKILL: TIMEOUT. SIGTERM or SIGINT to this process writes ``cancel`` and ends the tree
-    likewise: CANCELLED. Whatever of its tree outlives a command that ended by itself is ended too.
+    likewise: CANCELLED. What of its tree outlives a command that ended by itself is ended too.
 
     ``identity_file`` holds this process (see `nemo_runs.processes.trees.ProcessIdentity`), and the command
     under the key ``command``. With ``adopted`` every child of this process counts as the command's (and is

@@ -1,4 +1,4 @@
-"""A cluster that is not there, with a clock that you move: for tests of whatever works with Slurm.
+"""A cluster that is not there, with a clock that you move: for tests of what works with Slurm.
 
 `FakeCluster` is a `nemo_slurm.cluster.Cluster` like any other. Given a folder, it also puts the programs
 (``sbatch``, ``squeue``, ``sacct``, ``scancel``, ``scontrol``, ``srun``, ``sacctmgr``) on a PATH and can run

@@ -1,4 +1,4 @@
-"""The fake cluster's jobs and rules, with a clock that moves when told to. No files, no processes."""
+"""The fake cluster's jobs and rules, with a clock that moves on request. No files, no processes."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class ClusterModel:
         self.settle()
 
     def suspend(self, number: str, seconds: float) -> None:
-        """Let a running job stand still for so long, time included."""
+        """Let a running job make no progress for so long, time included."""
         self._one(number, "RUNNING").suspended += seconds
         self.move(seconds)
 
@@ -76,7 +76,7 @@ class ClusterModel:
         self.settle()
 
     def settle(self) -> None:
-        """Whatever follows by itself: dependencies, starts, forgetting."""
+        """What follows by itself: dependencies, starts, forgetting."""
         for job in list(self.jobs.values()):
             if job.state == "PENDING":
                 self._consider(job)

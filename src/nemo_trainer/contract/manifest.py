@@ -76,7 +76,7 @@ def read_manifest(folder: Path, *, within: Path | None = None) -> Manifest:
 
 
 def read_bytes(folder: Path, *, within: Path | None = None) -> bytes:
-    """The manifest as it stands in the folder; raises `CheckpointUnusableError`."""
+    """The manifest that is in the folder; raises `CheckpointUnusableError`."""
     try:
         return read_regular(folder / MANIFEST, most=_LARGEST, within=within)
     except FileNotFoundError:

@@ -45,7 +45,7 @@ class MetricRow:
         return replace(self, values={name: point for name, point in self.values.items() if is_finite(point)})
 
     def to_line(self) -> bytes:
-        """The row as it stands in the file, without its newline; what is not a finite number is left out."""
+        """The row as it is in the file, without its newline; what is not a finite number is left out."""
         row = {"step": self.step, "epoch": self.epoch, "time": self.time, "attempt": self.attempt}
         values = dict(self.finite().values)
         return _to_line({**row, "values": values}, self.generation)
@@ -63,7 +63,7 @@ class ContinueRow:
     generation: int = 0
 
     def to_line(self) -> bytes:
-        """The row as it stands in the file, without its newline."""
+        """The row as it is in the file, without its newline."""
         row = {
             "continue_from": self.continue_from,
             "attempt": self.attempt,

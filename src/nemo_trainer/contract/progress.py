@@ -1,4 +1,4 @@
-"""``progress.json``: where training stands, replaced as a whole by rename."""
+"""``progress.json``: how far training is, replaced as a whole by rename."""
 
 from __future__ import annotations
 

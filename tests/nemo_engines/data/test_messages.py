@@ -169,7 +169,7 @@ def test_the_common_beginning_ends_before_an_answer(tmp_path: Path) -> None:
     [
         (
             {"prompt": "x?", "chosen": [ASK, GOOD], "rejected": [ASK, BAD]},
-            "'prompt' is none of the messages that",
+            "'prompt' is not one of the messages that",
         ),
         ({"chosen": [GOOD], "rejected": [BAD]}, "whole conversations that begin with the same messages"),
         ({"chosen": [ASK, GOOD], "rejected": [{**ASK, "content": "?"}, BAD]}, "begin with the same messages"),

@@ -249,7 +249,7 @@ def test_a_full_disk_counts_no_retry_and_ends_the_chain_after_ten_in_a_row(state
 
     assert {short(full(number)) for number in range(1, 10)} == {("go_on", "running", False, 0)}
     assert short(full(10)) == ("fail", "failed", False, 1)
-    assert full(10).reason.startswith("the disk stayed full in 10 jobs in a row; make room")
+    assert full(10).reason.startswith("the disk stayed full in 10 jobs in a row; free disk space")
 
 
 def test_the_walltime_cap_is_looked_at_after_a_full_disk() -> None:

@@ -42,7 +42,7 @@ def run(tmp_path, text, *, jump=0):
     [
         ("gym_pause 10", 5),
         # a disk that stays full for its whole bound
-        ("gym_is_full() { :; }; NEMO_GYM_FULL_DISK_SECONDS=20; (gym_await_room; echo $ticks)", 10),
+        ("gym_is_full() { :; }; NEMO_GYM_FULL_DISK_SECONDS=20; (gym_await_space; echo $ticks)", 10),
         # a step that does not end after SIGTERM
         ("kill() { :; }; wait() { :; }; NEMO_GYM_STOP_SECONDS=10; gym_end_step 123", 5),
         # when the successor is looked at next

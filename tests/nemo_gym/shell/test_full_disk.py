@@ -101,12 +101,12 @@ def test_a_job_that_starts_on_a_full_disk_waits_for_room_and_then_works(disk, in
     disk.fill(inodes=inodes)
     job = disk.start(1, drive=says(COMPLETE))
     lines = []
-    told(job, "waiting up to 1800 s for room", lines)
+    told(job, "waiting up to 1800 s for disk space", lines)
     assert disk.worked == 0
     disk.empty()
     _, rest = job.communicate(timeout=60)
     assert job.returncode == 0
-    assert "there is room again" in rest
+    assert "there is disk space again" in rest
     assert disk.link(1).end.read_text().startswith("ended 0 none\n")
     assert disk.worked == 1
 
@@ -264,7 +264,8 @@ def test_ten_in_a_row_end_the_chain_and_say_what_helps(disk):
     assert disk.lines("queue")[-1:] != ["110"], "nobody is left to go on"
     _, _, reason = disk.link(FULL_DISKS).end.read_text().partition("\n")
     assert (
-        reason.strip() == "the disk stayed full in 10 jobs in a row; make room, then resubmit the benchmark"
+        reason.strip()
+        == "the disk stayed full in 10 jobs in a row; free disk space, then resubmit the benchmark"
     )
     status, said = disk.run(FULL_DISKS + 1, before)
     assert status == 1
@@ -301,7 +302,7 @@ def test_status_tells_of_a_job_that_waits_for_room(disk):
     known = replace(disk.evidence(), now=1800000065.0, silent="nobody answers")
     verdict, job_id = state_and_job(known)
     assert (verdict.state, job_id) == (BenchmarkState.RUNNING, "1")
-    waits = "it waits for room, for 1 min 5 s so far"
+    waits = "it waits for disk space, for 1 min 5 s so far"
     assert verdict.reason == f"its disk is full, or a quota is used up; {waits}"
     disk.set("end", "now")
     job.communicate(timeout=60)

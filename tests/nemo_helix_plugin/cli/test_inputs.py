@@ -31,9 +31,9 @@ def test_a_field_is_named_as_it_stands_in_the_file(training, said):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"name": "a",\n "spec": {"x": 1, "x": 2}}', "line 2 .*: the key x stands here a second time"),
-        ("name: a\nspec: {}\nname: b\n", "line 3 .*: the key name stands here a second time"),
-        ("name: a\nspec: {x: [{y: 1, y: 1}]}\n", "line 2 .*: the key y stands here a second time"),
+        ('{"name": "a",\n "spec": {"x": 1, "x": 2}}', "line 2 .*: the key x is here a second time"),
+        ("name: a\nspec: {}\nname: b\n", "line 3 .*: the key name is here a second time"),
+        ("name: a\nspec: {x: [{y: 1, y: 1}]}\n", "line 2 .*: the key y is here a second time"),
     ],
 )
 def test_a_key_that_a_body_has_twice_is_refused_with_its_line(tmp_path, text, said):

@@ -219,7 +219,7 @@ def test_an_environment_gives_the_rewards(bench: Bench, spec: dict[str, Any]) ->
         (b"format: other\n", BENCHMARK, "has the format 'other'; it must be native-v1"),
         (b"format: native-v1\n", BENCHMARK, "must name files of the folder in config_paths"),
         (b"format: native-v1\nconfig_paths: [none.yaml]\n", BENCHMARK, "has no file none.yaml"),
-        (b"format: native-v1\nconfig_paths: [../x]\n", BENCHMARK, "is none inside a fileset"),
+        (b"format: native-v1\nconfig_paths: [../x]\n", BENCHMARK, "is not a path inside a fileset"),
         (b"format: native-v1\nconfig_paths: [config.yaml]\n", b"a: 1\n", "describes no gym benchmark"),
         (b"format: native-v1\nconfig_paths: [config.yaml]\n", b"a: [\n", "config.yaml, line 2 is not YAML"),
         (b"[1]\n", BENCHMARK, "must hold keys with values"),

@@ -97,7 +97,7 @@ def test_names_are_taken_once_and_those_of_jobs_never(filesets: Filesets) -> Non
     ],
 )
 def test_no_path_leads_out(path: str) -> None:
-    with pytest.raises(InvalidError, match="is none inside a fileset"):
+    with pytest.raises(InvalidError, match="is not a path inside a fileset"):
         checked_path(path)
 
 

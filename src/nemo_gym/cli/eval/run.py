@@ -134,7 +134,7 @@ def _import_beside(name: str) -> None:
 
 
 def _leave_last_word(last: RunResult | CollectionEnd | Exception) -> None:
-    """Tell the chain that this run is part of, if it is, how it ended."""
+    """Inform the chain that this run is part of, if it is, how it ended."""
     from nemo_gym.rollouts.collect import ends, exit_report
     from nemo_gym.rollouts.collect.console import Console
     from nemo_gym.rollouts.output.disk_wait import DiskWait

@@ -43,9 +43,9 @@ def cancel(
     """Write down that the benchmark is cancelled, end what waits, then what runs, and look until nothing is
     left.
 
-    Ends with 0 when every job is final, and with 4 when jobs are still alive or nobody can tell; those are
-    named. What is recorded stays: `gym job resubmit` goes on from there. BENCHMARK can be left out where the
-    submission has only one.
+    Ends with 0 when every job is final, and with 4 when jobs are still alive or it is not known whether they
+    are; those are named. What is recorded stays: `gym job resubmit` goes on from there. BENCHMARK can be left
+    out where the submission has only one.
     """
     if benchmark is not None and everything:
         raise UsageError("give one benchmark, or --all.")
@@ -86,7 +86,7 @@ def _show(report: CancelReport, *, as_json: bool) -> None:
     for problem in report.problems:
         click.echo(f"gym: {problem}", err=True)
     for outcome in report.outcomes:
-        for words, jobs in (("still alive", outcome.alive), ("nobody can tell of", outcome.unsure)):
+        for words, jobs in (("still alive", outcome.alive), ("state not known", outcome.unsure)):
             if jobs:
                 again = "the request stays"
                 if not set(jobs) <= set(outcome.left_alone):  # else it would be left alone once more

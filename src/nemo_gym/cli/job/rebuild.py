@@ -110,7 +110,7 @@ def adopted(
 
 
 def far_path(path: Path) -> str:
-    """A path of another machine; raises `UsageError` for one that depends on where somebody stands."""
+    """A path of another machine; raises `UsageError` for one that depends on the current folder."""
     if not path.is_absolute():
         raise UsageError(f"{path}: give the absolute path on that machine.")
     return str(path)

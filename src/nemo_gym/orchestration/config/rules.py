@@ -125,8 +125,8 @@ def _typed_secrets(config: SubmitConfig) -> Iterator[str]:
             is_bare = parse_reference(value, where=path).kind == "lit" and not value.startswith("lit:")
             if is_bare and value and looks_secret(key):
                 yield (
-                    f"{path}.{key}: the value is written into resolved-config.yaml as it stands; "
-                    f"write host:{key} if it is a secret, lit:… if it is none."
+                    f"{path}.{key}: the value is written into resolved-config.yaml as it is; "
+                    f"write host:{key} if it is a secret, lit:… if it is not."
                 )
 
 

@@ -20,7 +20,7 @@ from nemo_slurm.errors import UnusableValueError
 def sbatch_options(cluster: str, compute: SlurmCompute, benchmark: str, job_dir: Path) -> list[str]:
     """The options of one job, each one word (``--key=value``), in the order of the lines.
 
-    Raises `ConfigError` naming the dotted path of a value that cannot stand on such a line.
+    Raises `ConfigError` naming the dotted path of a value that cannot be written on such a line.
     """
     where = f"compute.{cluster}"
     try:

@@ -67,7 +67,7 @@ class JobExecutor(Protocol):
         """The ids of those that wait or run, also where the process that queued them was killed before it
         noted them down.
 
-        Raises an error where nobody can tell.
+        Raises an error where that is not known.
         """
         ...
 

@@ -75,7 +75,7 @@ class MachineShare:
     """
 
     def __init__(self, name: str, *, gpus: int, slots: int, environ: Mapping[str, str]) -> None:
-        """``name`` stands in the list of holders; the place in the queue is that of this moment."""
+        """``name`` is shown in the list of holders; the place in the queue is that of this moment."""
         self.reason = ""
         """What it waits for, a sentence."""
         self._name = name
@@ -120,7 +120,7 @@ class MachineShare:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that tell the job what it holds."""
+        """Variables that name to the job what it holds."""
         return {} if self._granted is None else machine_leases.environment(self._name, self._granted)
 
     def leave(self) -> None:

@@ -1,7 +1,7 @@
 """Successors of jobs of the `local` executor, as far as their supervisor sees to them.
 
-A job queues its successor itself. One whose disk stayed full could not; it says so in the room that was kept
-for its last word, and its supervisor, which waits for room without an end, does it then.
+A job queues its successor itself. One whose disk stayed full could not; it says so in the space that was
+reserved for its end record, and its supervisor, which waits for disk space without a limit, does it then.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OWED = re.compile(r"[0-9]{1,4}( about \S+)? unqueued")
 
 
 def reserve_space(link: LinkPaths) -> None:
-    """Keep room for what a job must tell of a full disk. Raises `DiskFullError`."""
+    """Reserve space for what a job must report about a full disk. Raises `DiskFullError`."""
     for path, text, size in ((link.full_disk, "no", _WORD), (link.end_reserve, "", _LAST_WORD)):
         if not path.exists():
             replace_file(path, f"{text:<{size}}\n".encode())
@@ -36,7 +36,7 @@ def reserve_space(link: LinkPaths) -> None:
 def queue_owed(paths: JobPaths, job_id: str, gym_job_id: str, *, unwanted: Callable[[], bool]) -> None:
     """Queue the successor that a job could not queue on a full disk.
 
-    Waits for room until it is ``unwanted``, which a cancelled run's is too.
+    Waits for disk space until it is ``unwanted``, which a cancelled run's is too.
     """
     link = paths.link(job_id)
     try:

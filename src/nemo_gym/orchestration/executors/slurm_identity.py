@@ -1,4 +1,4 @@
-"""What tells a benchmark's jobs from others with the same number, read from the files of its folder.
+"""What distinguishes a benchmark's jobs from others with the same number, read from the files of its folder.
 
 The token and the time of the submission are in the folder's path; the owner, the name and the moment before
 which nothing was submitted are those of ``job.sh``; when a run had begun is its own word. What cannot be read
@@ -25,7 +25,7 @@ from nemo_slurm.remote_script import remote_script
 _NAME = re.compile(rb"^#SBATCH --job-name=(\S+)$", re.MULTILINE)
 _STAMP = re.compile(r"gym-job-(\d{8}T\d{6}Z)-")
 _HEAD = 16_384
-"""Bytes of a job script in which its ``#SBATCH`` lines stand."""
+"""Bytes of a job script in which its ``#SBATCH`` lines are."""
 _NOBODY = 65_534
 """The owner of files whose real owner a file server hides."""
 
@@ -129,7 +129,7 @@ def _owner(user: int) -> int | None:
 
 
 def _stamp(gym_job_id: str) -> float | None:
-    """When a submission was made, by the submitter's clock: it stands in its id."""
+    """When a submission was made, by the submitter's clock: it is in its id."""
     found = _STAMP.match(gym_job_id)
     with contextlib.suppress(ValueError):
         if found:

@@ -120,7 +120,7 @@ def _defaults(config: SubmitConfig) -> dict[str, Any]:
 
 
 def lead_of(machine: LocalCompute | SlurmCompute) -> float:
-    """How long before its walltime a job is asked to drain, in seconds; 0: nobody can tell."""
+    """How long before its walltime a job is asked to drain, in seconds; 0: not known."""
     if isinstance(machine, SlurmCompute):
         return 0.0 if "signal" in machine.extra_args else float(drain_seconds(machine))
     return drain_lead(parse_duration(machine.walltime, where="walltime") if machine.walltime else None)

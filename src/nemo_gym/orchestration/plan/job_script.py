@@ -46,7 +46,7 @@ gym_main "$@"
 
 
 def render_job(plan: JobPlan, *, redacted: bool, sealed: Mapping[str, bytes] | None = None) -> str:
-    """The whole script; with ``redacted``, ``<host:VAR>`` stands in place of each secret value.
+    """The whole script; with ``redacted``, ``<host:VAR>`` replaces each secret value.
 
     ``sealed`` are the files that it reads, by default those of this installation.
     """

@@ -112,7 +112,7 @@ def shell_file(part: str) -> Path:
 
 
 def check_of_the_seal() -> str:
-    """The part of a job script that stands in the script itself."""
+    """The part of a job script that is in the script itself."""
     return shell_file("seal").read_text(encoding="utf-8").partition("\n")[2]
 
 

@@ -19,7 +19,7 @@ JOB_ID = "NEMO_GYM_JOB_ID"
 
 
 def service_port_variable(index: int) -> str:
-    """The variable in which the job tells the collector the port of its ``index``-th service."""
+    """The variable in which the job gives the collector the port of its ``index``-th service."""
     return f"NEMO_GYM_SERVICE_{index}_PORT"
 
 

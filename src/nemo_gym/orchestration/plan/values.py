@@ -135,7 +135,7 @@ class JobPlan:
     walltime: int | None
     """Seconds, or ``None`` for no limit."""
     drain_lead: float = 0.0
-    """Seconds before the walltime at which the job is asked to drain; 0: nobody can tell."""
+    """Seconds before the walltime at which the job is asked to drain; 0: not known."""
     budget: Budget | None = None
     """What a chain of such jobs may use; ``None``: not resumable, one job."""
     resubmission: int = 0

@@ -142,8 +142,8 @@ def made_again(run_dir: Path, *, now: datetime) -> SubmissionRecord:
     except (GymError, KeyError, TypeError, AttributeError, StopIteration) as error:
         if not _names_jobs(run_dir):
             raise DataError(
-                f"{run_dir}: nothing in it tells of a job, as after a submit that ended before it had queued "
-                "one; it can be removed."
+                f"{run_dir}: nothing in it describes a job, as after a submit that ended before it had "
+                "queued one; it can be removed."
             ) from None
         raise DataError(f"{run_dir}: its record is lost and cannot be made again ({error}).") from None
     entries = tuple(_entry(name, RunPaths(run_dir).job(name)) for name in benchmarks)

@@ -1,6 +1,7 @@
 """Know run directories of another machine again, and find forgotten ones through the scheduler.
 
-What tells of a run directory comes here in one archive a machine; the rest is as for a directory of this one.
+What describes a run directory comes here in one archive a machine; the rest is as for a directory of this
+one.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class NotAdopted:
 
 @dataclass(slots=True)
 class _Brought:
-    """What tells of one run directory, in a folder here of the same name."""
+    """What describes one run directory, in a folder here of the same name."""
 
     folder: Path
     there: str
@@ -133,7 +134,7 @@ def _adopted(
             found = _unpacked(archive.encode("utf-8", "surrogateescape"), Path(base))
         except (tarfile.TarError, EOFError, OSError) as error:
             raise DataError(
-                f"what {host.label} tells of its run directories is damaged ({error})."
+                f"what {host.label} reports about its run directories is damaged ({error})."
             ) from error
         for name in unreadable.splitlines():
             if name in found:

@@ -26,7 +26,7 @@ from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import quoted_header, remote_script
 
 LARGEST = 60 * 1024
-"""Bytes; a larger file is none of the small ones."""
+"""Bytes; a larger file does not belong to the small ones."""
 
 UNREAD = "-"
 HASHED = 16 * 1024 * 1024

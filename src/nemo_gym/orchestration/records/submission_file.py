@@ -82,7 +82,7 @@ def changes(job_dir: Path) -> Iterator[str]:
 def changes_there(job_dir: Path, look: FolderLook) -> Iterator[str]:
     """The same about a folder of another machine, from one look at it.
 
-    Data outside of the folder is not looked at: the job that reads it tells.
+    Data outside of the folder is not looked at: the job that reads it reports it.
     """
     try:
         found = json.loads(look.submissions.get(job_dir.parent, ""))

@@ -273,12 +273,12 @@ def _charge(owners: dict[str, int], charged: int | None) -> dict[str, int]:
 def savings(bills: Sequence[Bill]) -> list[Saving]:
     """What would have saved allocated time, most first; nothing that took none.
 
-    Where no rollout was kept, nothing else is advised than to mend what ended it.
+    Where no rollout was kept, nothing else is advised than to fix what ended it.
     """
     total = {owner: sum(bill.owners[owner] for bill in bills) for owner in OWNERS}
     if not total["useful"]:
         everything = sum(total.values())
-        mend = "mend what ended it before anything else: `gym job status` says what that was"
+        mend = "fix what ended it before anything else: `gym job status` says what that was"
         return [Saving("nothing_kept", everything, mend)] if everything else []
     services = any(link.has_services for bill in bills for link in bill.links)
     again = sum(bill.started_again for bill in bills)

@@ -99,7 +99,7 @@ def _notes(seen: _Seen) -> Iterator[str]:
         yield f"{rows} ended while none of these jobs ran, and counted for none"
     for link in seen.links:
         if not link.ended:
-            yield f"{link.name} has not ended as far as its folder tells: billed up to its last sign of life"
+            yield f"{link.name} has not ended as far as its folder shows: billed up to its last sign of life"
 
 
 def _links(paths: JobPaths, events: list[dict[str, Any]]) -> list[BilledLink]:
@@ -204,7 +204,7 @@ def _take_rows(seen: _Seen, path: Path) -> None:
 
 
 def _row_times(line: bytes) -> tuple[int, int] | None:
-    """Latency and end of a result in milliseconds; they stand near its end, else the row is parsed."""
+    """Latency and end of a result in milliseconds; they are near its end, else the row is parsed."""
     found = _TIMES.findall(line, max(0, len(line) - _NEAR_END))
     if found:
         with contextlib.suppress(ValueError, OverflowError):

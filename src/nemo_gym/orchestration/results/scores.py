@@ -25,7 +25,7 @@ _RESULT_COLUMNS = ("ID", "BENCHMARK", "STATUS", "SCORE", "95% INTERVAL", "COVERA
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkResult:
-    """What came out of one benchmark, as far as its folder tells."""
+    """What came out of one benchmark, as far as its folder shows."""
 
     gym_job_id: str
     benchmark: str

@@ -91,7 +91,7 @@ def _waits(known: Evidence, last: Link) -> str:
     if last.waits_for_room is None:
         return ""
     waited = duration_in_words(known.now - last.waits_for_room)
-    return f"its disk is full, or a quota is used up; it waits for room, for {waited} so far"
+    return f"its disk is full, or a quota is used up; it waits for disk space, for {waited} so far"
 
 
 def _queued(known: Evidence, waiting: WaitingJob, finished: Ending | None) -> Ending:

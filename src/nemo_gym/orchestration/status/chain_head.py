@@ -57,7 +57,7 @@ def last_started(job_dir: Path) -> str:
 
 
 def _order(paths: JobPaths, name: str) -> tuple[float, int]:
-    """When a run started, 0 when it has not, and its job's number, which tells runs of one second apart."""
+    """When a run started, 0 when it has not, and its job's number, which distinguishes runs of one second."""
     job_id, _, restart = name.rpartition(".")
     digits = "".join(letter for letter in job_id if letter.isdigit())
     try:

@@ -201,7 +201,7 @@ def _questions(
 
 
 def _is_settled(known: Evidence, job_id: str, old: TimedObservation, now: float) -> bool:
-    """Whether a remembered end is the end: nothing tells of a later life, and the job cannot come back."""
+    """Whether a remembered end is the end: nothing shows a later life, and the job cannot come back."""
     if not old.observation.state.final or known.outlives(job_id, old):
         return False
     ended_at = old.observation.ended_at

@@ -1,7 +1,7 @@
 """The last thing that an executor said of each job, kept so that its silence changes nothing.
 
 A cache beside the local index, one file a machine: losing it loses only this memory. An end is kept
-only where it is proven to be that of this very job, and gives way to whatever tells of a later life.
+only where it is proven to be that of this very job, and gives way to everything that shows a later life.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class LastSeen:
         return self._seen.get(_key(job))
 
     def remember(self, job: JobRef, observation: JobObservation, at: float) -> None:
-        """Keep what was seen just now; that nobody could tell is not worth keeping.
+        """Keep what was seen just now; that nothing was known is not worth keeping.
 
         An end that may be another job's takes the place of nothing, and nothing takes its place.
         """

@@ -1,7 +1,7 @@
 """The status of benchmarks as it was known last, for when the machine that holds their files does not answer.
 
 A cache beside the local index; losing it loses only this memory. What an executor said of single jobs
-is kept by `nemo_gym.orchestration.status.last_observation`; it tells nothing of a chain's later jobs, whose
+is kept by `nemo_gym.orchestration.status.last_observation`; it says nothing about a chain's later jobs, whose
 ids are in the files.
 """
 

@@ -80,7 +80,7 @@ def to_show(known: Evidence, files: RunFiles) -> str:
 
 
 def seam(piece: LogPiece) -> bytes:
-    """The line that stands between the logs of two jobs."""
+    """The line between the logs of two jobs."""
     return f"==> {piece.title} <==\n".encode()
 
 

@@ -47,7 +47,7 @@ class BenchmarkStatus:
     eta_s: float | None = None
     """Seconds until the last rollout, at the present rate."""
     progress_age_s: float | None = None
-    """How old the collector's last word is."""
+    """How old the collector's last report is."""
     state_age_s: float | None = None
     """How old the state is, where the executor gave no answer just now."""
     silent: str = ""

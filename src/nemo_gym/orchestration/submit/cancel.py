@@ -66,7 +66,7 @@ class CancelOutcome:
     alive: tuple[str, ...] = ()
     """Jobs that are queued or running still."""
     unsure: tuple[str, ...] = ()
-    """Jobs of which nobody can tell."""
+    """Jobs of which this is not known."""
     left_alone: tuple[str, ...] = ()
     """Those of them that are not proven to be of the run, so that nobody asked them to end."""
 
@@ -249,13 +249,13 @@ def _nothing_done(error: Exception, targets: Sequence[Evidence], remaining: Sequ
     """That nothing is cancelled, why, and what to do."""
     names = ", ".join(known.benchmark for known in targets)
     still = f"{names} still {'runs or waits' if len(targets) == 1 else 'run or wait'}"
-    room = "make room" if _is_full(error) else "put that right"
+    remedy = "free disk space" if _is_full(error) else "put that right"
     done = "nothing was cancelled"
     if remaining:
         done += f", but {', '.join(remaining)} will not go on after the job that runs now"
     return (
         f"the request cannot be written down ({_reason(error)}), so {done}: {still}; "
-        f"{room} and give the command again."
+        f"{remedy} and give the command again."
     )
 
 

@@ -195,7 +195,7 @@ def _secrets(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -
         yield warning(
             "secrets",
             "this cluster keeps job scripts, where `sacct -B` and its operators can read them, and values of "
-            "`host:VAR` stand there; have the job read them from a file of yours instead.",
+            "`host:VAR` are in them; have the job read them from a file of yours instead.",
         )
     if config.otel is not None and config.otel.enabled and "job_env" in flags:
         yield warning(

@@ -58,7 +58,7 @@ def follow(
             sleep(_LOOK)
     except KeyboardInterrupt:
         print(
-            "\nThe jobs go on without being followed; `gym job results` tells of them.",
+            "\nThe jobs go on without being followed; `gym job results` reports them.",
             file=stream,
             flush=True,
         )

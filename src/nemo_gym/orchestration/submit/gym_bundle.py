@@ -93,7 +93,8 @@ def plan_bundle(host: Host, output_path: Path) -> Bundle:
 
 
 def digest(python: str) -> str:
-    """What tells one bundle from another: every file's content, and the interpreter it is made for."""
+    """What distinguishes one bundle from another: every file's content, and the interpreter it is made
+    for."""
     found = hashlib.sha256(python.encode())
     for source, relative in sorted(installed_files(), key=lambda pair: pair[1].as_posix()):
         found.update(relative.as_posix().encode() + b"\0" + hashlib.sha256(source.read_bytes()).digest())

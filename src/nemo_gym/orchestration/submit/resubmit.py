@@ -1,7 +1,7 @@
 """Queueing a benchmark again in place: same folder, same results, a fresh chain, perhaps a larger budget.
 
 Refused while anything of it is alive, or may be. Each time claims ``resubmits/<n>/``, so that two at once
-cannot both queue a job; what was raised stands there with its reason, and the job script reads it.
+cannot both queue a job; what was raised is there with its reason, and the job script reads it.
 """
 
 from __future__ import annotations
@@ -143,8 +143,8 @@ def _refuse(known: Evidence) -> None:
         )
     unsure = cancel.may_be_alive(known)
     if unsure:
-        why = known.silent or "nobody sees it, and it left no last word"
-        raise RefusedError(f"nobody can tell whether job {', '.join(unsure)} of {it} still runs ({why}).")
+        why = known.silent or "nobody sees it, and it left no end record"
+        raise RefusedError(f"it is not known whether job {', '.join(unsure)} of {it} still runs ({why}).")
     for again in known.pending:
         if cancel.owner_of(again) is not Liveness.DEAD:
             raise RefusedError(_under_way(known, again.number))
@@ -202,7 +202,7 @@ def _check_token(config: SubmitConfig, environ: Mapping[str, str]) -> None:
 
 
 def _budget(config: SubmitConfig, request: ResubmitRequest, known: Evidence) -> _Budget | None:
-    """The budget as it stands, `None` for a benchmark that is not resumable."""
+    """The budget as it is, `None` for a benchmark that is not resumable."""
     entry = config.driver.benchmarks.get(request.benchmark)
     chain = entry.chain if entry is not None else None
     if chain is None:

@@ -316,7 +316,7 @@ class Collector:
             self._report(verdict)
 
     def _report_first(self, failure: RolloutFailure) -> None:
-        """Tell the first failure of each stage; the others are counted."""
+        """Report the first failure of each stage; the others are counted."""
         if failure.grading in self._reported:
             return
         self._reported.add(failure.grading)

@@ -38,7 +38,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class CollectionEnd:
-    """The last word of a run."""
+    """The final state of a run."""
 
     status: int
     """Exit status: 0, 1, 75, 76 or 130."""
@@ -112,7 +112,7 @@ def _exhausted(counts: Counts, have: str, max_attempts: int) -> str:
         remedies.append("--resume with a higher max_rollout_attempts tries these again")
     if counts.ungraded:
         remedies.append(
-            "once the verifier is mended, --resume or `gym eval reverify` grades the kept answers "
+            "once the verifier is fixed, --resume or `gym eval reverify` grades the kept answers "
             "without a request"
         )
     return f"{', '.join(said)}; {'; '.join(remedies)}."

@@ -25,7 +25,7 @@ _HOPELESS = (ConfigError, DataError, ResumeRefusedError, UsageError)
 
 @dataclass(frozen=True, slots=True)
 class ExitReport:
-    """The last word of a collector. All counts are 0 when it ended before it could count."""
+    """The exit report of a collector. All counts are 0 when it ended before it could count."""
 
     state: str
     """As in `nemo_gym.rollouts.collect.ends.CollectionEnd`."""
@@ -77,7 +77,7 @@ def is_hopeless(error: Exception) -> bool:
 
 
 def write(collected: ExitReport, environ: Mapping[str, str]) -> None:
-    """Leave the last word in the folder of the link, if this run is part of one."""
+    """Write the exit report into the folder of the link, if this run is part of one."""
     folder = environ.get(LINK_VARIABLE)
     if folder:
         text = collected.lines() if environ.get(FORM_VARIABLE) == "lines" else collected.line()

@@ -210,7 +210,7 @@ class Bar:
         self._progress.console.print(message, markup=False, highlight=False)
 
     def close(self) -> None:
-        """Leave the bar as it stands."""
+        """Leave the bar as it is."""
         self._progress.stop()
 
 

@@ -168,7 +168,7 @@ def _of_data(row: Row) -> Row:
 def materialize(config: RunConfig, rows: Iterable[Row]) -> Iterator[bytes]:
     """Planned rollouts as JSON lines without line feeds, all repeats of a task in a row.
 
-    The line number, from 0, is ``task index * repeats + rollout index``; both indices stand first in each
+    The line number, from 0, is ``task index * repeats + rollout index``; both indices come first in each
     line. ``rows`` are those of `read_rows`, already cut to the run's limit.
     """
     fill_in, plan = _filler(config), _planner(config)

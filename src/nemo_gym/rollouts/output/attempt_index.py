@@ -93,12 +93,12 @@ class AttemptIndex:
         return spent.count(1) - _both(spent, closed).count(1)
 
     def final(self) -> int:
-        """How many of them failed in a way that no other attempt could mend."""
+        """How many of them failed that no other attempt could fix."""
         terminal = self._spent(TERMINAL)
         return terminal.count(1) - _both(terminal, self.done).count(1)
 
     def wanted(self, max_attempts: int, *, failed_only: bool) -> bytes:
-        """1 for each rollout that has neither result nor answer and may be asked, as it stands now."""
+        """1 for each rollout that has neither result nor answer and may be asked now."""
         closed = _either(_either(self.done, self.answered), self._spent(max_attempts))
         chosen = closed.translate(_INVERTED)
         return _both(chosen, self.failed) if failed_only else bytes(chosen)

@@ -74,7 +74,7 @@ def rewards(lines: list[bytes]) -> float:
 
 
 def _numbers(lines: list[bytes]) -> list[int] | None:
-    """Task index, rollout index, task index, … as they stand at the start of each line."""
+    """Task index, rollout index, task index, … as they are at the start of each line."""
     first = _ONE(lines[0])
     if first is not None:  # mostly all of them have as many digits, and so the same shape
         heads = b"".join(map(itemgetter(slice(0, first.end())), lines))

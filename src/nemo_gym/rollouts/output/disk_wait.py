@@ -1,7 +1,7 @@
-"""Waiting for room: a disk that is full, or a quota that is used up, costs time and no rollout.
+"""Waiting for disk space: a disk that is full, or a quota that is used up, costs time and no rollout.
 
 What was paid for is kept in memory until it can be written, and nothing new is begun meanwhile. The wait has
-a bound; a run that is part of a job tells the job of it in a file that has its room already (see
+a bound; a run that is part of a job reports it to the job in a file that has its space already (see
 ``shell/full_disk.sh``).
 """
 
@@ -25,7 +25,7 @@ Result = TypeVar("Result")
 SECONDS_VARIABLE: Final = "NEMO_GYM_FULL_DISK_SECONDS"
 LINK_VARIABLE: Final = "NEMO_GYM_LINK"
 SECONDS: Final = 1800.0
-"""How long room is waited for unless `SECONDS_VARIABLE` says otherwise."""
+"""How long disk space is waited for unless `SECONDS_VARIABLE` says otherwise."""
 _LOOK: Final = 0.5
 """Seconds between two attempts."""
 _WORD: Final = 63
@@ -85,7 +85,9 @@ class DiskWait:
             self._since = now
             publish(self._environ, f"waiting {time.time():.0f}")
             reason = str(error).partition(";")[0].rstrip(".")
-            self._report(f"{reason}; waiting up to {self._limit:g} s for room, nothing is lost meanwhile.")
+            self._report(
+                f"{reason}; waiting up to {self._limit:g} s for disk space; nothing is lost meanwhile."
+            )
         if now - self._since >= self._limit:
             publish(self._environ, "told")
             raise error
@@ -95,11 +97,11 @@ class DiskWait:
         if self._since is not None:
             waited, self._since = self._monotonic() - self._since, None
             publish(self._environ, "no")
-            self._report(f"there is room again after {waited:.0f} s; going on.")
+            self._report(f"there is disk space again after {waited:.0f} s; continuing.")
 
 
 def is_full(error: BaseException) -> bool:
-    """Whether waiting for room can help; a limit on the size of files does not depend on free space."""
+    """Whether waiting for disk space can help; a limit on the size of files does not depend on free space."""
     return any(
         (isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT))
         or (isinstance(cause, DiskFullError) and cause.__cause__ is None)
@@ -108,7 +110,7 @@ def is_full(error: BaseException) -> bool:
 
 
 def publish(environ: Mapping[str, str], word: str) -> None:
-    """Say in the folder of the link how the room is, in place, if this process is part of one."""
+    """Say in the folder of the link how full the disk is, in place, if this process is part of one."""
     folder = environ.get(LINK_VARIABLE)
     if not folder:
         return

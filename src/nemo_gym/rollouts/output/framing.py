@@ -1,6 +1,7 @@
-"""Rows whatever stands around them: what other programs and crashes do to a file's lines costs no answer.
+"""Rows regardless of what is around them: what other programs and crashes do to a file's lines costs no
+answer.
 
-A row is framed well when it stands alone between two line feeds. Tools of other systems end lines with
+A row is framed well when it is alone between two line feeds. Tools of other systems end lines with
 ``CR LF`` and put a byte-order mark at the start (``cat`` then has one in the middle); a crash leaves zeros,
 half a row, or a row without its line feed, onto which the next one is glued. A row is whole or damaged by its
 own bytes (see `nemo_gym.rollouts.output.rows`), never by these.
@@ -31,7 +32,7 @@ _JSON: Final = json.JSONDecoder()
 
 
 def whole_rows(line: bytes) -> tuple[list[Whole], bytes]:
-    """The whole rows in what stands between two line feeds, and what else stands there (``b""``: framing)."""
+    """The whole rows between two line feeds, and what else is there (``b""``: framing)."""
     text = line if line[:1] == b"{" and line[-1:] == b"}" else _bare(line)
     if not text:
         return [], b""
@@ -69,7 +70,7 @@ def _bare(text: bytes) -> bytes:
 
 
 def _taken_apart(text: bytes) -> tuple[list[Whole], bytes]:
-    """Rows that stand in one line one after the other, perhaps behind a torn one."""
+    """Rows that are in one line one after the other, perhaps behind a torn one."""
     found: list[Whole] = []
     rest: list[bytes] = []
     at, loose = 0, text.decode("latin-1")  # every byte is one character

@@ -1,7 +1,7 @@
 """Reading the files of an output into a census: who has a result, an answer, a failure; what is not a row.
 
 A million rows are read in seconds: a well-framed row of ours is known by its first and last bytes and the
-checksum between them, no JSON is parsed and no row is held. Whatever is not such a row takes the slow way.
+checksum between them, no JSON is parsed and no row is held. Every other line takes the slow way.
 """
 
 from __future__ import annotations

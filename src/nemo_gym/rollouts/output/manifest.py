@@ -53,7 +53,7 @@ class OutputManifest:
         return self.num_tasks * self.num_repeats
 
     def to_json(self) -> dict[str, Any]:
-        """The manifest as it stands in its file; digests and counts are written out for readers."""
+        """The manifest as it is in its file; digests and counts are written out for readers."""
         values = asdict(self)
         generation, scoring = values.pop("generation"), values.pop("scoring")
         head = {key: values.pop(key) for key in ("schema_version", "run_id", "created_at")}

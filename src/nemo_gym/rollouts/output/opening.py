@@ -247,7 +247,7 @@ def _changes(known: OutputManifest | None, asked: RequestedOutput) -> tuple[list
     """What differs between the recorded rows and what is asked, and what a person can do about it."""
     unsafe = "add +allow_unsafe_resume=true to use the recorded rollouts all the same."
     if known is None:
-        missing = ["there is no manifest, so nobody can tell what they were collected with"]
+        missing = ["there is no manifest, so it is not known what they were collected with"]
         return missing, f"Choose another --output, or {unsafe}"
     changed = identity.differences(known.generation, asked.identity.generation)
     for name in ("num_tasks", "num_repeats"):

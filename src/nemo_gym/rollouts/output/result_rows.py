@@ -1,6 +1,6 @@
 """What a result row is made of: the task, the answer, the grade; and how each is taken out of it again.
 
-All of it stands side by side in one object, and whose a name is must never be a guess. Of two parts with a
+All of it is side by side in one object, and whose a name is must never be a guess. Of two parts with a
 field of the same name the later one has it in the order task, agent, verifier, the collector itself; the
 values that it covers are kept whole in ``_ng_covered``. An answer that waits for its grade is such a row
 without the grade. So an answer can be graded at any time with what the first grading had before it.

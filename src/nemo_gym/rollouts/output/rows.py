@@ -28,14 +28,14 @@ CHECKSUM: Final = "_ng_crc32"
 
 _BEFORE_SUM: Final = b',"_ng_crc32":"'
 SUMMED: Final = _BEFORE_SUM + b'%08x"}'
-"""How a row ends, to be filled with the checksum of what stands before."""
+"""How a row ends, to be filled with the checksum of what precedes it."""
 SUFFIX: Final = len(_BEFORE_SUM) + 8 + len(b'"}')
 """Bytes of that end."""
 _SUM_AT: Final = SUFFIX - len(_BEFORE_SUM)
 IDENTITY: Final = re.compile(rb'\{"_ng_task_index":(\d{1,15}),"_ng_rollout_index":(\d{1,15})[,}]').match
 """How a row begins: task index, rollout index."""
 REWARD: Final = b',"reward":'
-"""What stands before the grade; its last occurrence in a row of ours is the grade's own."""
+"""What precedes the grade; its last occurrence in a row of ours is the grade's own."""
 _BLOCK: Final = 1 << 16
 """Bytes that stay in a core's cache while their rows are checked."""
 _LARGEST: Final = 2**64 - 1

@@ -185,7 +185,7 @@ class OutputStore:
 
     @property
     def final(self) -> int:
-        """Rollouts whose failure no other attempt could mend."""
+        """Rollouts whose failure no other attempt could fix."""
         return self._attempt_index.final()
 
     def pending(self) -> Iterator[Task]:
@@ -322,7 +322,7 @@ class OutputStore:
             raise lock.superseded(self.paths.output)
 
     def close(self) -> None:
-        """Make rows durable and let the output go; may be called again."""
+        """Make rows durable and release the output; may be called again."""
         if self._closed:
             return
         self._closed = True

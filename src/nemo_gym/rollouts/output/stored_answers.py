@@ -20,7 +20,7 @@ from nemo_runs.durable import files
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """One stored answer, and where it stands."""
+    """One stored answer, and its place."""
 
     where: str
     """File and line."""

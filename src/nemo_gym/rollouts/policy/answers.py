@@ -105,7 +105,7 @@ def of_choice(answer: Row, choice: Row) -> Row:
 def end_of(finish: Any) -> Row | None:
     """``incomplete_details`` for a finish reason, ``None`` for a good one.
 
-    Other words than the API's own stand beside the reason, so that nothing that the server said is lost.
+    Words other than the API's own are beside the reason, so that nothing that the server said is lost.
     """
     if finish == "stop":
         return None
@@ -187,7 +187,7 @@ def _output_items(answer_id: Any, message: Row, choice: Row) -> list[Row]:
 
 
 def _content(content: Any) -> tuple[list[Row], str]:
-    """Parts of a message in the Responses API's words, and the thoughts that stood among them."""
+    """Parts of a message in the Responses API's words, and the thoughts among them."""
     if content is None:
         return [], ""
     if isinstance(content, str):
@@ -281,7 +281,7 @@ def _add_logprobs(item: Row, choice: Row) -> None:
 
 
 def _add_more(target: Row, source: Mapping[str, Any], known: frozenset[str]) -> None:
-    """Keep what the server said beyond its API, too, where it does not stand in the way of ours."""
+    """Keep what the server said beyond its API, too, where it does not conflict with ours."""
     for key in source.keys() - known:
         if source[key] is not None:
             target.setdefault(key, source[key])

@@ -68,7 +68,7 @@ def request_body(
 
     ``extra_body`` is laid over the body last: it reaches parameters that only one server knows. Parameters
     that are ``None`` are left out, so that the server's own defaults hold; those that the API has no other
-    name for are passed on as they are. Whatever the parameters say, ``model`` is asked for one whole answer.
+    name for are passed on as they are. Regardless of the parameters, ``model`` is asked for one whole answer.
     ``system_role`` is how the server wants instructions,
     ``limit_name`` what it calls the token limit. Raises `CannotBeSentError`.
     """
@@ -225,7 +225,7 @@ def _checked_response(answer: Row) -> Row:
     if not isinstance(output, list):
         raise MalformedAnswerError("the answer has no list 'output'")
     if not all(_is_item(item) for item in output):
-        raise MalformedAnswerError("an item of 'output' is none")
+        raise MalformedAnswerError("an item of 'output' is not an output item")
     usage, details = answer.get("usage"), answer.get("incomplete_details")
     if isinstance(usage, dict):
         usage = {**usage, **{name: token_count(usage[name]) for name in _COUNTS if name in usage}}

@@ -226,7 +226,7 @@ class HttpPolicy:
             raise self._malformed(str(error), content) from error
 
     def _read_stream(self, content: bytes, error: ValueError) -> Any:
-        """What an answer holds that is not JSON; raises `PolicyError` where nobody can tell."""
+        """What an answer holds that is not JSON; raises `PolicyError` where that is not known."""
         text = content.decode(errors="replace")
         if event_stream.looks_like_stream(text):
             try:

@@ -47,7 +47,7 @@ class ModelIdentity:
     name: str
     server_version: str | None = None
     fingerprint: str | None = None
-    """Of what tells weights apart: their config, index and sizes, or the sizes that the server reports."""
+    """Of what distinguishes weights: their config, index and sizes, or the sizes that the server reports."""
 
     def to_json(self) -> dict[str, str | None]:
         """As the manifest records it."""
@@ -139,7 +139,7 @@ async def _answers_below_v1(session: aiohttp.ClientSession, endpoint: Endpoint) 
 
 
 async def _version(session: aiohttp.ClientSession, endpoint: Endpoint) -> str | None:
-    """vLLM and some others tell their version at ``/version`` beside ``/v1``."""
+    """vLLM and some others report their version at ``/version`` beside ``/v1``."""
     root = endpoint.base_url.rstrip("/").removesuffix("/v1")
     try:
         _, answer = await _get(session, yarl.URL(root + "/version"))
@@ -163,7 +163,8 @@ def _wrong_name(endpoint: Endpoint, served: list[str]) -> str:
 
 
 def fingerprint(entry: dict[str, Any]) -> str | None:
-    """A digest of what tells these weights from others, or ``None`` if the server tells nothing of the kind.
+    """A digest of what distinguishes these weights from others, or ``None`` if the server reports nothing of
+    the kind.
 
     Left out is whatever changes from start to start (``created``, permissions, the context that was given).
     """

@@ -143,7 +143,7 @@ def of_exception(where: str, error: Exception, *, timeout: float) -> PolicyError
 
 
 def wrongly_encoded(encoding: str) -> str:
-    """What is said of a body that its header ``content-encoding`` does not tell the truth about."""
+    """What is said of a body that its header ``content-encoding`` is wrong about."""
     shown = _one_line(encoding, 40)
     return (
         f"sent an answer that cannot be decoded as its header content-encoding says ({shown}); "

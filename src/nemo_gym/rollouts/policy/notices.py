@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Retries:
-    """Tells the first retry of each kind in full and counts the others, so that no retry is silent."""
+    """Reports the first retry of each kind in full and counts the others, so that no retry is silent."""
 
     def __init__(self, report: Callable[[str], None]) -> None:
         self._report = report

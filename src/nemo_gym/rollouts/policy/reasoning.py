@@ -2,7 +2,7 @@
 
 Models that reason put their thoughts between tags, ``<think>`` and ``</think>`` mostly. Servers cut these out
 only when they are asked to, and sometimes cut only one of the two tags. Others write in channels
-(`nemo_gym.rollouts.policy.harmony`). A thought becomes an item of its own with the tags as they stood
+(`nemo_gym.rollouts.policy.harmony`). A thought becomes an item of its own with the tags as they were
 (``tags``), so `with_thoughts` can put the text together again as it was sent.
 """
 
@@ -35,7 +35,7 @@ _CLOSE = pattern("(?<!`)(?:" + "|".join(re.escape(closing) for _, closing in TAG
 
 
 def without_thoughts(items: list[Row]) -> list[Row]:
-    """Output items in which every thought within a message's text stands in a reasoning item before it.
+    """Output items in which every thought within a message's text is in a reasoning item before it.
 
     The list itself when there is no thought. A tag that opens and is never closed leaves no answer behind it;
     a tag that closes without having been opened makes everything before it a thought.
@@ -124,7 +124,7 @@ def _stray_closing(text: str) -> re.Match[str] | None:
 
 
 def _may_hold_thoughts(item: Row) -> bool:
-    """Whether the words of a tag stand anywhere in the text; cheap, since it is asked of every answer."""
+    """Whether the words of a tag are anywhere in the text; cheap, since it is asked of every answer."""
     if item.get("type") != "message":
         return False
     for part in item.get("content") or ():

@@ -10,7 +10,7 @@ from nemo_gym.rollouts.policy.errors import REDIRECTED, PolicyError
 ROWS_ENOUGH = 5
 """So many different rows refused with the same words, and none answered, end a run."""
 LONG_ROWS_ENOUGH = 64
-"""The same where the words are about length: long rows may all stand at the beginning."""
+"""The same where the words are about length: long rows may all be at the beginning."""
 
 MOST_WORDINGS = 100
 """The number of different refusals that are kept apart."""
@@ -58,7 +58,7 @@ class ServerRefusal:
     message: str
     """What it said about this request, with its address and status."""
     remedy: str
-    """What would help, as an order; empty when nobody can tell."""
+    """What would help, as an order; empty when that is not known."""
     lasting: bool
     """Whether the same request will be refused again as long as server and settings are the same."""
     about_length: bool = False

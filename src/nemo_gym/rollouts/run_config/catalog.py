@@ -82,7 +82,7 @@ def find_benchmark(name: str, *, cwd: Path, search_dirs: Sequence[Path] = ()) ->
 
 
 def _refuse_a_path(name: str, path: Path) -> None:
-    """Say what becomes of a file or a folder that stands in the place of a benchmark's name."""
+    """Say what becomes of a file or a folder that is given in place of a benchmark's name."""
     if holds_rows(path) and path.is_file():
         raise errors.ConfigError(
             f"--benchmark: {name} is a file of rows; give them with --input {name}, beside the name of a "

@@ -64,7 +64,8 @@ NEITHER_KEYS: Final = (
 """Keys that affect neither, so that they may differ from one job of a chain to the next."""
 
 MODEL_KEYS: Final = ("name", "server_version", "fingerprint")
-"""What of an endpoint's self-description tells one model from another; times, ids and paths do not."""
+"""What of an endpoint's self-description distinguishes one model from another; times, ids and paths do
+not."""
 
 _SHOWN = 100
 

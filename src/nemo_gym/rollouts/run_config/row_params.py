@@ -44,7 +44,7 @@ _OF_THE_RUN: Final = frozenset(
 """Keys of clients and of routing servers that send a question to another place, model or conversation."""
 
 _OF_THE_QUESTION: Final = frozenset({"input", "messages", "prompt", "instructions"})
-"""Keys that would replace the question where they stand in ``extra_body``."""
+"""Keys that would replace the question where they are in ``extra_body``."""
 
 
 def of_the_run(params: Mapping[str, Any], model: str | None) -> str | None:

@@ -67,7 +67,7 @@ class BenchmarkConfig(Strict):
     graded_ends: list[AnswerEnd] | None = None
     """Ends besides ``completed`` whose answers are put to the verifier; others get reward 0 unseen."""
     grade_reasoning: bool | None = None
-    """Put thoughts that stood within the text back into it before it is graded."""
+    """Put thoughts that were within the text back into it before it is graded."""
     num_repeats: Count = 1
 
     @field_validator("agent", "verifier")

@@ -64,7 +64,7 @@ def _head(columns: Columns, run: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _samples(paths: RolloutPaths, num_repeats: int) -> Iterator[Row]:
-    """The input row of each task: every so-manieth materialized row, since they stand task by task."""
+    """The input row of each task: every so-manieth materialized row, since they are ordered by task."""
     try:
         for line in islice(files.read_lines(paths.materialized_inputs), 0, None, num_repeats):
             yield orjson.loads(line)

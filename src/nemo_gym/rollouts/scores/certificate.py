@@ -1,7 +1,7 @@
 """A certificate over one output: every expected identity once, nothing torn or damaged, all digests right.
 
-Read-only, and one byte a planned rollout beside one block of the file: rows are never held. Whatever is
-wrong becomes a sentence; an output without sentences is whole.
+Read-only, and one byte a planned rollout beside one block of the file: rows are never held. Each problem
+becomes a sentence; an output without sentences is whole.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _manifest(path: Path, problems: list[str]) -> tuple[OutputManifest | None, d
         problems.append(str(error))
         return None, {}
     if manifest is None:
-        problems.append(f"{path} is not there: nobody can tell what is expected.")
+        problems.append(f"{path} is not there, so what is expected is not known.")
         return None, {}
     if not 0 <= manifest.expected <= MOST_ROLLOUTS or min(manifest.num_tasks, manifest.num_repeats) < 0:
         problems.append(

@@ -217,7 +217,7 @@ def _remedy(*, grading_alone: bool) -> str:
 
 
 def _shortened(changes: str) -> str:
-    """Digests are only told apart here, for which their first digits do."""
+    """Digests are only distinguished here, for which their first digits do."""
     return re.sub(r'"([0-9a-f]{12})[0-9a-f]{52}"', r"\1…", changes)
 
 

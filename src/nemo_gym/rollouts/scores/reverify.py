@@ -106,7 +106,7 @@ def reverify(
     if known is None:
         raise DataError(f"{paths.manifest}: not there; only outputs of `gym eval run` can be graded again.")
     if not paths.output.is_file():  # opening a pipe would wait for ever
-        raise DataError(f"{paths.output}: there is no such file, or it is none.")
+        raise DataError(f"{paths.output}: there is no such file, or it is not a regular file.")
     scoring = _scoring(known, config)
     verifier = load_grader(config.benchmark)
     if not grades_stored_answers(verifier):
@@ -212,7 +212,7 @@ def _owned(paths: RolloutPaths) -> Iterator[None]:
 
 
 def _new_output(paths: RolloutPaths, output: Path) -> RolloutPaths:
-    """Another output that stands on its own: with the same inputs and failures beside it."""
+    """Another output that is complete by itself: with the same inputs and failures beside it."""
     target = RolloutPaths(output)
     for path in (target.output, target.manifest, target.materialized_inputs, target.failures, target.answers):
         if path.exists():

@@ -27,7 +27,7 @@ class Interval:
     """0 when nothing varied between the clusters."""
     method: Method
     clusters: int
-    """How many tasks stood behind it."""
+    """The number of tasks behind it."""
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ class WholeAnswers:
     """A verifier that puts to another one only the answers that ended well.
 
     Also graded are those whose end is in ``also``, or in the other's own ``graded_ends``. With ``reasoning``
-    the thoughts that stood within the text are back in it.
+    the thoughts that were within the text are back in it.
     """
 
     Options: ClassVar[type[BaseModel]] = BaseModel

@@ -1,4 +1,4 @@
-"""One job, as a person wants to see it: how it stands, its steps, its storage, what to do next."""
+"""One job, as a person wants to see it: its status, its steps, its storage, what to do next."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a job stands, in words: progress, how long its storage is kept, reasons, warnings, what next."""
+"""The state of a job, in words: progress, how long its storage is kept, reasons, warnings, what next."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def _newest_task(step: Record) -> Record:
 def what_next(job: Record) -> str:
     """What the next command would do: a sentence's end such as ``goes on from its checkpoint of step 40``."""
     if job.get("status") != "error":
-        return "lets it go on"
+        return "resumes it"
     found = job.get("error_details")
     said = found.get("rerun") if isinstance(found, Mapping) else None
     return " ".join(said.split()) if isinstance(said, str) and said.strip() else "runs it again"

@@ -18,7 +18,7 @@ GAP = 2
 LEAST = 10
 """A narrower column says nothing."""
 NOTE = 22
-"""With less room for the note, columns that can be done without make place."""
+"""With less space for the note, columns that can be done without make place."""
 DISPENSABLE = ("description", "project", "updated_at", "who", "is_current")
 HEADS = {"size_bytes": "size", "storage_bytes": "storage"}
 WRAPPED = frozenset({"note", "why", "message", "settings"})
@@ -81,7 +81,7 @@ def _fitting(
 
 
 def _grid(records: Sequence[Record], names: Sequence[str], manner: cells.Manner, extra: Extra | None) -> Grid:
-    """All cells, without the columns in which nothing stands; the first one stays."""
+    """All cells, without the columns that are empty; the first one stays."""
     heads = [*names, *([extra[0]] if extra else [])]
     rows = [
         [cells.cell(name, columns.value(record, name), manner) for name in names]

@@ -16,7 +16,7 @@ _NOT_FOUND = 404
 
 
 def try_end(end: Mapping[str, Any], report: TransferReport, model: Path) -> None:
-    """Whether the trained model can be registered under its name, and its files will have room.
+    """Whether the trained model can be registered under its name, and its files will have space.
 
     ``end`` has ``workspace``, ``name`` and ``job`` of the model, the ``root`` of the filesets, and ``whole``:
     whether all weights are written. ``model`` is the folder of the base model.
@@ -43,7 +43,7 @@ def _try_name(end: Mapping[str, Any], report: TransferReport) -> None:
 
 
 def _try_room(end: Mapping[str, Any], report: TransferReport, model: Path) -> None:
-    """Files on the disk of the job's storage become links there; elsewhere they need room of their own."""
+    """Files on the disk of the job's storage become links there; elsewhere they need their own space."""
     place = open_tree(end["root"]).local("")
     if place is None or not end["whole"] or not place.exists():
         return
@@ -55,5 +55,5 @@ def _try_room(end: Mapping[str, Any], report: TransferReport, model: Path) -> No
     if free < size:
         raise StepError(
             f"the disk of the filesets ({place}) has {size_in_words(free)} left, and the trained model needs "
-            f"about {size_in_words(size)}; make room, then run the job again"
+            f"about {size_in_words(size)}; free disk space, then run the job again"
         )

@@ -42,7 +42,7 @@ def tree(document: Any, depth: int = 0) -> Tree:
         raise MalformedRequestError(f"the filter is nested deeper than {_DEEPEST}")
     logical = [key for key in document if key in _LOGICAL]
     if logical and len(document) > 1:
-        raise MalformedRequestError(f"{logical[0]} may not stand beside other keys; put them inside of it")
+        raise MalformedRequestError(f"{logical[0]} cannot be combined with other keys; put them inside of it")
     if not document:
         return EVERYTHING
     return all_of([_entry(key, value, depth) for key, value in document.items()])

@@ -94,7 +94,7 @@ def _path(key: str) -> tuple[str, ...]:
     """The parts of ``filter[a][b]``."""
     inner = key.removeprefix("filter")
     if not (inner.startswith("[") and inner.endswith("]")):
-        raise MalformedRequestError(f"the parameter '{key[:100]}' is none of a filter; write filter[<field>]")
+        raise MalformedRequestError(f"the parameter '{key[:100]}' is not a filter; write filter[<field>]")
     parts = tuple(inner[1:-1].split("]["))
     if any("[" in part or "]" in part or not part for part in parts):
         raise MalformedRequestError(

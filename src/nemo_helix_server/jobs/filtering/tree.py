@@ -1,4 +1,4 @@
-"""The tree of a filter, and which fields may stand in it with which values."""
+"""The tree of a filter, and which fields may be in it with which values."""
 
 from __future__ import annotations
 

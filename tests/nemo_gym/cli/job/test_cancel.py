@@ -31,7 +31,7 @@ AGAIN = "the request stays; give the command again to go on."
         (
             CancelOutcome(**ONE, state="unknown", unsure=("1",)),
             "sums: unknown\n",
-            f"gym: sums: nobody can tell of: 1; {AGAIN}\n",
+            f"gym: sums: state not known: 1; {AGAIN}\n",
         ),
     ],
 )

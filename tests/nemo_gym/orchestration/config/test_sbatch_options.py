@@ -150,7 +150,7 @@ def refused(changes: dict[str, Any]) -> str:
             {"driver/gym_install": {"repo": "/srv/gym", "ref": "main"}, "driver/container": "img"},
             "driver.gym_install: a Gym is installed for the machine of the job and not inside",
         ),
-        ({"compute/alps/account": "a b"}, "compute.alps.account: 'a b' cannot stand on an #SBATCH line"),
+        ({"compute/alps/account": "a b"}, "compute.alps.account: 'a b' cannot be written on an #SBATCH line"),
         (
             {"services/policy": {**VLLM, "tensor_parallel_size": 16}},
             "compute.alps.node_pools.gpu.gpus_per_node: 8 GPUs are there and 16 are needed",

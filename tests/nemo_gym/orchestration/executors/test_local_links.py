@@ -80,7 +80,7 @@ set -u
 . {scheduler}
 GYM_JOB_DIR={job_dir} gym_link={job_dir}/links/local-1.0 gym_job_id=local-1 NEMO_GYM_LOCAL_JOBS={numbers}
 gym_put() {{ gym_try_put "$1" "$2"; [[ $1 != *{kill_after} ]] || kill -9 $BASHPID; }}
-gym_reserve_room() {{ gym_put "$1/full_disk" no; }}
+gym_reserve_space() {{ gym_put "$1/full_disk" no; }}
 gym_queue_next
 """
 

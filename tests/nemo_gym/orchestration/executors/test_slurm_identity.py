@@ -113,7 +113,7 @@ def test_an_older_record_of_the_same_number_changes_nothing_of_a_running_chain(c
         status = chain.status()
         assert (status.state, status.done, status.expected) == ("running", 32, 500), status.reason
         assert status.silent
-        with pytest.raises(RefusedError, match="nobody can tell whether job"):
+        with pytest.raises(RefusedError, match="it is not known whether job"):
             chain.resubmit()
         chain.move(60)
     # all of it answers again

@@ -247,7 +247,9 @@ def test_on_a_full_disk_no_benchmark_is_cancelled_and_it_is_said_that_all_still_
     with pytest.raises(StillAliveError) as caught:
         place.cancel()
     said = str(caught.value)
-    assert "No space left on device), so nothing was cancelled: a, b still run or wait; make room" in said
+    assert (
+        "No space left on device), so nothing was cancelled: a, b still run or wait; free disk space" in said
+    )
     assert said.endswith("give the command again.")
     assert caught.value.exit_status == EXIT_ALIVE
     assert place.executor.calls == []
@@ -272,7 +274,9 @@ def test_a_wish_that_another_machine_cannot_write_is_told_alike(place):
 
     place.put("a", link("1.0"), j1="RUNNING")
     place.site = SubmissionMachine(place.executor, files=There())
-    with pytest.raises(StillAliveError, match="a still runs or waits; make room and give the command again"):
+    with pytest.raises(
+        StillAliveError, match="a still runs or waits; free disk space and give the command again"
+    ):
         place.cancel()
 
 

@@ -103,7 +103,7 @@ def test_stopping_to_follow_leaves_the_jobs_alone_and_says_so(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         world.follow(stream)
     assert stream.getvalue().endswith(
-        "The jobs go on without being followed; `gym job results` tells of them.\n"
+        "The jobs go on without being followed; `gym job results` reports them.\n"
     )
     assert world.cluster.jobs["fake-1"].state is JobState.RUNNING
 

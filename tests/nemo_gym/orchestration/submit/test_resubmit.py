@@ -126,7 +126,7 @@ def test_it_is_refused_while_nobody_can_tell(place):
 
     place.executor.observe = silent
     (place.folder / "gpqa/links/1.0/end").unlink()
-    with pytest.raises(RefusedError, match=r"nobody can tell whether job 1 .* still runs \(no answer\)"):
+    with pytest.raises(RefusedError, match=r"it is not known whether job 1 .* still runs \(no answer\)"):
         place.again()
 
 

@@ -1,4 +1,4 @@
-"""How long room is waited for, what else is not, and what a job is told; time is passed in."""
+"""How long disk space is waited for, what else is not, and what a job is told; time is passed in."""
 
 import errno
 
@@ -39,9 +39,9 @@ def test_a_full_disk_and_a_quota_are_waited_for_and_said_once(tmp_path, number):
     assert room.wait(full.write, sleep=full.sleep) == "written"
     waiting, again = said
     assert waiting.startswith(
-        f"{tmp_path}/rows: could not be written (no room); waiting up to 1800 s for room,"
+        f"{tmp_path}/rows: could not be written (no room); waiting up to 1800 s for disk space;"
     )
-    assert again == "there is room again after 2 s; going on."
+    assert again == "there is disk space again after 2 s; continuing."
 
 
 def test_the_wait_has_a_bound_that_begins_with_the_first_failure(tmp_path):

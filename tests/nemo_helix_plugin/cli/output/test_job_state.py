@@ -1,4 +1,4 @@
-"""How a job stands, in words."""
+"""The state of a job, in words."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -189,7 +189,7 @@ def test_windows_that_were_set_and_have_not_begun_are_said(status, words):
 @pytest.mark.parametrize(
     ("job", "words"),
     [
-        ({"status": "paused"}, "lets it go on"),
+        ({"status": "paused"}, "resumes it"),
         ({"status": "error"}, "runs it again"),
         ({"status": "error", "error_details": {"message": "boom"}}, "runs it again"),
         (

@@ -172,7 +172,7 @@ def update_status_details(
 
 
 def _act(call: CommandContext, method: str, arguments: dict[str, Any], body: Any = None) -> None:
-    """Do it, and show the job as it stands then."""
+    """Do it, and show the job as it is then."""
     asked = {**arguments, "workspace": call.workspace, "body": body}
     call.show_entity(Operation(method, asked), job_card(call))
 

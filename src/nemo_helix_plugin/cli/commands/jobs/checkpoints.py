@@ -82,7 +82,7 @@ def pin(flags: GlobalFlags, checkpoint: str, job: str) -> None:
         )
 
 
-@checkpoints.command("unpin", short_help="Let a pinned checkpoint go.")
+@checkpoints.command("unpin", short_help="Release a pinned checkpoint.")
 @click.argument("checkpoint")
 @job_option
 @inputs.yes_option

@@ -10,7 +10,7 @@ _HERE = "nemo_helix_plugin.cli.commands.jobs"
 _COMMANDS = {
     "create": Lazy(f"{_HERE}.create:create", "Create a job."),
     "list": Lazy(f"{_HERE}.show:list_jobs", "Jobs of a workspace, newest first."),
-    "get": Lazy(f"{_HERE}.show:get", "One job: how it stands, and why."),
+    "get": Lazy(f"{_HERE}.show:get", "One job: its status, and why."),
     "get-status": Lazy(f"{_HERE}.show:get_status", "Status of a job, its steps and their tasks."),
     "watch": Lazy(f"{_HERE}.watch:watch", "Follow a job's status and log until it ends."),
     "pause": Lazy(f"{_HERE}.actions:pause", "Save a checkpoint and stop, freeing the GPUs."),

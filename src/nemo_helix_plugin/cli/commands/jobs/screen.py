@@ -38,7 +38,7 @@ class Silent:
         """Nothing."""
 
     def pause(self) -> None:
-        """Nothing is there that would stand in the way of other lines."""
+        """Nothing is there that would disturb other lines."""
 
 
 class Records(Silent):

@@ -73,12 +73,12 @@ def list_jobs(
     )
 
 
-@click.command(short_help="One job: how it stands, and why.")
+@click.command(short_help="One job: its status, and why.")
 @name_argument
 @workspace_option
 @command_options
 def get(flags: GlobalFlags, name: str) -> None:
-    """Print a job: on a terminal how it stands, its steps and what can be done next; else all of it."""
+    """Print a job: on a terminal its status, its steps and what can be done next; else all of it."""
     call = CommandContext(flags)
     operation = Operation("jobs.get_job", {"name": name, "workspace": call.workspace})
     if call.prints_code(operation):

@@ -139,7 +139,7 @@ def test_names_that_a_fileset_cannot_hold_are_said_before_anything_is_sent(tmp_p
 @pytest.mark.parametrize(
     ("backend", "spec", "words"),
     [
-        ("rl", {"model": "a/b", "training": {"type": "dpoo"}}, "the type 'dpoo' is none of 'dpo', 'grpo'"),
+        ("rl", {"model": "a/b", "training": {"type": "dpoo"}}, "the type 'dpoo' is not one of 'dpo', 'grpo'"),
         ("rl", {"model": "a/b", "training": {}}, "training: 'type' is missing"),
         ("unsloth", {"model": "a/b"}, "model: an object is needed"),
     ],
