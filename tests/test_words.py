@@ -41,7 +41,7 @@ PHRASES = {
     r"\btells?\b|\btold\b": "reports, publishes, distinguishes, names",
     r"(?-i:\bWhatever\b)": "everything that, regardless of",
     r"(?<!there )\b(?:is|are) none of\b|, or it is none\b|(?<!there )\bis nothing to\b": "is not one of",
-    r"(?<![._])\brooms?\b(?![_.])": "space, capacity",
+    r"(?<![._`])\brooms?\b(?![_.])": "space, capacity",
     r"\bmend(?:s|ed|ing)?\b": "fix",
     r"\blast words?\b": "exit report, end record",
     r"\blets? (?:it|them) go\b|\blets? go of\b|\blets? it go on\b": "release, resume",

@@ -75,13 +75,13 @@ class AssembledService:
             )
 
     def close(self) -> None:
-        """Let go of everything; workloads go on."""
+        """Release everything; workloads keep running."""
         self.executor.close()
 
 
 @dataclass(frozen=True, slots=True)
 class _CoreServices:
-    """What every part of a service stands on."""
+    """What every part of a service is built on."""
 
     settings: Settings
     store: JobStore

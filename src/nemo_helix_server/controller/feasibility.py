@@ -20,7 +20,7 @@ from nemo_helix_server.storage.run_files import StepRun
 
 @dataclass(frozen=True, slots=True)
 class Feasibility:
-    """Says what stands in the way of a start; it takes nothing and writes nothing."""
+    """Says what prevents a start; it takes nothing and writes nothing."""
 
     launches: Launches
     executor: Executors

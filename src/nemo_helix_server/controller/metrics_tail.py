@@ -1,6 +1,6 @@
-"""What trainers write down, brought into the store: metrics once each, and where training stands.
+"""What trainers write down, brought into the store: metrics once each, and how far training
 
-A file of metrics only grows. Its offset and the points read up to there are stored in one unit, so that a
+is. A file of metrics only grows. Its offset and the points read up to there are stored in one unit, so that a
 service that was away for an hour, or was killed in between, neither loses a point nor stores one twice.
 """
 
@@ -89,7 +89,7 @@ def pieces(
 
 
 class TrainingProgress:
-    """Where trainings stand; says something only when it has changed."""
+    """How far trainings are; says something only when it has changed."""
 
     def __init__(self) -> None:
         self._seen: dict[str, Hashable] = {}

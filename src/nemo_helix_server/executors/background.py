@@ -259,7 +259,7 @@ class ObservedInBackground:
         return before != seen
 
     def _outdate(self, run: StepRun) -> None:
-        """Whatever a look found that had begun before now says nothing of the run any more."""
+        """What a look found that had begun before now says nothing of the run any more."""
         with self._lock:
             known = self._known.get(run.token)
             if known is not None:

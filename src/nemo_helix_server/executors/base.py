@@ -77,7 +77,7 @@ class Admitted:
 
 @dataclass(frozen=True, slots=True)
 class WaitingForCapacity:
-    """There is no room now."""
+    """There is no free capacity now."""
 
     reason: str
     """One sentence: what it waits for, and who holds that."""
@@ -99,7 +99,7 @@ class Launch:
     grace_seconds: float = 10.0
     """How long it may take to end after SIGTERM."""
     log_bytes: int = 64 << 20
-    """What its log may take on disk; older lines make room."""
+    """What its log may take on disk; older lines are removed for newer ones."""
     sight: Sight | None = None
     """The only files and folders that it can use; `None` = whatever the user can.
 
@@ -189,11 +189,11 @@ class StepExecutor(Protocol):
         ...
 
     def request_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
-        """Tell the workload to save a checkpoint and to exit with status 75; may be repeated."""
+        """Ask the workload to save a checkpoint and to exit with status 75; may be repeated."""
         ...
 
     def withdraw_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
-        """Tell the workload to go on; ``seq`` is larger than the request's."""
+        """Ask the workload to continue; ``seq`` is larger than the request's."""
         ...
 
     def stop(self, run: StepRun, *, grace_seconds: float, stacks: bool = False) -> None:
@@ -218,7 +218,7 @@ class StepExecutor(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of everything that belongs to this process; runs go on."""
+        """Release everything that this process holds; runs keep running."""
         ...
 
 

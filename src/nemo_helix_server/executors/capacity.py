@@ -54,7 +54,7 @@ class Capacity(Protocol):
 
 
 class LeasedCapacity:
-    """Room of the whole machine, shared with every other program of the user that leases."""
+    """Capacity of the whole machine, shared with every other program of the user that leases."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ def _named(error: RunsError, wanted: machine_leases.LeaseRequest, request: Capac
 
 
 class UnlimitedCapacity:
-    """Room without end: for tests, and for a machine whose steps are few."""
+    """Capacity without a limit: for tests, and for a machine whose steps are few."""
 
     folder: str | None = None
 

@@ -111,7 +111,7 @@ class LocalPlace:
 
 
 def _package_folders(program: Path) -> list[Path]:
-    """The ``site-packages`` of the environment that a program stands in, when it is one of Python."""
+    """The ``site-packages`` of the environment that a program belongs to, when it is one of Python."""
     root = program.absolute().parent.parent
     if not (root / "pyvenv.cfg").exists() and not program.name.startswith("python"):
         return []

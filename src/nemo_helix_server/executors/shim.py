@@ -71,7 +71,7 @@ class ShimOrder:
 
 
 def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
-    """Claim the run and, when it was free, run its command to the end; tell whether it was free.
+    """Claim the run and, when it was free, run its command to the end; return whether it was free.
 
     The caller is a process of its own, without threads, whose signals are blocked until here.
     """

@@ -112,7 +112,7 @@ class Step:
     status: HelixJobStatus
     reason: str | None
     spec: Json
-    """The step as it stands in platform_spec: name, environment, executor, config, lifecycle."""
+    """The step as it is in platform_spec: name, environment, executor, config, lifecycle."""
     status_details: Json
     error_details: Json | None
     task: str | None

@@ -103,7 +103,7 @@ class JobLogFollower:
         """Where it is: behind the last line that was read."""
 
     def check(self) -> None:
-        """Raise `InvalidError` when the cursor is none of this job's."""
+        """Raise `InvalidError` when the cursor is not one of this job's."""
         self._read(self._pages.sources(self._workspace, self._job_id, Selection())[1])
 
     def grew(self) -> bool:

@@ -38,7 +38,7 @@ def value_path(data_dir: Path, workspace: str, name: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class SecretStore:
-    """Writes secrets and tells which there are."""
+    """Writes and lists secrets."""
 
     store: JobStore
     data_dir: Path
