@@ -74,7 +74,7 @@ def _condition(tree: Tree, dialect: str) -> Condition:
 
 
 class SpecValue(NamedTuple):
-    """A condition that the index of values in specs answers: at the path stands one of the values."""
+    """A condition that the index of values in specs answers: the value at the path is one of them."""
 
     path: str
     values: tuple[str, ...]

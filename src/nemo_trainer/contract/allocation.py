@@ -34,7 +34,7 @@ class Allocation:
 
 
 def read_allocation(path: Path) -> Allocation | None:
-    """What stands in an allocation file; `None` when there is none or it holds something else."""
+    """What an allocation file holds; `None` when there is none or it holds something else."""
     try:
         value = json.loads(read_regular(path))
         end = value["ends_at"]

@@ -41,7 +41,7 @@ class JobContext:
     ends_at: float | None = None
     """When the time of this start is over as far as was known when it began, in seconds since the epoch."""
     allocation_file: Path | None = None
-    """Where later news of that stand."""
+    """The file with later news of that."""
     end_signal: signal.Signals | None = None
     """The signal that announces the end."""
     between_interruptions: float | None = None

@@ -1,6 +1,6 @@
 """What a collector says at its end to the chain that it runs in: counts, and whether a retry can help.
 
-It stands in ``<link>/collected``, where the link is the folder in the variable ``NEMO_GYM_LINK``: lines
+It is in ``<link>/collected``, where the link is the folder in the variable ``NEMO_GYM_LINK``: lines
 ``key value`` where the job asks for them by ``NEMO_GYM_COLLECTED=lines``, which its shell reads word by word.
 A chain that was queued by an earlier version does not ask: its shell reads one JSON line with a pattern, so
 keys, their order and the spacing of that are fixed.

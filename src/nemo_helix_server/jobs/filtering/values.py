@@ -30,7 +30,7 @@ def indexed(spec: Mapping[str, Any]) -> dict[str, str] | None:
 
 
 def is_path(path: str) -> bool:
-    """Whether what stands at a path may be in the index: not for parts of lists."""
+    """Whether the value at a path may be in the index: not for parts of lists."""
     return len(path) <= _LONGEST and not any(part.isdecimal() for part in path.split("."))
 
 
