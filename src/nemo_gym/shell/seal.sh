@@ -15,7 +15,7 @@ gym_check_seal() {
   if [[ -n $gym_differing ]]; then
     gym_end_unsealed "${1-}" "$gym_differing"
   fi
-  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+  printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
 # gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.

@@ -31,7 +31,7 @@ gym_choose_ports() {
   fi
   ((${#asked[@]})) || return 0
   if ! answer=$(gym_own_environment && gym_run_step :step "$GYM_PROGRAM" step port -- "${asked[@]}"); then
-    gym_fail "no port for a service of this job; the reason stands above"
+    gym_fail "no port for a service of this job; the reason is above"
     return 1
   fi
   mapfile -t gym_service_ports <<<"$answer"

@@ -14,13 +14,13 @@ gym_setup() {
   set +e -u
   trap - EXIT
   if ((gym_setup_status != 0)); then
-    gym_fail "the lines of compute.setup ended with exit status $gym_setup_status; what they said stands above"
+    gym_fail "the lines of compute.setup ended with exit status $gym_setup_status; their output is above"
   fi
 }
 
 # Called when the lines of setup left the script.
 gym_setup_left() {
-  gym_fail "the lines of compute.setup left the job with exit status $gym_setup_status; what they said stands above"
+  gym_fail "the lines of compute.setup left the job with exit status $gym_setup_status; their output is above"
   gym_end
 }
 

@@ -153,7 +153,7 @@ def test_a_remembered_end_gives_way_to_the_queue_and_to_a_later_run(chain):
     with chain.fake.faults() as faults:
         faults.controller_down, faults.accounting = True, "down"
     assert chain.status().state == "running"
-    with pytest.raises(RefusedError, match="nobody can tell"):
+    with pytest.raises(RefusedError, match="it is not known whether"):
         chain.resubmit()
 
 

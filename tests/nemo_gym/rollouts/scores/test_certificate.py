@@ -99,7 +99,7 @@ def manifest_changed(paths: RolloutPaths) -> None:
         (manifest_changed, "its generation_digest is", {"missing": 0}),
         (lambda paths: paths.output.unlink(), "is not there: no rollout has a result", {"missing": 15}),
         (lambda paths: paths.materialized_inputs.unlink(), "the manifest describes it", {"missing": 0}),
-        (lambda paths: paths.manifest.unlink(), "nobody can tell what is expected", {"expected": None}),
+        (lambda paths: paths.manifest.unlink(), "so what is expected is not known", {"expected": None}),
         (lambda paths: paths.manifest.write_text("{"), "not a manifest", {"expected": None}),
     ],
 )

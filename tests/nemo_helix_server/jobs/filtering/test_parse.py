@@ -84,7 +84,7 @@ def test_what_a_filter_means(pairs: list[tuple[str, str]], expected: Any) -> Non
         ("filter[spec.a'b]", "x", "must be names of letters"),
         ("filter[project][exists]", "maybe", "takes true or false"),
         ("filter", "{", "not JSON"),
-        ("filter", '{"$and": [], "name": "x"}', "$and may not stand beside other keys"),
+        ("filter", '{"$and": [], "name": "x"}', "$and cannot be combined with other keys"),
         ("filter", '{"$or": 5}', "$or takes a list"),
         ("filter", '{"name": {"$like": ["a"]}}', "takes one value"),
         ("filter", '{"name": {"$eq": {"a": 1}}}', "takes text, a number"),
