@@ -52,7 +52,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='a9b02a2d7be6761bc3b0df16829b4697a058fef516c65bb5c05a9cc115a94a37'
+GYM_SCRIPT='44e9d7188db0dcb115ff7f045a9765d99b20e1822d79ae97d02a2f66f4e7811e'
 # Sealed again.
 
 # Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
@@ -71,7 +71,7 @@ gym_check_seal() {
   if [[ -n $gym_differing ]]; then
     gym_end_unsealed "${1-}" "$gym_differing"
   fi
-  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+  printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
 # gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.

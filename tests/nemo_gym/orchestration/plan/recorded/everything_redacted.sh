@@ -116,7 +116,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='5a9e5b7c0153999da0436987b32dc6601c21e850ee9bd3cd5a53be9b62d14887'
+GYM_SCRIPT='421228b3f68c122844c74027a7e7ebedbc7d69c56a8ca395b5ade1e940d368d3'
 GYM_SECRET_MY_HF_TOKEN='<host:MY_HF_TOKEN>'
 GYM_SECRET_JUDGE_KEY='<host:JUDGE_KEY>'
 # Sealed again.
@@ -137,7 +137,7 @@ gym_check_seal() {
   if [[ -n $gym_differing ]]; then
     gym_end_unsealed "${1-}" "$gym_differing"
   fi
-  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+  printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
 # gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.

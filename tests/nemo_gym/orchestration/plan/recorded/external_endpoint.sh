@@ -54,7 +54,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='4bf3fe1824d11da5e21aa0a21fdce9d62ad30af8b3fb04fcafcd9ddd8e992435'
+GYM_SCRIPT='86e50230c6b5c599fe6e79112372129b057a89e4855e3d201f45301bb44e39ed'
 # Sealed again.
 
 # Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
@@ -73,7 +73,7 @@ gym_check_seal() {
   if [[ -n $gym_differing ]]; then
     gym_end_unsealed "${1-}" "$gym_differing"
   fi
-  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+  printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
 # gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.

@@ -58,7 +58,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='a1dd5f55b87227dd577a74be0f7f760e92a522c7664192004bcd272ee06cbd2c'
+GYM_SCRIPT='43f04419e356ce7b8176b512135c56e7bdffc10d07ba59049a3562c225af4735'
 # Sealed again.
 
 # Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
@@ -77,7 +77,7 @@ gym_check_seal() {
   if [[ -n $gym_differing ]]; then
     gym_end_unsealed "${1-}" "$gym_differing"
   fi
-  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+  printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
 # gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.

@@ -136,7 +136,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='c8a2e1c3573390a0bd6535e59fa93777ff9c9f57f5d44bf3a8f929897b267b9d'
+GYM_SCRIPT='3e5764adb791d462cc74a06d068aa5f61633ebafbfadd70b2411b7787eec9785'
 GYM_SECRET_MY_HF_TOKEN='hf'\''1
 $x'
 GYM_SECRET_JUDGE_KEY='judge-key'
@@ -158,7 +158,7 @@ gym_check_seal() {
   if [[ -n $gym_differing ]]; then
     gym_end_unsealed "${1-}" "$gym_differing"
   fi
-  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+  printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
 # gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.

@@ -144,7 +144,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='ace5025d5f6eb19a79b4e35f2c4ddcef90277dfdc9b85b419cfefe92a9863de5'
+GYM_SCRIPT='0ee82664cf6a3fdc3c466fac0a55566028f5512006c48a4390e53bd9167b3690'
 GYM_SECRET_MY_HF_TOKEN='<host:MY_HF_TOKEN>'
 GYM_SECRET_JUDGE_KEY='<host:JUDGE_KEY>'
 # Sealed again.
@@ -165,7 +165,7 @@ gym_check_seal() {
   if [[ -n $gym_differing ]]; then
     gym_end_unsealed "${1-}" "$gym_differing"
   fi
-  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+  printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
 # gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.

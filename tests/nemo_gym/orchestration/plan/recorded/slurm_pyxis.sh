@@ -144,7 +144,7 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='f115c5472bbb6350fff4660f2c21381dbebba3c713775c66c0ef19d2d1e5303a'
+GYM_SCRIPT='c4b560d67fefdec123ce80917f1d5169ab8327a2e0a135248cccd8bda80a780d'
 GYM_SECRET_MY_HF_TOKEN='hf'\''1
 $x'
 GYM_SECRET_JUDGE_KEY='judge-key'
@@ -166,7 +166,7 @@ gym_check_seal() {
   if [[ -n $gym_differing ]]; then
     gym_end_unsealed "${1-}" "$gym_differing"
   fi
-  printf 'gym job: warning: nobody can tell whether %s is as it was queued; going on\n' "$GYM_SEALED" >&2
+  printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
 # gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.
