@@ -64,7 +64,7 @@ class TrainerFiles(Protocol):
         ...
 
     def marks(self) -> TrainerMarks:
-        """What tells whether there is a new sign of life; costs next to nothing."""
+        """What shows whether there is a new sign of life; costs next to nothing."""
         ...
 
     def checkpoints_mark(self) -> Hashable:
