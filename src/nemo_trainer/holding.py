@@ -157,7 +157,7 @@ def record_outputs(context: JobContext, paths: Sequence[Path]) -> None:
     storage, files = context.storage.resolve(), list[Path]()
     for path in (context.trainer_path / path for path in paths):
         if not path.resolve().is_relative_to(storage):
-            raise TrainerError(f"{path}: lies outside the job's storage {storage}, which is all that is kept")
+            raise TrainerError(f"{path}: is outside the job's storage {storage}, which is all that is kept")
         if path.is_dir():
             files += files_below(path)
             sync_folders(path)
@@ -198,7 +198,7 @@ def _is_current_start(context: JobContext) -> bool:
 
 
 def _count(value: object) -> float:
-    """A generation as it stands in a record; a record without one, of an older version, follows all."""
+    """A generation as it is in a record; a record without one, of an older version, follows all."""
     return value if isinstance(value, int) else float("inf")
 
 

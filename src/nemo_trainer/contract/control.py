@@ -48,7 +48,7 @@ def read_control(path: Path) -> Control | None:
 def write_control(path: Path, control: Control) -> bool:
     """Put a request there; false, and nothing written, when one with the same or a later number is there.
 
-    So it is when one stands there for a later generation than this one is for. Raises
+    So it is when one is there for a later generation than this one is for. Raises
     `nemo_runs.errors.DiskFullError` when it does not fit.
     """
     present = read_control(path)

@@ -28,7 +28,7 @@ from nemo_runs.processes import trees
 from nemo_trainer.contract.names import TrainerPaths
 
 RELEASED = "released_at"
-"""Key of ``writer.json``: when its process let go of the folder, in seconds since the epoch."""
+"""Key of ``writer.json``: when its process released the folder, in seconds since the epoch."""
 GENERATION = "generation"
 """Key of ``writer.json``, of rows, manifests, progress and requests: the number; without it, 0."""
 
@@ -78,7 +78,7 @@ class Generation:
     """`None` until its trainer has decided from where to go on."""
 
     def to_json(self) -> dict[str, Any]:
-        """The claim as it stands in its file."""
+        """The claim as it is in its file."""
         value = asdict(self)
         del value["takeover"]
         return value

@@ -81,7 +81,7 @@ class TrainerPaths:
 
     @property
     def progress(self) -> Path:
-        """Where training stands, replaced as a whole."""
+        """How far training is, replaced as a whole."""
         return self.folder / f"progress{self.suffix}.json"
 
     @property
