@@ -27,7 +27,7 @@ from nemo_trainer.contract import generations
 PROTOCOL = 1
 """Number of this exchange; both sides are of one version, since the service sends this module along."""
 WINDOW = 256
-"""Bytes before an offset whose digest tells whether a file only grew."""
+"""Bytes before an offset whose digest shows whether a file only grew."""
 LARGEST = 4 << 20
 """Bytes of one file in one answer; the rest comes with the next one."""
 _SMALL = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
@@ -171,7 +171,7 @@ def _checkpoints(trainer: Path, have: str | None) -> list[dict[str, Any]] | None
 
 
 def listed_mark(checkpoints: list[dict[str, Any]]) -> str:
-    """What tells one list of checkpoints from another one."""
+    """What distinguishes one list of checkpoints from another one."""
     return digest(json.dumps(checkpoints, sort_keys=True).encode())
 
 
