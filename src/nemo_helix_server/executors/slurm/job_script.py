@@ -30,7 +30,7 @@ def render(
     code: PurePosixPath,
     exclude: tuple[str, ...] = (),
 ) -> str:
-    """The whole script; raises `nemo_slurm.errors.UnusableValueError` for a value that cannot be written in it."""
+    """The whole script; raises `nemo_slurm.errors.UnusableValueError` for a value that it cannot hold."""
     program = (
         f"exec env -u PYTHONHOME PYTHONPATH={shlex.quote(str(code))} PYTHONNOUSERSITE=1 "
         f"{shlex.quote(settings.python)} -P -m {_PROGRAM} {shlex.quote(str(run))}"
