@@ -56,7 +56,7 @@ class AllocationHistory:
 
     @classmethod
     def read(cls, value: object) -> AllocationHistory:
-        """What stands in the status details; of anything else the empty history."""
+        """What the status details hold; of anything else the empty history."""
         if not isinstance(value, Mapping):
             return cls()
         seconds, nodes = value.get("seconds"), value.get("node_failures")
@@ -169,7 +169,7 @@ def wait_before_next(history: AllocationHistory, budget: ContinuationBudget) -> 
 
 
 def wait_left(value: object, age: Callable[[int, str | None], float]) -> float:
-    """Seconds that the next allocation has still to wait, by what stands in the status details.
+    """Seconds that the next allocation has still to wait, by what the status details hold.
 
     ``age`` gives the seconds since a moment that was stored with its mark.
     """

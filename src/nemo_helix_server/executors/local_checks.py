@@ -47,7 +47,7 @@ class MachineChecks:
             yield ok("devices", f"{counted(count, 'GPU')} may be leased")
         elif provider in {"gpu", "gpu_distributed"}:
             text = (
-                "no GPU is found, so steps that ask for one are refused; mend the driver (`nvidia-smi -L` "
+                "no GPU is found, so steps that ask for one are refused; fix the driver (`nvidia-smi -L` "
                 "names what it finds), name devices in jobs.leases.devices, or use a profile of cpu."
             )
             yield problem("devices", text)

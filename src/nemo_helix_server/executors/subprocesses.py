@@ -295,7 +295,7 @@ def _interrupted(shim: ProcessIdentity) -> str:
 
 
 def _ask_to_stop(folder: Path, shim: ProcessIdentity, request: run_files.StopRequest) -> None:
-    """Tell a shim to end its run."""
+    """Ask a shim to end its run."""
     if run_files.read_stop(folder) != request:
         run_files.write_stop(folder, request)
     _signal(shim, signal.SIGTERM)
