@@ -7,9 +7,10 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
-from helix.program import ENDED, JOBS, Client, Program, in_turns, until
+from helix.program import ENDED, JOBS, Client, Program, milliseconds, until
 from helix.requests import BareTable
 
 BACKLOG, TIMES = 200, 3
@@ -43,15 +44,13 @@ def _create(source: Path, rounds: int) -> None:
             until(
                 lambda client=client, holder=holder: client.status(holder) == "active", "the first job runs"
             )  # type: ignore[misc]
-        now, before = clients
-        times = in_turns(
-            rounds,
-            bare=table.insert,
-            now=lambda: now.create(["/bin/true"]),
-            bare_again=table.insert,
-            before=lambda: before.create(["/bin/true"]),
-        )
-        commit = statistics.median(times["bare"] + times["bare_again"])
+        times: dict[str, list[float]] = {"bare": [], "now": [], "before": []}
+        for number in range(2 * rounds):
+            times["bare"].append(milliseconds(table.insert))
+            turn = list(zip(("now", "before"), clients, strict=True))
+            for name, client in turn if number % 2 else reversed(turn):
+                times[name].append(milliseconds(partial(client.create, ["/bin/true"])))
+        commit = statistics.median(times["bare"])
         for name in ("now", "before"):
             took = statistics.median(times[name])
             print(f"create, {name}: {took:.2f} ms, a commit {commit:.2f} ms: {took / commit:.1f} commits")
