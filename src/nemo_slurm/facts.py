@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from nemo_runs import findings
+from nemo_runs.findings import Finding
 from nemo_slurm import commands, records
 from nemo_slurm.calls import HostCalls
-from nemo_slurm.errors import CommandMissingError, NotReachableError
+from nemo_slurm.cluster import Cluster
+from nemo_slurm.errors import CommandMissingError, NotReachableError, SchedulerRefusedError, SlurmError
 from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.records import Association, Partition
 from nemo_slurm.remote_script import missing_paths, remote_script
@@ -124,3 +129,18 @@ def space(host: Host, path: str) -> tuple[str, bool, int | None]:
 def missing(host: Host, paths: Sequence[str]) -> list[str]:
     """Those of some paths that are not there."""
     return [paths[number] for number in missing_paths(host, paths)]
+
+
+def accepts(host: Host, script: str, *, about: str, change: str) -> Finding:
+    """What ``sbatch --test-only`` says to a script; ``change`` names what to change when it refuses."""
+    path = f"/tmp/gym-check-{secrets.token_hex(8)}.sh"  # noqa: S108 - a name that nobody can foresee
+    try:
+        host.write(path, script.encode(), mode=0o600)
+        return findings.ok(about, Cluster(host).test(path).removeprefix("sbatch: "))
+    except SchedulerRefusedError as error:
+        return findings.problem(about, f"{' '.join(error.text.split())}; change {change}.")
+    except SlurmError as error:
+        return findings.unknown(about, str(error))
+    finally:
+        with contextlib.suppress(SlurmError):
+            host.run(f"rm -f -- {path}")

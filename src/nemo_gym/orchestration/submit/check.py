@@ -12,12 +12,12 @@ from typing import Any
 
 from nemo_gym.errors import ConfigError, GymError
 from nemo_gym.orchestration.config.schema import SlurmCompute, SubmitConfig
-from nemo_runs.counts import counted
-from nemo_runs.durations import parse_duration, slurm_time
+from nemo_runs.durations import parse_duration
 from nemo_runs.findings import Finding, FindingLevel, ok, passed, problem, unknown, warning
 from nemo_runs.sizes import size_in_words
+from nemo_slurm import job_rules
 from nemo_slurm.facts import ClusterFacts
-from nemo_slurm.records import Partition
+from nemo_slurm.job_rules import KeyNames, WantedJob
 
 _LITTLE_SPACE = 1 << 20
 """KiB."""
@@ -26,9 +26,7 @@ _LITTLE_SPACE = 1 << 20
 def judge(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> list[Finding]:
     """What the cluster's own words say about a config; pure."""
     rules: Iterable[Callable[[SubmitConfig, SlurmCompute, ClusterFacts], Iterator[Finding]]] = (
-        _partition,
-        _account,
-        _limits,
+        _job,
         _chain,
         _secrets,
         _containers,
@@ -43,128 +41,47 @@ def refuse(judged: Iterable[Finding]) -> None:
             raise ConfigError(finding.text)
 
 
-def _used(compute: SlurmCompute, partitions: list[Partition]) -> tuple[str | None, Partition | None]:
-    """The partition of a job: its name as given, and what the cluster says of it."""
-    name = next((pool.partition for pool in compute.node_pools.values()), None)
-    if name is None:
-        return None, next((partition for partition in partitions if partition.default), None)
-    return name, next((partition for partition in partitions if partition.name == name), None)
-
-
-def _partition(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> Iterator[Finding]:
-    where = f"compute.{config.cluster}"
-    if facts.partitions is None:
-        yield unknown("partition", "the controller did not say which partitions there are")
-        return
-    name, found = _used(compute, facts.partitions)
-    there = ", ".join(partition.name for partition in facts.partitions) or "none"
-    if name is not None and "," in name:
-        yield unknown("partition", f"{name}: the scheduler chooses among them, their limits are not compared")
-        return
-    if found is None:
-        if name is None:
-            yield unknown(
-                "partition",
-                f"there is no default partition among {there}; unless the site chooses one, sbatch refuses "
-                f"the job: name one in {where}.node_pools",
-            )
-        else:
-            path = f"{where}.node_pools.{next(iter(compute.node_pools))}.partition"
-            yield problem("partition", f"{path}: there is no partition {name}; there is {there}.")
-        return
-    if found.up is None:
-        yield unknown("partition", f"the state of {found.name} cannot be read; sbatch will say more")
-    elif not found.up:
-        yield problem("partition", f"{found.name} is not up and takes no jobs; choose another of {there}.")
-    if found.accounts is not None and not _is_one_of(compute.account, found.accounts):
-        allowed = ", ".join(found.accounts)
-        yield problem("partition", f"{where}.account: {found.name} is open to {allowed} only.")
-    if found.max_nodes is not None and compute.nodes > found.max_nodes:
-        most = f"{found.name} gives a job at most {found.max_nodes} nodes"
-        yield problem("nodes", f"{where}.node_pools: {compute.nodes} nodes are asked for, but {most}.")
-    if found.unread:
-        said = ", ".join(found.unread)
-        yield unknown("limits", f"{found.name} has {said}, which cannot be read: it is not compared")
-    yield _walltime(where, compute, found)
-
-
-def _is_one_of(account: str, accounts: Iterable[str]) -> bool:
-    """Slurm keeps names of accounts in small letters."""
-    return account.lower() in {name.lower() for name in accounts}
-
-
-def _enforced(facts: ClusterFacts) -> set[str] | None:
-    """What the cluster holds jobs to; `None`: it did not say."""
-    found = facts.config.get("AccountingStorageEnforce")
-    return None if found is None else {word.strip().lower() for word in found.split(",")}
-
-
-def _walltime(where: str, compute: SlurmCompute, partition: Partition) -> Finding:
-    most = partition.max_seconds
-    limit = "no time limit" if most is None else f"a time limit of {slurm_time(most)}"
-    if any(said.startswith("MaxTime=") for said in partition.unread):
-        limit = "a time limit that cannot be read"
-    if compute.walltime is None:
-        default = partition.default_seconds
-        shown = "its default" if default is None else slurm_time(default)
-        return warning("walltime", f"{where}.walltime: it is not set; {partition.name} gives {shown}.")
-    wanted = parse_duration(compute.walltime, where=f"{where}.walltime")
-    if most is not None and wanted > most:
-        return problem(
-            "walltime",
-            f"{where}.walltime: {slurm_time(wanted)} is more than {partition.name} allows; set "
-            f"{slurm_time(most)} or less, and `resumable: true` lets a benchmark go on in further jobs.",
-        )
-    return ok("partition", f"{partition.name} is up, with {limit}")
-
-
-def _account(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> Iterator[Finding]:
-    if not facts.associations:
-        yield unknown("account", f"accounting does not say which accounts {facts.user} may use")
-        return
-    accounts = list(dict.fromkeys(row.account for row in facts.associations))
-    if _is_one_of(compute.account, accounts):
-        yield ok("account", f"{facts.user} may use {compute.account}")
-        return
-    text = f"{facts.user} may not use {compute.account}; there is {', '.join(accounts)}"
-    enforced = _enforced(facts)
-    if enforced is not None and "associations" in enforced:
-        yield problem("account", f"compute.{config.cluster}.account: {text}.")
-    else:
-        yield unknown("account", f"accounting says that {text}, but nothing says that jobs are held to it")
-
-
-def _limits(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> Iterator[Finding]:
+def _wanted(config: SubmitConfig, compute: SlurmCompute) -> WantedJob:
+    """A job of a benchmark, and how many of them are queued at once."""
     jobs = config.driver.benchmarks.values()
-    needed = len(jobs) + sum(job.chain is not None for job in jobs)
-    partition = next((pool.partition for pool in compute.node_pools.values()), None)
-    rows = [
-        row
-        for row in facts.associations or ()
-        if _is_one_of(compute.account, [row.account]) and row.partition in ("", partition)
-    ]
-    most = min((row.max_submitted for row in rows if row.max_submitted is not None), default=None)
-    if most is None:
-        return
-    queued = sum(n for name, n in (facts.queued or {}).items() if _is_one_of(compute.account, [name]))
-    text = (
-        f"{counted(needed, 'job is', 'jobs are')} needed at once and "
-        f"{counted(queued, 'is', 'are')} queued, of at most {most} for {compute.account}"
+    walltime = compute.walltime
+    return WantedJob(
+        account=compute.account,
+        partition=next((pool.partition for pool in compute.node_pools.values()), None),
+        nodes=compute.nodes,
+        seconds=None
+        if walltime is None
+        else parse_duration(walltime, where=f"compute.{config.cluster}.walltime"),
+        count=len(jobs) + sum(job.chain is not None for job in jobs),
     )
-    enforced = _enforced(facts)
-    if enforced is not None and "limits" not in enforced:
-        yield unknown("submit limit", f"{text}; nothing says that jobs are held to it")
-    elif queued + needed > most:
-        yield problem("submit limit", f"{text}; submit fewer benchmarks at a time (--only NAME).")
-    else:
-        yield ok("submit limit", text)
+
+
+def _job(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> Iterator[Finding]:
+    """What holds for any job on the cluster."""
+    where = f"compute.{config.cluster}"
+    wanted, pools = _wanted(config, compute), f"{where}.node_pools"
+    named = wanted.partition is not None
+    keys = KeyNames(
+        account=f"{where}.account",
+        partition=f"{pools}.{next(iter(compute.node_pools))}.partition" if named else pools,
+        nodes=pools,
+        walltime=f"{where}.walltime",
+        longer="`resumable: true` lets a benchmark go on in further jobs",
+    )
+    yield from job_rules.judge(wanted, keys, facts)
+    yield from job_rules.judge_limits(
+        wanted,
+        facts,
+        lambda text: problem("submit limit", f"{text}; submit fewer benchmarks at a time (--only NAME)."),
+    )
 
 
 def _chain(config: SubmitConfig, compute: SlurmCompute, facts: ClusterFacts) -> Iterator[Finding]:
     """Whether jobs can queue their successors and see how their predecessors ended, as far as can be seen."""
     if all(job.chain is None for job in config.driver.benchmarks.values()):
         return
-    name, found = _used(compute, facts.partitions or [])
+    name = _wanted(config, compute).partition
+    found = job_rules.used_partition(name, facts.partitions or [])
     open_to = facts.alloc_nodes.get(found.name if found else name or "", "ALL")
     if open_to == "ALL":
         yield unknown(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -18,8 +17,7 @@ from nemo_gym.orchestration.submit.destination import Destination
 from nemo_runs import findings
 from nemo_runs.findings import Finding, FindingLevel
 from nemo_slurm import facts as cluster_facts
-from nemo_slurm.cluster import Cluster
-from nemo_slurm.errors import NotReachableError, SchedulerRefusedError, SlurmError
+from nemo_slurm.errors import NotReachableError, SlurmError
 from nemo_slurm.hosts import Host
 
 
@@ -36,7 +34,7 @@ def examine(
         except SlurmError as error:
             return [*found, findings.problem("connection", str(error))]
         found += [findings.ok("connection", f"{host.label}, as {facts.user}")]
-        found += [*check.judge(config, compute, facts), *_accepted(config, compute, host)]
+        found += [*check.judge(config, compute, facts), _accepted(config, compute, host)]
     return [*found, *_machine(resolved, host, destination, environ, cwd)]
 
 
@@ -56,22 +54,12 @@ def refuse_cheaply(config: SubmitConfig, host: Host) -> None:
         check.refuse(check.judge(config, compute, facts))
 
 
-def _accepted(config: SubmitConfig, compute: SlurmCompute, host: Host) -> Iterator[Finding]:
+def _accepted(config: SubmitConfig, compute: SlurmCompute, host: Host) -> Finding:
     """What ``sbatch --test-only`` says to the head of the first job's script; all have the same."""
     benchmark = next(iter(config.driver.benchmarks))
     lines = sbatch_options(config.cluster, compute, benchmark, Path("/"))
     text = "\n".join(["#!/bin/bash", *(f"#SBATCH {line}" for line in lines), ":", ""])
-    path = f"/tmp/gym-check-{secrets.token_hex(8)}.sh"  # noqa: S108 - a name that nobody can foresee
-    try:
-        host.write(path, text.encode(), mode=0o600)
-        yield findings.ok("sbatch --test-only", Cluster(host).test(path).removeprefix("sbatch: "))
-    except SchedulerRefusedError as error:
-        hint = f"change compute.{config.cluster}"
-        yield findings.problem("sbatch --test-only", f"{' '.join(error.text.split())}; {hint}.")
-    except SlurmError as error:
-        yield findings.unknown("sbatch --test-only", str(error))
-    finally:
-        host.run(f"rm -f -- {path}")
+    return cluster_facts.accepts(host, text, about="sbatch --test-only", change=f"compute.{config.cluster}")
 
 
 def _machine(
