@@ -19,7 +19,7 @@ from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import remote_script
 from nemo_slurm.ssh import host_of
 
-_OLDEST_PYTHON = (3, 11)
+OLDEST_PYTHON = (3, 11)
 
 
 class UnusableClusterError(SlurmError):
@@ -121,7 +121,7 @@ class ClusterConnection:
         """Make folders for their owner alone; ``run`` is one that an allocation may have queued already."""
         request = {"op": "prepare", "folders": [str(folder) for folder in folders], "run": run and str(run)}
         answer = self.ask(request)
-        if tuple(answer["python"]) < _OLDEST_PYTHON:
+        if tuple(answer["python"]) < OLDEST_PYTHON:
             found = ".".join(map(str, answer["python"]))
             raise UnusableClusterError(
                 f"{self.address.python} on {self.host.label} is Python {found}, and 3.11 or newer is needed; "

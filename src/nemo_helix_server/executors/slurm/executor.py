@@ -12,12 +12,13 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
+from nemo_helix_plugin.jobs.platform_spec import Provider
 from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import (
     Admitted,
@@ -34,7 +35,7 @@ from nemo_helix_server.executors.base import (
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.options import UnknownPlace
-from nemo_helix_server.executors.slurm import folders, job_script, submissions
+from nemo_helix_server.executors.slurm import checking, folders, job_script, submissions
 from nemo_helix_server.executors.slurm.connection import (
     ClusterAddress,
     ClusterConnection,
@@ -53,6 +54,7 @@ from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_runs.clock import SystemClock
 from nemo_runs.errors import RunsError
+from nemo_runs.findings import Finding
 from nemo_slurm.cluster import ClusterLook
 from nemo_slurm.errors import (
     CommandMissingError,
@@ -98,6 +100,13 @@ class SlurmStepExecutor:
         self._users: dict[ClusterAddress, int | None] = {}
         self._fetches = ThreadPoolExecutor(2, thread_name_prefix="results")
         self._fetching: dict[str, Future[None]] = {}
+
+    def check(self, profile: ProfileSettings, provider: Provider) -> Sequence[Finding]:
+        """See `base.Checks`."""
+        if not isinstance(profile, SlurmSettings):
+            return ()
+        connection = self._connections.of(ClusterAddress.of(profile))
+        return checking.examine(profile, provider, connection, self.storage.jobs.data_dir, now=self._now)
 
     # ---- starting
 
