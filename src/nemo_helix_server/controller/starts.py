@@ -290,7 +290,7 @@ class Starter:
                     step = unit.steps.by_id(step_id)
                 if step is not None and step.status in states.BETWEEN_ALLOCATIONS - {Status.PENDING}:
                     continue
-                if step is None or step.status not in {Status.PENDING, Status.ACTIVE}:
+                if step is None or step.status not in states.UNDISTURBED:
                     self.executor.end_chain(run)
                 del self.between[step_id]
 

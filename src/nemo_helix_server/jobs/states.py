@@ -291,6 +291,10 @@ BETWEEN_ALLOCATIONS = frozenset({S.RESUMING, S.QUEUED, S.PENDING})
 """Statuses of a step that has lost its place and goes on by itself; its job stays active meanwhile."""
 
 
+UNDISTURBED = origins(StatusEvent.FINISHED) & origins(StatusEvent.PAUSE_REQUESTED)
+"""Statuses of a step that has a start which nobody wants to end."""
+
+
 def derive_attempt(steps: Sequence[Status], planned: int, *, goes_on: bool = False) -> Status:
     """The status of an attempt from its steps, in order; `planned` is the number it will have when complete.
 
