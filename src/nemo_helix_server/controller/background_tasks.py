@@ -21,9 +21,9 @@ from nemo_helix_server.store.store import JobStore
 
 _LOG = logging.getLogger(__name__)
 _BATCH = 100
-_PATIENCE = 10.0
+_STOP_TIMEOUT = 10.0
 _INDEXED_AT_ONCE = 200
-_BREATH = 0.005
+_WRITE_GAP = 0.005
 """Seconds in which others can write, between two units of many."""
 _AGAIN = 5.0
 """Seconds until what failed is tried again."""
@@ -43,7 +43,7 @@ class BackgroundTasks:
     mirror: RecordMirror
     deleted: Callable[[], None] = lambda: None
     """Called after jobs were removed."""
-    troubles: ErrorIsolation = field(default_factory=ErrorIsolation)
+    error_isolation: ErrorIsolation = field(default_factory=ErrorIsolation)
     _pending: threading.Event = field(default_factory=threading.Event)
     _end: threading.Event = field(default_factory=threading.Event)
     _to_measure: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -57,13 +57,13 @@ class BackgroundTasks:
         self._thread = threading.Thread(target=self._loop, name="background tasks", daemon=True)
         self._thread.start()
 
-    def stop(self, patience: float = _PATIENCE) -> None:
+    def stop(self, timeout: float = _STOP_TIMEOUT) -> None:
         """Finish the round that is under way, if that does not take long, and end."""
         self._stopping = True
         self._end.set()
         self._pending.set()
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout)
 
     def wake(self) -> None:
         """There may be something to do."""
@@ -76,7 +76,7 @@ class BackgroundTasks:
 
     def run(self) -> None:
         """One round of everything; none waits for another: only removing helps when the disk is full."""
-        self.troubles.begin()
+        self.error_isolation.begin()
         work = {
             "the trash": self.storage.empty_trash,
             "deletion": self._delete,
@@ -86,7 +86,7 @@ class BackgroundTasks:
             "the index of specs": self._index,
         }
         for what, task in work.items():
-            with self.troubles.apart(what):
+            with self.error_isolation.apart(what):
                 task()
 
     def _write_down(self) -> None:
@@ -98,11 +98,11 @@ class BackgroundTasks:
         while self._unindexed and not self._stopping:
             with self.store.write() as unit:
                 self._unindexed = unit.jobs.index_specs(_INDEXED_AT_ONCE)
-            time.sleep(_BREATH)
+            time.sleep(_WRITE_GAP)
 
     def _loop(self) -> None:
         while not self._stopping:
-            self._pending.wait(_AGAIN if self.troubles.sentences() else None)
+            self._pending.wait(_AGAIN if self.error_isolation.sentences() else None)
             self._pending.clear()
             began = time.monotonic()
             try:
@@ -125,7 +125,7 @@ class BackgroundTasks:
         with self.store.read() as unit:
             requests = unit.checkpoints.pin_requests()
         for request in requests:
-            with self.troubles.apart(f"the checkpoint {request.id}"):
+            with self.error_isolation.apart(f"the checkpoint {request.id}"):
                 if request.pin_requested_at is not None:
                     self._make_pin(request)
                 else:
@@ -157,7 +157,7 @@ class BackgroundTasks:
         with self.store.read() as unit:
             jobs = unit.jobs.in_status(Status.DELETION_PENDING, _BATCH)
         for job in jobs:
-            with self.troubles.apart(job.name):
+            with self.error_isolation.apart(job.name):
                 self._delete_one(job)
         if jobs:
             self.storage.empty_trash()

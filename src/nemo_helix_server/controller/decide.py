@@ -90,8 +90,8 @@ def _pending(
         return Move(StatusEvent.STARTED, "its command was seen running")
     if late and seen.state in {RunState.ABSENT, RunState.STARTING}:
         over = now - _start_counts_from(facts) - limits.before_active
-        hopeless = seen.state is RunState.ABSENT and over > KILL_AFTER
-        return _not_started(facts, seen, limits, late=True) if hopeless else Stop(0)
+        overdue = seen.state is RunState.ABSENT and over > KILL_AFTER
+        return _not_started(facts, seen, limits, late=True) if overdue else Stop(0)
     return Start() if seen.state is RunState.ABSENT else None
 
 
@@ -142,8 +142,8 @@ def _pausing(
     if late and seen.state in _THERE and facts.says_done:
         return Move(StatusEvent.PAUSE_WITHDRAWN, _TOO_LATE)
     if late and seen.state in _THERE:
-        hopeless = asked_at is not None and now - asked_at > facts.pause_deadline + KILL_AFTER
-        return Kill() if hopeless else Stop(0)
+        overdue = asked_at is not None and now - asked_at > facts.pause_deadline + KILL_AFTER
+        return Kill() if overdue else Stop(0)
     return None if late else _request(facts, seen)
 
 
@@ -152,23 +152,23 @@ def _request(facts: StepFacts, seen: RunObservation) -> Decision | None:
         return Stop(0)  # nothing runs that could save anything
     if (facts.sent_seq or 0) >= facts.control_seq:
         return None
-    if facts.room_for_pause:
-        return Move(StatusEvent.PAUSE_WITHDRAWN, facts.room_for_pause)
+    if facts.pause_space_shortage:
+        return Move(StatusEvent.PAUSE_WITHDRAWN, facts.pause_space_shortage)
     return RepeatControl(RequestControl.PAUSE)
 
 
 def _cancelling(facts: StepFacts, seen: RunObservation, now: float, limits: ControllerDeadlines) -> Decision:
     since = now - facts.status_since
-    hopeless = since > limits.cancel + KILL_AFTER
+    overdue = since > limits.cancel + KILL_AFTER
     if not facts.started:
         return Move(StatusEvent.STOPPED, "nothing of it had started")
     if seen.state in _OVER:
         return Move(StatusEvent.STOPPED, "nothing of it runs any more")
-    if seen.state is RunState.ABSENT and hopeless:
+    if seen.state is RunState.ABSENT and overdue:
         return Move(StatusEvent.STOPPED, "there is no record that it was ever started")
-    if seen.state is RunState.UNKNOWN and hopeless:
+    if seen.state is RunState.UNKNOWN and overdue:
         return Move(StatusEvent.STOPPED, f"it can no longer be seen: {seen.reason}")
-    if hopeless:
+    if overdue:
         return Kill()
     nothing_runs = seen.state in {RunState.ABSENT, RunState.QUEUED}
     return Stop(0 if since > limits.cancel or nothing_runs else limits.grace)

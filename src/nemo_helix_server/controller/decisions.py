@@ -65,7 +65,7 @@ class StepFacts:
     """What is noted that it waits for there."""
     last_step: int = 0
     """The last training step that it is known to have finished. Known likewise."""
-    room_for_pause: str | None = None
+    pause_space_shortage: str | None = None
     """Why a checkpoint would not fit on the disk; `None` = it would."""
     staleness: float = 0.0
     """Seconds of silence after which a running step counts as stuck; 0 = never."""

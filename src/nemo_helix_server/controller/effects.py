@@ -50,24 +50,24 @@ class Effects:
     executor: Executors
     starter: Starter
     finder: FactFinder
-    following: ProgressIngestion
-    troubles: ErrorIsolation
+    progress_ingestion: ProgressIngestion
+    error_isolation: ErrorIsolation
 
     def move(self, tasks: Sequence[DecidedStep]) -> int:
         """Write the transitions, all in one unit; how many happened."""
         prepared: list[_Prepared] = []
         for task in tasks:
             if isinstance(task.decision, decide.Move):
-                with self.troubles.apart(task.context.job_name):
+                with self.error_isolation.apart(task.context.job_name):
                     prepared.append(_Prepared(task, task.decision, self._before(task)))
         if not prepared:
             return 0
         happened = self._write_all(prepared)
         for task, move, _ in prepared:
             if move.event in _ENDS and (token := task.context.step.task):
-                with self.troubles.apart(task.context.job_name):
+                with self.error_isolation.apart(task.context.job_name):
                     self.finder.forget(token)
-                    self.following.over(task.context)
+                    self.progress_ingestion.over(task.context)
                     run = run_lookup.step_files(task.context)
                     if move.event is StatusEvent.INTERRUPTED:
                         self.starter.between[task.context.step.id] = run
@@ -85,15 +85,15 @@ class Effects:
         except Exception:  # noqa: BLE001 - one of them cannot be written: it is found out below
             _LOG.exception("transitions cannot be written together and are written one by one")
         happened = 0
-        for task, move, news in prepared:
-            with self.troubles.apart(task.context.job_name), self.store.write() as unit:
+        for task, move, records in prepared:
+            with self.error_isolation.apart(task.context.job_name), self.store.write() as unit:
                 # what the workload says of itself may be what cannot be written; how it ended can
-                happened += _write(unit, task, move, _News((), None, news.failure))
+                happened += _write(unit, task, move, _EndRecords((), None, records.failure))
         return happened
 
     def act(self, task: DecidedStep) -> None:
         """Carry out one decision that is not a transition."""
-        with self.troubles.apart(task.context.job_name):
+        with self.error_isolation.apart(task.context.job_name):
             self._act(task)
 
     def _act(self, task: DecidedStep) -> None:
@@ -113,21 +113,21 @@ class Effects:
                         unit.steps.note(task.context.step.id, {"queued_reason": reason})
                         unit.attempts.note(task.context.step.attempt_id, {"queued_reason": reason})
                 case decide.RepeatControl(ask=ask) if run:
-                    self._tell(task.context, ask)
+                    self._send_control(task.context, ask)
         except (ExecutorError, RunsError, OSError) as error:
             # it is decided again at the next look; the deadline of the status ends that
             _LOG.warning("the step %s of %s: %s", task.context.step.name, task.context.job_name, error)
 
-    def _tell(self, context: StepContext, ask: decide.RequestControl) -> None:
+    def _send_control(self, context: StepContext, ask: decide.RequestControl) -> None:
         run = self.finder.run(context)
         assert run is not None
         seq = context.step.control_seq
-        tell = (
+        send = (
             self.executor.request_pause
             if ask is decide.RequestControl.PAUSE
             else self.executor.withdraw_pause
         )
-        tell(run, seq=seq, by=WHO, at=context.step.status_since / SECOND)
+        send(run, seq=seq, by=WHO, at=context.step.status_since / SECOND)
         self.finder.sent[run.token] = seq
 
     def _prepare(self, context: StepContext) -> None:
@@ -143,7 +143,7 @@ class Effects:
                 ),
             )
 
-    def _before(self, task: DecidedStep) -> _News:
+    def _before(self, task: DecidedStep) -> _EndRecords:
         """What has to be read from files before the unit in which a run's end is written."""
         assert isinstance(task.decision, decide.Move)
         run = self.finder.run(task.context)
@@ -153,10 +153,10 @@ class Effects:
             if task.seen is not None and task.seen.state is RunState.ABSENT:
                 with contextlib.suppress(ExecutorError):
                     self.executor.kill(run)  # its record is gone; whatever of it may be left must not run on
-            with self.troubles.apart(task.context.job_name):
-                pieces = self.following.rest(task.context)
-                progress = self.following.progress(task.context)
-                self.following.catalogue(task.context)
+            with self.error_isolation.apart(task.context.job_name):
+                pieces = self.progress_ingestion.rest(task.context)
+                progress = self.progress_ingestion.progress(task.context)
+                self.progress_ingestion.catalogue(task.context)
         if task.decision.failed:
             tail: Sequence[str] = ()
             if run is not None:
@@ -164,11 +164,11 @@ class Effects:
                     tail = last_messages(self.executor.files(run).log(run))
             trainer = self.finder.trainer(task.context)
             failure = failures.explain(task.decision, task.seen, run, task.context, trainer, tail)
-        return _News(tuple(pieces), progress, failure)
+        return _EndRecords(tuple(pieces), progress, failure)
 
 
 @dataclass(frozen=True, slots=True)
-class _News:
+class _EndRecords:
     pieces: tuple[metrics_tail.MetricsPiece, ...]
     progress: Mapping[str, Any] | None
     failure: failures.StepFailure | None
@@ -177,7 +177,7 @@ class _News:
 class _Prepared(NamedTuple):
     task: DecidedStep
     move: decide.Move
-    news: _News
+    records: _EndRecords
 
 
 _ENDS = frozenset(
@@ -192,12 +192,12 @@ _ENDS = frozenset(
 )
 
 
-def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, news: _News) -> bool:
-    step, failure = task.context.step, news.failure
-    for piece in news.pieces:
+def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, records: _EndRecords) -> bool:
+    step, failure = task.context.step, records.failure
+    for piece in records.pieces:
         piece.write(unit.series)
-    if news.progress and step.task:
-        unit.tasks.move(step.id, step.task, step.status, who=WHO, details=news.progress)
+    if records.progress and step.task:
+        unit.tasks.move(step.id, step.task, step.status, who=WHO, details=records.progress)
     details: dict[str, Any] = {"message": move.why, "queued_reason": None}
     if move.event is StatusEvent.INTERRUPTED:
         details[INTERRUPTED_TASK] = step.task

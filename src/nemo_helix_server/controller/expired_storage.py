@@ -30,7 +30,7 @@ class RetentionWindows:
     storage: JobStorage
     executors: Executors
     limits: StorageLimits
-    troubles: ErrorIsolation
+    error_isolation: ErrorIsolation
 
     def run(self) -> float | None:
         """End what is due; the seconds until the next window ends, when there is one."""
@@ -39,7 +39,7 @@ class RetentionWindows:
         left = [(job, self._left(job)) for job in resting]
         for job, seconds in left:
             if seconds is not None and seconds <= 0:
-                with self.troubles.apart(job.id):
+                with self.error_isolation.apart(job.id):
                     self._end(job)
         return min((seconds for _, seconds in left if seconds is not None and seconds > 0), default=None)
 
@@ -48,7 +48,7 @@ class RetentionWindows:
         with self.store.read() as unit:
             reclaimed = unit.jobs.reclaimed()
         for workspace, job_id in reclaimed:
-            with self.troubles.apart(job_id):
+            with self.error_isolation.apart(job_id):
                 paths = self.storage.paths(workspace, job_id)
                 if paths.storage.exists() or paths.scratch.exists():
                     self.storage.reclaim(paths)

@@ -74,14 +74,14 @@ class FactFinder:
             queued_at=self._queued_at(context, run, seen),
             queued_reason=step.status_details.get("queued_reason"),
             proof=self._proof(context, run, seen) if step.status is Status.PAUSING else None,
-            room_for_pause=self._room(context) if asking else None,
+            pause_space_shortage=self._pause_space_shortage(context) if asking else None,
             staleness=staleness,
             last_sign_at=self._last_sign(context, run)
             if staleness and step.status is Status.ACTIVE
             else None,
         )
 
-    def need_of_room(self) -> str | None:
+    def disk_shortage(self) -> str | None:
         """Why nothing may be started while disk space is short; `None` = there is enough."""
         free = self.storage.free_bytes()
         if free >= self.minimum_free_bytes:
@@ -142,7 +142,7 @@ class FactFinder:
         noted = "queued_reason" in context.step.status_details
         return self.ages.last_queued(run.token, queued=queued, noted=noted)
 
-    def _room(self, context: StepContext) -> str | None:
+    def _pause_space_shortage(self, context: StepContext) -> str | None:
         run = run_lookup.step_files(context)
         files = self.executor.files(run)
         needed = self.minimum_free_bytes + checkpoints.newest_size(files.trainer(run))

@@ -48,12 +48,12 @@ _NEW, _QUEUED = 256, 64
 """So many steps that wait are looked at in one pass, oldest first."""
 _STARTS = 8
 """So many runs are started at once."""
-_BREATH = 0.02
+_PASS_GAP = 0.02
 """Seconds between two passes, so that what happens together is handled together."""
 _WINDOWS_EVERY, _WINDOWS_BETWEEN = 30.0, 0.3
 """Seconds between two looks at the storage windows, at most and at least."""
 _MEASURE_EVERY = 60.0
-_RESTS = frozenset(
+_SETTLING_EVENTS = frozenset(
     {
         StatusEvent.FAILED,
         StatusEvent.STOPPED,
@@ -78,19 +78,19 @@ class Controller:
     starter: Starter
     effects: Effects
     finder: FactFinder
-    following: ProgressIngestion
+    progress_ingestion: ProgressIngestion
     windows: RetentionWindows
     background: BackgroundTasks
     changed: Callable[[], None]
     """Called after a pass that has changed something, for the code that shows it to others."""
-    troubles: ErrorIsolation
+    error_isolation: ErrorIsolation
     _threads: ThreadPoolExecutor
     _event: int = field(default_factory=lambda: os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC))
     _thread: threading.Thread | None = None
     _stopping: bool = False
     _problem: str | None = None
     _windows_due: float = 0.0
-    _windows_rest: float = 0.0
+    _windows_earliest: float = 0.0
     _measure_due: float = 0.0
     _running: dict[str, str] = field(default_factory=dict)
     """The jobs that ran when sizes were looked at last, and their workspaces."""
@@ -121,13 +121,13 @@ class Controller:
         """What is wrong with the controller, a sentence each."""
         if self._thread is not None and not self._thread.is_alive() and not self._stopping:
             return ["the controller has ended; restart the service"]
-        found = [*self.troubles.sentences(), *self.background.troubles.sentences()]
+        found = [*self.error_isolation.sentences(), *self.background.error_isolation.sentences()]
         return [self._problem, *found] if self._problem else found
 
     def run_once(self) -> float:
         """One pass; the seconds until the next is due at the latest."""
         now = self.store.clock.monotonic()
-        self.troubles.begin()
+        self.error_isolation.begin()
         with self.store.read() as unit:
             live = _live(unit)
             waiting = _waiting(unit)
@@ -139,7 +139,7 @@ class Controller:
             if not isinstance(task.decision, decide.Move):
                 self.effects.act(task)
         started = self.starter.admit(waiting) if waiting or moved or self.starter.between else 0
-        followed = self.following.look(
+        followed = self.progress_ingestion.look(
             [context for context in live if context.step.status in _FOLLOWED and context.step.pausable],
             self.store.clock.monotonic(),
         )
@@ -148,14 +148,14 @@ class Controller:
         self.background.wake()
         if moved or started or followed:
             self.changed()
-        if any(move.event in _RESTS for move in moves):
+        if any(move.event in _SETTLING_EVENTS for move in moves):
             self._windows_due = 0.0
         if moved or started or any(isinstance(task.decision, decide.Stop) for task in tasks):
-            return _BREATH
+            return _PASS_GAP
         interval = self.settings.jobs.reconcile_interval_seconds
         if not live and not waiting:
             interval = max(interval, self.settings.jobs.schedule_interval_seconds)
-        return max(_BREATH, min(interval, deadline - self.store.clock.monotonic()))
+        return max(_PASS_GAP, min(interval, deadline - self.store.clock.monotonic()))
 
     def _loop(self) -> None:
         swept = False
@@ -178,11 +178,11 @@ class Controller:
             self._sleep(pause)
 
     def _sleep(self, seconds: float) -> None:
-        time.sleep(_BREATH)
+        time.sleep(_PASS_GAP)
         poll = select.poll()
         for descriptor in (self._event, *self.executor.descriptors()):
             poll.register(descriptor, select.POLLIN)
-        poll.poll(max(0.0, seconds - _BREATH) * 1000)
+        poll.poll(max(0.0, seconds - _PASS_GAP) * 1000)
         with contextlib.suppress(BlockingIOError):
             os.eventfd_read(self._event)
             self._windows_due = 0.0  # what was asked for may have begun, changed or ended a window
@@ -200,7 +200,7 @@ class Controller:
         self.finder.ages.keep_only([context.step for context in live])
         for context in live:
             observation = seen.get(context.step.task or "")
-            with self.troubles.apart(context.job_name):
+            with self.error_isolation.apart(context.job_name):
                 facts = self.finder.facts(context, observation)
                 limits = self._limits(context)
                 decision = decide.decide(facts, observation, now, limits)
@@ -208,7 +208,7 @@ class Controller:
                     tasks.append(DecidedStep(context, observation, decision))
                 due = decide.next_deadline(facts, limits)
                 if due is not None and due > now:
-                    deadline = min(deadline, due + _BREATH)
+                    deadline = min(deadline, due + _PASS_GAP)
         return tasks, deadline
 
     def _limits(self, context: StepContext) -> decide.ControllerDeadlines:
@@ -236,13 +236,13 @@ class Controller:
     def _ends_of_windows(self) -> float:
         """End the windows that are due; when the next one is, on the monotonic clock."""
         now = self.store.clock.monotonic()
-        if now >= max(self._windows_due, self._windows_rest):
+        if now >= max(self._windows_due, self._windows_earliest):
             left = self.windows.run()
             self._windows_due = now + min(_WINDOWS_EVERY if left is None else left, _WINDOWS_EVERY)
             # where very many jobs are settled, looking at them takes at most a twentieth of the time
             took = self.store.clock.monotonic() - now
-            self._windows_rest = now + max(_WINDOWS_BETWEEN, 20 * took)
-        return max(self._windows_due, self._windows_rest)
+            self._windows_earliest = now + max(_WINDOWS_BETWEEN, 20 * took)
+        return max(self._windows_due, self._windows_earliest)
 
     def _measure(self, live: Sequence[StepContext]) -> None:
         """What runs is measured now and then, and once more when it has settled."""
@@ -270,24 +270,24 @@ def build(
     """Put a controller together; ``changed`` is called after each pass that has changed something."""
     threads = ThreadPoolExecutor(2, thread_name_prefix="verification")
     finder = FactFinder(storage, executor, settings.jobs.storage.minimum_free_bytes, StepAges(store.clock))
-    troubles = ErrorIsolation()
-    following = ProgressIngestion(store, executor, troubles)
+    error_isolation = ErrorIsolation()
+    progress_ingestion = ProgressIngestion(store, executor, error_isolation)
     reuse = Reuse(store, executor, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
     starting = ThreadPoolExecutor(_STARTS, thread_name_prefix="starts")
-    starter = Starter(store, executor, launches, finder, reuse, troubles, starting)
+    starter = Starter(store, executor, launches, finder, reuse, error_isolation, starting)
     controller = Controller(
         store=store,
         executor=executor,
         storage=storage,
         settings=settings,
         starter=starter,
-        effects=Effects(store, executor, starter, finder, following, troubles),
+        effects=Effects(store, executor, starter, finder, progress_ingestion, error_isolation),
         finder=finder,
-        following=following,
-        windows=RetentionWindows(store, storage, executor, limits, troubles),
+        progress_ingestion=progress_ingestion,
+        windows=RetentionWindows(store, storage, executor, limits, error_isolation),
         background=BackgroundTasks(store, storage, executor, RecordMirror(store, storage), changed),
         changed=changed,
-        troubles=troubles,
+        error_isolation=error_isolation,
         _threads=threads,
     )
     return controller

@@ -26,7 +26,7 @@ class ProgressIngestion:
 
     store: JobStore
     executors: Executors
-    troubles: ErrorIsolation
+    error_isolation: ErrorIsolation
     _progress: metrics_tail.TrainingProgress = field(default_factory=metrics_tail.TrainingProgress)
     _catalogued: dict[str, Hashable] = field(default_factory=dict)
     _due: float = 0.0
@@ -38,7 +38,7 @@ class ProgressIngestion:
         self._due = monotonic + _EVERY
         news = False
         for context in contexts:
-            with self.troubles.apart(context.job_name):
+            with self.error_isolation.apart(context.job_name):
                 news = self.look_at(context) or news
         return news
 

@@ -63,7 +63,7 @@ class Starter:
     launches: Launches
     finder: FactFinder
     reuse: Reuse
-    troubles: ErrorIsolation
+    error_isolation: ErrorIsolation
     threads: ThreadPoolExecutor
     next_due: float = math.inf
     """When the wait of one that has lost its place again and again is over, on the monotonic clock."""
@@ -75,7 +75,7 @@ class Starter:
     def admit(self, contexts: Sequence[StepContext]) -> int:
         """Start those whose turn has come, say of the others what they wait for; how many were started."""
         self.next_due = math.inf
-        self._give_up_places(contexts)
+        self._leave_queue(contexts)
         self.between |= {
             context.step.id: run_lookup.step_files(context)
             for context in contexts
@@ -85,11 +85,11 @@ class Starter:
         # in the order of their places in the queue: one that has to wait is not asked behind another
         contexts = sorted(contexts, key=lambda one: (self.launches.turn(one.step), one.step.id))
         turns, waiting, failed = [], [], []
-        room = self.finder.need_of_room()
+        shortage = self.finder.disk_shortage()
         clock = self.store.clock
         blocked: dict[tuple[str, str, bool], str] = {}
         for context in contexts:
-            with self.troubles.apart(context.job_name):
+            with self.error_isolation.apart(context.job_name):
                 if self.reuse.of(context):
                     continue
                 details = context.step.status_details
@@ -100,12 +100,12 @@ class Starter:
                         waiting.append((context, _WAITS_LONGER))
                     continue
                 try:
-                    answer = self._turn(context, room, blocked)
+                    answer = self._turn(context, shortage, blocked)
                 except (LaunchError, NeverPossibleError) as error:
                     if not _has_run(context):
                         failed.append((context, str(error)))
                         continue
-                    answer = _waits_for_the_machine(error)
+                    answer = _waiting_reason(error)
                 if isinstance(answer, _Turn):
                     turns.append(answer)
                 else:
@@ -118,7 +118,7 @@ class Starter:
 
     def start(self, context: StepContext, run: StepRun, devices: tuple[str, ...] | None = None) -> None:
         """Start an accepted step; what fails now is tried again at the next look, or fails for good."""
-        with self.troubles.apart(context.job_name):
+        with self.error_isolation.apart(context.job_name):
             self._start(context, run, devices)
 
     def _start(self, context: StepContext, run: StepRun, devices: tuple[str, ...] | None) -> None:
@@ -151,11 +151,11 @@ class Starter:
                 unit.steps.note(context.step.id, {"message": f"its start is tried again: {error}"})
 
     def _turn(
-        self, context: StepContext, room: str | None, blocked: dict[tuple[str, str, bool], str]
+        self, context: StepContext, shortage: str | None, blocked: dict[tuple[str, str, bool], str]
     ) -> _Turn | str:
         """The step's turn, or what it waits for."""
-        if room is not None:
-            return room
+        if shortage is not None:
+            return shortage
         if _has_run(context):
             self.launches.check(context)
         if context.step.id not in self._places:
@@ -285,7 +285,7 @@ class Starter:
     def _end_chains(self) -> None:
         """What a place has queued by itself must not follow a step that was paused or cancelled meanwhile."""
         for step_id, run in list(self.between.items()):
-            with self.troubles.apart(f"{run.workspace}/{run.job_id}"):
+            with self.error_isolation.apart(f"{run.workspace}/{run.job_id}"):
                 with self.store.read() as unit:
                     step = unit.steps.by_id(step_id)
                 if step is not None and step.status in states.BETWEEN_ALLOCATIONS - {Status.PENDING}:
@@ -294,7 +294,7 @@ class Starter:
                     self.executor.end_chain(run)
                 del self.between[step_id]
 
-    def _give_up_places(self, contexts: Sequence[StepContext]) -> None:
+    def _leave_queue(self, contexts: Sequence[StepContext]) -> None:
         """Steps that wait no longer (they were paused or cancelled) leave the queue."""
         waiting = {context.step.id for context in contexts}
         for step_id in [known for known in self._places if known not in waiting]:
@@ -320,5 +320,5 @@ def _has_run(context: StepContext) -> bool:
     return "resumed_at" in context.step.status_details
 
 
-def _waits_for_the_machine(error: Exception) -> str:
+def _waiting_reason(error: Exception) -> str:
     return f"waits until it can go on here: {error}; to have it wait no more, pause it again or cancel it"

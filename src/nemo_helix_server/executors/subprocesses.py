@@ -70,7 +70,7 @@ class ProcessExecutor:
         self,
         jobs: JobStorage,
         folder: Path,
-        room: Capacity,
+        capacity: Capacity,
         launcher: Launcher | None = None,
         *,
         environ: Mapping[str, str] = os.environ,
@@ -78,7 +78,7 @@ class ProcessExecutor:
     ) -> None:
         """``jobs`` has the folders of runs; ``folder`` is the executor's own, for its named pipe.
 
-        ``room`` grants devices and slots.
+        ``capacity`` grants devices and slots.
 
         ``environ`` is the service's environment, of which runs are given a part; ``checks`` looks at the
         machine.
@@ -89,7 +89,7 @@ class ProcessExecutor:
         self._fifo = _made_pipe(folder)
         # open for writing too, so that it never ends when the last shim lets go of it
         self._pipe = os.open(self._fifo, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._room = room
+        self._capacity = capacity
         self._launcher = launcher or Launcher()
         self._environ = dict(environ)
         self._checks = checks
@@ -99,12 +99,12 @@ class ProcessExecutor:
     def admit(self, request: CapacityRequest) -> Admitted | WaitingForCapacity:
         """See the protocol."""
         self.require_possible(request)
-        return self._room.admit(request)
+        return self._capacity.admit(request)
 
     def require_possible(self, request: CapacityRequest) -> None:
         """See the protocol."""
         require_size(request, nodes=1, memory_bytes=machine_memory())
-        self._room.require_possible(request)
+        self._capacity.require_possible(request)
 
     def place(self, profile: ProfileSettings) -> RunPlace:  # noqa: ARG002 - the protocol's
         """See the protocol: this machine."""
@@ -116,7 +116,7 @@ class ProcessExecutor:
 
     def release(self, run: StepRun) -> None:
         """See the protocol."""
-        self._room.release(run.token)
+        self._capacity.release(run.token)
 
     def start(self, run: StepRun, launch: Launch) -> None:
         """See the protocol."""
@@ -216,7 +216,7 @@ class ProcessExecutor:
             "grace_seconds": launch.grace_seconds,
             "log_bytes": launch.log_bytes,
             "fifo": str(self._fifo),
-            "leases": self._room.folder,
+            "leases": self._capacity.folder,
             "sight": launch.sight.to_json() if launch.sight else None,
         }
 

@@ -215,12 +215,12 @@ class TestPausing:
         assert decide.decide(again, RUNNING, NOW, LIMITS) == RepeatControl(RequestControl.PAUSE)
 
     def test_too_little_disk_space_is_said_before_the_workload_is_asked(self):
-        step = facts(Status.PAUSING, room_for_pause="too little")
+        step = facts(Status.PAUSING, pause_space_shortage="too little")
         decision = decide.decide(step, RUNNING, NOW, LIMITS)
         assert (decision.event, decision.why) == (StatusEvent.PAUSE_WITHDRAWN, "too little")
 
     def test_once_it_is_asked_space_does_not_matter_any_more(self):
-        step = facts(Status.PAUSING, room_for_pause="too little", sent_seq=1)
+        step = facts(Status.PAUSING, pause_space_shortage="too little", sent_seq=1)
         assert decide.decide(step, RUNNING, NOW, LIMITS) is None
 
     def test_a_pause_for_maintenance_stays_one(self):

@@ -23,17 +23,17 @@ def place(tmp_path):
 
 
 def test_a_failure_is_said_until_a_round_goes_without_it():
-    troubles = ErrorIsolation()
+    error_isolation = ErrorIsolation()
     for _ in range(2):
-        troubles.begin()
-        with troubles.apart("job-1"):
+        error_isolation.begin()
+        with error_isolation.apart("job-1"):
             raise ValueError("odd")
-        with troubles.apart("job-2"):
+        with error_isolation.apart("job-2"):
             pass
-        assert troubles.sentences() == ["job-1 cannot be looked after: ValueError: odd"]
-    troubles.begin()
-    troubles.begin()
-    assert troubles.sentences() == []
+        assert error_isolation.sentences() == ["job-1 cannot be looked after: ValueError: odd"]
+    error_isolation.begin()
+    error_isolation.begin()
+    assert error_isolation.sentences() == []
 
 
 def test_that_the_database_is_away_concerns_everybody():
@@ -41,7 +41,7 @@ def test_that_the_database_is_away_concerns_everybody():
         raise UnavailableError("the database cannot be used now")
 
 
-@pytest.mark.parametrize("part", ["finder.facts", "starter.launches.request", "following.rest"])
+@pytest.mark.parametrize("part", ["finder.facts", "starter.launches.request", "progress_ingestion.rest"])
 def test_jobs_are_handled_though_one_cannot_be(place, monkeypatch, part):
     odd, other = place.job(shell("true", pause=60), name="odd"), place.job(shell("true", pause=60))
     holder = place.controller
@@ -66,7 +66,7 @@ def test_jobs_are_handled_though_one_cannot_be(place, monkeypatch, part):
     assert "odd cannot be looked after: RuntimeError: an oddity" in place.controller.problems()
     assert place.get(other).status is Status.COMPLETED
     # what it says of itself is one thing, how it ended is another
-    assert (place.get(odd).status is Status.COMPLETED) == (part == "following.rest")
+    assert (place.get(odd).status is Status.COMPLETED) == (part == "progress_ingestion.rest")
 
 
 def test_a_job_is_deleted_and_its_space_is_free_though_no_record_can_be_written(place, monkeypatch):

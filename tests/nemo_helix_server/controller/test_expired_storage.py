@@ -158,7 +158,7 @@ def test_a_deleted_job_goes_with_its_folder_and_leaves_its_pins(place, clock):
             for found in [unit.steps.context(unit.steps.current(unit.jobs.by_id(job).attempt_id).id)]
             if found is not None
         ]
-    place.controller.following.catalogue(context)
+    place.controller.progress_ingestion.catalogue(context)
     with place.store.write() as unit:
         (known,) = unit.checkpoints.of_job(job)
         unit.checkpoints.request_pin(job, known.id, by="ann", pin=True)
@@ -194,7 +194,7 @@ def test_a_damaged_checkpoint_is_not_pinned_and_says_why(place, clock):
     )
     with place.store.read() as unit:
         context = unit.steps.context(unit.steps.current(unit.jobs.by_id(job).attempt_id).id)
-    place.controller.following.catalogue(context)
+    place.controller.progress_ingestion.catalogue(context)
     with place.store.write() as unit:
         (known,) = unit.checkpoints.of_job(job)
         unit.checkpoints.request_pin(job, known.id, by="ann", pin=True)
