@@ -12,7 +12,7 @@ from nemo_helix_server.executors.base import ResourceNeeds
 from nemo_helix_server.executors.slurm import job_script
 from nemo_helix_server.executors.slurm.connection import OLDEST_PYTHON, ClusterConnection
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
-from nemo_helix_server.executors.slurm.survey import HostSurvey, Interpreter, survey
+from nemo_helix_server.executors.slurm.survey import OTHERS_WRITE, HostSurvey, Interpreter, survey
 from nemo_runs.durations import parse_duration
 from nemo_runs.findings import Finding, ok, problem, unknown, warning
 from nemo_runs.sizes import size_in_words
@@ -59,7 +59,7 @@ def examine(
         return [*found, unknown("host", f"{host.label} did not say what is there: {error}")]
     found += judge_host(settings, provider, seen, host.label)
     found += judge_service_files(data_dir, settings.root, seen, host=host.name)
-    if not seen.unwritable:
+    if seen.is_ours:
         found.append(_own_program(connection))
     return found
 
@@ -199,7 +199,7 @@ def _root(root: Path, seen: HostSurvey, label: str) -> Iterator[Finding]:
     if seen.owner != seen.user:
         text = f"config.root: {root} on {label} belongs to user {seen.owner}, who could replace what jobs run"
         yield problem("storage", f"{text}; name a folder of user {seen.user}, or one that is not there yet.")
-    elif seen.mode & 0o022:
+    elif seen.mode & OTHERS_WRITE:
         yield problem("storage", f"config.root: others may write to {root} on {label}: chmod 700 {root}.")
     elif seen.mode & 0o055:
         yield warning("storage", f"config.root: others may look into {root} on {label}: chmod 700 {root}")

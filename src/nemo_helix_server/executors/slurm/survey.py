@@ -29,6 +29,10 @@ _PATIENCE = 240.0
 """Seconds: each interpreter may take one minute to start on slow storage."""
 
 
+OTHERS_WRITE = 0o022
+"""Permissions of the root by which others could replace what jobs run."""
+
+
 @dataclass(frozen=True, slots=True)
 class Interpreter:
     """What one interpreter says of itself."""
@@ -66,6 +70,11 @@ class HostSurvey:
     """Whether the service's data directory is there too, the very same folder."""
     own: Interpreter | None = None
     engines: Mapping[str, Interpreter] = field(default_factory=dict)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether nobody else can change what lies below the root, so that it may be run."""
+        return not self.unwritable and self.owner == self.user and not self.mode & OTHERS_WRITE
 
 
 def survey(settings: SlurmSettings, host: Host, data_dir: Path, now: Callable[[], float]) -> HostSurvey:
@@ -126,7 +135,7 @@ def _wanted(engine: str) -> list[list[str]]:
 def _interpreter(python: str, said: Mapping[str, str], number: int) -> Interpreter:
     word = next((word for word in said if word.startswith(f"python {number} ")), None)
     if word is None:
-        return Interpreter(python, None, said="it was not tried")
+        return Interpreter(python, None, said="config.setup ends the shell before it is tried")
     _, found, document = said[word].rpartition("found ")
     if not found or not word.endswith(" 0"):
         return Interpreter(python, None, said=said[word] or f"it ended with status {word.split()[-1]}")

@@ -262,8 +262,20 @@ def test_a_cluster_that_does_not_answer_is_the_only_finding(fake: FakeCluster, t
 def test_what_sbatch_refuses_and_what_is_missing_are_problems(fake: FakeCluster, tmp_path: Path) -> None:
     (tmp_path / "root").mkdir(mode=0o777)
     (tmp_path / "root").chmod(0o777)
-    found = examined(tmp_path, partition="gpus", python="/no/python", engines={"trl": sys.executable})
+    found = examined(tmp_path, partition="gpus", python="/no/python")
     wrong = {finding.about for finding in found if finding.verdict is FindingLevel.PROBLEM}
-    assert {"partition", "sbatch --test-only", "storage", "python", "program"} <= wrong
+    assert wrong == {"partition", "sbatch --test-only", "storage", "python"}
     said = about(found, "sbatch --test-only").text
     assert said.endswith("Invalid partition name specified; change the profile.")
+
+
+@pytest.mark.services
+@pytest.mark.parametrize(("mode", "runs"), [(0o700, True), (0o755, True), (0o770, False), (0o703, False)])
+def test_nothing_is_run_from_a_root_that_others_may_change(
+    fake: FakeCluster, tmp_path: Path, mode: int, runs: bool
+) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root").chmod(mode)
+    found = examined(tmp_path)
+    assert [one.about for one in found if one.about == "program"] == (["program"] if runs else [])
+    assert (tmp_path / "root" / "code").exists() is runs
