@@ -60,7 +60,7 @@ def test_a_profile_that_works_passes_and_makes_no_job(checked, slurm, provider):
 
 def test_over_ssh_the_service_s_keys_are_seen_to_lie_where_jobs_read_them(checked):
     found = checked(host="lab")
-    assert found["connection"][1].startswith("'lab', as ")
+    assert found["connection"][1].startswith("lab, as ")
     level, text = found.pop("service's files")
     assert (level, "is seen on lab too, and so by jobs" in text) == ("problem", True)
     assert {name for name, (level, _) in found.items() if level == "problem"} == set()
@@ -86,4 +86,4 @@ def test_a_host_that_cannot_be_reached_is_the_only_finding(checked):
     found = checked(host="nowhere.invalid")
     assert list(found) == ["connection"]
     assert found["connection"][0] == "problem"
-    assert "cannot reach 'nowhere.invalid'" in found["connection"][1]
+    assert "config.host: cannot reach 'nowhere.invalid'" in found["connection"][1]

@@ -17,7 +17,7 @@ from nemo_runs.durations import parse_duration
 from nemo_runs.findings import Finding, ok, problem, unknown, warning
 from nemo_runs.sizes import size_in_words
 from nemo_slurm import facts, job_rules
-from nemo_slurm.errors import SlurmError, UnusableValueError
+from nemo_slurm.errors import CommandMissingError, SlurmError, UnusableValueError
 from nemo_slurm.facts import ClusterFacts
 from nemo_slurm.hosts import Host
 from nemo_slurm.job_rules import KeyNames, WantedJob
@@ -48,8 +48,11 @@ def examine(
     host = connection.host
     try:
         said = facts.gather(host)
+    except CommandMissingError as error:
+        return [problem("connection", f"{error}; config.host names the machine that has Slurm's commands.")]
     except SlurmError as error:
-        return [problem("connection", f"{error}.")]
+        key = "config.host: " if settings.host is not None else ""
+        return [problem("connection", f"{key}{error}.")]
     found = [ok("connection", f"{host.label}, as {said.user}")]
     found += judge_cluster(settings, provider, said)
     found.append(_accepted(settings, provider, host))

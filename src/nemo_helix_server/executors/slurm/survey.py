@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,7 @@ for name in packages:
 missing = [name for name in modules if importlib.util.find_spec(name) is None]
 print("found " + json.dumps([list(sys.version_info[:3]), missing, versions]))
 """
+_BASH_LINE = re.compile(r"^\S*bash: line \d+: ")
 _PATIENCE = 240.0
 """Seconds: each interpreter may take one minute to start on slow storage."""
 
@@ -115,7 +117,7 @@ def read(
         mode=int(mode, 8) if mode.isdecimal() else 0,
         free_bytes=int(free) * 1024 if free.isdecimal() else None,
         unwritable=said.get("unwritable", "" if owner else "it did not say who owns it"),
-        setup=said.get("setup"),
+        setup=_BASH_LINE.sub("", said["setup"]) if "setup" in said else None,
         missing=frozenset(value.strip() for word, value in rows if word == "missing"),
         sees_service=bool(service) and said.get("service") == service,
         own=found.pop("", None),

@@ -16,6 +16,7 @@ from nemo_helix_server.executors.slurm.connection import ClusterAddress, Cluster
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.survey import HostSurvey, Interpreter
 from nemo_runs.findings import Finding, FindingLevel, passed
+from nemo_slurm.errors import CommandMissingError
 from nemo_slurm.facts import ClusterFacts
 from nemo_slurm.records import Association, Partition
 from nemo_slurm.testing import FakeCluster, Faults
@@ -256,6 +257,20 @@ def test_a_cluster_that_does_not_answer_is_the_only_finding(fake: FakeCluster, t
     assert (found.about, found.verdict) == ("connection", FindingLevel.PROBLEM)
     assert "the scheduler on this machine did not answer" in found.text
     assert not (tmp_path / "root").exists()
+
+
+@pytest.mark.services
+def test_a_machine_without_slurm_is_told_to_name_another_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gather(host: Any) -> ClusterFacts:
+        raise CommandMissingError(f"there is no sbatch on {host.label}")
+
+    monkeypatch.setattr(checking.facts, "gather", gather)
+    (found,) = examined(tmp_path)
+    assert found.text == (
+        "there is no sbatch on this machine; config.host names the machine that has Slurm's commands."
+    )
 
 
 @pytest.mark.services

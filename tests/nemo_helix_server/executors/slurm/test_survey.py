@@ -118,7 +118,7 @@ def test_setup_lines_hold_for_interpreters_and_programs(tmp_path: Path) -> None:
 def test_setup_lines_that_fail_or_leave_are_told(tmp_path: Path) -> None:
     failed = looked(tmp_path, setup=("no-such-module load cuda",))
     assert failed.setup is not None
-    assert "no-such-module: command not found" in failed.setup
+    assert failed.setup == "no-such-module: command not found"
     assert failed.own is not None
     assert failed.own.version is not None
     left = looked(tmp_path, setup=("exit 3",))
