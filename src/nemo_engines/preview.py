@@ -115,10 +115,10 @@ def _of_tokens(row: Tokens, longest: int) -> Marked:
 
 
 def _of_pair(row: Pair, longest: int) -> Marked:
-    room = max(0, longest - len(row.prompt))
+    left = max(0, longest - len(row.prompt))
     found = [(token, "read" if index < longest else "cut") for index, token in enumerate(row.prompt)]
     for mark, answer in (("chosen", row.chosen), ("rejected", row.rejected)):
-        found += [(token, mark if index < room else "cut") for index, token in enumerate(answer)]
+        found += [(token, mark if index < left else "cut") for index, token in enumerate(answer)]
     return found
 
 

@@ -21,7 +21,7 @@ class ChainEvent(StrEnum):
     """A job script began; ``job_id``, ``restart``, ``gym`` (the version that runs)."""
     JOB_DECIDED = "job_decided"
     """It decided from its predecessor's end whether to go on; ``action``, ``reason``."""
-    ROOM_AWAITED = "room_awaited"
+    SPACE_AWAITED = "room_awaited"
     """The job had waited for disk space on a full disk; ``seconds``."""
     SUCCESSOR_QUEUED = "successor_queued"
     """Its successor was queued; ``successor``."""

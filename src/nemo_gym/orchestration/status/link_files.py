@@ -112,7 +112,7 @@ def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | 
         queue_error=" ".join(files.get(_RUN.queue_error.name, "").split()),
         service_died=" ".join(files.get(_RUN.service_died.name, "").split()),
         full_disks=whole(next(iter(files.get(_RUN.full_disk.name, "").split()), "")) or 0,
-        waits_for_room=_waits_for_room(files.get(_RUN.full_disk.name, "")),
+        waits_for_room=_full_since(files.get(_RUN.full_disk.name, "")),
         rows=whole(files.get(_RUN.rows.name, "").strip()),
         command=_RUN.command.name in files,
         walltime=whole(files.get(_RUN.walltime.name, "").strip()),
@@ -121,7 +121,7 @@ def _link(folder: str, files: Mapping[str, str], problems: list[str]) -> Link | 
     )
 
 
-def _waits_for_room(text: str) -> float | None:
+def _full_since(text: str) -> float | None:
     words = text.split()
     return float(whole(words[1]) or 0) if len(words) == 2 and words[0] == "waiting" else None
 

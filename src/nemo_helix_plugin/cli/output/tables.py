@@ -120,15 +120,15 @@ def _needed(grid: Grid, *, at_most: Mapping[str, int] | None = None) -> int:
 def _widths(heads: list[str], rows: list[list[Text]], width: int | None) -> list[int]:
     """How wide each column is: what must be whole comes first, and the others share what is left."""
     sizes = _natural((heads, rows))
-    room = (width or 0) - GAP * (len(heads) - 1)
-    if width is None or sum(sizes) <= room:
+    available = (width or 0) - GAP * (len(heads) - 1)
+    if width is None or sum(sizes) <= available:
         return sizes
     free = [i for i, head in enumerate(heads) if not _is_whole(head)]
-    left = room - sum(size for i, size in enumerate(sizes) if i not in free)
+    left = available - sum(size for i, size in enumerate(sizes) if i not in free)
     for number, i in enumerate(sorted(free, key=sizes.__getitem__)):
         sizes[i] = min(sizes[i], max(LEAST, left // (len(free) - number)))
         left -= sizes[i]
-    sizes[0] = max(min(LEAST, sizes[0]), sizes[0] - max(0, sum(sizes) - room))
-    while sum(sizes) > room and max(sizes) > LEAST:  # a long identifier is folded before all others are
+    sizes[0] = max(min(LEAST, sizes[0]), sizes[0] - max(0, sum(sizes) - available))
+    while sum(sizes) > available and max(sizes) > LEAST:  # a long identifier is folded before all others are
         sizes[sizes.index(max(sizes))] -= 1
     return sizes

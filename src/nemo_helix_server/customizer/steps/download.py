@@ -12,18 +12,18 @@ from nemo_helix_server.customizer.steps.reporting import TransferReport, main
 def download(config: dict[str, Any], report: TransferReport) -> None:
     """Bring each item; what was brought is recorded, and copies are this step's outputs."""
     storage, items = report.context.storage, config["items"]
-    report.say(
+    report.update(
         now=True, phase="downloading", total_filesets=len(items), completed_filesets=0, progress_pct=0.0
     )
     brought: list[dict[str, Any]] = []
     own: list[Path] = []
     for number, item in enumerate(items, start=1):
-        report.say(now=True, current_fileset=item["shown"])
+        report.update(now=True, current_fileset=item["shown"])
         folder = storage / item["folder"]
         if fetching.fetch(item, folder, report, config["hub_python"]):
             own.append(folder)
         brought.append(fetching.describe(item, folder))
-        report.say(now=True, completed_filesets=number, progress_pct=round(100 * number / len(items), 2))
+        report.update(now=True, completed_filesets=number, progress_pct=round(100 * number / len(items), 2))
     if config.get("split"):
         own += _split(storage, config["split"], own)
     if config.get("end"):

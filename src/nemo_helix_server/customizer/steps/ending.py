@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.customizer.steps.asking import ServiceRefusedError, ask
 from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport
+from nemo_helix_server.customizer.steps.service_calls import ServiceRefusedError, ask
 from nemo_helix_server.files.locations import open_tree
 from nemo_runs.sizes import size_in_words
 
@@ -22,11 +22,11 @@ def try_end(end: Mapping[str, Any], report: TransferReport, model: Path) -> None
     whether all weights are written. ``model`` is the folder of the base model.
     """
     if report.context.jobs_url:
-        _try_name(end, report)
-    _try_room(end, report, model)
+        _require_name(end, report)
+    _require_space(end, report, model)
 
 
-def _try_name(end: Mapping[str, Any], report: TransferReport) -> None:
+def _require_name(end: Mapping[str, Any], report: TransferReport) -> None:
     workspace, name = end["workspace"], end["name"]
     try:
         there = ask(report, f"/apis/models/v2/workspaces/{workspace}/models/{name}")
@@ -42,7 +42,7 @@ def _try_name(end: Mapping[str, Any], report: TransferReport) -> None:
         )
 
 
-def _try_room(end: Mapping[str, Any], report: TransferReport, model: Path) -> None:
+def _require_space(end: Mapping[str, Any], report: TransferReport, model: Path) -> None:
     """Files on the disk of the job's storage become links there; elsewhere they need their own space."""
     place = open_tree(end["root"]).local("")
     if place is None or not end["whole"] or not place.exists():

@@ -97,9 +97,11 @@ def _from_fileset(item: Mapping[str, Any], target: Path, report: TransferReport)
     entries = list(place.files(name))
     if not entries:
         raise StepError(f"the fileset {item['shown']} has no files")
-    report.say(fileset=item["shown"], total_files=len(entries), total_size=sum(one.size for one in entries))
+    report.update(
+        fileset=item["shown"], total_files=len(entries), total_size=sum(one.size for one in entries)
+    )
     for entry in entries:
-        report.say(current_file=entry.path)
+        report.update(current_file=entry.path)
         path = target / entry.path
         path.parent.mkdir(parents=True, exist_ok=True)
         _take(place, f"{name}/{entry.path}", path)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nemo_helix_server.customizer.steps.asking import ServiceRefusedError, ask
 from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport, main
+from nemo_helix_server.customizer.steps.service_calls import ServiceRefusedError, ask
 
 
 def register(config: dict[str, Any], report: TransferReport) -> None:
     """Make the model known; the same once more is fine."""
-    report.say(now=True, phase="registering", model=config["model"]["name"])
+    report.update(now=True, phase="registering", model=config["model"]["name"])
     workspace = config["workspace"]
     body = {name: value for name, value in config["model"].items() if value is not None}
     try:

@@ -40,7 +40,7 @@ class TransferReport:
     _fields: dict[str, Any] = field(default_factory=dict)
     _written_at: float = 0.0
 
-    def say(self, *, now: bool = False, **fields: Any) -> None:
+    def update(self, *, now: bool = False, **fields: Any) -> None:
         """Merge fields and write them, at most twice a second."""
         self._fields |= fields
         moment = time.monotonic()
@@ -54,7 +54,7 @@ class TransferReport:
     def add(self, name: str, number: int) -> None:
         """Count something."""
         counted: dict[str, Any] = {name: int(self._fields.get(name) or 0) + number}
-        self.say(**counted)
+        self.update(**counted)
 
     def outputs(self, paths: Sequence[Path]) -> None:
         """Name files, and all files in folders, as what this step has made, with digests."""
@@ -77,7 +77,7 @@ def main(work: Callable[[dict[str, Any], TransferReport], None]) -> NoReturn:
         assert context.config_file is not None, "the step has no config"
         config = json.loads(context.config_file.read_text(encoding="utf-8"))
         work(config, report)
-        report.say(now=True, phase="completed")
+        report.update(now=True, phase="completed")
     except (ServerError, TrainerError, RunsError) as error:
         _fail(report, str(error))
         sys.exit(EXIT_BAD_SPEC if isinstance(error, StepError) else 1)
@@ -96,7 +96,7 @@ def _fail(report: TransferReport, sentence: str) -> None:
     sys.stderr.write(f"{sentence}\n")
     said = read_progress(report.context.paths.progress)
     try:
-        report.say(now=True, **{**said, "phase": "failed", "message": sentence})
+        report.update(now=True, **{**said, "phase": "failed", "message": sentence})
     except OSError as error:
         sys.stderr.write(f"the progress could not be written: {error}\n")
         sys.stderr.write(f"{sentence}\n")

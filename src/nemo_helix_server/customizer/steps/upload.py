@@ -25,7 +25,7 @@ def upload(config: dict[str, Any], report: TransferReport) -> None:
         raise StepError(f"the training left no model in {config['source']}")
     workspace, name = config["workspace"], config["fileset"]
     total = sum(path.stat().st_size for path in paths)
-    report.say(
+    report.update(
         now=True,
         phase="uploading",
         fileset=f"{workspace}/{name}",
@@ -39,14 +39,14 @@ def upload(config: dict[str, Any], report: TransferReport) -> None:
         filesets.create(f"job:{report.context.job}", workspace, name, config.get("description"))
     for path in paths:
         relative = path.relative_to(source).as_posix()
-        report.say(current_file=relative)
+        report.update(current_file=relative)
         if relative == _ADAPTER_CONFIG:
             _put_bytes(filesets, workspace, name, relative, _with_base(path, config["base_model"]))
         else:
             _put(filesets, workspace, name, relative, path)
         report.add("uploaded_files", 1)
         report.add("uploaded_bytes", path.stat().st_size)
-    report.say(now=True, progress_pct=100.0)
+    report.update(now=True, progress_pct=100.0)
     record = report.context.trainer_path / "uploaded.json"
     record.write_text(
         json.dumps({"fileset": f"{workspace}/{name}", "files": len(paths)}) + "\n", encoding="utf-8"

@@ -1,4 +1,4 @@
-"""Asking the service from a step, patiently: it may be away for a while, as for an upgrade."""
+"""Calls of the service from a step, made again while it is away, as for an upgrade."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from nemo_helix_server.customizer.steps.reporting import StepError, TransferReport
 
-PATIENCE = 600.0
+SERVICE_TIMEOUT = 600.0
 """Seconds in which the service may come back."""
 
 
@@ -26,7 +26,7 @@ def ask(report: TransferReport, path: str, body: dict[str, Any] | None = None) -
     """Send a body, or get what is there; `ServiceRefusedError` for a refusal, `StepError` when nobody
     answers.
     """
-    until = time.monotonic() + PATIENCE
+    until = time.monotonic() + SERVICE_TIMEOUT
     while True:
         try:
             return _asked(f"{report.context.jobs_url}{path}", body, report.context.access_token)
