@@ -56,7 +56,8 @@ class Feasibility:
 
     def _require_place(self, spec: Mapping[str, Any], what: str, workspace: str) -> None:
         needs = self.launches.needs(spec)
-        run = StepRun(workspace, "", "", what, what, self.launches.executor(spec))
+        names = (workspace, "", "", what, what)
+        run = StepRun(*names, self.launches.executor(spec), run_lookup.profile_of(spec))
         self.executor.require_possible(
             CapacityRequest(run, what, workspace, needs, 0 if needs.gpus else 1, (0.0, 0))
         )

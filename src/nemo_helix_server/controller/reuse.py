@@ -13,6 +13,7 @@ from nemo_helix_server.jobs import states
 from nemo_helix_server.jobs.model import StepContext
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
+from nemo_helix_server.storage import run_lookup
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.store.store import JobStore
 
@@ -56,14 +57,8 @@ class Reuse:
             for attempt in unit.attempts.of_job(step.job_id).items:
                 earlier = unit.steps.named(attempt.id, step.name) if attempt.id != step.attempt_id else None
                 if earlier and earlier.status is Status.COMPLETED and earlier.spec == step.spec:
-                    return StepRun(
-                        context.workspace,
-                        step.job_id,
-                        attempt.id,
-                        step.name,
-                        earlier.task or "",
-                        earlier.executor,
-                    )
+                    names = (context.workspace, step.job_id, attempt.id, step.name, earlier.task or "")
+                    return StepRun(*names, earlier.executor, run_lookup.profile_of(step.spec))
         return None
 
     def _verified(self, run: StepRun) -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from nemo_helix_server.jobs.model import CheckpointRow, Job, Step, StepContext, StepTask
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.store.reader import StoreReader
@@ -10,13 +13,13 @@ from nemo_helix_server.store.reader import StoreReader
 def new_run(context: StepContext, token: str, executor: str) -> StepRun:
     """A start of a step that is to be, by the executor of that name."""
     step = context.step
-    profile = profile_of(step)
+    profile = profile_of(step.spec)
     return StepRun(context.workspace, step.job_id, step.attempt_id, step.name, token, executor, profile)
 
 
-def profile_of(step: Step) -> str:
-    """The execution profile that a step names, as ``<provider>/<profile>``."""
-    named = step.spec["executor"]
+def profile_of(spec: Mapping[str, Any]) -> str:
+    """The execution profile that the spec of a step names, as ``<provider>/<profile>``."""
+    named = spec["executor"]
     return f"{named['provider']}/{named.get('profile') or 'default'}"
 
 
@@ -35,7 +38,7 @@ def run_of_task(workspace: str, step: Step, task: StepTask) -> StepRun:
     """One start of a step, the newest or an earlier one."""
     executor = task.executor or step.executor
     names = (workspace, step.job_id, step.attempt_id, step.name, task.name)
-    return StepRun(*names, executor, profile_of(step))
+    return StepRun(*names, executor, profile_of(step.spec))
 
 
 def run_of_checkpoint(reader: StoreReader, checkpoint: CheckpointRow) -> StepRun:
@@ -46,7 +49,8 @@ def run_of_checkpoint(reader: StoreReader, checkpoint: CheckpointRow) -> StepRun
     if step is not None and task is not None:
         return run_of_task(checkpoint.workspace, step, task)
     executor = step.executor if step else ""
-    return StepRun(checkpoint.workspace, checkpoint.job_id, attempt, checkpoint.step_name, token, executor)
+    names = (checkpoint.workspace, checkpoint.job_id, attempt, checkpoint.step_name, token)
+    return StepRun(*names, executor, profile_of(step.spec) if step else "")
 
 
 def executors_of_job(reader: StoreReader, job: Job) -> list[StepRun]:

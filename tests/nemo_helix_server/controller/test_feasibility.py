@@ -8,15 +8,20 @@ import pytest
 from tests.helix_workplace import Workplace, step
 from tests.nemo_helix_server.worlds import ANNA, request
 
+from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.feasibility import Feasibility
+from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.errors import InvalidError, StateConflictError
+from nemo_helix_server.executors import dispatch
 from nemo_helix_server.executors.base import ResourceNeeds
 from nemo_helix_server.executors.capacity import LeasedCapacity
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.executors.subprocesses import ProcessExecutor
 from nemo_helix_server.jobs.model import SecretRow
 from nemo_helix_server.service.jobs import JobsService
+from nemo_helix_server.service.profiles import Profiles
+from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.secret_store import value_path
 from nemo_runs.clock import MovableClock
@@ -250,3 +255,23 @@ def test_the_real_pool_says_what_there_is(tmp_path):
         assert not list(Path(tmp_path / "leases").glob("*.json"))
     finally:
         place.close()
+
+
+def test_a_step_on_a_cluster_is_judged_by_its_own_profile(tmp_path):
+    profile = {"provider": "cpu", "profile": "lab", "backend": "slurm", "config": {"root": "/shared"}}
+    settings = Settings(data_dir=tmp_path / "data", jobs={"executors": [profile]})
+    executors = dispatch.of_service(settings)
+    profiles = Profiles(settings.jobs)
+    launches = Launches(
+        tmp_path, profiles.settings, lambda: "", executor_of=profiles.executor, has_profile=profiles.has
+    )
+    spec = HelixJobSpec.model_validate({"steps": [on_profile("lab")]})
+    try:
+        assert Feasibility(launches, executors).check_spec(spec) is None
+    finally:
+        executors.close()
+
+
+def on_profile(name):
+    executor = {"provider": "cpu", "profile": name, "container": {"command": ["true"]}}
+    return {"name": "main", "executor": executor}
