@@ -22,7 +22,7 @@ from nemo_helix_server.store.store import JobStore
 from nemo_runs.clock import SystemClock
 from nemo_runs.leases import machine_leases
 
-PATIENCE = 90.0
+TIMEOUT = 90.0
 RESTING = {status for status in Status if status.is_settled}
 
 
@@ -207,7 +207,7 @@ class Workplace:
 
     def wait_for(self, look, report=lambda: "it did not come"):
         """Poll until something is true, and give it back."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not (found := look()):
             assert time.monotonic() < deadline, report()
             time.sleep(0.01)

@@ -75,6 +75,7 @@ NAMES = {
     r"\.following",  # progress ingestion
     "give_up_places",  # leave queue
     "room",  # space, capacity
+    "patience",  # timeout, backoff
     "say",  # update, report
     "_tell",  # send control
     "troubles",  # error isolation

@@ -18,7 +18,7 @@ ENVIRONMENT = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
 """What every command is given; `queue` and `accounting` read nothing else."""
 
 MOST_IDS = 1000
-"""Ids in one call; more are asked for in several (an argument list has an end, and slurmdbd its patience)."""
+"""Ids in one call; more are asked for in several (an argument list has an end, and slurmdbd a timeout)."""
 
 _ID = re.compile(r"(?P<id>[1-9][0-9]*)(?:;(?P<cluster>[A-Za-z0-9_.-]+))?")
 _SENTENCE = re.compile(

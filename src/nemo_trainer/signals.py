@@ -14,7 +14,7 @@ from typing import Any
 from nemo_trainer.contract import STACKS_SIGNAL
 
 _HANDLED = (signal.SIGTERM, signal.SIGUSR1)
-_PATIENCE = 2.0
+_ORDER_TIMEOUT = 2.0
 """Seconds that a forked child waits to learn whether SIGTERM was meant for the whole training."""
 _LOOK = 0.01
 _STANDARD_ERROR = 2
@@ -70,8 +70,8 @@ class Flags:
     def _in_a_child(self, number: int) -> None:
         if number != signal.SIGTERM:
             return
-        patience = time.monotonic() + _PATIENCE
-        while os.getppid() == self._pid and time.monotonic() < patience:
+        deadline = time.monotonic() + _ORDER_TIMEOUT
+        while os.getppid() == self._pid and time.monotonic() < deadline:
             if self._shared[0]:
                 return
             time.sleep(_LOOK)

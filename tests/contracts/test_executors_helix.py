@@ -32,7 +32,7 @@ from nemo_runs.leases import machine_leases
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.e2e
-PATIENCE = 60.0
+TIMEOUT = 60.0
 END = 'until [ -e "$FOLDER/end" ]; do sleep 0.02; done; exit "$(cat "$FOLDER/end")"'
 
 
@@ -131,7 +131,7 @@ def request_for(run, at=1.0, slots=1):
 
 
 def until(executor, run, *states):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while (seen := executor.observe([run])[run.token]).state not in states:
         assert time.monotonic() < deadline, seen
         time.sleep(0.01)
@@ -214,7 +214,7 @@ def test_a_run_that_is_stopped_in_the_queue_of_a_scheduler_never_starts(place):
 
 def newest_request(executor, run):
     """It may not be known at once."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while True:
         executor.observe([run])
         try:
@@ -225,7 +225,7 @@ def newest_request(executor, run):
 
 
 def until_wanted(place, run, want):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while place.wanted(run) != want:
         assert time.monotonic() < deadline
         time.sleep(0.01)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 USER = "baton"
 _VERSIONS = Path("/usr/lib/postgresql")
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 
 
 def programs() -> Path | None:
@@ -66,7 +66,7 @@ def cluster() -> Iterator[str]:
             finally:
                 server.send_signal(signal.SIGINT)  # SIGTERM would wait for connections
                 try:
-                    server.wait(timeout=_PATIENCE)
+                    server.wait(timeout=_TIMEOUT)
                 except subprocess.TimeoutExpired:
                     server.kill()
     finally:
@@ -74,9 +74,9 @@ def cluster() -> Iterator[str]:
 
 
 def _wait_until_ready(folder: Path, home: Path, server: subprocess.Popen[bytes]) -> None:
-    end = time.monotonic() + _PATIENCE
+    end = time.monotonic() + _TIMEOUT
     ready = [folder / "pg_isready", "-q", "-h", home, "-p", "5432"]
-    while subprocess.run(ready, check=False, timeout=_PATIENCE).returncode != 0:
+    while subprocess.run(ready, check=False, timeout=_TIMEOUT).returncode != 0:
         assert server.poll() is None, (home / "log").read_text()
         assert time.monotonic() < end, "PostgreSQL did not start in time"
         time.sleep(0.05)

@@ -55,7 +55,7 @@ def test_paused_by_the_file_it_goes_on_and_ends_with_the_same_bits(tmp_path, uni
     process = start(tmp_path, *options, "--step-seconds", "0.02", env=env)
     eventually(lambda: begun(tmp_path), process)
     write_control(control, Control(1, "pause", "ada", time.time()))
-    out, err = process.communicate(timeout=trainings.PATIENCE)
+    out, err = process.communicate(timeout=trainings.TIMEOUT)
     assert (process.returncode, err) == (75, "")
     newest = newest_verified(tmp_path, deep=True).checkpoint
     progress = read_progress(tmp_path / "progress.json")
@@ -76,7 +76,7 @@ def test_a_pause_waits_for_the_boundary(tmp_path):
     process = start(tmp_path, "--steps", "600", "--boundary", "8", "--step-seconds", "0.01")
     eventually(lambda: begun(tmp_path), process)
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=trainings.PATIENCE)
+    process.communicate(timeout=trainings.TIMEOUT)
     assert process.returncode == 75
     assert newest_verified(tmp_path, deep=True).checkpoint.step % 8 == 0
 
@@ -87,7 +87,7 @@ def test_a_wish_to_stop_ends_it_without_another_checkpoint(tmp_path):
     process = start(tmp_path, "--steps", "600", "--save-every", "1000", "--step-seconds", "0.01", env=env)
     eventually(lambda: begun(tmp_path), process)
     write_control(control, Control(1, "stop", "ada", time.time()))
-    process.communicate(timeout=trainings.PATIENCE)
+    process.communicate(timeout=trainings.TIMEOUT)
     assert process.returncode == 0
     assert newest_verified(tmp_path, deep=True).checkpoint is None
 
@@ -103,7 +103,7 @@ def test_killed_at_twenty_random_moments_it_ends_with_the_same_bits(tmp_path, un
         process.stdout.readline()
         time.sleep(moments.random() * 0.25)
         process.kill()
-        process.communicate(timeout=trainings.PATIENCE)
+        process.communicate(timeout=trainings.TIMEOUT)
         if (folder / "OUTPUTS.json").exists():
             assert weights(folder) == uninterrupted
             finished += 1

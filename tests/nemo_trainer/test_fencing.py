@@ -68,7 +68,7 @@ def stopped(process: subprocess.Popen[str]) -> int:
 
 
 def finish(process: subprocess.Popen[str], expect: int) -> str:
-    out, err = process.communicate(timeout=trainings.PATIENCE)
+    out, err = process.communicate(timeout=trainings.TIMEOUT)
     assert process.returncode == expect, (process.returncode, out, err)
     return err
 

@@ -20,7 +20,7 @@ def packed(tmp_path_factory):
 def run(packed, *arguments, cwd):
     return subprocess.run(
         [sys.executable, "-I", "-S", str(packed), *arguments],
-        cwd=cwd, env={}, capture_output=True, text=True, timeout=trainings.PATIENCE, check=False,
+        cwd=cwd, env={}, capture_output=True, text=True, timeout=trainings.TIMEOUT, check=False,
     )  # fmt: skip
 
 

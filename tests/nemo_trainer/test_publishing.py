@@ -40,7 +40,7 @@ with Session.open(JobContext(trainer_path=folder, storage=folder)) as session:
 
 def publish_until(last, folder):
     argv = [sys.executable, "-c", PUBLISH, str(last), str(folder)]
-    done = subprocess.run(argv, env=trainings.environment(), timeout=trainings.PATIENCE, check=False)
+    done = subprocess.run(argv, env=trainings.environment(), timeout=trainings.TIMEOUT, check=False)
     assert done.returncode in {0, 9}
     return done.returncode
 

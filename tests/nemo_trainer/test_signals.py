@@ -7,7 +7,7 @@ import threading
 import time
 
 import pytest
-from tests.nemo_trainer.trainings import PATIENCE, environment
+from tests.nemo_trainer.trainings import TIMEOUT, environment
 
 from nemo_trainer.signals import Flags
 
@@ -73,7 +73,7 @@ def test_a_signal_to_every_process_leaves_forked_loaders_alone(order):
             for pid in (process.pid, child)[::order]:
                 os.kill(pid, number)
     time.sleep(2.2)  # longer than a loader waits to learn whom the signal was meant for
-    out, _ = process.communicate("go\n", timeout=PATIENCE)
+    out, _ = process.communicate("go\n", timeout=TIMEOUT)
     assert out.split() == ["True", "True", "0"]
 
 
@@ -87,7 +87,7 @@ def test_a_pool_can_end_its_workers():
         "print(flags.terminated)\n"
     )
     process = python(program)
-    out, _ = process.communicate(timeout=PATIENCE)
+    out, _ = process.communicate(timeout=TIMEOUT)
     assert out.split("\n")[:2] == ["[1, 2]", "False"]
 
 
@@ -124,7 +124,7 @@ def test_signals_at_random_moments_end_in_one_save_and_75(tmp_path):
         time.sleep(moments.random() * 0.2)
         for which in moments.sample([signal.SIGUSR1, signal.SIGTERM, signal.SIGTERM, signal.SIGUSR1], 4):
             process.send_signal(which)
-        process.communicate(timeout=PATIENCE)
+        process.communicate(timeout=TIMEOUT)
         assert process.returncode == 75
         newest = max(int(path.name) for path in (tmp_path / str(number) / "checkpoints").iterdir())
         state = (tmp_path / str(number) / "checkpoints" / str(newest) / "state").read_text()

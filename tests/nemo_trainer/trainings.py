@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 SOURCES = Path(__file__).parents[2] / "src"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 def environment(**extra: str) -> dict[str, str]:
@@ -30,14 +30,14 @@ def run(
     folder: Path, *options: str, env: dict[str, str] | None = None, expect: int | None = 0
 ) -> tuple[int, str, str]:
     process = start(folder, *options, env=env)
-    out, err = process.communicate(timeout=PATIENCE)
+    out, err = process.communicate(timeout=TIMEOUT)
     if expect is not None:
         assert process.returncode == expect, (process.returncode, out, err)
     return process.returncode, out, err
 
 
 def eventually(happened: Callable[[], object], process: subprocess.Popen[str] | None = None) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not happened():
         assert time.monotonic() < deadline, "waited in vain"
         assert process is None or process.poll() is None, (process.poll(), *process.communicate())

@@ -53,7 +53,7 @@ def _meet(backend: str, timeout_minutes: int = 1) -> init_utils.DistInfo:
     """Join the other processes; the library's own waits for them with the number of a GPU."""
     rank, size = init_utils.get_rank_safe(), init_utils.get_world_size_safe()
     alone = {"store": torch.distributed.HashStore()} if size == 1 else {}
-    patience = dt.timedelta(minutes=timeout_minutes)
-    torch.distributed.init_process_group(backend, world_size=size, rank=rank, timeout=patience, **alone)
+    timeout = dt.timedelta(minutes=timeout_minutes)
+    torch.distributed.init_process_group(backend, world_size=size, rank=rank, timeout=timeout, **alone)
     atexit.register(init_utils.destroy_global_state)
     return init_utils.DistInfo(backend, rank, size, _CPU, rank == 0)

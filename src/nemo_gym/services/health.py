@@ -19,7 +19,7 @@ _LOOK = 0.05
 _BETWEEN_PROBES = 0.1, 0.5
 """Seconds between two probes: at first, so that a quick service is not waited for, and after five seconds."""
 _QUICK = 5.0
-_WRONG_MODEL_PATIENCE = 10.0
+_WRONG_MODEL_TIMEOUT = 10.0
 """Seconds after which other models' names are believed; a router may fill its list one by one."""
 
 
@@ -93,7 +93,7 @@ def wait_until_healthy(
                 return
             last, next_probe = answer, now + _BETWEEN_PROBES[now - begun >= _QUICK]
             wrong_since = _since(answer, wrong_since, now)
-        if now >= deadline or (wrong_since is not None and now - wrong_since >= _WRONG_MODEL_PATIENCE):
+        if now >= deadline or (wrong_since is not None and now - wrong_since >= _WRONG_MODEL_TIMEOUT):
             raise UnhealthyError(_refusal(target, last, timed_out=now >= deadline))
         sleep(_LOOK)
 

@@ -19,12 +19,12 @@ from starlette.types import Message, Receive
 from nemo_helix_server.errors import InvalidError, MalformedRequestError, ServerError
 from nemo_runs import strict_json
 
-PATIENCE = 30.0
+PART_TIMEOUT = 30.0
 """Seconds that a part of a body may take to come."""
 WHOLE_WITHIN = 60.0
 """Seconds in which a body that is JSON must have come whole."""
 ENOUGH = 16 * 1024
-"""Bytes of a file for which `PATIENCE` counts: one that comes more slowly is ended."""
+"""Bytes of a file for which `PART_TIMEOUT` counts: one that comes more slowly is ended."""
 LARGEST_BODY = 8 * 2**20
 DEEPEST = 100
 MOST_VALUES = 500_000
@@ -67,12 +67,12 @@ async def read(headers: Headers, receive: Receive) -> bytes:
     check_length(headers)
     body, left = bytearray(), WHOLE_WITHIN
     while True:
-        message, took = await _next(receive, min(left, PATIENCE))
+        message, took = await _next(receive, min(left, PART_TIMEOUT))
         left -= took
         if message is None or left <= 0:
             raise TooSlowError(
-                f"the body must come whole within {WHOLE_WITHIN:g} seconds, without a stop of {PATIENCE:g}; "
-                "it did not"
+                f"the body must come whole within {WHOLE_WITHIN:g} seconds, without a stop of "
+                f"{PART_TIMEOUT:g}; it did not"
             )
         if message["type"] == "http.disconnect":
             raise MalformedRequestError("the client went away before its request was whole")
@@ -83,12 +83,12 @@ async def read(headers: Headers, receive: Receive) -> bytes:
             return bytes(body)
 
 
-async def _next(receive: Receive, patience: float) -> tuple[Message | None, float]:
+async def _next(receive: Receive, seconds: float) -> tuple[Message | None, float]:
     """What comes next, `None` when it does not, and the seconds that it took."""
     clock = asyncio.get_running_loop().time
     asked = clock()
     try:
-        async with asyncio.timeout(patience):
+        async with asyncio.timeout(seconds):
             return await receive(), clock() - asked
     except TimeoutError:
         return None, clock() - asked
@@ -105,7 +105,7 @@ def check_length(headers: Headers) -> None:
 
 def paced(receive: Receive) -> Receive:
     """The same body, ended with `TooSlowError` when it does not keep coming; our own waits do not count."""
-    left, came = PATIENCE, 0
+    left, came = PART_TIMEOUT, 0
 
     async def part() -> Message:
         nonlocal left, came
@@ -113,11 +113,11 @@ def paced(receive: Receive) -> Receive:
         left -= took
         if message is None or left <= 0:
             raise TooSlowError(
-                f"less than {ENOUGH} bytes of the file came within {PATIENCE:g} seconds; send it again"
+                f"less than {ENOUGH} bytes of the file came within {PART_TIMEOUT:g} seconds; send it again"
             )
         came += len(message.get("body", b""))
         if came >= ENOUGH:
-            left, came = PATIENCE, 0
+            left, came = PART_TIMEOUT, 0
         return message
 
     return part

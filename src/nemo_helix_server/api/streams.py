@@ -73,12 +73,12 @@ class Subscription:
         self.ended = True
         self._changed.set()
 
-    async def next(self, patience: float) -> StreamEvent | None:
-        """The next event; `None` when there is none within ``patience`` seconds, or at the end."""
+    async def next(self, seconds: float) -> StreamEvent | None:
+        """The next event; `None` when there is none within ``seconds``, or at the end."""
         if not self._waiting and not self.ended:
             self._changed.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), patience)
+                await asyncio.wait_for(self._changed.wait(), seconds)
         return self._waiting.popleft() if self._waiting else None
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-PATIENCE = 30.0
+REQUEST_TIMEOUT = 30.0
 """Seconds that a request's first line and headers may take to come, from the connection on, and what is left
 of a body once the request was answered."""
 _MOST_FILES = 65_536
@@ -34,7 +34,7 @@ def raise_file_limit() -> int:
     return limit - _KEPT if limit > 2 * _KEPT else limit // 2
 
 
-def protocol(most: int, patience: float = PATIENCE) -> type[asyncio.Protocol]:
+def protocol(most: int, timeout: float = REQUEST_TIMEOUT) -> type[asyncio.Protocol]:
     """What speaks HTTP on a connection, with at most so many connections at once."""
 
     class Limited(H11Protocol):
@@ -77,7 +77,7 @@ def protocol(most: int, patience: float = PATIENCE) -> type[asyncio.Protocol]:
 
         def _start(self) -> None:
             if self._timer is None:
-                self._timer = self.loop.call_later(patience, self.transport.abort)
+                self._timer = self.loop.call_later(timeout, self.transport.abort)
 
         def _stop(self) -> None:
             if self._timer is not None:

@@ -102,13 +102,13 @@ class Controller:
         self._thread = threading.Thread(target=self._loop, name="controller", daemon=True)
         self._thread.start()
 
-    def stop(self, patience: float = 10.0) -> None:
+    def stop(self, timeout: float = 10.0) -> None:
         """End; workloads go on."""
         self._stopping = True
         self.wake()
         if self._thread is not None:
-            self._thread.join(patience)
-        self.background.stop(patience)
+            self._thread.join(timeout)
+        self.background.stop(timeout)
         self._threads.shutdown(wait=False, cancel_futures=True)
         self.starter.threads.shutdown(wait=False)
 

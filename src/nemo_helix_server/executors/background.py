@@ -182,13 +182,13 @@ class ObservedInBackground:
             self._thread = threading.Thread(target=self._run, name="observation", daemon=True)
             self._thread.start()
 
-    def close(self, patience: float = 10.0) -> None:
+    def close(self, timeout: float = 10.0) -> None:
         """See the protocol; what is under way may take so many seconds."""
         self._ended = True
         self._look_soon()
-        self._requests.close(patience)
+        self._requests.close(timeout)
         if self._thread is not None:
-            self._thread.join(patience)
+            self._thread.join(timeout)
         if self._thread is None or not self._thread.is_alive():
             # while a look goes on it would write to whatever has the number next
             os.close(self._event)

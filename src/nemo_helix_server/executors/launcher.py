@@ -28,7 +28,7 @@ from nemo_runs.processes import trees
 _LENGTH = struct.Struct("!I")
 _ANSWER = struct.Struct("!IcI")
 """The number of the order, what became of it, and how many bytes of explanation follow."""
-_PATIENCE = 60.0
+_SHIM_TIMEOUT = 60.0
 """Seconds that a shim may take to say that it has its run."""
 _BLOCKED = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 _LONGEST_TEXT = 2000
@@ -99,7 +99,7 @@ class _Link:
 
     def __init__(self, python: str) -> None:
         self._socket, theirs = socket.socketpair()
-        self._socket.settimeout(_PATIENCE)
+        self._socket.settimeout(_SHIM_TIMEOUT)
         self._reading = threading.Lock()
         self._sent = 0
         self._answers: dict[int, tuple[bytes, str]] = {}
@@ -140,7 +140,7 @@ class _Link:
             self._socket.shutdown(socket.SHUT_RDWR)  # a thread that waits for an answer waits no longer
         self._socket.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_PATIENCE)
+            self._process.wait(_SHIM_TIMEOUT)
 
 
 def main() -> NoReturn:

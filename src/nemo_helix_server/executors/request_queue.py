@@ -112,13 +112,13 @@ class RequestQueue:
         for thread in self._threads:
             thread.start()
 
-    def close(self, patience: float) -> None:
+    def close(self, timeout: float) -> None:
         """Begin nothing more; what is under way may take so many seconds."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
         for thread in self._threads:
-            thread.join(patience)
+            thread.join(timeout)
 
     def _run(self) -> None:
         while not self._ended:

@@ -38,7 +38,7 @@ STACKS_SIGNAL = signal.SIGUSR2
 """The signal on which trainings write their stacks, see `nemo_trainer.contract.names`."""
 _PR_SET_PDEATHSIG = 1
 _MEMORY_LOOK = 0.25
-_OUTPUT_PATIENCE = 5.0
+_OUTPUT_TIMEOUT = 5.0
 _STACKS_SECONDS = 2.0
 """How long processes get to write their stacks before they are ended."""
 _NOT_STARTED = 127
@@ -129,7 +129,7 @@ def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files
     finally:
         _end_tree(order, watch)
         ended = watch.command.reap()
-        pump.finish(_OUTPUT_PATIENCE)
+        pump.finish(_OUTPUT_TIMEOUT)
     killed = ended.signal == signal.SIGKILL and kills_before is not None and memory.kills() != kills_before
     return run_files.ExitRecord(
         exit_status=ended.shell_status,

@@ -189,10 +189,10 @@ class Pump(threading.Thread):
             self._log.write(name, lines.close())
         self._log.close()
 
-    def finish(self, patience: float) -> None:
+    def finish(self, timeout: float) -> None:
         """The command and all it started have ended: read what is left."""
         self._finishing.set()
-        self.join(patience)
+        self.join(timeout)
 
     def _read(self, descriptor: int) -> bool:
         name, lines = self._streams[descriptor]

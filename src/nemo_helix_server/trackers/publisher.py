@@ -34,7 +34,7 @@ class PublisherProcess:
     environment: Mapping[str, str]
     log: Path
     """Where its standard error goes; truncated at each start."""
-    patience: float
+    timeout: float
     """Seconds that an answer may take."""
     opened: set[str] = field(default_factory=set)
     """Jobs whose runs this process has open."""
@@ -62,7 +62,7 @@ class PublisherProcess:
             raise TrackerRefusedError(str(answer["error"]))
         return dict(answer)
 
-    def close(self, patience: float = _END_WITHIN) -> None:
+    def close(self, timeout: float = _END_WITHIN) -> None:
         """Let it end by itself, if that does not take too long."""
         process, self._process = self._process, None
         self.opened.clear()
@@ -71,7 +71,7 @@ class PublisherProcess:
             with contextlib.suppress(OSError):
                 process.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(patience)
+                process.wait(timeout)
                 _reap(process)
                 return
             _end(process)
@@ -107,12 +107,12 @@ class PublisherProcess:
 
     def _line(self, process: subprocess.Popen[bytes]) -> bytes:
         assert process.stdout is not None
-        patience = self.patience if self._answered else self.patience + _LOADING
-        deadline = time.monotonic() + patience
+        timeout = self.timeout if self._answered else self.timeout + _LOADING
+        deadline = time.monotonic() + timeout
         while b"\n" not in self._rest:
             ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
             if not ready:
-                raise UnreachableError(f"the tracker did not answer within {patience:.0f} s")
+                raise UnreachableError(f"the tracker did not answer within {timeout:.0f} s")
             block = os.read(process.stdout.fileno(), 1 << 16)
             if not block:
                 raise UnreachableError(f"the publisher ended: see {self.log}")

@@ -80,7 +80,7 @@ class Publishing:
             python=self.endpoints.python(),
             environment=self.endpoints.environment(endpoint),
             log=self.endpoints.folder / "logs" / f"{endpoint.tracker}-{name}.log",
-            patience=self.endpoints.settings.trackers.timeout_seconds,
+            timeout=self.endpoints.settings.trackers.timeout_seconds,
         )
 
     def _loop(self) -> None:

@@ -26,7 +26,7 @@ _IDLE = 60.0
 
 
 @dataclass(slots=True)
-class Patience:
+class Backoff:
     """When to try again."""
 
     until: float = 0.0
@@ -48,15 +48,15 @@ Key = tuple[str, str]
 
 @dataclass(slots=True)
 class TrackerWorker:
-    """The jobs behind one door."""
+    """The jobs of one tracker endpoint."""
 
     name: str
     sync: TrackerSync
     prepare: Callable[[], PublisherProcess]
     """Makes the publisher, not started yet; raises `OffError`."""
     _due: dict[Key, None] = field(default_factory=dict)
-    _patience: dict[Key, Patience] = field(default_factory=dict)
-    _endpoint_patience: Patience = field(default_factory=Patience)
+    _backoff: dict[Key, Backoff] = field(default_factory=dict)
+    _endpoint_backoff: Backoff = field(default_factory=Backoff)
     _publisher: PublisherProcess | None = None
     _used: float = 0.0
     _pending: threading.Condition = field(default_factory=threading.Condition)
@@ -85,35 +85,35 @@ class TrackerWorker:
         """Publish what is due about one job, and remember when to try again if that fails."""
         snapshot = self.sync.look(*key)
         if snapshot is None:
-            self._patience.pop(key, None)
+            self._backoff.pop(key, None)
             self._release(key[0])
             return
         if not snapshot.due:
             self.sync.settle(snapshot)
             return
         now = time.monotonic()
-        patience = self._patience.setdefault(key, Patience())
+        backoff = self._backoff.setdefault(key, Backoff())
         try:
             if self._publisher is None:
                 self._publisher = self.prepare()
             self._used = now
             self.sync.publish(snapshot, self._publisher)
         except TrackerError as error:
-            self._failed(snapshot, error, patience)
+            self._failed(snapshot, error, backoff)
             return
-        self._patience.pop(key, None)
-        self._endpoint_patience.worked()
+        self._backoff.pop(key, None)
+        self._endpoint_backoff.worked()
         again = self.sync.look(*key)
         if again is not None and not again.due:
             self.sync.settle(again)
 
-    def _failed(self, snapshot: JobSnapshot, error: TrackerError, patience: Patience) -> None:
+    def _failed(self, snapshot: JobSnapshot, error: TrackerError, backoff: Backoff) -> None:
         now = time.monotonic()
-        patience.failed(now)
+        backoff.failed(now)
         if isinstance(error, UnreachableError | OffError):
-            self._endpoint_patience.failed(now)
+            self._endpoint_backoff.failed(now)
             self._publisher = None
-        elif self._publisher is not None and not self._publisher.opened and patience.wait >= _LONG:
+        elif self._publisher is not None and not self._publisher.opened and backoff.wait >= _LONG:
             self._end()  # the next one reads the key again, which may have been wrong
         if self._stopping:
             return
@@ -123,9 +123,9 @@ class TrackerWorker:
         self.sync.problem(snapshot, error)
 
     def _ready(self, key: Key) -> bool:
-        known = self._patience.get(key)
+        known = self._backoff.get(key)
         now = time.monotonic()
-        return now >= self._endpoint_patience.until and (known is None or now >= known.until)
+        return now >= self._endpoint_backoff.until and (known is None or now >= known.until)
 
     def _loop(self) -> None:
         while True:
@@ -146,9 +146,9 @@ class TrackerWorker:
             except ServerError as error:
                 _LOG.warning("job %s is published to its tracker later: %s", key[0], error)
             except Exception:  # noqa: BLE001 - the outermost edge of a thread: the next look tries again
-                _LOG.exception("telling the tracker of job %s failed and is tried again", key[0])
+                _LOG.exception("publishing job %s failed and is tried again", key[0])
                 with self._pending:
-                    self._patience.setdefault(key, Patience()).failed(time.monotonic())
+                    self._backoff.setdefault(key, Backoff()).failed(time.monotonic())
 
     def _is_idle(self) -> bool:
         """End a publisher that nobody needs, and then the thread; one with an open run keeps it alive."""

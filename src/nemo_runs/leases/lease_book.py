@@ -19,7 +19,7 @@ from nemo_runs.leases.lease_queue import LeaseHolder, LeaseRequest
 from nemo_runs.processes import process_table, trees
 from nemo_runs.processes.trees import Liveness, ProcessIdentity
 
-_PATIENCE = 10.0
+_LOCK_TIMEOUT = 10.0
 """Seconds to wait for the lock, which is held for milliseconds."""
 _PAUSE = 0.002
 _IN_THIS_PROCESS = threading.Lock()
@@ -63,10 +63,12 @@ def _locked(path: Path) -> Iterator[None]:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + _LOCK_TIMEOUT
         while not file_locks.take(descriptor, wait=False, of_process=True):
             if time.monotonic() >= deadline:
-                raise LeaseError(f"{path}: another process has held this lock for {_PATIENCE:.0f} seconds")
+                raise LeaseError(
+                    f"{path}: another process has held this lock for {_LOCK_TIMEOUT:.0f} seconds"
+                )
             time.sleep(_PAUSE)
         yield
     finally:

@@ -129,7 +129,7 @@ def test_a_length_that_is_none_is_refused(length):
 
 
 def test_a_body_that_does_not_come_is_given_up(monkeypatch):
-    monkeypatch.setattr(bodies, "PATIENCE", 0.05)
+    monkeypatch.setattr(bodies, "PART_TIMEOUT", 0.05)
     for parts in ((), (b"[",)):
         with pytest.raises(bodies.TooSlowError):
             read(*parts, then=anyio.sleep_forever)
@@ -158,12 +158,12 @@ def read_file(receive):
 
 
 def test_a_file_that_keeps_coming_may_be_large(monkeypatch):
-    monkeypatch.setattr(bodies, "PATIENCE", 5.0)
+    monkeypatch.setattr(bodies, "PART_TIMEOUT", 5.0)
     assert read_file(received(*[b"x" * 2**20] * 20)) == 20 * 2**20
 
 
 def test_a_file_that_drips_is_given_up(monkeypatch):
-    monkeypatch.setattr(bodies, "PATIENCE", 0.2)
+    monkeypatch.setattr(bodies, "PART_TIMEOUT", 0.2)
 
     async def drop():
         await anyio.sleep(0.001)
@@ -176,7 +176,7 @@ def test_a_file_that_drips_is_given_up(monkeypatch):
 
 
 def test_what_we_take_to_write_a_file_does_not_count(monkeypatch):
-    monkeypatch.setattr(bodies, "PATIENCE", 0.2)
+    monkeypatch.setattr(bodies, "PART_TIMEOUT", 0.2)
 
     async def go():
         part = bodies.paced(received(b"a", b"b", b""))

@@ -43,14 +43,14 @@ def guarded_routes(application):
 class Door:
     """The service behind real HTTP, and how many bytes of bodies it read of each path."""
 
-    def __init__(self, bench, patience):
+    def __init__(self, bench, timeout):
         self.bench = bench
         self.read = {}
         self.listener = socket.create_server(("127.0.0.1", 0))
         self.address = self.listener.getsockname()
         config = uvicorn.Config(
             self._counted,
-            http=connections.protocol(10_000, patience=patience),
+            http=connections.protocol(10_000, timeout=timeout),
             interface="asgi3",
             log_config=None,
             lifespan="off",
@@ -115,7 +115,7 @@ class Door:
 
 @pytest.fixture
 def door(tmp_path, request):
-    """A service with a patience of so many seconds for headers and for what is not wanted of a body."""
+    """A service with a timeout of so many seconds for headers and for what is not wanted of a body."""
     bench = Bench(tmp_path / "data", tokens_required=True)
     made = Door(bench, getattr(request, "param", WAIT))
     yield made
@@ -201,7 +201,7 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_every_body_is_bounded(door, monkeypatch, kind):
-    monkeypatch.setattr(bodies, "PATIENCE", 1.0)
+    monkeypatch.setattr(bodies, "PART_TIMEOUT", 1.0)
     monkeypatch.setattr(bodies, "WHOLE_WITHIN", 2.0)
     framing, body, expected = BAD[kind]
     token = door.bench.token("admin")
@@ -221,7 +221,7 @@ SLOW = [kind for kind, (_, _, status) in BAD.items() if status == 408]
 
 @pytest.mark.parametrize("kind", SLOW)
 def test_a_file_must_keep_coming(door, monkeypatch, kind):
-    monkeypatch.setattr(bodies, "PATIENCE", 0.5)
+    monkeypatch.setattr(bodies, "PART_TIMEOUT", 0.5)
     framing, body, _ = BAD[kind]
     token = door.bench.token("operate")
     client = door.bench.client(token)

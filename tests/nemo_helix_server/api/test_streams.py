@@ -14,7 +14,7 @@ from nemo_helix_server.jobs.states import StatusEvent as Happening
 
 pytestmark = pytest.mark.services
 
-PATIENCE = 30
+TIMEOUT = 30
 
 
 class Feed:
@@ -46,10 +46,10 @@ def in_loop(scenario):
         broadcaster = Broadcaster(feed)
         running = asyncio.create_task(broadcaster.run())
         try:
-            await asyncio.wait_for(scenario(feed, broadcaster), PATIENCE)
+            await asyncio.wait_for(scenario(feed, broadcaster), TIMEOUT)
         finally:
             broadcaster.close()
-            await asyncio.wait_for(running, PATIENCE)
+            await asyncio.wait_for(running, TIMEOUT)
 
     asyncio.run(main())
 
@@ -210,7 +210,7 @@ def follow(bench, path, headers, until):
         }  # fmt: skip
         bench.parts.broadcaster.__init__(bench.parts.broadcaster._feed)  # as of a service that just started
         running = asyncio.create_task(bench.parts.broadcaster.run())
-        await asyncio.wait_for(bench.application(scope, receive, send), PATIENCE)
+        await asyncio.wait_for(bench.application(scope, receive, send), TIMEOUT)
         bench.parts.broadcaster.close()
         await running
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import httpx
 
 NEMO = Path(sys.executable).parent / "nemo"
-PATIENCE = 60
+TIMEOUT = 60
 JOBS = "/apis/jobs/v2/workspaces/default/jobs"
 
 
 def until(condition, what):
     """What a condition gives once it is true; fails when that takes too long."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not (found := condition()):
         assert time.monotonic() < deadline, f"waited in vain until {what}"
         time.sleep(0.02)
@@ -52,7 +52,7 @@ class Program:
     def end(self, number=signal.SIGTERM):
         """Signal it, wait for its end, and give its exit status."""
         self.process.send_signal(number)
-        return self.process.wait(PATIENCE)
+        return self.process.wait(TIMEOUT)
 
 
 def cancel_everything(service):
@@ -80,7 +80,7 @@ def nemo(*arguments, environ=None):
         [str(NEMO), *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=PATIENCE,
+        timeout=TIMEOUT,
         check=False,
         env={**os.environ, **(environ or {})},
     )

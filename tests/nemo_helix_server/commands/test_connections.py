@@ -55,13 +55,13 @@ def is_closed(connection):
 
 @pytest.mark.parametrize("sent", [b"", b"GE", HEAD, b"GET / HTTP/1.1\r\nHost: localhost\r\nX-One: "])
 def test_a_request_that_does_not_come_ends_its_connection(serve, sent):
-    with socket.create_connection(serve(most=10, patience=0.2)) as connection:
+    with socket.create_connection(serve(most=10, timeout=0.2)) as connection:
         connection.sendall(sent)
         assert is_closed(connection)
 
 
 def test_the_second_request_of_a_connection_may_not_be_left_half_either(serve):
-    with socket.create_connection(serve(most=10, patience=0.2)) as connection:
+    with socket.create_connection(serve(most=10, timeout=0.2)) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         connection.sendall(b"GET / HT")
@@ -69,7 +69,7 @@ def test_the_second_request_of_a_connection_may_not_be_left_half_either(serve):
 
 
 def test_a_connection_that_rests_between_requests_is_kept(serve):
-    with socket.create_connection(serve(most=10, patience=0.1)) as connection:
+    with socket.create_connection(serve(most=10, timeout=0.1)) as connection:
         for _ in range(2):
             connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
             assert connection.recv(1000).startswith(b"HTTP/1.1 200")
@@ -77,7 +77,7 @@ def test_a_connection_that_rests_between_requests_is_kept(serve):
 
 
 def test_one_connection_too_many_is_closed_and_others_go_on(serve):
-    place = serve(most=2, patience=60)
+    place = serve(most=2, timeout=60)
     url = f"http://{place[0]}:{place[1]}/"
     with httpx.Client(trust_env=False) as http, socket.create_connection(place) as idle:
         assert http.get(url).status_code == 200
@@ -100,7 +100,7 @@ def test_as_many_files_as_allowed_can_be_open():
 
 
 def test_the_rest_of_a_body_that_nobody_wants_is_dropped_until_it_ends(serve):
-    with socket.create_connection(serve(most=10, patience=60)) as connection:
+    with socket.create_connection(serve(most=10, timeout=60)) as connection:
         connection.sendall(HEAD + b"\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         connection.sendall(b"x" * 100 + b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -109,7 +109,7 @@ def test_the_rest_of_a_body_that_nobody_wants_is_dropped_until_it_ends(serve):
 
 @pytest.mark.parametrize("rest", [b"", b"x"])
 def test_the_rest_of_a_body_that_nobody_wants_ends_its_connection(serve, rest):
-    with socket.create_connection(serve(most=10, patience=0.2)) as connection:
+    with socket.create_connection(serve(most=10, timeout=0.2)) as connection:
         connection.sendall(HEAD + b"\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         connection.sendall(rest)
@@ -118,7 +118,7 @@ def test_the_rest_of_a_body_that_nobody_wants_ends_its_connection(serve, rest):
 
 def test_what_is_left_of_an_endless_body_does_not_keep_its_connection(serve):
     head = HEAD.replace(b"Content-Length: 100", b"Transfer-Encoding: chunked")
-    with socket.create_connection(serve(most=10, patience=0.3)) as connection:
+    with socket.create_connection(serve(most=10, timeout=0.3)) as connection:
         connection.sendall(head + b"\r\n")
         assert connection.recv(1000).startswith(b"HTTP/1.1 200")
         threading.Thread(target=send_on, args=(connection,)).start()

@@ -196,7 +196,7 @@ def test_observing_and_closing_do_not_wait_for_a_look_that_hangs(site):
     assert site.seen().state is RunState.UNKNOWN
     other = ObservedInBackground(site.remote, site.clock)
     other.close()
-    site.executor.close(patience=0)
+    site.executor.close(timeout=0)
     # the number of the descriptor is not given away while the look may still write to it
     os.fstat(site.executor.descriptors()[0])
     goes_on.set()

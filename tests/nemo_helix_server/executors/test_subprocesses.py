@@ -24,7 +24,7 @@ from nemo_runs.processes import trees
 from nemo_runs.secret_refs import SecretText
 
 pytestmark = pytest.mark.e2e
-PATIENCE = 90.0
+TIMEOUT = 90.0
 FOLDERS = {}
 """The folder of each run that a test has made, by its token."""
 
@@ -60,7 +60,7 @@ def shell(executor, tmp_path, script, **changes):
 
 
 def wait_for(look):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not (found := look()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -209,7 +209,7 @@ def test_an_end_is_told_at_once(executor, tmp_path):
     options.drain(executor.descriptors())
     run = shell(executor, tmp_path, "exit 0")
     while executor.observe([run])[run.token].state is not RunState.EXITED:
-        assert select.select(executor.descriptors(), [], [], PATIENCE)[0]
+        assert select.select(executor.descriptors(), [], [], TIMEOUT)[0]
         options.drain(executor.descriptors())
 
 
@@ -303,7 +303,7 @@ time.sleep(60)
 def test_a_start_whose_caller_was_killed_in_it_happens_once_when_it_is_made_again(executor, tmp_path, delay):
     run = new_run(tmp_path)
     argv = [sys.executable, "-c", SERVICE, str(tmp_path), run.token, str(delay)]
-    assert subprocess.run(argv, check=False, timeout=PATIENCE).returncode == -signal.SIGKILL
+    assert subprocess.run(argv, check=False, timeout=TIMEOUT).returncode == -signal.SIGKILL
     launch = Launch(("/bin/sh", "-c", "echo x >>$FOLDER/runs; exit 3"), {"FOLDER": str(folder_of(run))})
     if executor.find(run) is None:
         from contextlib import suppress
@@ -324,7 +324,7 @@ def test_a_shim_loads_without_any_installed_package():
         "print([file for file in files if 'site-packages' in file])"
     )
     argv = [sys.executable, "-I", "-S", "-c", program, str(source)]
-    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=PATIENCE)
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=TIMEOUT)
     assert done.stdout == "[]\n"
 
 

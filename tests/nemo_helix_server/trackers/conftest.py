@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 from tests.engines import engine_python, shared_cache
 
-PATIENCE = 180
+TIMEOUT = 180
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +38,7 @@ def mlflow_address(trackers_python, tmp_path_factory):
             list(map(str, argv)), stdout=log, stderr=log, cwd=folder, env=environ, start_new_session=True
         )
     address = f"http://127.0.0.1:{port}"
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not answers(f"{address}/health"):
         assert server.poll() is None, (folder / "log").read_text()
         assert time.monotonic() < deadline, (folder / "log").read_text()

@@ -158,7 +158,7 @@ def test_a_publisher_that_is_killed_has_lost_what_it_had_not_written_and_is_sent
     tmp_path, trackers_python
 ):
     environment = {**engine_environ(), "WANDB_MODE": "offline", "HOME": str(tmp_path)}
-    publisher = PublisherProcess(trackers_python, environment, tmp_path / "log", patience=120)
+    publisher = PublisherProcess(trackers_python, environment, tmp_path / "log", timeout=120)
     opening = {"op": "open", "tracker": "wandb", "job": "job-1", "folder": str(tmp_path), "entity": None}
     opening |= {"project": "p", "name": "n", "notes": None, "labels": [], "tags": {}}
     said = publisher.ask(**opening, run_id=None)

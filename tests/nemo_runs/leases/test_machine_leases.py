@@ -25,7 +25,7 @@ from nemo_runs.leases.machine_leases import (
 from nemo_runs.processes import process_table, trees
 
 SOURCES = Path(__file__).parents[3] / "src"
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 def ask(name, number=0, **fields):
@@ -163,7 +163,7 @@ def test_what_a_killed_process_held_and_waited_for_is_free(tmp_path):
     pool = Pool(tmp_path, (), 1)
     assert pool.acquire(ask("c", 3)).position == 2
     other.kill()
-    other.communicate(timeout=PATIENCE)
+    other.communicate(timeout=TIMEOUT)
     assert pool.acquire(ask("c", 3)) == Granted((), 1)
 
 
@@ -185,7 +185,7 @@ def test_a_lease_that_was_handed_over_outlives_the_one_who_asked(tmp_path, sleep
         f"pool.hand_over('a', ProcessIdentity.from_json(json.loads({json.dumps(me.to_json())!r})))\n"
         "import os; os._exit(0)"
     )
-    in_another_process(tmp_path, ask("a", devices=1), then=then).communicate(timeout=PATIENCE)
+    in_another_process(tmp_path, ask("a", devices=1), then=then).communicate(timeout=TIMEOUT)
     pool = Pool(tmp_path, ("0",), 2)
     assert pool.acquire(ask("b", 2, devices=1)).reason == "waiting for 1 GPU device: 0 is held by lab/a"
     # the restarted program asks again and finds what it had
@@ -197,7 +197,7 @@ def test_a_lease_that_was_handed_over_outlives_the_one_who_asked(tmp_path, sleep
 
 
 def test_a_lease_that_somebody_else_has_freed_cannot_be_handed_over(tmp_path):
-    in_another_process(tmp_path, ask("a", devices=1)).communicate(timeout=PATIENCE)
+    in_another_process(tmp_path, ask("a", devices=1)).communicate(timeout=TIMEOUT)
     pool = Pool(tmp_path, ("0", "1"), 2)
     assert isinstance(pool.acquire(ask("b", 2, devices=2)), Granted)
     with pytest.raises(LeaseError, match="the lease of a is no longer held"):
@@ -306,7 +306,7 @@ def test_two_processes_that_race_never_hold_the_same_device(tmp_path):
             )
         )
     for other in others:
-        out, _ = other.communicate(timeout=PATIENCE)
+        out, _ = other.communicate(timeout=TIMEOUT)
         assert (other.returncode, out) == (0, "fine\n")
     assert Pool(tmp_path / "leases", ("0",), 1).holders() == []
 
@@ -326,7 +326,7 @@ def test_killed_at_random_moments_nothing_is_lost_or_damaged(tmp_path):
         assert other.stdout.readline() in {"Granted\n", "LeaseWaiting\n"}
         time.sleep(0.01 * number)
         other.kill()
-        other.communicate(timeout=PATIENCE)
+        other.communicate(timeout=TIMEOUT)
         assert [holder.name for holder in pool.holders()] == ["mine"]
 
 

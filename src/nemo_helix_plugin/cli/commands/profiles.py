@@ -16,7 +16,7 @@ from nemo_helix_plugin.cli.output.code import Operation
 from nemo_helix_plugin.cli.shared_options import columns_option
 from nemo_runs import findings
 
-_PATIENCE = 600.0
+_CHECK_TIMEOUT = 600.0
 """Seconds to wait for the service, which asks a cluster one question after another."""
 
 profiles = NemoGroup("profiles", help="Execution profiles: where steps can run, and whether they can now.")
@@ -45,7 +45,7 @@ def check(flags: GlobalFlags, name: str) -> int:
     operation = Operation("profiles.check", {"provider": provider, "profile": profile})
     if call.prints_code(operation):
         return errors.EXIT_DONE
-    call.client = call.client.with_options(timeout=_PATIENCE)
+    call.client = call.client.with_options(timeout=_CHECK_TIMEOUT)
     found = record_of(call.ask(operation))
     if (flags.output_format or call.context.output_format) == "table":
         for one in found["findings"]:

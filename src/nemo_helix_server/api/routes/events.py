@@ -133,10 +133,10 @@ async def _job_frames(
 ) -> AsyncIterator[ServerSentEvent]:
     job_id = document["id"]
     yield ServerSentEvent(job_data(document), event=events.KIND_JOB)
-    patience = float(HEARTBEAT_SECONDS)
+    heartbeat = float(HEARTBEAT_SECONDS)
     if log:
-        patience = max(_LOG_SECONDS, _LOG_SECONDS_EACH * service.broadcaster.watchers)
-    async for event in service.broadcaster.watch(lambda event: event.job_id == job_id, after, patience):
+        heartbeat = max(_LOG_SECONDS, _LOG_SECONDS_EACH * service.broadcaster.watchers)
+    async for event in service.broadcaster.watch(lambda event: event.job_id == job_id, after, heartbeat):
         if log is not None:
             # lines first: what was written before a change is seen before it
             async for frame in log.new(event.seq if event else None):

@@ -23,7 +23,7 @@ from nemo_trainer.contract.allocation import FILE, Allocation, write_allocation
 _FAR, _NEAR = 60.0, 10.0
 """Seconds between two looks, and in the last minutes."""
 _LAST_MINUTES = 300.0
-_PATIENCE = 60.0
+_COMMAND_TIMEOUT = 60.0
 
 
 def newest_step(order: Mapping[str, Any]) -> int:
@@ -40,7 +40,7 @@ def end_of(job: str) -> float | None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_PATIENCE,
+            timeout=_COMMAND_TIMEOUT,
             env={**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"},
         )
         return float(done.stdout.strip())

@@ -101,8 +101,8 @@ def _send(host: Host, local: Path, file: LocalFile, offset: int, remote: PurePos
             while block := source.read(_BLOCK):
                 stream.write(block)
 
-    patience = 60 + (file.size - offset) / _SLOWEST
-    status, _, said = host.finish(host.start(), feed, mark, patience)
+    timeout = 60 + (file.size - offset) / _SLOWEST
+    status, _, said = host.finish(host.start(), feed, mark, timeout)
     if status:
         raise CommandFailedError(["copying a file"], status, said, where=host.label)
 

@@ -24,7 +24,7 @@ from nemo_runs.durable.files import replace_file
 from nemo_runs.errors import RunsError
 
 EXIT_PAUSED = 75
-_PATIENCE = 60.0
+_COMMAND_TIMEOUT = 60.0
 """Seconds that a command of the scheduler may take."""
 _PLACE_TAKEN = frozenset({"TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REVOKED"})
 
@@ -118,7 +118,13 @@ def _sbatch(after: Path, environ: Mapping[str, str]) -> str:
     words = ["sbatch", "--parsable", f"--comment={after.name}"]
     words += [f"--dependency=afternotok:{environ['SLURM_JOB_ID']}", "--", str(after / folders.SCRIPT)]
     done = subprocess.run(
-        words, capture_output=True, text=True, check=False, timeout=_PATIENCE, env=_clean(environ), cwd=after
+        words,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_COMMAND_TIMEOUT,
+        env=_clean(environ),
+        cwd=after,
     )
     if done.returncode:
         raise ValueError(f"sbatch ended with status {done.returncode}: {' '.join(done.stderr.split())}")
@@ -183,10 +189,10 @@ def _cancel(job: str, token: str) -> None:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_PATIENCE,
+            timeout=_COMMAND_TIMEOUT,
         )
         if token in shown.stdout.split():
-            subprocess.run(["scancel", job], check=False, timeout=_PATIENCE)
+            subprocess.run(["scancel", job], check=False, timeout=_COMMAND_TIMEOUT)
 
 
 def _state(before: Path) -> str:
@@ -198,7 +204,7 @@ def _state(before: Path) -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=_PATIENCE,
+            timeout=_COMMAND_TIMEOUT,
         )
         words = dict(word.partition("=")[::2] for word in done.stdout.split())
         return words.get("JobState", "")

@@ -27,7 +27,7 @@ missing = [name for name in modules if importlib.util.find_spec(name) is None]
 print("found " + json.dumps([list(sys.version_info[:3]), missing, versions]))
 """
 _BASH_LINE = re.compile(r"^\S*bash: line \d+: ")
-_PATIENCE = 240.0
+_SURVEY_TIMEOUT = 240.0
 """Seconds: each interpreter may take one minute to start on slow storage."""
 
 
@@ -97,7 +97,7 @@ def survey(settings: SlurmSettings, host: Host, data_dir: Path, now: Callable[[]
         service=str(data_dir),
     )
     before = now()
-    text = host.run(script, timeout=_PATIENCE).stdout
+    text = host.run(script, timeout=_SURVEY_TIMEOUT).stdout
     return read(text, list(pythons.items()), asked=(before, now()), service=_identity(data_dir))
 
 

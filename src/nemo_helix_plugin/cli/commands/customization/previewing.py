@@ -12,7 +12,7 @@ from nemo_helix_plugin.cli.command_context import CommandContext, record_of
 from nemo_helix_plugin.cli.output.code import Operation
 from nemo_runs.counts import counted
 
-_PATIENCE = 660.0
+_PREVIEW_TIMEOUT = 660.0
 """Seconds to wait for the service, which may first have to finish another preview."""
 _MOST_LINES = 20
 
@@ -23,7 +23,7 @@ def run(call: CommandContext, backend: str, spec: Mapping[str, Any], rows: int) 
     operation = Operation(f"customization.{backend}.preview", asked)
     if call.prints_code(operation):
         return errors.EXIT_DONE
-    call.client = call.client.with_options(timeout=_PATIENCE)
+    call.client = call.client.with_options(timeout=_PREVIEW_TIMEOUT)
     found = record_of(call.ask(operation))
     if call.entity_format != "table":
         call.print_entity(found)
