@@ -121,6 +121,8 @@ def test_setup_lines_that_fail_or_leave_are_told(tmp_path: Path) -> None:
     assert failed.setup == "no-such-module: command not found"
     assert failed.own is not None
     assert failed.own.version is not None
+    once = looked(tmp_path, setup=(f"mkdir {tmp_path}/once",))
+    assert once.setup is None
     left = looked(tmp_path, setup=("exit 3",))
     assert left.own is not None
     assert left.own.version is None

@@ -22,8 +22,9 @@ for n in "${!files[@]}"; do
 done
 # setup lines may leave, or change what bash does on errors
 (
-  said=$({ eval "$setup"; } 2>&1 >/dev/null) || say setup "$said"
-  eval "$setup" >/dev/null 2>&1
+  errors=$(mktemp) || exit
+  trap 'rm -f -- "$errors"' EXIT
+  eval "$setup" >/dev/null 2>"$errors" || say setup "$(<"$errors")"
   set +eu
   for n in "${!programs[@]}"; do
     command -v "${programs[n]}" >/dev/null || say missing "${programs[n]}"
