@@ -6,7 +6,7 @@ from pathlib import Path
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.jobs import deadlines, rules, states
-from nemo_helix_server.jobs.rules import ActionFacts, Go, JobAction, NoChange
+from nemo_helix_server.jobs.rules import ActionAllowed, ActionFacts, JobAction, NoChange
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "job-statuses.md"
 
@@ -87,7 +87,7 @@ def page() -> str:
             TABLE,
             _table(("From", "Event", "To", "By", "Meaning"), _edges()),
             DERIVED,
-            _table(("Status", "Deadline", "Then", "Meaning"), _ways_out()),
+            _table(("Status", "Deadline", "Then", "Meaning"), _deadlines()),
             REASONS,
             _table(("Reason", "Status that it explains"), _reasons()),
         )
@@ -136,7 +136,7 @@ def _plain_answer(action: JobAction, status: Status, *, reclaimed: bool) -> str:
     answer = rules.allowed(action, facts)
     if isinstance(answer, NoChange):
         return "200, no change"
-    if isinstance(answer, Go):
+    if isinstance(answer, ActionAllowed):
         to = states.after(status, answer.event) if answer.event else None
         return f"200 → `{to}`" if to else "200"
     return "409"
@@ -149,10 +149,15 @@ def _edges() -> list[tuple[str, ...]]:
     ]
 
 
-def _ways_out() -> list[tuple[str, ...]]:
+def _deadlines() -> list[tuple[str, ...]]:
     return [
-        (f"`{way.status}`", f"`{way.setting}`" if way.setting else "none", f"`{way.event}`", way.meaning)
-        for way in deadlines.WAYS_OUT
+        (
+            f"`{deadline.status}`",
+            f"`{deadline.setting}`" if deadline.setting else "none",
+            f"`{deadline.event}`",
+            deadline.meaning,
+        )
+        for deadline in deadlines.DEADLINES
     ]
 
 

@@ -77,9 +77,12 @@ NAMES = {
     "room",  # space, capacity
     "patience",  # timeout, backoff
     "say",  # update, report
+    "sight",  # file access
+    "take_back",  # undo
     "_tell",  # send control
     "troubles",  # error isolation
     "waits_for_the_machine",  # waiting reason
+    "ways?_?out",  # deadline
     "windows_rest",  # windows earliest
 }
 """Words, alone or in a longer name, that no name in the code has; an attribute begins with a dot."""

@@ -22,7 +22,7 @@ from sqlalchemy.exc import ArgumentError
 from nemo_helix_server.auth.step_tokens import KEY_FILE
 from nemo_helix_server.errors import ServerError
 from nemo_helix_server.executors import landlock
-from nemo_helix_server.executors.landlock import Sight
+from nemo_helix_server.executors.landlock import FileAccess
 from nemo_helix_server.settings import EngineSettings, Settings
 from nemo_helix_server.storage.job_folders import name_shortly
 from nemo_helix_server.storage.run_storage import StepPaths
@@ -66,7 +66,7 @@ class Boundary:
 class IsolationFolders:
     """What one start of a step sees, and the variables that lead there."""
 
-    sight: Sight
+    file_access: FileAccess
     environment: Mapping[str, str]
 
 
@@ -97,7 +97,7 @@ class Isolation:
             read.append(checkpoint)  # a pinned copy; in its storage a step could lead it elsewhere
         write = [*self._shared(), *filesets, paths.storage, str(scratch), str(home)]
         temporary = name_shortly(self.settings.data_dir, scratch)
-        return IsolationFolders(Sight(tuple(read), tuple(write)), _leading_to(home, temporary))
+        return IsolationFolders(FileAccess(tuple(read), tuple(write)), _leading_to(home, temporary))
 
     def of_preview(self, folder: Path, workspace: str, asked_by: str) -> IsolationFolders:
         """What an engine sees that shows what a job would learn, in a folder of its own."""
@@ -106,16 +106,16 @@ class Isolation:
             made.mkdir(parents=True)
         filesets = [*self._all_filesets(asked_by), *self._own_filesets(workspace)]
         read = (*self._common(), *filesets)
-        return IsolationFolders(Sight(read, (*self._shared(), str(folder))), _leading_to(home, scratch))
+        return IsolationFolders(FileAccess(read, (*self._shared(), str(folder))), _leading_to(home, scratch))
 
     def works(self) -> bool:
         """Whether a process that sees what steps see cannot read the key, nor look into this one."""
-        sight = Sight(tuple(self._common()), tuple(self._shared()))
+        file_access = FileAccess(tuple(self._common()), tuple(self._shared()))
         key = self.settings.data_dir / KEY_FILE
         try:
             done = subprocess.run(
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, str(key), f"/proc/{os.getpid()}/environ"],
-                preexec_fn=functools.partial(landlock.confine, sight),
+                preexec_fn=functools.partial(landlock.confine, file_access),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=False,

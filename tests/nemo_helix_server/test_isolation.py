@@ -287,11 +287,11 @@ def test_a_way_around_is_named(tmp_path, monkeypatch):
     assert not judge(given, tokens_required=False).isolated
 
 
-def sight_of(given, tmp_path, made_by="anna", confined=True):
+def access_of(given, tmp_path, made_by="anna", confined=True):
     run = StepRun("lab", "j", "attempt-1", "main", "task-1")
     paths = StepPaths.below(tmp_path / "data" / "jobs" / "lab" / "j", run)
     found = Isolation(given, tmp_path / "cache", confined=lambda _: confined)
-    return found.places(paths, "lab", made_by, None).sight
+    return found.places(paths, "lab", made_by, None).file_access
 
 
 def covers(paths, wanted):
@@ -309,7 +309,7 @@ def test_no_setting_opens_the_data_directory(tmp_path, more):
     given = settings.load(
         environ={}, overrides={**overrides, "customization": {"local_paths": [str(opened)]}}
     )
-    sight = sight_of(given, tmp_path)
+    file_access = access_of(given, tmp_path)
     for hidden in (
         "signing.key",
         "jobs.db",
@@ -318,19 +318,19 @@ def test_no_setting_opens_the_data_directory(tmp_path, more):
         "jobs/default/x",
         "filesets/default",
     ):
-        assert not covers((*sight.read, *sight.write), data / hidden), hidden
-    assert covers(sight.write, data / "jobs" / "lab" / "j" / "storage")
-    assert covers(sight.write, data / "filesets" / "lab" / "x")
-    assert not covers(sight.write, data / "jobs" / "lab" / "j" / "runs")
+        assert not covers((*file_access.read, *file_access.write), data / hidden), hidden
+    assert covers(file_access.write, data / "jobs" / "lab" / "j" / "storage")
+    assert covers(file_access.write, data / "filesets" / "lab" / "x")
+    assert not covers(file_access.write, data / "jobs" / "lab" / "j" / "runs")
 
 
 def test_who_may_see_all_workspaces_makes_jobs_that_read_them(tmp_path):
     given = settings.load(environ={}, overrides={"data_dir": tmp_path / "data"})
     other = tmp_path / "data" / "filesets" / "default" / "base"
-    assert not covers(sight_of(given, tmp_path).read, other)
-    open_sight = sight_of(given, tmp_path, confined=False)
-    assert covers(open_sight.read, other)
-    assert not covers(open_sight.write, other)
+    assert not covers(access_of(given, tmp_path).read, other)
+    open_access = access_of(given, tmp_path, confined=False)
+    assert covers(open_access.read, other)
+    assert not covers(open_access.write, other)
 
 
 def test_a_mode_that_is_none_of_them_is_refused():

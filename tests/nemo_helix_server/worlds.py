@@ -58,7 +58,7 @@ class Directories:
             raise OSError("no space left on device")
         self.made.append((workspace, job_id))
 
-    def take_back(self, workspace: str, job_id: str) -> None:
+    def undo_prepare(self, workspace: str, job_id: str) -> None:
         if (workspace, job_id) in self.made:
             self.made.remove((workspace, job_id))
 

@@ -203,7 +203,7 @@ class Launches:
         return Launch(
             argv=self.command(context, place),
             environment=environment,
-            sight=places.sight if places else None,
+            file_access=places.file_access if places else None,
             secrets=values,
             working_directory=PurePosixPath(paths.storage),
             devices=devices,

@@ -125,7 +125,7 @@ def ask(
     argv = [engine.python, "-P", "-m", previewer, "--spec", "spec.json", "--rows", str(count)]
     environ = {name: os.environ[name] for name in _PASSED_ON if name in os.environ} | dict(engine.environment)
     if places is not None:
-        argv, environ = landlock.confined(argv, places.sight), environ | dict(places.environment)
+        argv, environ = landlock.confined(argv, places.file_access), environ | dict(places.environment)
     process = subprocess.Popen(
         argv,
         cwd=folder,

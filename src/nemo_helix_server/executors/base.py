@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 
 from nemo_helix_plugin.jobs.platform_spec import Provider
 from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
-from nemo_helix_server.executors.landlock import Sight
+from nemo_helix_server.executors.landlock import FileAccess
 from nemo_helix_server.settings import ProfileSettings, Settings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.run_storage import RunStorage
@@ -100,7 +100,7 @@ class Launch:
     """How long it may take to end after SIGTERM."""
     log_bytes: int = 64 << 20
     """What its log may take on disk; older lines are removed for newer ones."""
-    sight: Sight | None = None
+    file_access: FileAccess | None = None
     """The only files and folders that it can use; `None` = whatever the user can.
 
     An executor that cannot keep a run to them refuses the start with `NeverPossibleError`."""

@@ -35,8 +35,8 @@ _SCOPES = 0b11
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _PROGRAM = (
     "import json, os, sys; sys.path.insert(0, sys.argv[1]); "
-    "from nemo_helix_server.executors.landlock import Sight, confine; "
-    "confine(Sight.from_json(json.loads(sys.argv[2]))); os.execvp(sys.argv[3], sys.argv[3:])"
+    "from nemo_helix_server.executors.landlock import FileAccess, confine; "
+    "confine(FileAccess.from_json(json.loads(sys.argv[2]))); os.execvp(sys.argv[3], sys.argv[3:])"
 )
 
 
@@ -45,7 +45,7 @@ class ConfinementError(OSError):
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
+class FileAccess:
     """The files and folders that a process can use, with everything in them."""
 
     read: tuple[str, ...]
@@ -58,7 +58,7 @@ class Sight:
         return {"read": list(self.read), "write": list(self.write)}
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Sight:
+    def from_json(cls, value: Mapping[str, Any]) -> FileAccess:
         """What `to_json` gave."""
         return cls(tuple(value["read"]), tuple(value["write"]))
 
@@ -68,7 +68,7 @@ def version() -> int:
     return max(0, int(_LIBC.syscall(_CREATE_RULESET, None, ctypes.c_size_t(0), ctypes.c_uint32(_VERSION))))
 
 
-def confine(sight: Sight) -> None:
+def confine(file_access: FileAccess) -> None:
     """Keep this process, which has one thread, to these folders until it ends; raises `ConfinementError`."""
     found = version()
     if found < OLDEST:
@@ -79,7 +79,7 @@ def confine(sight: Sight) -> None:
     size = 24 if found >= 6 else 16 if found >= 4 else 8
     ruleset = _checked(_LIBC.syscall(_CREATE_RULESET, attributes[:size], ctypes.c_size_t(size), 0))
     made = handled & ~(_MAKE_CHAR | _MAKE_BLOCK)
-    for paths, allowed in ((sight.read, _READ), (sight.write, made)):
+    for paths, allowed in ((file_access.read, _READ), (file_access.write, made)):
         for path in paths:
             with contextlib.suppress(FileNotFoundError, PermissionError, NotADirectoryError):
                 _allow(ruleset, path, allowed & handled)
@@ -91,9 +91,9 @@ def confine(sight: Sight) -> None:
     os.close(ruleset)
 
 
-def confined(argv: Sequence[str], sight: Sight) -> list[str]:
+def confined(argv: Sequence[str], file_access: FileAccess) -> list[str]:
     """The command that keeps itself to these folders, and then becomes ``argv``."""
-    given = [str(Path(__file__).parents[2]), json.dumps(sight.to_json())]
+    given = [str(Path(__file__).parents[2]), json.dumps(file_access.to_json())]
     return [sys.executable, "-I", "-S", "-c", _PROGRAM, *given, *argv]
 
 

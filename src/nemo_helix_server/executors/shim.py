@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors import memory
-from nemo_helix_server.executors.landlock import Sight, confine
+from nemo_helix_server.executors.landlock import FileAccess, confine
 from nemo_helix_server.logs import writer
 from nemo_helix_server.storage import run_files
 from nemo_runs import boot_clock, durations, sizes
@@ -61,13 +61,14 @@ class ShimOrder:
     log_bytes: int
     fifo: str | None
     leases: str | None
-    sight: Sight | None
+    file_access: FileAccess | None
 
     @classmethod
     def read(cls, value: Mapping[str, Any]) -> ShimOrder:
         """Make it of what came through the socket."""
-        sight = Sight.from_json(value["sight"]) if value["sight"] else None
-        return cls(**{**value, "folder": Path(value["folder"]), "sight": sight})
+        given = {**value, "folder": Path(value["folder"])}
+        access = given.pop("sight")
+        return cls(**given, file_access=FileAccess.from_json(access) if access else None)
 
 
 def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
@@ -162,8 +163,8 @@ def _start(order: ShimOrder) -> subprocess.Popen[bytes]:
         if limit is not None:
             outermost = memory.outermost(limit)
             resource.setrlimit(resource.RLIMIT_DATA, (outermost, outermost))
-        if order.sight is not None:
-            confine(order.sight)
+        if order.file_access is not None:
+            confine(order.file_access)
 
     return subprocess.Popen(
         order.argv,

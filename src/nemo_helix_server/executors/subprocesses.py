@@ -217,7 +217,7 @@ class ProcessExecutor:
             "log_bytes": launch.log_bytes,
             "fifo": str(self._fifo),
             "leases": self._capacity.folder,
-            "sight": launch.sight.to_json() if launch.sight else None,
+            "sight": launch.file_access.to_json() if launch.file_access else None,
         }
 
 

@@ -9,7 +9,7 @@ from nemo_helix_server.jobs.states import StatusEvent
 
 
 @dataclass(frozen=True, slots=True)
-class WayOut:
+class StatusDeadline:
     """How a transitional status ends for certain: a setting's seconds after it was entered, by an event."""
 
     status: Status
@@ -19,53 +19,53 @@ class WayOut:
     meaning: str
 
 
-WAYS_OUT: tuple[WayOut, ...] = (
-    WayOut(
+DEADLINES: tuple[StatusDeadline, ...] = (
+    StatusDeadline(
         Status.CREATION_PENDING,
         "jobs.creation_deadline_seconds",
         StatusEvent.CREATION_FAILED,
         "the directories are made again at each pass until then",
     ),
-    WayOut(
+    StatusDeadline(
         Status.CREATED, None, StatusEvent.CANCEL_REQUESTED, "the next pass starts it or says why it is queued"
     ),
-    WayOut(
+    StatusDeadline(
         Status.QUEUED,
         None,
         StatusEvent.CANCEL_REQUESTED,
         "it waits for its turn as long as it takes, or is cancelled",
     ),
-    WayOut(
+    StatusDeadline(
         Status.PENDING,
         "ttl_seconds_before_active",
         StatusEvent.FAILED,
         "the executor took it and it never ran; what it waits in the queue of a scheduler does not count",
     ),
-    WayOut(
+    StatusDeadline(
         Status.RESUMING,
         None,
         StatusEvent.CANCEL_REQUESTED,
         "the next pass starts it or says why it is queued",
     ),
-    WayOut(
+    StatusDeadline(
         Status.PAUSING,
         "lifecycle.pause_deadline_seconds",
         StatusEvent.PAUSE_DEADLINE_MISSED,
         "the workload is killed; rerun goes on from the newest verified checkpoint",
     ),
-    WayOut(
+    StatusDeadline(
         Status.PAUSED,
         "jobs.storage.paused_storage_ttl_seconds",
         StatusEvent.WINDOW_EXPIRED,
         "or the job's own pause window",
     ),
-    WayOut(
+    StatusDeadline(
         Status.CANCELLING,
         "jobs.cancel_deadline_seconds",
         StatusEvent.STOPPED,
         "the workload is killed, with everything that it started",
     ),
-    WayOut(
+    StatusDeadline(
         Status.DELETION_PENDING,
         None,
         StatusEvent.DELETE_REQUESTED,

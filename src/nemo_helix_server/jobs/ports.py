@@ -50,6 +50,6 @@ class Storage(Protocol):
         """Make the directories of a job; fine when they are there. Raises `OSError`."""
         ...
 
-    def take_back(self, workspace: str, job_id: str) -> None:
+    def undo_prepare(self, workspace: str, job_id: str) -> None:
         """Remove what `prepare` made for a job that was not made after all."""
         ...

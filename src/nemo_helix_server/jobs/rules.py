@@ -58,7 +58,7 @@ class ActionFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Go:
+class ActionAllowed:
     """The action is allowed and is this event; None: it changes no status."""
 
     event: StatusEvent | None
@@ -76,7 +76,7 @@ class ActionRefused:
     sentence: str
 
 
-Answer = Go | NoChange | ActionRefused
+Answer = ActionAllowed | NoChange | ActionRefused
 
 
 S = Status
@@ -153,7 +153,7 @@ def allowed(action: JobAction, facts: ActionFacts) -> Answer:
     if facts.status is S.DELETION_PENDING:
         return _refused("job {job} is being deleted; create a new job instead", facts)
     sentence = _REFUSALS.get(action, {}).get(facts.status) or _WHEN[action](facts)
-    return _refused(sentence, facts) if sentence else Go(_event(action, facts))
+    return _refused(sentence, facts) if sentence else ActionAllowed(_event(action, facts))
 
 
 def _started_again(action: JobAction, facts: ActionFacts) -> bool:

@@ -10,7 +10,7 @@ from nemo_helix_server.errors import StateConflictError, UnknownNameError
 from nemo_helix_server.jobs import identifiers, retention, rules, stamps, states
 from nemo_helix_server.jobs.model import Caller, CheckpointRow, Job, Step
 from nemo_helix_server.jobs.orders import NewAttempt
-from nemo_helix_server.jobs.rules import ActionFacts, ActionRefused, Go, JobAction
+from nemo_helix_server.jobs.rules import ActionAllowed, ActionFacts, ActionRefused, JobAction
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.service import responses
@@ -240,7 +240,7 @@ class Acting(Lookups):
         answer = rules.allowed(action, facts)
         if isinstance(answer, ActionRefused):
             raise StateConflictError(answer.sentence)
-        return answer.event if isinstance(answer, Go) else None
+        return answer.event if isinstance(answer, ActionAllowed) else None
 
 
 def _usable_checkpoint(reader: StoreReader, job: Job, checkpoint: str) -> CheckpointRow:

@@ -58,7 +58,7 @@ class Creating(Lookups):
                 job = _made(writer, order, caller, prepared=prepared)
         finally:
             if job is None:
-                self.storage.take_back(order.workspace, order.id)
+                self.storage.undo_prepare(order.workspace, order.id)
         self.wake()
         return responses.job(job, self.limits, self.clock), True
 

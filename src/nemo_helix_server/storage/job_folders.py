@@ -117,7 +117,7 @@ class JobStorage:
         for folder in (paths.storage, paths.runs, paths.scratch):
             folder.mkdir(mode=0o700, exist_ok=True)
 
-    def take_back(self, workspace: str, job_id: str) -> None:
+    def undo_prepare(self, workspace: str, job_id: str) -> None:
         """Remove the directories of a job that was not made after all; one that is in use stays."""
         paths = self.paths(workspace, job_id)
         with contextlib.suppress(OSError):

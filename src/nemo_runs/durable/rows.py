@@ -148,7 +148,7 @@ class RowAppender:
         if b"\n" in line:
             raise RunsError(f"{self.path}: a row must not hold a newline")
         if self._torn:
-            self._take_back()
+            self._undo_append()
         if self._doubtful:
             self._write_again()
         row = line + b"\n"
@@ -156,7 +156,7 @@ class RowAppender:
             written = os.write(self._descriptor, row)
         if written != len(row):
             self._torn = written
-            self._take_back()
+            self._undo_append()
             raise disk.full_disk(self.path, "only a part of a row fitted")
         self.offset += written
         self.rows += 1
@@ -207,7 +207,7 @@ class RowAppender:
     def _write_again(self) -> None:
         """Put the rows that are not durable where they belong, whatever became of them."""
         if self._torn:
-            self._take_back()
+            self._undo_append()
         if os.fstat(self._descriptor).st_size > self.offset:
             raise RunsError(f"{self.path}: somebody else writes here too; its rows were left alone")
         os.ftruncate(self._descriptor, self._durable)
@@ -215,7 +215,7 @@ class RowAppender:
             disk.write_all(self._descriptor, b"".join(self._unsynced))
         self._doubtful = False
 
-    def _take_back(self) -> None:
+    def _undo_append(self) -> None:
         if os.fstat(self._descriptor).st_size != self.offset + self._torn:
             raise RunsError(f"{self.path}: somebody else writes here too; half a row was left at its end")
         os.ftruncate(self._descriptor, self.offset)

@@ -10,7 +10,7 @@ import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as S
 from nemo_helix_server.jobs import rules
-from nemo_helix_server.jobs.rules import ActionFacts, ActionRefused, Go, JobAction, NoChange
+from nemo_helix_server.jobs.rules import ActionAllowed, ActionFacts, ActionRefused, JobAction, NoChange
 from nemo_helix_server.jobs.states import StatusEvent
 
 YES, SAME, NO = "yes", "no change", "409"
@@ -61,7 +61,7 @@ def sentence(action: JobAction, status: S, **more: Any) -> str:
 @pytest.mark.parametrize(("status", "action"), list(itertools.product(S, ACTIONS)))
 def test_every_pair_of_status_and_action(status: S, action: JobAction) -> None:
     answer = rules.allowed(action, facts(status))
-    kind = {Go: YES, NoChange: SAME, ActionRefused: NO}[type(answer)]
+    kind = {ActionAllowed: YES, NoChange: SAME, ActionRefused: NO}[type(answer)]
     assert kind == MATRIX[status][ACTIONS.index(action)]
     if isinstance(answer, ActionRefused):
         assert "unsloth-1" in answer.sentence
@@ -194,14 +194,16 @@ def test_the_page_says_what_is_refused_once_the_storage_is_gone(status: S) -> No
 
 def test_a_pinned_checkpoint_outlives_the_storage() -> None:
     answer = rules.allowed(JobAction.RERUN, facts(S.ERROR, reclaimed=True, pinned=True))
-    assert answer == Go(StatusEvent.RERUN_REQUESTED)
+    assert answer == ActionAllowed(StatusEvent.RERUN_REQUESTED)
 
 
 def test_a_pause_is_withdrawn_to_where_the_workload_was() -> None:
-    assert rules.allowed(JobAction.RESUME, facts(S.PAUSING, seen_running=True)) == Go(
+    assert rules.allowed(JobAction.RESUME, facts(S.PAUSING, seen_running=True)) == ActionAllowed(
         StatusEvent.PAUSE_WITHDRAWN
     )
-    assert rules.allowed(JobAction.RESUME, facts(S.PAUSING)) == Go(StatusEvent.PAUSE_WITHDRAWN_EARLY)
+    assert rules.allowed(JobAction.RESUME, facts(S.PAUSING)) == ActionAllowed(
+        StatusEvent.PAUSE_WITHDRAWN_EARLY
+    )
 
 
 def test_resuming_twice_is_the_same_while_the_step_waits_or_starts() -> None:

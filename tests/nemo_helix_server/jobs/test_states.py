@@ -54,10 +54,10 @@ def test_a_step_never_leaves_its_end(status: S) -> None:
 def test_every_other_status_can_be_cancelled_and_has_a_way_out(status: S) -> None:
     cancelled = states.after(status, StatusEvent.CANCEL_REQUESTED)
     assert status is S.CANCELLING or cancelled in {S.CANCELLED, S.CANCELLING}
-    ways = [way for way in deadlines.WAYS_OUT if way.status is status]
+    found = [one for one in deadlines.DEADLINES if one.status is status]
     if status is not S.ACTIVE:
-        assert len(ways) == 1
-        assert states.after(status, ways[0].event) is not None
+        assert len(found) == 1
+        assert states.after(status, found[0].event) is not None
 
 
 def test_cancelling_ends_cancelled_and_nowhere_else() -> None:

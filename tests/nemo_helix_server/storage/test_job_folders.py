@@ -40,12 +40,12 @@ def test_the_names_of_the_service_are_fine(name):
 def test_directories_are_taken_back_unless_they_are_in_use(storage):
     paths = storage.paths("default", "job")
     storage.prepare("default", "job")
-    storage.take_back("default", "job")
+    storage.undo_prepare("default", "job")
     assert not paths.folder.exists()
-    storage.take_back("default", "job")
+    storage.undo_prepare("default", "job")
     storage.prepare("default", "job")
     (paths.storage / "data").touch()
-    storage.take_back("default", "job")
+    storage.undo_prepare("default", "job")
     assert (paths.storage / "data").exists()
 
 

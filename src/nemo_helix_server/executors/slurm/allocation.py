@@ -83,7 +83,7 @@ def _run(order: Mapping[str, Any], run: Path, environment: dict[str, str], secre
             log_bytes=order["log_bytes"],
             fifo=None,
             leases=None,
-            sight=None,
+            file_access=None,
         ),
         claimed,
     )
