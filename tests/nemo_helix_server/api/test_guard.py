@@ -18,6 +18,8 @@ pytestmark = pytest.mark.services
 VALUES = {
     "workspace": "default", "job": "none", "name": "none", "attempt": "current", "step": "training",
     "task": "task-1", "checkpoint": "c", "token": "none", "backend": "rl", "path": "a.txt",
+    "provider": "cpu",
+    "profile": "default",
 }  # fmt: skip
 OPEN = {("GET", "/health")}
 SAFE = ("GET", "HEAD", "OPTIONS")
