@@ -203,9 +203,10 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 def test_every_body_is_bounded(door, monkeypatch, kind):
-    monkeypatch.setattr(bodies, "PART_TIMEOUT", 1.0)
-    monkeypatch.setattr(bodies, "WHOLE_WITHIN", 2.0)
     framing, body, expected = BAD[kind]
+    if expected == 408:  # what comes in time is refused for what it is, however busy the machine
+        monkeypatch.setattr(bodies, "PART_TIMEOUT", 1.0)
+        monkeypatch.setattr(bodies, "WHOLE_WITHIN", 2.0)
     token = door.bench.token("admin")
     targets = [
         (method, path) for method, path, route in door.targets() if method not in SAFE and not route.streams
