@@ -236,7 +236,7 @@ class Launches:
 
     def _engine(self, name: str, context: StepContext, place: RunPlace) -> EngineFacts:
         try:
-            return place.engine(name) or self.engine(name)
+            return place.engine(name, self.engine)
         except ServerError as error:
             raise LaunchError(f"the step {context.step.name} cannot start: {error}") from error
 

@@ -90,6 +90,8 @@ class Customizer:
             places_in = functools.partial(
                 self.isolation.of_preview, workspace=workspace, asked_by=caller.name
             )
+        # it is made on the service's machine, wherever the job would train
+        facts = dataclasses.replace(facts, engine=self.engines.require(trains.engine))
         return previewing.preview(facts, compiled, body.rows, previewer=trains.previewer, places_in=places_in)
 
     def _compiled(
@@ -145,11 +147,12 @@ class Customizer:
         )
 
     def _engine(self, name: str, place: RunPlace | None) -> EngineFacts:
+        if place is None:
+            return self.engines.require(name)
         try:
-            there = place.engine(name) if place else None
+            return place.engine(name, self.engines.require)
         except NeverPossibleError as error:
             raise StateConflictError(str(error)) from error
-        return there or self.engines.require(name)
 
     def _place(self, given: BaseModel, body: CreateCustomizationJobRequest) -> RunPlace | None:
         """Where the training will run, when a profile says so; the service's own machine otherwise."""

@@ -53,13 +53,18 @@ def _link(link: Path, folder: Path) -> None:
 
 def engine_environment(cache: Path, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment variables of an engine's process: ours on its path, and nothing fetched from a hub."""
-    kept = {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    ours = ("PYTHONPATH", "PYTHONHOME", "PYTHONNOUSERSITE")
+    kept = {name: value for name, value in environ.items() if name not in ours}
+    return {**engine_variables(str(source_path(cache))), **kept}
+
+
+def engine_variables(path: str) -> dict[str, str]:
+    """The variables that every engine's process has, where our packages lie at ``path``."""
     return {
-        **kept,
-        "PYTHONPATH": str(source_path(cache)),
+        "PYTHONPATH": path,
         "PYTHONNOUSERSITE": "1",
-        "HF_HUB_OFFLINE": kept.get("HF_HUB_OFFLINE", "1"),
-        "HF_DATASETS_OFFLINE": kept.get("HF_DATASETS_OFFLINE", "1"),
-        "TOKENIZERS_PARALLELISM": kept.get("TOKENIZERS_PARALLELISM", "false"),
-        "OMP_NUM_THREADS": kept.get("OMP_NUM_THREADS", "1"),
+        "HF_HUB_OFFLINE": "1",
+        "HF_DATASETS_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "OMP_NUM_THREADS": "1",
     }

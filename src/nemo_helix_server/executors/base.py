@@ -253,6 +253,10 @@ class KeepsFiles(Protocol):
         ...
 
 
+EngineFinder = Callable[[str], EngineFacts]
+"""How an engine of a name is started; raises `nemo_helix_server.errors.ServerError` when it cannot be."""
+
+
 class RunPlace(Protocol):
     """What there is where a run runs: asked when it is started, since that may differ from this machine."""
 
@@ -264,15 +268,18 @@ class RunPlace(Protocol):
         """What trains there; `None`: what the service's own machine has."""
         ...
 
-    def engine(self, name: str) -> EngineFacts | None:
-        """How processes of an engine are started there; `None`: as on the service's own machine.
+    def engine(self, name: str, here: EngineFinder) -> EngineFacts:
+        """How processes of an engine are started there; ``here`` says it of the service's own machine.
 
         Raises `NeverPossibleError`, with what helps, where it has to be there and is not.
         """
         ...
 
     def python(self) -> str | None:
-        """The interpreter that has this package, for steps that do not train; `None`: the service's own."""
+        """The interpreter that has this package, for steps that do not train; `None`: the service's own.
+
+        Raises `NeverPossibleError` where such steps cannot run.
+        """
         ...
 
     def has_program(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:

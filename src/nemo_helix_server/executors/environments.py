@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
+from nemo_helix_server.executors.base import EngineFinder
 
 _CHUNK = 1 << 20
 _HANDED_ON = (
@@ -93,9 +94,9 @@ class LocalPlace:
         """See the protocol: the service's own."""
         return None
 
-    def engine(self, name: str) -> EngineFacts | None:  # noqa: ARG002 - the protocol's
+    def engine(self, name: str, here: EngineFinder) -> EngineFacts:
         """See the protocol: the service's own."""
-        return None
+        return here(name)
 
     def python(self) -> str | None:
         """See the protocol: the service's own."""

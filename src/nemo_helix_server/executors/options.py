@@ -14,6 +14,7 @@ from nemo_helix_server.executors.base import (
     CapacityRequest,
     Checks,
     Continues,
+    EngineFinder,
     KeepsFiles,
     Located,
     RunPlace,
@@ -40,9 +41,9 @@ class UnknownPlace:
         """See the protocol."""
         return None
 
-    def engine(self, name: str) -> EngineFacts | None:  # noqa: ARG002 - the protocol's
+    def engine(self, name: str, here: EngineFinder) -> EngineFacts:
         """See the protocol."""
-        return None
+        return here(name)
 
     def python(self) -> str | None:
         """See the protocol."""

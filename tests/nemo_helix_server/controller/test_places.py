@@ -26,7 +26,7 @@ class Cluster(UnknownPlace):
     def environment(self):
         return {"PATH": "/cluster/bin"}
 
-    def engine(self, name):
+    def engine(self, name, here):
         if name not in self.engines:
             raise NeverPossibleError(f"the cluster has no engine {name}; install it there")
         return self.engines[name]

@@ -15,7 +15,7 @@ from tests.nemo_helix_server.api.service_bench import JOBS, Bench
 
 from nemo_helix_server import app
 from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
-from nemo_helix_server.executors.base import NeverPossibleError
+from nemo_helix_server.executors.base import EngineFinder, NeverPossibleError
 from nemo_helix_server.executors.options import UnknownPlace
 from nemo_helix_server.jobs.states import StatusEvent
 
@@ -495,7 +495,7 @@ class TestAProfileThatLeadsElsewhere:
         def machine(self) -> TrainingMachine | None:
             return TrainingMachine("cuda", 2)
 
-        def engine(self, name: str) -> EngineFacts | None:
+        def engine(self, name: str, here: EngineFinder) -> EngineFacts:
             if self.found is None:
                 raise NeverPossibleError(f"there is no engine {name} on the cluster; install it there")
             return self.found

@@ -83,6 +83,11 @@ class ClusterConnection:
         self._code: PurePosixPath | None = None
         self._lock = threading.Lock()
 
+    @property
+    def code_folder(self) -> PurePosixPath:
+        """Where our sources lie there, or will."""
+        return self.folder.code(self._bundle.digest)
+
     def code(self) -> PurePosixPath:
         """The folder of our sources on the cluster, brought there when it is not there yet."""
         with self._lock:
@@ -156,6 +161,10 @@ class ClusterConnections:
                 self._bundle = self._bundle or ClusterSources.of_service()
                 self._known[address] = ClusterConnection(address, self._bundle)
             return self._known[address]
+
+    def code_folder(self, address: ClusterAddress) -> PurePosixPath:
+        """Where our sources lie on a cluster, or will; nobody is asked."""
+        return self.of(address).code_folder
 
     def close(self) -> None:
         """End all connections."""

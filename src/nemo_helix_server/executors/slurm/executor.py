@@ -136,7 +136,9 @@ class SlurmStepExecutor:
 
     def place(self, profile: ProfileSettings) -> RunPlace:
         """See the protocol."""
-        return ClusterPlace(profile) if isinstance(profile, SlurmSettings) else UnknownPlace()
+        if not isinstance(profile, SlurmSettings):
+            return UnknownPlace()
+        return ClusterPlace(profile, self._connections.code_folder(ClusterAddress.of(profile)))
 
     def start(self, run: StepRun, launch: Launch) -> None:
         """See the protocol. Files are brought first, then the job is queued."""

@@ -60,8 +60,8 @@ def _directives(
             {
                 "nodes": needs.nodes,
                 "ntasks-per-node": 1,
-                "cpus-per-task": math.ceil(needs.cpus) if needs.cpus else None,
-                "mem": f"{math.ceil(needs.memory_bytes / _MEBIBYTE)}M" if needs.memory_bytes else None,
+                "cpus-per-task": math.ceil(needs.cpus) if needs.cpus else settings.cpus,
+                "mem": _memory(needs.memory_bytes) or settings.memory_option(),
                 **_gpus(settings, needs.gpus),
                 "exclude": ",".join(exclude) or None,
                 "kill-on-invalid-dep": "yes",
@@ -79,6 +79,10 @@ def _directives(
         "chdir": str(run),
     }
     return [*scripts.options(own, where="the job's folder"), *scripts.options(merged, where="the profile")]
+
+
+def _memory(wanted: int | None) -> str | None:
+    return f"{math.ceil(wanted / _MEBIBYTE)}M" if wanted else None
 
 
 def _gpus(settings: SlurmSettings, count: int) -> dict[str, scripts.OptionValue]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
-from nemo_helix_server.executors.base import NeverPossibleError
+from nemo_helix_server.engines import sources
+from nemo_helix_server.executors.base import EngineFinder, NeverPossibleError
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 
 
@@ -15,6 +17,8 @@ class ClusterPlace:
     """See `nemo_helix_server.executors.base.RunPlace`."""
 
     settings: SlurmSettings
+    code: PurePosixPath
+    """The folder of our sources there."""
 
     def environment(self) -> Mapping[str, str]:
         """See the protocol: a job finds the environment of its node, which nobody knows here."""
@@ -24,21 +28,29 @@ class ClusterPlace:
         """See the protocol; how many GPUs a node has, the scheduler says when a step asks for more."""
         return TrainingMachine(self.settings.device, 0)
 
-    def engine(self, name: str) -> EngineFacts | None:
-        """See the protocol."""
-        python = self.settings.engines.get(name)
-        if python is not None:
-            return EngineFacts(name, python, {})
-        if self.settings.host is None:
-            return None  # the service's own environments are on this machine, and so perhaps on the nodes
-        raise NeverPossibleError(
-            f"the engine {name} has no interpreter on {self.settings.host}: name one by the key "
-            f"engines.{name} of the execution profile"
-        )
+    def engine(self, name: str, here: EngineFinder) -> EngineFacts:
+        """See the protocol: the profile's interpreter, or else the service's own where it submits itself.
+
+        Of the service's machine nothing but that interpreter is named: nodes have no folders of it.
+        """
+        python, digest = self.settings.engines.get(name), None
+        if python is None and self.settings.host is not None:
+            raise NeverPossibleError(
+                f"the engine {name} has no interpreter on {self.settings.host}: name one by the key "
+                f"engines.{name} of the execution profile"
+            )
+        if python is None:
+            found = here(name)
+            python, digest = found.python, found.digest
+        return EngineFacts(name, python, sources.engine_variables(str(self.code)), digest)
 
     def python(self) -> str | None:
-        """See the protocol."""
-        return None
+        """See the protocol: the cluster has our sources for training, and no others."""
+        raise NeverPossibleError(
+            "steps that do not train run at the service, and their execution profile leads to a cluster; "
+            "give cpu/default the backend subprocess in jobs.executors, and the cluster's profile another "
+            "name"
+        )
 
     def has_program(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:  # noqa: ARG002 - the protocol's
         """See the protocol: it is seen when it runs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -22,8 +23,8 @@ _OURS = {
     "time": "time",
     "nodes": "resources.num_nodes of a step",
     "gpus-per-node": "resources.num_gpus of a step",
-    "cpus-per-task": "resources.requests.cpu of a step",
-    "mem": "resources.requests.memory of a step",
+    "cpus-per-task": "cpus, and resources.requests.cpu of a step",
+    "mem": "memory, and resources.requests.memory of a step",
     "job-name": "nothing: jobs are named after their step",
     "output": "nothing: output goes to the job's log",
     "chdir": "nothing: a start has a folder of its own",
@@ -34,6 +35,9 @@ _OURS = {
     "dependency": "nothing: the service queues starts in order",
 }
 """Options that are not set by `SlurmSettings.options`, with what sets them."""
+
+
+_MEMORY = re.compile(r"0|[1-9][0-9]*[MG]i")
 
 
 class SlurmContainer(SettingsSection):
@@ -66,6 +70,10 @@ class SlurmSettings(ProfileSettings):
     """The name of a reservation."""
     time: str | None = None
     """The walltime of one allocation, as for `sbatch --time`, in quotes; unset = the partition's own."""
+    cpus: Annotated[int, Field(ge=1)] | None = None
+    """Processor cores on each node, of steps that ask for none; unset = what the cluster gives."""
+    memory: str | None = None
+    """Memory on each node, of steps that ask for none, such as `64Gi`, or `0` = all that a node has."""
     options: dict[str, str | int | bool] = Field(default_factory=dict)
     """Further options of sbatch by their long names, such as `exclusive: true`."""
     setup: tuple[str, ...] = ()
@@ -94,6 +102,13 @@ class SlurmSettings(ProfileSettings):
             raise ValueError(f"{value} must be an absolute path on the cluster's shared storage")
         return value
 
+    @field_validator("memory", mode="before")
+    @classmethod
+    def _is_an_amount(cls, value: object) -> object:
+        if value is not None and not _MEMORY.fullmatch(str(value)):
+            raise ValueError(f"{value!r} must be a whole number with Mi or Gi, such as 64Gi, or 0")
+        return None if value is None else str(value)
+
     @field_validator("time", mode="before")
     @classmethod
     def _is_a_duration(cls, value: object) -> object:
@@ -114,6 +129,10 @@ class SlurmSettings(ProfileSettings):
         except UnusableValueError as error:
             raise ValueError(str(error)) from error
         return self
+
+    def memory_option(self) -> str | None:
+        """The same for ``sbatch --mem``."""
+        return self.memory.removesuffix("i") if self.memory else None
 
     def directives(self) -> dict[str, scripts.OptionValue]:
         """The options of sbatch that are the same for all steps of the profile."""

@@ -64,6 +64,13 @@ def test_what_a_step_needs_becomes_directives():
     assert not [word for word in directives(script()) if "gpu" in word or "--mem" in word]
 
 
+def test_a_step_that_asks_for_nothing_gets_what_the_profile_says():
+    assert {"--cpus-per-task=8", "--mem=64G"} <= set(directives(script(cpus=8, memory="64Gi")))
+    assert "--mem=0" in directives(script(memory=0))
+    asked = directives(script(ResourceNeeds(cpus=2, memory_bytes=1 << 30), cpus=8, memory="64Gi"))
+    assert {"--cpus-per-task=2", "--mem=1024M"} <= set(asked)
+
+
 def test_a_job_inherits_no_environment_and_is_never_requeued():
     found = directives(script())
     assert {"--export=NONE", "--no-requeue", f"--output={RUN}/slurm.log", f"--chdir={RUN}"} <= set(found)
@@ -87,6 +94,8 @@ def test_setup_lines_come_before_the_program_and_bash_can_read_all_of_it():
         ({"root": "/s", "time": "4 hours"}, "not a duration"),
         ({"root": "/s", "partition": "a b"}, "partition"),
         ({"root": "/s", "account": "x\n#SBATCH --uid=0"}, "account"),
+        ({"root": "/s", "memory": "64"}, "such as 64Gi"),
+        ({"root": "/s", "options": {"mem": "4G"}}, "options.mem: it is set by memory"),
         ({"root": "/s", "options": {"time": "1:00:00"}}, "options.time: it is set by time"),
         ({"root": "/s", "options": {"gpus-per-node": 2}}, "resources.num_gpus"),
         ({"root": "/s", "options": {"requeue": True}}, "a start is made once"),

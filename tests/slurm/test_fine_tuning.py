@@ -1,0 +1,204 @@
+"""Fine-tuning whose training runs on the real Slurm, as `nemo customization` makes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests import engines
+from tests.e2e.jobs_service import JobsService
+from tests.slurm.lab import until
+
+from nemo_helix_plugin.client.client import NemoClient
+from nemo_helix_plugin.customization.sdk import Customization
+from nemo_helix_plugin.jobs import types
+
+pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
+
+NEMO = str(Path(sys.executable).with_name("nemo"))
+STEPS = 40
+DEADLINE = 240.0
+
+
+class Cluster:
+    """A service with profiles of the real Slurm, and what a test asks of both."""
+
+    def __init__(self, service: JobsService, root: Path) -> None:
+        self.service, self.root = service, root
+
+    def nemo(self, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run([NEMO, *words], capture_output=True, text=True, check=False, timeout=DEADLINE)
+        assert done.returncode == status, (done.stdout, done.stderr)
+        return done
+
+    def until(self, name: str, *wanted: str) -> types.HelixJobResponse:
+        end = time.monotonic() + DEADLINE
+        while True:
+            job = self.get(name)
+            if job.status in wanted:
+                return job
+            assert job.status not in types.TERMINAL, (job.status, job.reason, job.error_details, self.log())
+            assert time.monotonic() < end, (wanted, job, self.log())
+            time.sleep(0.1)
+
+    def log(self) -> str:
+        return self.service.log.read_text()[-2000:]
+
+    def get(self, name: str) -> types.HelixJobResponse:
+        with NemoClient.from_config() as client:
+            return client.jobs.get_job(name=name, workspace="default").data()
+
+    def make(self, name: str, spec: dict[str, Any], backend: str = "rl") -> types.HelixJobResponse:
+        with NemoClient.from_config() as client:
+            tuning = Customization.from_client(client)
+            return getattr(tuning, backend).jobs.create(spec=spec, workspace="default", name=name).job
+
+    def training(self, name: str) -> Any:
+        """The training step as the job shows it."""
+        with NemoClient.from_config() as client:
+            tree = client.jobs.get_job_status(name=name, workspace="default").data()
+        return next(step for step in tree.steps if "training" in step.name)
+
+    def trained(self, name: str, steps: int = 1) -> None:
+        """Wait until a training has finished so many steps."""
+        until(lambda: (self.get(name).status_details or {}).get("step", 0) >= steps, timeout=DEADLINE)
+
+    def here(self, job: types.HelixJobResponse) -> Path:
+        return self.service.data / "jobs" / "default" / str(job.id) / "storage"
+
+    def there(self, job: types.HelixJobResponse) -> Path:
+        return self.root / "jobs" / str(job.id)
+
+    def weights(self, job: types.HelixJobResponse) -> str:
+        path = self.here(job) / "output_model" / "adapter_model.safetensors"
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+
+    def starts(self, job: types.HelixJobResponse) -> list[dict[str, Any]]:
+        """What each start that ran on the cluster was given, in their order."""
+        ran = sorted(self.there(job).glob("runs/*/node.json"), key=lambda path: path.stat().st_mtime)
+        return [json.loads(path.with_name("order.json").read_text()) for path in ran]
+
+
+def spec(pairs: Path, profile: str | None = "lab", **changes: Any) -> dict[str, Any]:
+    training = {
+        "type": "dpo",
+        "finetuning_type": "lora",
+        "lora": {"rank": 4, "dropout": 0.1},
+        "batch_size": 4,
+        "max_steps": STEPS,
+        "max_seq_length": 128,
+        **({"execution_profile": profile} if profile else {}),
+    }
+    model = str(engines.tiny_model())
+    return {"training": {**training, **changes}, "model": model, "dataset": str(pairs)}
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    rows = [
+        {"prompt": f"What is {n} + {n}?", "chosen": f"{2 * n}", "rejected": f"{2 * n + 1}"} for n in range(24)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.fixture
+def cluster(slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    python = str(engines.engine_python("trl"))
+    root = slurm.folder / f"tuning-{secrets.token_hex(3)}"
+    for name, value in slurm.lab.environ.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("XDG_CACHE_HOME", engines.shared_cache(tmp_path / "cache"))
+    monkeypatch.setenv("NEMO_LEASES_DIR", str(tmp_path / "leases"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setenv("NHX_ENGINES_DEVICE", "cpu")
+    # nothing of these may be seen by what runs on the cluster
+    monkeypatch.setenv("HF_HOME", "/nowhere/hf")
+    monkeypatch.setenv("PYTHONPATH", "/nowhere/python")
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    base = {
+        "root": str(root),
+        "python": sys.executable,
+        "device": "cpu",
+        "poll_seconds": 0.5,
+        "memory": "2Gi",
+    }
+    profiles = {
+        "lab": {},
+        "far": {"host": "lab", "engines": {"trl": python}},
+        "bare": {"host": "lab"},
+    }
+    listed = [
+        {"provider": "cpu", "profile": name, "backend": "slurm", "config": {**base, **changes}}
+        for name, changes in profiles.items()
+    ]
+    monkeypatch.setenv("NHX_JOBS_EXECUTORS", json.dumps(listed))
+    monkeypatch.setenv("NHX_JOBS_STORAGE_MINIMUM_FREE_BYTES", "0")
+    service = JobsService(tmp_path)
+    service.start()
+    monkeypatch.setenv("NHX_BASE_URL", service.url)
+    place = Cluster(service, root)
+    yield place
+    service.stop()
+    numbers = [
+        json.loads(path.read_text())["job_id"]
+        for path in service.data.glob("jobs/default/*/runs/*/cluster.json")
+    ]
+    if known := [number for number in numbers if number]:
+        subprocess.run(["scancel", *known], check=False)
+
+
+def test_a_training_runs_on_the_cluster_and_everything_else_at_the_service(
+    cluster: Cluster, pairs: Path
+) -> None:
+    job = cluster.make("tuned", spec(pairs, max_steps=5))
+    ended = cluster.until("tuned", "completed")
+    assert json.loads(cluster.nemo("models", "get", job.spec["output"]["name"], "--json").stdout)
+    (order,) = cluster.starts(job)
+    variables = order["environment"]
+    assert variables["PYTHONPATH"].startswith(f"{cluster.root}/code/")
+    assert variables["OMP_NUM_THREADS"] == "1"
+    assert "HF_HOME" not in variables
+    machine = str(cluster.service.data.parent)
+    assert not [f"{key}={value}" for key, value in variables.items() if machine in value]
+    assert ended.status_details["step"] == 5
+    runs = {
+        path.name for path in (cluster.service.data / "jobs" / "default" / str(job.id) / "runs").iterdir()
+    }
+    assert len(runs) == 4
+    assert len({path.name for path in cluster.there(job).glob("runs/*")} & runs) == 1
+
+
+def test_a_pause_and_a_resume_over_ssh_change_nothing_of_what_is_trained(
+    cluster: Cluster, pairs: Path
+) -> None:
+    here = cluster.make("here", spec(pairs, None))
+    job = cluster.make("paused", spec(pairs, "far"))
+    cluster.trained("paused", 3)
+    cluster.nemo("jobs", "pause", "paused")
+    assert 0 < cluster.until("paused", "paused").status_details["step"] < STEPS
+    cluster.nemo("jobs", "resume", "paused")
+    ends = [cluster.until(name, "completed") for name in ("paused", "here")]
+    series = [[point["step"] for point in one.status_details["metrics"]["train_loss"]] for one in ends]
+    assert series == [list(range(1, STEPS + 1))] * 2
+    losses = [[point["value"] for point in one.status_details["metrics"]["train_loss"]] for one in ends]
+    assert losses[0] == losses[1]
+    assert cluster.weights(job) == cluster.weights(here)
+    assert "image_digest_warning" not in cluster.training("paused").status_details
+
+
+def test_an_engine_that_the_profile_does_not_name_is_said_before_there_is_a_job(
+    cluster: Cluster, pairs: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "job.json").write_text(json.dumps(spec(pairs, "bare")))
+    refused = cluster.nemo("customization", "rl", "--job-json", str(tmp_path / "job.json"), status=3)
+    assert "the engine trl has no interpreter on lab: name one by the key engines.trl" in refused.stderr
