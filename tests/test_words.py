@@ -70,15 +70,21 @@ NAMES = {
     "wish",
     "wishes",
     # each with the term of the field
+    "at_rest",  # settled
     "breath",  # gap
     "_rests",  # settling events
     r"\.following",  # progress ingestion
     "give_up_places",  # leave queue
+    "last_words?",  # exit report, marker sentence, last log line
+    "manner",  # display options
+    "news",  # changes, records
     "room",  # space, capacity
     "patience",  # timeout, backoff
     "say",  # update, report
     "sight",  # file access
+    "strangers?",  # foreign
     "take_back",  # undo
+    "taker",  # indexer
     "_tell",  # send control
     "troubles",  # error isolation
     "waits_for_the_machine",  # waiting reason
@@ -86,7 +92,7 @@ NAMES = {
     "windows_rest",  # windows earliest
 }
 """Words, alone or in a longer name, that no name in the code has; an attribute begins with a dot."""
-WRITTEN = frozenset({"waits_for_room"})
+WRITTEN = frozenset({"stranger", "waits_for_room"})
 """Names that are keys of stored and printed documents."""
 NAMED = re.compile(rf"(?<![a-z0-9])(?:{'|'.join(NAMES)})(?![a-z0-9])", re.IGNORECASE)
 

@@ -82,8 +82,8 @@ def observed(
     row = next((row for row in rows or () if row.id == job.id and belongs(job, row)), None)
     # accounting may not know yet what disowns a record for the controller: a name comes late. The shell has
     # the same two rules (``gym_is_this_job``)
-    strangers = {row.submitted_at for row in rows or () if row.id == job.id and not belongs(job, row)}
-    runs = [run for run in runs or () if run.submitted_at not in strangers - {None}]
+    foreign = {row.submitted_at for row in rows or () if row.id == job.id and not belongs(job, row)}
+    runs = [run for run in runs or () if run.submitted_at not in foreign - {None}]
     if rows is None:
         # nobody can disown a record that has neither name nor comment
         runs = [run for run in runs if run.name or run.comment]

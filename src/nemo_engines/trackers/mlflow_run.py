@@ -48,15 +48,15 @@ class MlflowRun:
 
         batch: list[Any] = []
         for row in rows:
-            news = [
+            points = [
                 Metric(name, value, at, row.step)
                 for key, value in row.values.items()
                 if row.step > self._steps.get(name := _UNNAMEABLE.sub("_", key), -1)
             ]
-            if batch and len(batch) + len(news) > _MOST:
+            if batch and len(batch) + len(points) > _MOST:
                 self._send(batch)
                 batch = []
-            batch += news
+            batch += points
         self._send(batch)
 
     def set_state(self, state: str) -> None:

@@ -131,8 +131,8 @@ def run_end(known: Evidence, last: Link, observation: JobObservation | None, *, 
 
 def _of_run(kind: EndKind, known: Evidence, last: Link, observation: JobObservation | None) -> Ending:
     """The end of a run that nothing final is known of, and that decided nothing about the one before it."""
-    if kind in _OWN_WORDS:
-        return _last_word(kind, last)
+    if kind in _REPORTED_ENDS:
+        return _reported_end(kind, last)
     state = word_of(last, observation)
     if state is not None and kind is EndKind.UNPROVEN:
         return _done(known, last, state.name)
@@ -142,7 +142,7 @@ def _of_run(kind: EndKind, known: Evidence, last: Link, observation: JobObservat
 
 
 _FULL = (BenchmarkState.FAILED, "{own_or_full}" + NOTHING_FOLLOWS, EndCause.INFRASTRUCTURE, "job")
-_OWN_WORDS = {
+_REPORTED_ENDS = {
     EndKind.HOPELESS: (
         BenchmarkState.FAILED,
         "no retry can help: {hopeless}",
@@ -168,8 +168,8 @@ _OWN_WORDS = {
 """Ends that the job itself reported: state, reason, cause, log."""
 
 
-def _last_word(kind: EndKind, last: Link) -> Ending:
-    state, reason, cause, log = _OWN_WORDS[kind]
+def _reported_end(kind: EndKind, last: Link) -> Ending:
+    state, reason, cause, log = _REPORTED_ENDS[kind]
     own = last.end.reason if last.end is not None else ""
     said = reason.format(
         hopeless=last.collected.hopeless if last.collected is not None else "",

@@ -276,7 +276,7 @@ class Evidence:
         What was just said of this very job, beyond doubt, is outlived by nothing.
         """
         observation = seen.observation
-        if not observation.state.at_rest or (seen.fresh and observation.proven):
+        if not observation.state.settled or (seen.fresh and observation.proven):
             return False
         signs = [link.started or 0.0 for link in self.links if link.job_id == job_id]
         last, progress = self.last, self.progress

@@ -32,7 +32,7 @@ class JobState(StrEnum):
         return self in (JobState.QUEUED, JobState.RUNNING)
 
     @property
-    def at_rest(self) -> bool:
+    def settled(self) -> bool:
         """Whether the job is seen not to run: it waits, or has ended."""
         return self.final or self is JobState.QUEUED
 

@@ -65,9 +65,9 @@ class RunningService:
         return outcome
 
     def _look(self) -> Probe:
-        stranger = self._stranger()
-        if stranger is not None:
-            return stranger
+        foreign = self._foreign_listener()
+        if foreign is not None:
+            return foreign
         address = self._address
         status, _ = _get(address.host, address.health_port, address.path, address.api_key, self._timeout)
         if not 200 <= status < 300:
@@ -79,7 +79,7 @@ class RunningService:
             return Probe(ProbeResult.NOT_YET, f"/v1/models answers {status}")
         return judge_models(address.model, model_names(body))
 
-    def _stranger(self) -> Probe | None:
+    def _foreign_listener(self) -> Probe | None:
         """Why the port is not the service's own, or ``None`` when it is."""
         host, port = self._address.host, self._address.port
         if host not in _LOOPBACK:

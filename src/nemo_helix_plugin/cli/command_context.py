@@ -19,7 +19,7 @@ from nemo_helix_plugin.cli.output import code, documents
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
-    from nemo_helix_plugin.cli.output.cells import Manner
+    from nemo_helix_plugin.cli.output.cells import DisplayOptions
     from nemo_helix_plugin.client.client import NemoClient
     from nemo_helix_plugin.config.contexts import Resolved
 
@@ -78,11 +78,11 @@ class CommandContext:
         return client
 
     @cached_property
-    def manner(self) -> Manner:
+    def display(self) -> DisplayOptions:
         """How people are shown values."""
-        from nemo_helix_plugin.cli.output.cells import Manner
+        from nemo_helix_plugin.cli.output.cells import DisplayOptions
 
-        return Manner(
+        return DisplayOptions(
             now=datetime.now(UTC),
             timestamps=self.flags.timestamp_format or self.context.timestamp_format,
             unicode=(sys.stdout.encoding or "").lower().startswith("utf"),
@@ -235,7 +235,7 @@ class CommandContext:
 
         whole = self.flags.no_truncate or not self.context.truncate
         shown = terminal_width()
-        self._draw(table(records, names, self.manner, width=shown, extra=extra, whole=whole))
+        self._draw(table(records, names, self.display, width=shown, extra=extra, whole=whole))
 
     def _draw(self, shown: RenderableType) -> None:
         from nemo_runs.trimmed import trimmed

@@ -74,7 +74,7 @@ def job_card(call: CommandContext, tree: Any = None) -> Callable[[Mapping[str, A
     def shown(job: Mapping[str, Any]) -> RenderableType:
         from nemo_helix_plugin.cli.output.card import card
 
-        return card(job, tree, call.manner)
+        return card(job, tree, call.display)
 
     return shown
 
@@ -85,7 +85,7 @@ def checkpoint_card(call: CommandContext) -> Callable[[Mapping[str, Any]], Rende
     def shown(found: Mapping[str, Any]) -> RenderableType:
         from nemo_helix_plugin.cli.output.card import checkpoint_card
 
-        return checkpoint_card(found, call.manner)
+        return checkpoint_card(found, call.display)
 
     return shown
 

@@ -17,8 +17,8 @@ from nemo_helix_plugin.client.calls.call import Call
 from nemo_helix_plugin.jobs import types, watch_types
 
 LONGEST_BACKOFF = 30.0
-POLL_WITH_NEWS = 10.0
-"""Seconds between polls while a driver hears of news; the news are what is relied on."""
+POLL_WITH_STREAM = 10.0
+"""Seconds between polls while a driver hears of changes, which it relies on."""
 LOG_PAGE = 1000
 LAST_DRAIN_TRIES = 3
 REMEMBERED_LINES = 50_000
@@ -64,9 +64,9 @@ class Wait:
 
     seconds: float
     longest: float
-    """The same for a driver that hears of news, which end the wait early."""
+    """The same for a driver that hears of changes, which end the wait early."""
     failed: bool = False
-    """Whether this follows a failure, which news do not cut short."""
+    """Whether this follows a failure, which changes do not cut short."""
 
 
 Plan = Generator[WatchCall | Wait | watch_types.JobWatchEvent, Any, None]
@@ -108,8 +108,8 @@ class _Watch:
             self.status = str(job.status)
             over = ends(job.status, through_pauses=self.options.through_pauses)
             details = job.status_details if self.options.include_progress else None
-            news, last = last, (job.status, job.attempt_id, job.reason, details)
-            if news != last and not over:
+            before, last = last, (job.status, job.attempt_id, job.reason, details)
+            if before != last and not over:
                 yield _status_event(job, over=False)
             if self.options.include_logs:
                 yield from self.drained(LAST_DRAIN_TRIES if over else None)
@@ -145,7 +145,7 @@ class _Watch:
             raise watch_types.JobWatchTimeoutError(
                 f"the job {self.name} did not end {limit}; it is {self.status}"
             )
-        longest = max(seconds, POLL_WITH_NEWS)
+        longest = max(seconds, POLL_WITH_STREAM)
         if left is None:
             yield Wait(seconds, longest, failed)
         else:

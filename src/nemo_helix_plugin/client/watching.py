@@ -17,7 +17,7 @@ from nemo_helix_plugin.jobs import watch_types
 
 RECONNECT_AFTER = 10.0
 GATHERING = 0.1
-"""Seconds that news are gathered before they are acted on."""
+"""Seconds that changes are gathered before they are acted on."""
 
 
 def watch(
@@ -26,9 +26,9 @@ def watch(
     """Follow a job to its end."""
     plan = follow(name, workspace, options, session.options.runtime.now)
     once = ClientSession(session.http, replace(session.options, retry=RetryPolicy.none()))
-    news = _News(once, name, workspace, logs=options.include_logs)
+    changes = _ChangeStream(once, name, workspace, logs=options.include_logs)
     step = next(plan)
-    with contextlib.closing(news), contextlib.suppress(StopIteration):
+    with contextlib.closing(changes), contextlib.suppress(StopIteration):
         while True:
             if isinstance(step, WatchCall):
                 try:
@@ -36,17 +36,17 @@ def watch(
                 except errors.NemoClientError as error:
                     step = plan.throw(error)
                 else:
-                    news.start()
+                    changes.start()
                     step = plan.send(answer.data())
             elif isinstance(step, Wait):
-                news.wait(step)
+                changes.wait(step)
                 step = plan.send(None)
             else:
                 yield step
                 step = plan.send(None)
 
 
-class _News:
+class _ChangeStream:
     """A thread that listens to the job's events, so that a wait ends when something happens."""
 
     def __init__(self, session: ClientSession, name: str, workspace: str | None, *, logs: bool) -> None:
@@ -64,7 +64,7 @@ class _News:
             self._thread.start()
 
     def wait(self, wait: Wait) -> None:
-        """Let the time pass; news cut it short, unless the service was just failing."""
+        """Let the time pass; a change cuts it short, unless the service was just failing."""
         if wait.failed:
             self._closed.wait(wait.seconds)
         elif self._came.wait(wait.longest if self._connected else wait.seconds):
@@ -102,7 +102,7 @@ async def watch_async(
     """Follow a job to its end, with ``async for``."""
     plan = follow(name, workspace, options, session.options.runtime.now)
     once = AsyncSession(session.http, replace(session.options, retry=RetryPolicy.none()))
-    news = _AsyncNews(once, name, workspace, logs=options.include_logs)
+    changes = _AsyncChangeStream(once, name, workspace, logs=options.include_logs)
     step = next(plan)
     try:
         with contextlib.suppress(StopIteration):
@@ -115,19 +115,19 @@ async def watch_async(
                     except errors.NemoClientError as error:
                         step = plan.throw(error)
                     else:
-                        news.start()
+                        changes.start()
                         step = plan.send(answer.data())
                 elif isinstance(step, Wait):
-                    await news.wait(step)
+                    await changes.wait(step)
                     step = plan.send(None)
                 else:
                     yield step
                     step = plan.send(None)
     finally:
-        await news.close()
+        await changes.close()
 
 
-class _AsyncNews:
+class _AsyncChangeStream:
     """The same as a task of the event loop."""
 
     def __init__(self, session: AsyncSession, name: str, workspace: str | None, *, logs: bool) -> None:
@@ -142,7 +142,7 @@ class _AsyncNews:
             self._task = asyncio.create_task(self._listen())
 
     async def wait(self, wait: Wait) -> None:
-        """Let the time pass; news cut it short, unless the service was just failing."""
+        """Let the time pass; a change cuts it short, unless the service was just failing."""
         if wait.failed:
             await asyncio.sleep(wait.seconds)
         else:

@@ -16,7 +16,7 @@ from nemo_helix_server.storage import start_remains
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_helix_server.storage.trainer_files import TrainerFiles
 
-_LONGEST_WORDS = 500
+_LONGEST_LINE = 500
 _TO_EXPLAIN = frozenset({StatusReason.WORKLOAD_FAILED, StatusReason.OUT_OF_MEMORY, StatusReason.TIME_LIMIT})
 """Reasons that the workload's end alone gives; the others are already the whole explanation."""
 
@@ -45,15 +45,15 @@ def explain(
     reason = move.reason or StatusReason.WORKLOAD_FAILED
     again = rerun(context, trainer)
     if seen is None or run is None or reason not in _TO_EXPLAIN:
-        words = last_words(tail)
-        said = {} if words is None else {"detail": words}
+        line = last_log_line(tail)
+        said = {} if line is None else {"detail": line}
         return StepFailure(reason, {"message": move.why, "type": str(reason), **said, "rerun": again})
     cause = evidence.classify(_facts(seen, run, context, trainer), tail)
     plain = cause.kind is StatusReason.WORKLOAD_FAILED and cause.resumable
     error = {
         "message": move.why if plain else f"{move.why}: {cause.message}",
         "type": str(cause.kind),
-        "detail": last_words(tail),
+        "detail": last_log_line(tail),
         "advice": cause.advice,
         "exit_code": seen.exit_status,
     }
@@ -105,7 +105,7 @@ def _shown(program: str) -> str:
     return program
 
 
-def last_words(tail: Sequence[str]) -> str | None:
+def last_log_line(tail: Sequence[str]) -> str | None:
     """The last line of a log that says something, shortened; usually the sentence that explains the end."""
     line = next((line.strip() for line in reversed(tail) if line.strip()), None)
-    return line if line is None or len(line) <= _LONGEST_WORDS else f"{line[: _LONGEST_WORDS - 1]}…"
+    return line if line is None or len(line) <= _LONGEST_LINE else f"{line[: _LONGEST_LINE - 1]}…"

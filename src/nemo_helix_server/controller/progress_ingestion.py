@@ -36,11 +36,11 @@ class ProgressIngestion:
         if monotonic < self._due:
             return False
         self._due = monotonic + _EVERY
-        news = False
+        changed = False
         for context in contexts:
             with self.error_isolation.apart(context.job_name):
-                news = self.look_at(context) or news
-        return news
+                changed = self.look_at(context) or changed
+        return changed
 
     def look_at(self, context: StepContext) -> bool:
         """The same for one step, at once."""
@@ -68,7 +68,7 @@ class ProgressIngestion:
         return list(metrics_tail.pieces(step.job_id, step.name, trainer, offset, read))
 
     def progress(self, context: StepContext) -> dict[str, Any] | None:
-        """What the newest start said of itself, when that is news."""
+        """What the newest start said of itself, where that has changed."""
         token = context.step.task
         said = self._progress.changed(token, self._trainer(context)) if token else None
         if said is None or said.get("task", token) != token:

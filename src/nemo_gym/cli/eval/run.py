@@ -107,11 +107,11 @@ def run(
     except StoppedEarly as signal:
         return _stopped_early(str(signal))
     except (GymError, RunsError) as error:
-        _leave_last_word(error)
+        _write_exit_report(error)
         raise
     finally:
         drain.restore()
-    _leave_last_word(result)
+    _write_exit_report(result)
     try:
         _print(result, as_json)
     except BrokenPipeError:  # the reader has left; the exit status is still about the rollouts
@@ -133,7 +133,7 @@ def _import_beside(name: str) -> None:
     threading.Thread(target=load, name=f"import {name}").start()
 
 
-def _leave_last_word(last: RunResult | CollectionEnd | Exception) -> None:
+def _write_exit_report(last: RunResult | CollectionEnd | Exception) -> None:
     """Inform the chain that this run is part of, if it is, how it ended."""
     from nemo_gym.rollouts.collect import ends, exit_report
     from nemo_gym.rollouts.collect.console import Console
@@ -141,20 +141,20 @@ def _leave_last_word(last: RunResult | CollectionEnd | Exception) -> None:
     from nemo_runs.errors import DiskFullError
 
     if isinstance(last, Exception):
-        word = exit_report.of_error(last)
+        ended = exit_report.of_error(last)
     elif isinstance(last, ends.CollectionEnd):
-        word = exit_report.of_end(last, None)
+        ended = exit_report.of_end(last, None)
     else:
         found = last.collected
-        word = exit_report.of_end(
+        ended = exit_report.of_end(
             last.end, found.counts if found else None, rejected=found.rejected if found else None
         )
     try:
         if isinstance(last, Exception):
-            exit_report.write(word, os.environ)
+            exit_report.write(ended, os.environ)
         else:
             report = Console().report
-            DiskWait(environ=os.environ, report=report).wait(lambda: exit_report.write(word, os.environ))
+            DiskWait(environ=os.environ, report=report).wait(lambda: exit_report.write(ended, os.environ))
     except (DiskFullError, OSError):
         if not isinstance(last, Exception):
             raise
@@ -165,7 +165,7 @@ def _stopped_early(signal: str) -> int:
     from nemo_gym.rollouts.collect.ends import stopped_before_start
 
     end = stopped_before_start(StopReason.SIGNAL, signal)
-    _leave_last_word(end)
+    _write_exit_report(end)
     click.echo(f"gym: {end.sentence}", err=True)
     return end.status
 

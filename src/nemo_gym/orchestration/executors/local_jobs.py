@@ -175,13 +175,13 @@ def _ended(ended: supervise.Exit, link: LinkPaths) -> JobObservation:
     state = _STATES[ended.state]
     reason = ended.reason
     if ended.state == "FAILED":
-        reason = _last_word(link) or reason
+        reason = _marker_sentence(link) or reason
     elif ended.state == "COMPLETED":
         reason = ""
     return JobObservation(state, reason, ended.exit_status, _started(link), ended.ended_at, word=ended.state)
 
 
-def _last_word(link: LinkPaths) -> str:
+def _marker_sentence(link: LinkPaths) -> str:
     """The sentence of the job script's end marker: its second line."""
     try:
         return link.end.read_text(encoding="utf-8", errors="replace").partition("\n")[2].strip()

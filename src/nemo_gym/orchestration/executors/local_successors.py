@@ -21,14 +21,17 @@ from nemo_runs.durable.files import replace_file
 from nemo_runs.durable.journal import Journal
 from nemo_runs.processes import supervise
 
-_WORD, _LAST_WORD = 63, 2047
+_FULL_DISK_BYTES, _END_MARKER_BYTES = 63, 2047
 """Bytes that ``shell/full_disk.sh`` writes over in place."""
 _OWED = re.compile(r"[0-9]{1,4}( about \S+)? unqueued")
 
 
 def reserve_space(link: LinkPaths) -> None:
     """Reserve space for what a job must report about a full disk. Raises `DiskFullError`."""
-    for path, text, size in ((link.full_disk, "no", _WORD), (link.end_reserve, "", _LAST_WORD)):
+    for path, text, size in (
+        (link.full_disk, "no", _FULL_DISK_BYTES),
+        (link.end_reserve, "", _END_MARKER_BYTES),
+    ):
         if not path.exists():
             replace_file(path, f"{text:<{size}}\n".encode())
 

@@ -103,16 +103,16 @@ class SlurmExecutor:
         if not named:
             return
         try:
-            strangers = self._cluster.cancel(named)
+            of_others = self._cluster.cancel(named)
         except SlurmError as error:
             raise GymError(f"{', '.join(map(str, named))}: {error}") from error
-        if strangers:
-            numbers = ", ".join(job.id for job in strangers)
+        if of_others:
+            numbers = ", ".join(job.id for job in of_others)
             raise NotOursError(
                 f"job {numbers} of the cluster is not proven to be of this run, by its comment, owner, name "
                 "and times: it is left alone. A job of the run ends by itself as soon as it starts; to end "
-                f"it now, where you know that it is yours: scancel {' '.join(job.id for job in strangers)}",
-                [job.id for job in strangers],
+                f"it now, where you know that it is yours: scancel {' '.join(job.id for job in of_others)}",
+                [job.id for job in of_others],
             )
 
     def _queue(self, plan: JobPlan, before: str | None, *, there: bool) -> Queued:

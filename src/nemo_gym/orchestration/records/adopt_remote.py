@@ -112,7 +112,7 @@ def _adopted(
     run, job = RunPaths(Path()), JobPaths(Path())
     script = remote_script(
         __package__,
-        "tell_of_runs",
+        "report_runs",
         parent=parent,
         folders=wanted,
         record=run.record.name,

@@ -125,11 +125,11 @@ def _ended(paths: JobPaths, job_id: str) -> str:
     found = _json(link.exit)
     if not found.get("state"):
         return ""
-    reason = _last_word(link.end) or found.get("reason")
+    reason = _marker_sentence(link.end) or found.get("reason")
     return f"{found['state']} (exit status {found.get('exit_status')}{f', {reason}' if reason else ''})"
 
 
-def _last_word(marker: Path) -> str:
+def _marker_sentence(marker: Path) -> str:
     """The sentence in the job script's end marker, its second line; empty where there is none."""
     try:
         return marker.read_text(encoding="utf-8", errors="replace").partition("\n")[2].strip()

@@ -53,7 +53,7 @@ def _runs(known: Evidence, job_id: str) -> bool:
     state = _state(known, job_id)
     if state is JobState.RUNNING:
         return bool(seen and seen.fresh) or last is None or not last.ended
-    if last is None or last.ended or (state is not None and state.at_rest):
+    if last is None or last.ended or (state is not None and state.settled):
         return False
     # nobody says that it ended: not the scheduler, not the job
     return bool(known.silent) or _beats(known)

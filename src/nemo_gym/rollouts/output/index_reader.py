@@ -1,4 +1,4 @@
-"""Reading the files of an output into a census: who has a result, an answer, a failure; what is not a row.
+"""Reading an output's files into the attempt index: who has a result, answer, failure; what is not a row.
 
 A million rows are read in seconds: a well-framed row of ours is known by its first and last bytes and the
 checksum between them, no JSON is parsed and no row is held. Every other line takes the slow way.
@@ -80,8 +80,8 @@ class FileTally:
 Take = Callable[[bytes], tuple[Sequence[bytes], bytes]]
 
 
-class Taker(ABC):
-    """Takes the lines of one file into a census, in order; each kind of file says which rows count."""
+class RowIndexer(ABC):
+    """Takes the lines of one file into the attempt index, in order; each kind says which rows count."""
 
     def __init__(self, attempt_index: AttemptIndex) -> None:
         self.attempt_index = attempt_index
@@ -128,7 +128,7 @@ class Taker(ABC):
         return False
 
 
-class Results(Taker):
+class Results(RowIndexer):
     """Results: the first one of a planned rollout counts."""
 
     def take_batch(self, lines: list[bytes]) -> None:
@@ -150,7 +150,7 @@ class Results(Taker):
         return True
 
 
-class Failures(Taker):
+class Failures(RowIndexer):
     """Failures: every whole one of a planned rollout counts."""
 
     def _wanted(self, index: int, row: bytes) -> bool:
@@ -163,7 +163,7 @@ class Failures(Taker):
         return True
 
 
-class Answers(Taker):
+class Answers(RowIndexer):
     """Stored answers: those of rollouts without a result count, once each. To be read after the results."""
 
     def _wanted(self, index: int, _row: bytes) -> bool:
@@ -176,15 +176,15 @@ class Answers(Taker):
         return True
 
 
-def survey(path: Path, taker: Taker, beat: Callable[[], None], *, tail: bool = False) -> None:
-    """Show every line of a file to a taker, and what follows the last line feed if ``tail`` asks for it.
+def index_file(path: Path, indexer: RowIndexer, beat: Callable[[], None], *, tail: bool = False) -> None:
+    """Give every line of a file to its indexer, and what follows the last line feed if ``tail`` asks for it.
 
     ``beat`` is called now and then. A missing file has no lines.
     """
     try:
         for lines in read_batches(path, tail=tail):
             beat()
-            taker.take_batch(lines)
+            indexer.take_batch(lines)
     except FileNotFoundError:
         return
 
@@ -196,8 +196,8 @@ def nothing_to_ask(paths: RolloutPaths, num_tasks: int, num_repeats: int, max_at
     """
     attempt_index = AttemptIndex(num_tasks, num_repeats)
     for path, kind in ((paths.output, Results), (paths.failures, Failures), (paths.answers, Answers)):
-        taker = kind(attempt_index)
-        survey(path, taker, lambda: None, tail=True)
+        indexer = kind(attempt_index)
+        index_file(path, indexer, lambda: None, tail=True)
     return not any(attempt_index.wanted(max_attempts, failed_only=False))
 
 

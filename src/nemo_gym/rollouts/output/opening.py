@@ -125,14 +125,14 @@ class OutputOpening:
                 f"\n  {listed}\n{remedy}"
             )
 
-    def _take(self, path: Path, kind: type[index_reader.Taker], forget: Callable[[], None]) -> None:
+    def _take(self, path: Path, kind: type[index_reader.RowIndexer], forget: Callable[[], None]) -> None:
         """Read one file; copy it again if somebody may still write to it or a line of it is not wanted."""
         label = f"{self.claim.number:06d}"
         keep_old = True
         if self.claim.proven or self._changes:
-            taker = kind(self.attempt_index)
-            index_reader.survey(path, taker, self.beat)
-            tally = taker.tally
+            indexer = kind(self.attempt_index)
+            index_reader.index_file(path, indexer, self.beat)
+            tally = indexer.tally
             if self.claim.proven and tally.clean:
                 return
             self._refuse_if_nothing_counts(path, tally)
@@ -140,12 +140,12 @@ class OutputOpening:
                 _sync(self.paths.output)
                 keep_old = not self.claim.proven
             forget()
-        taker = kind(self.attempt_index)
-        adopted = files.adopt_rows(path, self._beating(taker.take), label=label, keep_old=keep_old)
+        indexer = kind(self.attempt_index)
+        adopted = files.adopt_rows(path, self._beating(indexer.take), label=label, keep_old=keep_old)
         aside = path.with_name(f"{path.name}.damaged-{label}")
         if adopted.torn:
-            taker.tally.forget_last()
-        self.said += taker.tally.sentences(path, aside)
+            indexer.tally.forget_last()
+        self.said += indexer.tally.sentences(path, aside)
         if adopted.torn:
             self._report_torn(path, adopted.torn, aside)
         if adopted.kept and adopted.superseded and not self.claim.proven:

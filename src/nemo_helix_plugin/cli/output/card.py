@@ -19,37 +19,37 @@ BAR = 24
 LABEL = 11
 
 
-def card(job: Record, tree: Record | None, manner: cells.Manner) -> RenderableType:
+def card(job: Record, tree: Record | None, display: cells.DisplayOptions) -> RenderableType:
     """A job's card; ``tree`` is its status tree, where that could be had."""
     status = str(job.get("status"))
     head = Text.assemble(
-        cells.sign(status, unicode=manner.unicode),
+        cells.sign(status, unicode=display.unicode),
         " ",
         (cells.printable(str(job.get("name"))), "bold"),
         "  ",
         cells.status(status),
     )
-    parts: list[RenderableType] = [head, _grid(list(_lines(job, manner)))]
+    parts: list[RenderableType] = [head, _grid(list(_lines(job, display)))]
     steps = list((tree or {}).get("steps") or ())
     if steps:
-        parts += [Text("  steps", style="dim"), _steps(steps, manner, set(job_state.warnings(job)))]
+        parts += [Text("  steps", style="dim"), _steps(steps, display, set(job_state.warnings(job)))]
     next_command = job_state.next_command(job)
     if next_command:
         parts.append(Text.assemble((f"{'  next':<{LABEL}}", "dim"), "  ", (next_command, "bold")))
     return Group(*parts)
 
 
-def checkpoint_card(found: Record, manner: cells.Manner) -> RenderableType:
+def checkpoint_card(found: Record, display: cells.DisplayOptions) -> RenderableType:
     """A checkpoint's card: whose it is, whether it can be gone on from, and whether it is kept for good."""
     head = Text.assemble((cells.printable(str(found.get("id"))), "bold"), f"  step {found.get('step')}")
-    return Group(head, _grid(list(_checkpoint_lines(found, manner))))
+    return Group(head, _grid(list(_checkpoint_lines(found, display))))
 
 
-def _checkpoint_lines(found: Record, manner: cells.Manner) -> Iterator[Line]:
+def _checkpoint_lines(found: Record, display: cells.DisplayOptions) -> Iterator[Line]:
     yield "job", Text(cells.printable(f"{found.get('job')} in {found.get('workspace')}"))
     saved = times.parsed(found.get("created_at"))
     if saved:
-        ago = times.relative(saved, manner.now)
+        ago = times.relative(saved, display.now)
         yield "saved", Text.assemble(times.exact(saved), (f"  {ago}, {found.get('reason') or '?'}", "dim"))
     yield "size", Text(size_in_words(found.get("size_bytes") or 0))
     problem = cells.printable(str(found.get("problem") or "not checked yet"))
@@ -63,12 +63,12 @@ def _checkpoint_lines(found: Record, manner: cells.Manner) -> Iterator[Line]:
         yield "kept in", Text(cells.printable(str(found["location"])))
 
 
-def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
+def _lines(job: Record, display: cells.DisplayOptions) -> Iterator[Line]:
     for key in ("workspace", "description", "source", "project"):
         if job.get(key):
             yield key, Text(cells.printable(str(job[key])))
     found = job_state.details(job)
-    yield from _progress(found, manner)
+    yield from _progress(found, display)
     yield from _going_on(found)
     reason = job_state.reason(job)
     if reason:
@@ -76,9 +76,9 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
     failure = job_state.failure(job)
     if failure:
         yield "error", Text(cells.printable(failure), style="red")
-    last_words = job_state.last_words(job)
-    if last_words:
-        yield "log ends", Text(cells.printable(last_words))
+    last_log_line = job_state.last_log_line(job)
+    if last_log_line:
+        yield "log ends", Text(cells.printable(last_log_line))
     advice = job_state.advice(job)
     if advice:
         yield "advice", Text(cells.printable(advice))
@@ -86,7 +86,7 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
         yield tracker, Text(cells.printable(where))
     for warning in job_state.warnings(job):
         yield "warning", Text(cells.printable(warning), style="yellow")
-    storage = _storage(job, manner)
+    storage = _storage(job, display)
     if storage.plain:
         yield "storage", storage
     windows = job_state.windows(job)
@@ -95,11 +95,11 @@ def _lines(job: Record, manner: cells.Manner) -> Iterator[Line]:
     for key in ("created_at", "updated_at"):
         moment = times.parsed(job.get(key))
         if moment:
-            ago = times.relative(moment, manner.now)
+            ago = times.relative(moment, display.now)
             yield key.removesuffix("_at"), Text.assemble(times.exact(moment), (f"  {ago}", "dim"))
 
 
-def _progress(found: Record, manner: cells.Manner) -> Iterator[Line]:
+def _progress(found: Record, display: cells.DisplayOptions) -> Iterator[Line]:
     text, done = job_state.progress(found), job_state.fraction(found)
     if not text:
         return
@@ -107,7 +107,7 @@ def _progress(found: Record, manner: cells.Manner) -> Iterator[Line]:
     shown = Text(f"{text}{f', {losses}' if losses else ''}")
     yield (
         "progress",
-        shown if done is None else Text.assemble(cells.bar(done, BAR, unicode=manner.unicode), " ", shown),
+        shown if done is None else Text.assemble(cells.bar(done, BAR, unicode=display.unicode), " ", shown),
     )
 
 
@@ -117,15 +117,15 @@ def _going_on(found: Record) -> Iterator[Line]:
             yield label, Text(cells.printable(said))
 
 
-def _storage(job: Record, manner: cells.Manner) -> Text:
-    kept = job_state.kept(job, manner.now)
+def _storage(job: Record, display: cells.DisplayOptions) -> Text:
+    kept = job_state.kept(job, display.now)
     parts = [f"{size_in_words(job['storage_bytes'])}" if job.get("storage_bytes") else "", kept]
     until = times.parsed(job.get("storage_expires_at"))
-    soon = until is not None and (until - manner.now).total_seconds() < 86400
+    soon = until is not None and (until - display.now).total_seconds() < 86400
     return Text(", ".join(part for part in parts if part), style="yellow" if soon else "")
 
 
-def _steps(steps: list[Record], manner: cells.Manner, said: set[str]) -> Table:
+def _steps(steps: list[Record], display: cells.DisplayOptions, said: set[str]) -> Table:
     """Each step with its sign, its progress, and below it what it warns of and nobody ``said`` yet."""
     table = Table.grid(padding=(0, 2, 0, 0))
     for no_wrap in (True, True, False):
@@ -133,7 +133,7 @@ def _steps(steps: list[Record], manner: cells.Manner, said: set[str]) -> Table:
     for step in steps:
         status = str(step.get("status"))
         name = Text.assemble(
-            "    ", cells.sign(status, unicode=manner.unicode), " ", cells.printable(str(step.get("name")))
+            "    ", cells.sign(status, unicode=display.unicode), " ", cells.printable(str(step.get("name")))
         )
         table.add_row(name, cells.status(status), Text(cells.printable(job_state.step_note(step))))
         for warning in (text for text in job_state.warnings(step) if text not in said):

@@ -37,7 +37,7 @@ _SIZES = frozenset({"size", "size_bytes", "storage_bytes", "storage_size_bytes"}
 
 
 @dataclass(frozen=True)
-class Manner:
+class DisplayOptions:
     """How values are shown."""
 
     now: datetime
@@ -63,7 +63,7 @@ def bar(done: float, width: int, *, unicode: bool = True) -> Text:
     return Text.assemble((mark * full, "cyan"), (rest * (width - full), "dim"))
 
 
-def cell(name: str, value: Any, manner: Manner) -> Text:
+def cell(name: str, value: Any, display: DisplayOptions) -> Text:
     """The value of the column ``name``; control characters never reach the terminal."""
     if value is None:
         return Text("")
@@ -72,7 +72,7 @@ def cell(name: str, value: Any, manner: Manner) -> Text:
     if name.endswith(("_at", "timestamp")) or name == "at":
         moment = times.parsed(value)
         if moment:
-            return Text(time_text(moment, replace(manner, seconds=manner.seconds or name == "at")))
+            return Text(time_text(moment, replace(display, seconds=display.seconds or name == "at")))
     if name in _SIZES and isinstance(value, int) and not isinstance(value, bool):
         return Text(size_in_words(value))
     if isinstance(value, bool):
@@ -80,11 +80,11 @@ def cell(name: str, value: Any, manner: Manner) -> Text:
     return Text(printable(documents.plain(value)))
 
 
-def time_text(moment: datetime, manner: Manner) -> str:
+def time_text(moment: datetime, display: DisplayOptions) -> str:
     """A time as the user wants to see times."""
-    if manner.timestamps == "relative":
-        return times.relative(moment, manner.now)
-    return times.exact(moment) if manner.seconds else moment.strftime("%Y-%m-%dT%H:%MZ")
+    if display.timestamps == "relative":
+        return times.relative(moment, display.now)
+    return times.exact(moment) if display.seconds else moment.strftime("%Y-%m-%dT%H:%MZ")
 
 
 def printable(text: str) -> str:

@@ -170,7 +170,7 @@ def failure(record: Record) -> str:
     return ""
 
 
-def last_words(record: Record) -> str:
+def last_log_line(record: Record) -> str:
     """The last line that the workload wrote before it failed, on one line."""
     found = record.get("error_details")
     value = found.get("detail") if isinstance(found, Mapping) and "message" in found else None

@@ -31,7 +31,7 @@ Grid = tuple[list[str], list[list[Text]]]
 def table(
     records: Sequence[Record],
     names: Sequence[str],
-    manner: cells.Manner,
+    display: cells.DisplayOptions,
     *,
     width: int | None,
     extra: Extra | None = None,
@@ -41,7 +41,7 @@ def table(
 
     ``width`` is the terminal's, or `None` for as wide as it gets; with ``whole`` no value is cut.
     """
-    heads, rows = _fitting(records, names, manner, width, extra)
+    heads, rows = _fitting(records, names, display, width, extra)
     widths = _widths(heads, rows, width)
     made = Table(box=None, show_edge=False, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for name, limit in zip(heads, widths, strict=True):
@@ -61,15 +61,15 @@ def table(
 def _fitting(
     records: Sequence[Record],
     names: Sequence[str],
-    manner: cells.Manner,
+    display: cells.DisplayOptions,
     width: int | None,
     extra: Extra | None,
 ) -> Grid:
     """Heads and cells: with shorter times and fewer columns where the terminal is too narrow for all."""
-    grid = _grid(records, names, manner, extra)
+    grid = _grid(records, names, display, extra)
     if width is None or _needed(grid) <= width:
         return grid
-    short = replace(manner, seconds=False)
+    short = replace(display, seconds=False)
     grid = _grid(records, names, short, extra)
     cut = [name for name in grid[0] if not _is_whole(name)]
     limits = dict.fromkeys(WRAPPED, NOTE) if WRAPPED & set(cut) else dict.fromkeys(cut, LEAST)
@@ -80,11 +80,13 @@ def _fitting(
     return grid
 
 
-def _grid(records: Sequence[Record], names: Sequence[str], manner: cells.Manner, extra: Extra | None) -> Grid:
+def _grid(
+    records: Sequence[Record], names: Sequence[str], display: cells.DisplayOptions, extra: Extra | None
+) -> Grid:
     """All cells, without the columns that are empty; the first one stays."""
     heads = [*names, *([extra[0]] if extra else [])]
     rows = [
-        [cells.cell(name, columns.value(record, name), manner) for name in names]
+        [cells.cell(name, columns.value(record, name), display) for name in names]
         + ([Text(cells.printable(extra[1](record)))] if extra else [])
         for record in records
     ]

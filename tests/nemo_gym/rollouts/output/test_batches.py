@@ -59,13 +59,13 @@ LINES = st.sampled_from([*WELL, *ODD.values()])
 
 
 def read(kind: type[index_reader.Results], lines: list[bytes]) -> tuple[AttemptIndex, index_reader.FileTally]:
-    taker = kind(AttemptIndex(TASKS, REPEATS))
-    taker.take_batch([line + b"\n" for line in lines])
-    return taker.attempt_index, taker.tally
+    indexer = kind(AttemptIndex(TASKS, REPEATS))
+    indexer.take_batch([line + b"\n" for line in lines])
+    return indexer.attempt_index, indexer.tally
 
 
 class OneByOne(index_reader.Results):
-    take_batch = index_reader.Taker.take_batch
+    take_batch = index_reader.RowIndexer.take_batch
 
 
 @pytest.mark.parametrize("odd", ODD.values(), ids=ODD)

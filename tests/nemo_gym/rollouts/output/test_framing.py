@@ -134,7 +134,7 @@ def test_reading_rows_holds_none_and_parses_none(many: RolloutPaths, monkeypatch
     results = index_reader.Results(attempt_index)
     tracemalloc.start()
     try:
-        index_reader.survey(many.output, results, lambda: None)
+        index_reader.index_file(many.output, results, lambda: None)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from nemo_helix_plugin.cli.output import card, cells
 
-MANNER = cells.Manner(datetime(2026, 11, 29, 18, 0, tzinfo=UTC))
+DISPLAY = cells.DisplayOptions(datetime(2026, 11, 29, 18, 0, tzinfo=UTC))
 
 
 def printed(job: dict[str, Any], tree: dict[str, Any] | None = None) -> str:
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(card.card({"name": "job-1", "workspace": "default", **job}, tree, MANNER))
+    console.print(card.card({"name": "job-1", "workspace": "default", **job}, tree, DISPLAY))
     return console.export_text()
 
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from nemo_helix_plugin.cli.output import cells, tables
 
 NOW = datetime(2026, 11, 29, 18, 0, tzinfo=UTC)
-SHORT = cells.Manner(NOW, seconds=False)
+SHORT = cells.DisplayOptions(NOW, seconds=False)
 TIME = "2026-11-29T17:59:18.5Z"
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from nemo_helix_plugin.cli.output import cells, tables
 
-MANNER = cells.Manner(now=datetime(2026, 11, 29, 16, 0, tzinfo=UTC))
+DISPLAY = cells.DisplayOptions(now=datetime(2026, 11, 29, 16, 0, tzinfo=UTC))
 ATTEMPT = {
     "seq": 0,
     "id": "platform-job-attempt-rVp6yLLbdCaZyw3Niodzru",
@@ -22,7 +22,7 @@ def lines(width, note=""):
     made = tables.table(
         [ATTEMPT],
         ["seq", "id", "status", "created_at", "is_current"],
-        MANNER,
+        DISPLAY,
         width=width,
         extra=("note", lambda _: note),
     )

@@ -51,7 +51,7 @@ def list_attempts(
     def note(attempt: Mapping[str, Any]) -> str:
         from nemo_helix_plugin.cli.output import job_state
 
-        return job_state.note(attempt, call.manner.now)
+        return job_state.note(attempt, call.display.now)
 
     call.show_list(
         Operation("jobs.list_job_attempts", asked, "list" if paging.all_pages else "page"),

@@ -61,7 +61,7 @@ def list_jobs(
     def note(job: Mapping[str, Any]) -> str:
         from nemo_helix_plugin.cli.output import job_state
 
-        return job_state.note(job, call.manner.now)
+        return job_state.note(job, call.display.now)
 
     where = "in any workspace" if everywhere else f"in workspace '{call.workspace}'"
     call.show_list(
