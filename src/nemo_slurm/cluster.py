@@ -172,8 +172,17 @@ class Cluster:
 
     def find(self, token: str) -> SlurmJob | None:
         """The oldest job that carries a token, `None` when there is none. Raises `NotReachableError`."""
-        rows = [row for row in self.queue_of(token) if carries(row.comment, token, whole=True)]
-        return SlurmJob(rows[0].id, None, rows[0].submitted_at, token=token) if rows else None
+        return self.find_all([token]).get(token)
+
+    def find_all(self, tokens: Sequence[str]) -> dict[str, SlurmJob]:
+        """The same for many tokens by one call of the scheduler; those without a job are left out."""
+        rows = self.queue_of("")
+        found: dict[str, SlurmJob] = {}
+        for token in tokens:
+            row = next((row for row in rows if carries(row.comment, token, whole=True)), None)
+            if row is not None:
+                found[token] = SlurmJob(row.id, None, row.submitted_at, token=token)
+        return found
 
     def partitions(self) -> list[Partition]:
         """All partitions that the user may see."""

@@ -16,7 +16,7 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -106,11 +106,14 @@ def claim(
     by: str = "",
     process: trees.ProcessIdentity | None = None,
     at: float | None = None,
+    allowed: Callable[[Generation | None], None] = lambda _newest: None,
 ) -> Generation:
     """Take the next number; every older one stops being current at once, and for all time.
 
     Of several claimers each gets a number of its own. The name of the file is the claim: where a crash leaves
-    the file empty the number is taken by nobody, and the next claim is larger. Raises `OSError` and
+    the file empty the number is taken by nobody, and the next claim is larger. ``allowed`` is asked before
+    each try with the generation that the claim would follow, and raises where it must not: nothing is claimed
+    then, and no other one can have come between its answer and the claim. Raises `OSError` and
     `nemo_runs.errors.DiskFullError`.
     """
     paths = TrainerPaths(trainer_path)
@@ -119,6 +122,7 @@ def claim(
         sync_folder(trainer_path)
     before = newest(trainer_path)
     while True:
+        allowed(before)
         made = Generation(
             number=(before.number if before else 0) + 1,
             task=task,

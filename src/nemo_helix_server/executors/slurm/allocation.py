@@ -23,6 +23,8 @@ from nemo_helix_server.executors import shim
 from nemo_helix_server.executors.slurm import companion, folders, succession
 from nemo_helix_server.storage import run_files
 from nemo_runs.durable.files import replace_file
+from nemo_runs.processes.supervise import patiently
+from nemo_trainer.contract import names
 
 NOT_STARTED = 127
 """Exit status of a job that found its start made or given up."""
@@ -49,25 +51,51 @@ def main(argv: list[str] | None = None) -> int:
         **order["environment"],
         **rendezvous(order["nodes"], order["gpus"], os.environ),
     }
-    _note(run)
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1))
-    if not _run(order, run, environment, secrets):
+    try:
+        fence = _run(order, run, environment, secrets)
+    except succession.LateStartError as error:
+        return _ends_unused(run, str(error))
+    if fence is None:
         sys.stderr.write(f"{order['token']} was started or given up before; this job starts nothing\n")
         return NOT_STARTED
     (run / folders.SECRETS).unlink(missing_ok=True)
     end = run_files.read_end(run)
     if end is None or succession.is_final(end, run):
-        succession.give_up_successor(run, order)
+        succession.give_up_successor(run, order, fence)
     return end.exit_status if end is not None else 1
 
 
-def _run(order: Mapping[str, Any], run: Path, environment: dict[str, str], secrets: dict[str, str]) -> bool:
-    answers: list[bool] = []
+def _ends_unused(run: Path, why: str) -> int:
+    """End without having run anything: it is as if this start had never been."""
+    sys.stderr.write(f"this allocation runs nothing: {why}\n")
+    now = time.time()
+    end = run_files.ExitRecord(NOT_STARTED, 0, now, now, False, False, False, why, never_started=True)
+    patiently(lambda: run_files.write_end(run, end))
+    (run / folders.SECRETS).unlink(missing_ok=True)
+    return 0
+
+
+def _run(
+    order: Mapping[str, Any], run: Path, environment: dict[str, str], secrets: dict[str, str]
+) -> succession.Fence | None:
+    """Run the command to its end; `None`: this start was made or given up before.
+
+    The step is claimed between the claim of the start and its command: a second job of the same start, as an
+    administrator makes it by a requeue, must not fence off the first one.
+    """
+    found: list[succession.Fence] = []
 
     def claimed(mine: bool) -> None:
-        answers.append(mine)
-        if mine:
-            _start_companion(run)
+        if not mine:
+            return
+        by = f"Slurm job {os.environ.get('SLURM_JOB_ID', '')} on {os.uname().nodename}"
+        fence = patiently(lambda: succession.claim_generation(run, order, by))
+        found.append(fence)
+        if fence.number:
+            environment[names.GENERATION] = str(fence.number)
+        _note(run, fence.number)
+        _start_companion(run, fence)
 
     shim.run(
         shim.ShimOrder(
@@ -87,15 +115,15 @@ def _run(order: Mapping[str, Any], run: Path, environment: dict[str, str], secre
         ),
         claimed,
     )
-    return answers == [True]
+    return found[0] if found else None
 
 
-def _start_companion(run: Path) -> None:
+def _start_companion(run: Path, fence: succession.Fence) -> None:
     """What runs beside the command; it ends with this process, and nothing waits for it."""
     if os.environ.get("SLURM_JOB_ID"):
         with contextlib.suppress(OSError):
             subprocess.Popen(
-                [sys.executable, "-P", "-m", _COMPANION, str(run)],
+                [sys.executable, "-P", "-m", _COMPANION, str(run), str(fence.number)],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )
@@ -165,9 +193,10 @@ def _secrets(run: Path) -> dict[str, str]:
     return found
 
 
-def _note(run: Path) -> None:
+def _note(run: Path, generation: int) -> None:
     """Say which allocation has this start."""
     said = {
+        "generation": generation,
         "job_id": os.environ.get("SLURM_JOB_ID", ""),
         "nodes": os.environ.get("SLURM_JOB_NODELIST", ""),
         "node": os.environ.get("SLURMD_NODENAME", ""),

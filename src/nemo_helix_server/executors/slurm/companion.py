@@ -48,12 +48,16 @@ def end_of(job: str) -> float | None:
 
 
 def main() -> None:
-    """Work until this process is ended; the folder of the start is the only argument."""
+    """Work until this process is ended, or a later start has claimed the step.
+
+    The arguments are the folder of the start and the number of its generation.
+    """
     run, job = Path(sys.argv[1]), os.environ["SLURM_JOB_ID"]
     order = json.loads((run / folders.ORDER).read_bytes())
-    succession.queue(run, order, newest_step(order))
+    fence = succession.Fence(Path(order["trainer"]), int(sys.argv[2]))
+    succession.queue(run, order, newest_step(order), fence)
     known: float | None = None
-    while True:
+    while fence.holds():
         found = end_of(job)
         if found is not None and found != known:
             said = Allocation(ends_at=found, by=f"Slurm, job {job}", at=time.time())

@@ -60,8 +60,12 @@ class PreparedFolders(NamedTuple):
 
     free_bytes: int
     """What may still be written there."""
-    queued: str | None
+    queued: str | None = None
     """The number of the job that another allocation has queued for the run."""
+    begun: bool = False
+    """Whether another allocation, or an earlier call, may have queued the run."""
+    start: int = 0
+    """The number of the run among the starts of its job, in the order in which they were ordered."""
 
 
 class ClusterConnection:
@@ -132,7 +136,9 @@ class ClusterConnection:
                 f"{self.address.python} on {self.host.label} is Python {found}, and 3.11 or newer is needed; "
                 "name another one by the key python of the profile"
             )
-        return PreparedFolders(int(answer["free"]), answer["queued"])
+        return PreparedFolders(
+            int(answer["free"]), answer["queued"], bool(answer["begun"]), int(answer["start"])
+        )
 
     def write(self, path: PurePosixPath, data: bytes) -> None:
         """Write a small file for its owner alone, whole or not at all."""

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePosixPath
@@ -40,6 +40,7 @@ from nemo_helix_server.executors.slurm.connection import (
     ClusterAddress,
     ClusterConnection,
     ClusterConnections,
+    PreparedFolders,
     UnusableClusterError,
 )
 from nemo_helix_server.executors.slurm.observation import RunRecord, observe
@@ -58,13 +59,14 @@ from nemo_runs.findings import Finding
 from nemo_slurm.cluster import ClusterLook
 from nemo_slurm.errors import (
     CommandMissingError,
-    NotReachableError,
+    NotAcceptedError,
     SchedulerRefusedError,
     SlurmError,
     SubmitLimitError,
     UnusableValueError,
 )
 from nemo_slurm.records import SlurmJob
+from nemo_slurm.refusals import Whose, read_refusal
 from nemo_trainer import contract
 
 _LOG = logging.getLogger(__name__)
@@ -73,6 +75,9 @@ _SETTLE_SECONDS = 10.0
 _CHAIN = {"number": 1, "idle": 0, "newest": 0, "most_idle": 1}
 """Of the first allocation, see `nemo_helix_server.executors.slurm.succession`."""
 _GRACE_OF_FOLLOWERS = 30.0
+_OVER = frozenset({RunState.EXITED, RunState.LOST})
+_LIMIT_PAUSE = 15.0
+"""Seconds after which the scheduler is asked again whether a limit of the site is still reached."""
 _STALE_LOOKS, _STALE_SECONDS = 6, 120.0
 """What was seen of a run counts for so many looks, and for so long at least: schedulers are slow at times."""
 
@@ -98,6 +103,7 @@ class SlurmStepExecutor:
         self._settings_of = settings_of
         self._now = now
         self._users: dict[ClusterAddress, int | None] = {}
+        self._limited_until: dict[str | None, float] = {}
         self._fetches = ThreadPoolExecutor(2, thread_name_prefix="results")
         self._fetching: dict[str, Future[None]] = {}
 
@@ -157,37 +163,35 @@ class SlurmStepExecutor:
                 user=self._user(connection),
                 asked_at=self._now(),
             )
-            queued = self._bring(run, launch, settings, connection)
-            if queued is not None:
-                self._adopt(run, submission, queued, connection)
+            prepared = self._bring(run, launch, settings, connection)
+            if prepared.queued is not None:
+                self._adopt(run, submission, prepared.queued, connection)
             submission.save(self._folder(run))
-            self._submit(run, submission, connection, again=known is not None)
-        except NotReachableError as error:
-            raise ExecutorError(str(error)) from error
+            self._submit(run, submission, connection, again=known is not None or prepared.begun)
         except (UnusableClusterError, CommandMissingError, UnusableValueError) as error:
             raise NeverPossibleError(str(error)) from error
         except SchedulerRefusedError as error:
+            if _may_pass(error):
+                raise ExecutorError(str(error)) from error
             raise NeverPossibleError(f"the cluster does not take the job: {error.text}") from error
         except SlurmError as error:
             raise ExecutorError(str(error)) from error
 
     def _bring(
         self, run: StepRun, launch: Launch, settings: SlurmSettings, connection: ClusterConnection
-    ) -> str | None:
+    ) -> PreparedFolders:
         """Everything that a start finds on the cluster; fine when some of it is there."""
         job = self.storage.job(run)
         paths = self.storage.paths(run)
         folder = job.run(run.token)
         made = (folder, job.storage / run.step, job.scratch(run.token), PurePosixPath(paths.config_folder))
-        queued = connection.prepare(made, folder).queued
-        if queued is not None:
-            return queued
+        prepared = connection.prepare(made, folder)
+        if prepared.queued is not None:
+            return prepared
         self.storage.bring_inputs(run)
         config = self.storage.jobs.run_folder(run) / run_files.CONFIG_FOLDER / run_files.CONFIG_FILE
         with contextlib.suppress(FileNotFoundError):
             connection.write(PurePosixPath(paths.config_file), config.read_bytes())
-        order = _order(run, launch, settings, connection.code(), paths.trainer)
-        connection.write(folder / folders.ORDER, json.dumps(order).encode())
         if launch.secrets:
             values = {name: value.reveal() for name, value in launch.secrets.items()}
             connection.write(folder / folders.SECRETS, json.dumps(values).encode())
@@ -201,16 +205,19 @@ class SlurmStepExecutor:
             exclude=launch.exclude_nodes,
         )
         connection.write(folder / folders.SCRIPT, script.encode())
-        return None
+        order = _order(run, launch, settings, connection.code(), paths.trainer)
+        order["start"] = prepared.start
+        connection.write(folder / folders.ORDER, json.dumps(order).encode())
+        return prepared
 
     def _adopt(
         self, run: StepRun, submission: ClusterSubmission, job_id: str, connection: ClusterConnection
     ) -> None:
-        """Take over a start that the allocation before it has queued; raises `AlreadyStartedError`."""
+        """Take over a start whose job is there already; raises `AlreadyStartedError`."""
         found = connection.cluster.find(run.token)
         job = found or SlurmJob(job_id, None, token=run.token)
         submission.accepted(job).save(self._folder(run))
-        raise AlreadyStartedError(f"{run.token} was queued by the allocation before it")
+        raise AlreadyStartedError(f"{run.token} was queued before, as job {job.id}")
 
     def _submit(
         self, run: StepRun, known: ClusterSubmission, connection: ClusterConnection, *, again: bool
@@ -254,49 +261,107 @@ class SlurmStepExecutor:
                 answers[run.token] = observe(self._record(run, known), None, self._now())
             else:
                 by_cluster.setdefault(known.address, []).append((run, known))
-        for address, those in by_cluster.items():
-            answers |= self._look(self._connections.of(address), those)
+        by_scheduler: dict[str | None, list[ClusterAddress]] = {}
+        for address in by_cluster:
+            by_scheduler.setdefault(address.host, []).append(address)
+        for addresses in by_scheduler.values():
+            answers |= self._look({address: by_cluster[address] for address in addresses})
         return answers
 
     def _look(
-        self, connection: ClusterConnection, runs: list[tuple[StepRun, ClusterSubmission]]
+        self, by_cluster: Mapping[ClusterAddress, list[tuple[StepRun, ClusterSubmission]]]
     ) -> dict[str, RunObservation]:
-        """Ask one cluster about all its runs."""
-        runs = [(run, self._settled(run, known, connection)) for run, known in runs]
+        """Ask one scheduler about all its runs, and each of its storage roots for what is new there."""
+        settled = self._settled(by_cluster)
+        scheduler = self._connections.of(next(iter(by_cluster))).cluster
         look: ClusterLook | None = None
         problem = ""
         try:
-            look = connection.cluster.observe([job for _, known in runs if (job := known.job)])
+            look = scheduler.observe([job for known in settled.values() if (job := known.job)])
         except SlurmError as error:
             problem = str(error)
+        answers: dict[str, RunObservation] = {}
+        for address, those in by_cluster.items():
+            runs = {run: settled[run] for run, _ in those}
+            answers |= self._look_at_files(self._connections.of(address), runs, look, problem)
+        return answers
+
+    def _look_at_files(
+        self,
+        connection: ClusterConnection,
+        runs: Mapping[StepRun, ClusterSubmission],
+        look: ClusterLook | None,
+        problem: str,
+    ) -> dict[str, RunObservation]:
         now = self._now()
         try:
-            now = self._refresh(connection, [run for run, _ in runs]) or now
+            now = self._refresh(connection, list(runs)) or now
         except SlurmError as error:
             if look is None:
                 reason = f"{connection.address.shown} cannot be asked: {problem or error}"
-                return {run.token: RunObservation(RunState.UNKNOWN, reason=reason) for run, _ in runs}
+                return {run.token: RunObservation(RunState.UNKNOWN, reason=reason) for run in runs}
             _LOG.warning("the files of %s cannot be read: %s", connection.address.shown, error)
             # without its files an end would be taken for another one
             look = None
-        return {run.token: self._seen(run, known, look, now) for run, known in runs}
+        seen = {run: self._seen(run, known, look, now) for run, known in runs.items()}
+        over = {
+            run: replace(runs[run], results_here=runs[run].results_here or one.exit_status == 0)
+            for run, one in seen.items()
+            if one.state in _OVER and runs[run].job is not None
+        }
+        if over:
+            self._finish(connection, over)
+        return {run.token: one for run, one in seen.items()}
 
     def _settled(
-        self, run: StepRun, known: ClusterSubmission, connection: ClusterConnection
-    ) -> ClusterSubmission:
-        """Of a start whose job is not known: the job, queued now, or found by its token."""
-        if known.job_id is not None:
+        self, by_cluster: Mapping[ClusterAddress, list[tuple[StepRun, ClusterSubmission]]]
+    ) -> dict[StepRun, ClusterSubmission]:
+        """Of starts whose job is not known: the job, queued now, or found by its token."""
+        after = {run: known for those in by_cluster.values() for run, known in those}
+        lost = [run for run, known in after.items() if known.job_id is None and not known.waits_for]
+        cluster = self._connections.of(next(iter(by_cluster))).cluster
+        if lost:
+            with contextlib.suppress(SlurmError):
+                found = cluster.find_all([run.token for run in lost])
+                for run in lost:
+                    job = found.get(run.token) or self._noted_job(run)
+                    if job is not None:
+                        after[run] = after[run].accepted(job)
+                        after[run].save(self._folder(run))
+        waiting = [run for run, known in after.items() if known.waits_for]
+        for run in sorted(waiting, key=lambda run: after[run].asked_at):
+            after[run] = self._try_again(run, after[run])
+        return after
+
+    def _noted_job(self, run: StepRun) -> SlurmJob | None:
+        """The job that has a start, as it says itself: the scheduler may have forgotten it by now."""
+        number = self._noted(run, "job_id")
+        return SlurmJob(number, None, token=run.token) if number else None
+
+    def _noted(self, run: StepRun, key: str) -> str:
+        """What the allocation says of itself; empty when it does not."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            return str(json.loads((self._folder(run) / folders.NODE).read_bytes())[key])
+        return ""
+
+    def _try_again(self, run: StepRun, known: ClusterSubmission) -> ClusterSubmission:
+        """Queue a job that a limit kept out; while the limit is reached it is asked for seldom."""
+        host, now = known.address.host, self._now()
+        if now < self._limited_until.get(host, 0.0):
             return known
         try:
-            if known.waits_for:
-                return self._submit(run, known, connection, again=True)
-            found = connection.cluster.find(run.token)
+            after = self._submit(run, known, self._connections.of(known.address), again=True)
+        except SchedulerRefusedError as error:
+            if not _may_pass(error):
+                # starting it again says why
+                after = replace(known, given_up=True, waits_for="")
+                after.save(self._folder(run))
+                return after
+            after = known
         except SlurmError:
-            return known
-        if found is None:
-            return known
-        after = known.accepted(found)
-        after.save(self._folder(run))
+            after = known
+        if after.job_id is None:
+            self._limited_until[host] = now + _LIMIT_PAUSE
         return after
 
     def _refresh(self, connection: ClusterConnection, runs: list[StepRun]) -> float | None:
@@ -321,6 +386,8 @@ class SlurmStepExecutor:
     def _seen(
         self, run: StepRun, known: ClusterSubmission, look: ClusterLook | None, now: float
     ) -> RunObservation:
+        if known.given_up:
+            return observe(self._record(run, known), None, now)
         if known.job is None:
             if known.waits_for:
                 return RunObservation(
@@ -333,23 +400,20 @@ class SlurmStepExecutor:
             )
         seen = look[known.job] if look is not None else None
         found = observe(self._record(run, known), seen, now)
-        if found.state not in {RunState.EXITED, RunState.LOST}:
-            return found
-        return self._finished(run, known, found)
-
-    def _finished(self, run: StepRun, known: ClusterSubmission, found: RunObservation) -> RunObservation:
-        """An end counts when the results are here, so that whatever follows finds them."""
-        if found.exit_status == 0 and not known.results_here:
-            if not self._results_are_here(run):
-                return RunObservation(
-                    RunState.RUNNING, started_at=found.started_at, reason="its results are fetched"
-                )
-            known = replace(known, results_here=True)
-        with contextlib.suppress(SlurmError):
-            folder = str(self.storage.job(run).run(run.token))
-            self._connections.of(known.address).ask({"op": "tidy", "run": folder})
-        known.save(self._folder(run))
+        if found.exit_status == 0 and not known.results_here and not self._results_are_here(run):
+            # an end counts when the results are here, so that whatever follows finds them
+            return RunObservation(
+                RunState.RUNNING, started_at=found.started_at, reason="its results are fetched"
+            )
         return found
+
+    def _finish(self, connection: ClusterConnection, runs: Mapping[StepRun, ClusterSubmission]) -> None:
+        """What is left to do for runs that are over: in one request for all of them."""
+        paths = [str(self.storage.job(run).run(run.token)) for run in runs]
+        with contextlib.suppress(SlurmError):
+            connection.ask({"op": "tidy", "runs": paths})
+        for run, known in runs.items():
+            known.save(self._folder(run))
 
     def _results_are_here(self, run: StepRun) -> bool:
         """Whether the results were fetched; begins that, and begins it again when it failed."""
@@ -380,6 +444,7 @@ class SlurmStepExecutor:
             started_at=started[1] if started else None,
             end=end,
             stop_asked=run_files.read_stop(folder) is not None,
+            nodes=self._noted(run, "nodes"),
             scheduler_log=self.storage.mirror(run).scheduler_log(),
         )
 
@@ -507,6 +572,7 @@ def _order(
         "rank": [settings.python, "-P", str(code / "nemo_helix_server/executors/slurm/rank.py")],
         "container": _container(launch, settings),
         "trainer": trainer,
+        "goes_on": launch.goes_on,
         "chain": _CHAIN | {"left": chain} if chain else None,
     }
 
@@ -519,6 +585,11 @@ def _container(launch: Launch, settings: SlurmSettings) -> dict[str, Any] | None
         return None
     mounts = [f"{settings.root}:{settings.root}", *settings.container.mounts]
     return {"runtime": settings.container.runtime, "image": image, "mounts": mounts}
+
+
+def _may_pass(error: SchedulerRefusedError) -> bool:
+    """Whether the same job may be taken later: the scheduler could not take it, or never heard of it."""
+    return isinstance(error, NotAcceptedError) or read_refusal(error.text).whose is Whose.SCHEDULER
 
 
 @contextlib.contextmanager

@@ -12,7 +12,7 @@ from nemo_helix_server.executors.base import RunObservation, RunState
 from nemo_helix_server.storage.run_files import ExitRecord
 from nemo_slurm.cluster import JobLook
 from nemo_slurm.observing import has_ended
-from nemo_slurm.reasons import read_reason
+from nemo_slurm.reasons import WhoActs, read_reason
 from nemo_slurm.states import Meaning, foreign
 
 _PLACE_TAKEN = {
@@ -39,6 +39,8 @@ class RunRecord:
     started_at: float | None = None
     end: ExitRecord | None = None
     stop_asked: bool = False
+    nodes: str = ""
+    """The nodes of its allocation, as the scheduler writes them."""
     scheduler_log: str = ""
     """The last lines of what the batch script itself printed."""
 
@@ -80,7 +82,21 @@ def _unknown(files: RunRecord) -> RunObservation:
 
 
 def _waits(seen: JobLook) -> str:
-    return f"waits in the queue of the cluster: {read_reason(seen.reason).text}" if seen.reason else ""
+    """Why a job waits, for people: what the scheduler's word means, whose turn it is, and what helps."""
+    if not seen.reason:
+        return ""
+    reason, job = read_reason(seen.reason), seen.job.id
+    text = f"waits in the queue of the cluster: {reason.text}"
+    if reason.turn is WhoActs.OPERATOR:
+        text += f"; the site's turn: job {job} does not start by itself, so ask its administrators"
+    elif reason.turn is WhoActs.YOU:
+        text += f"; your turn: job {job} does not start by itself"
+    if reason.help == "change":
+        text += ": cancel it, and ask in its step or its execution profile for what the cluster allows"
+    elif reason.help == "resubmit":
+        text += ": pause and resume it, so that another job takes its place"
+    command = reason.command(job)
+    return f"{text} (`{command}`)" if command else text
 
 
 def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObservation:
@@ -102,6 +118,7 @@ def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObserv
         stopped=end.stopped,
         asked=files.stop_asked,
         interrupted=taken,
+        failed_nodes=_failed_nodes(files, seen),
         reason=end.reason,
     )
 
@@ -120,6 +137,7 @@ def _over(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
             started_at=files.started_at,
             ended_at=seen.ended_at,
             interrupted=taken,
+            failed_nodes=_failed_nodes(files, seen),
             never_started=not files.claimed,
             reason=taken,
         )
@@ -155,7 +173,16 @@ def _taken(seen: JobLook | None) -> str:
     """Why the place to run was taken away; empty when it was not, or that is not known."""
     if seen is None or seen.state is None or not has_ended(seen.state):
         return ""
-    return _PLACE_TAKEN.get(seen.state.name, "")
+    if seen.state.name in _PLACE_TAKEN:
+        return _PLACE_TAKEN[seen.state.name]
+    # its start is made once: what a later run of the same job ends with says nothing of the command
+    return "its job was put back into the queue" if seen.restarts else ""
+
+
+def _failed_nodes(files: RunRecord, seen: JobLook | None) -> tuple[str, ...]:
+    """The node whose failure ended a run; of several, which one it was is not known."""
+    single = bool(files.nodes) and not set("[,") & set(files.nodes)
+    return (files.nodes,) if single and (_is(seen, "NODE_FAIL") or _is(seen, "BOOT_FAIL")) else ()
 
 
 def _is(seen: JobLook | None, name: str) -> bool:

@@ -7,9 +7,11 @@ library, `nemo_runs` and `nemo_trainer` only.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
+import secrets
 import shutil
 import sys
 import time
@@ -17,7 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nemo_helix_server.executors.slurm import folders
+from nemo_helix_server.executors.slurm import folders, succession
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_runs.errors import RunsError
@@ -244,18 +246,19 @@ def _end_chain(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _queued_as(folder: Path) -> str | None:
-    """The number of the job that another allocation has queued for a start."""
-    try:
-        return str(json.loads((folder / folders.QUEUED).read_bytes())["job_id"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    """The number of the job that has a start, or that another allocation has queued for it."""
+    for name in (folders.NODE, folders.QUEUED):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            if number := json.loads((folder / name).read_bytes())["job_id"]:
+                return str(number)
+    return None
 
 
 def _tidy(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Remove the secrets and the scratch folder of a run that is over."""
-    run = Path(request["run"])
-    (run / folders.SECRETS).unlink(missing_ok=True)
-    shutil.rmtree(run.parent.parent / "scratch" / run.name, ignore_errors=True)
+    """Remove the secrets and the scratch folders of runs that are over."""
+    for run in map(Path, request["runs"]):
+        (run / folders.SECRETS).unlink(missing_ok=True)
+        shutil.rmtree(run.parent.parent / "scratch" / run.name, ignore_errors=True)
     return {}
 
 
@@ -266,19 +269,31 @@ def _remove(request: Mapping[str, Any]) -> dict[str, Any]:
         path = Path(name)
         if not path.parent.resolve().is_relative_to(root / "jobs"):
             return {"error": f"{path} does not lie below {root / 'jobs'}"}
-        shutil.rmtree(path, ignore_errors=True)
+        # a process that lives on writes into what it finds by its name: from now on it finds nothing
+        aside = path.with_name(f".removed-{path.name}-{secrets.token_hex(4)}")
+        with contextlib.suppress(FileNotFoundError):
+            path.rename(aside)
+    for rest in {old for name in request["paths"] for old in Path(name).parent.glob(".removed-*")}:
+        shutil.rmtree(rest, ignore_errors=True)
     return {}
 
 
 def _prepare(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Make folders for their owner alone; how much may be written there, and whether a run is queued."""
-    run = request.get("run")
-    queued = _queued_as(Path(run)) if run else None
+    """Make folders for their owner alone; how much may be written there, and what there is of a run.
+
+    Of a run: its number among the starts of its job, whether another allocation may have queued it, and as
+    which job.
+    """
+    run = Path(request["run"]) if request.get("run") else None
+    begun = run is not None and (run / folders.ORDER).exists()
+    queued = _queued_as(run) if run else None
+    number = succession.next_start_number(run) if run else 0
     for name in request["folders"]:
         Path(name).mkdir(mode=0o700, parents=True, exist_ok=True)
     status = os.statvfs(request["folders"][0])
     free = status.f_bavail * status.f_frsize
-    return {"free": free, "python": list(sys.version_info[:3]), "queued": queued}
+    python = list(sys.version_info[:3])
+    return {"free": free, "python": python, "queued": queued, "begun": begun, "start": number}
 
 
 # ---------------------------------------------------------------- files that arrive

@@ -2,7 +2,9 @@
 
 The successor waits with ``afternotok`` for the end of its predecessor. Its token follows from the
 predecessor's, so a service that wakes up and starts the step again hands over the very same start, and finds
-it queued, running or done. Standard library and `nemo_runs` only: this runs on the nodes.
+it queued, running or done. An allocation may live on after its node was given up, so it acts for its step
+only while no later start has claimed it (`Fence`). Standard library, `nemo_runs` and `nemo_trainer` only:
+this runs on the nodes.
 """
 
 from __future__ import annotations
@@ -22,11 +24,69 @@ from nemo_helix_server.executors.slurm import folders
 from nemo_helix_server.storage import run_files
 from nemo_runs.durable.files import replace_file
 from nemo_runs.errors import RunsError
+from nemo_trainer.contract import generations, names
+from nemo_trainer.contract.generations import Generation
 
 EXIT_PAUSED = 75
 _COMMAND_TIMEOUT = 60.0
 """Seconds that a command of the scheduler may take."""
-_PLACE_TAKEN = frozenset({"TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REVOKED"})
+_REQUEUED = "REQUEUED"
+_PLACE_TAKEN = frozenset({"TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REVOKED", _REQUEUED})
+
+
+class LateStartError(RunsError):
+    """A later start of the step has claimed it, so this one must not begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """The right of a start to act for its step: to queue what follows, and to take that back."""
+
+    trainer: Path
+    number: int
+    """The generation that it has claimed; 0: its step cannot go on, so nothing follows it."""
+
+    def holds(self) -> bool:
+        """Whether no later start has claimed the step, and its folder is still there."""
+        if not self.number:
+            return True
+        mine = generations.claim_file(self.trainer, self.number)
+        return os.path.lexists(mine) and generations.is_current(self.trainer, self.number)
+
+
+def claim_generation(run: Path, order: Mapping[str, Any], by: str) -> Fence:
+    """Claim the step for this start, so that processes of all earlier ones publish nothing more.
+
+    Raises `LateStartError` when a start that was ordered later has claimed it, and `OSError` or
+    `nemo_runs.errors.DiskFullError` when the claim cannot be written.
+    """
+    trainer = Path(order["trainer"])
+    if not order.get("goes_on", order.get("chain")):
+        return Fence(trainer, 0)
+
+    def allowed(newest: Generation | None) -> None:
+        if newest is None or newest.task == order["token"]:
+            return
+        later = start_number(run.parent / newest.task) if newest.task else 0
+        if later and later >= start_number(run):
+            raise LateStartError(f"{newest.task}, which was ordered later, has claimed the step already")
+
+    attempt = str(order["environment"].get(names.ATTEMPT, ""))
+    made = generations.claim(trainer, task=order["token"], attempt=attempt, by=by, allowed=allowed)
+    return Fence(trainer, made.number)
+
+
+def start_number(run: Path) -> int:
+    """The place of a start in the order in which starts of its job were ordered; 0: it is not known."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        return int(json.loads((run / folders.ORDER).read_bytes())["start"])
+    return 0
+
+
+def next_start_number(run: Path) -> int:
+    """The number of a start that is about to be ordered; the one that it has already."""
+    known = start_number(run)
+    return known or 1 + max((start_number(path) for path in run.parent.glob("task-*")), default=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,16 +130,25 @@ def _ended_for_good(before: Predecessor) -> str | None:
     return None if end.signal and taken in _PLACE_TAKEN else f"its command {end.reason}"
 
 
-def queue(run: Path, order: Mapping[str, Any], newest: int, environ: Mapping[str, str] = os.environ) -> None:
-    """Queue the successor of a start; that it cannot be queued is said, and ends nothing."""
+def queue(
+    run: Path, order: Mapping[str, Any], newest: int, fence: Fence, environ: Mapping[str, str] = os.environ
+) -> None:
+    """Queue the successor of a start; that it cannot be queued is said, and ends nothing.
+
+    At most one job comes of it: one that carries the successor's token already is taken.
+    """
     chain = order.get("chain")
-    if not chain or chain["left"] < 1 or not environ.get("SLURM_JOB_ID"):
+    if not chain or chain["left"] < 1 or not environ.get("SLURM_JOB_ID") or not fence.holds():
         return
     try:
         after = _prepared(run, order, newest)
-        if (after / folders.QUEUED).exists():
+        if (after / folders.QUEUED).exists() or (after / run_files.CLAIM).exists():
             return
-        job = _sbatch(after, environ)
+        job = _job_of(after.name)
+        if job is None:
+            if not fence.holds():
+                return
+            job = _sbatch(after, environ)
         said = {"job_id": job, "by": environ["SLURM_JOB_ID"], "at": time.time()}
         replace_file(after / folders.QUEUED, json.dumps(said).encode() + b"\n", mode=0o600)
     except (OSError, RunsError, subprocess.SubprocessError, ValueError) as error:
@@ -90,6 +159,8 @@ def _prepared(run: Path, order: Mapping[str, Any], newest: int) -> Path:
     """The folder of the next start with everything that it reads; fine when some of it is there."""
     token, after_token = order["token"], run_files.next_token(order["token"])
     after = run.parent / after_token
+    if (after / folders.ORDER).exists():
+        return after  # written last, here or by the service
     config = after / run_files.CONFIG_FOLDER
     config.mkdir(mode=0o700, parents=True, exist_ok=True)
     (run.parent.parent / "scratch" / after_token).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -98,20 +169,33 @@ def _prepared(run: Path, order: Mapping[str, Any], newest: int) -> Path:
     # the token is 128 random bits: wherever it stands, the start itself is meant
     changed = json.loads(json.dumps(order).replace(token, after_token))
     numbers = {"left": chain["left"] - 1, "number": chain["number"] + 1, "idle": idle, "newest": newest}
-    changed |= {"predecessor": token, "chain": {**chain, **numbers}}
+    changed |= {"predecessor": token, "chain": {**chain, **numbers}, "start": next_start_number(after)}
     script = (run / folders.SCRIPT).read_text(encoding="utf-8").replace(token, after_token)
-    _write(after / folders.ORDER, json.dumps(changed))
     _write(after / folders.SCRIPT, script)
     with contextlib.suppress(FileNotFoundError):
         _write(after / folders.SECRETS, (run / folders.SECRETS).read_text(encoding="utf-8"))
     with contextlib.suppress(FileNotFoundError):
         data = (run / run_files.CONFIG_FOLDER / run_files.CONFIG_FILE).read_bytes()
         replace_file(config / run_files.CONFIG_FILE, data, mode=0o400)
+    _write(after / folders.ORDER, json.dumps(changed))
     return after
 
 
 def _write(path: Path, text: str) -> None:
     replace_file(path, text.encode(), mode=0o600)
+
+
+def _job_of(token: str) -> str | None:
+    """The number of the job that carries a token: it was queued, and its reply was lost."""
+    done = _call(["squeue", "-h", "--me", "-o", "%i %k"])
+    if done.returncode:
+        raise ValueError(f"squeue ended with status {done.returncode}: {' '.join(done.stderr.split())}")
+    rows = (line.split() for line in done.stdout.splitlines())
+    return next((row[0] for row in rows if row and row[0].isdecimal() and token in row[1:]), None)
+
+
+def _call(words: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=_COMMAND_TIMEOUT)
 
 
 def _sbatch(after: Path, environ: Mapping[str, str]) -> str:
@@ -169,11 +253,11 @@ def is_final(end: run_files.ExitRecord, run: Path) -> bool:
     return not (end.exit_status == EXIT_PAUSED or end.stopped)
 
 
-def give_up_successor(run: Path, order: Mapping[str, Any]) -> None:
+def give_up_successor(run: Path, order: Mapping[str, Any], fence: Fence) -> None:
     """The step needs no further allocation: the next start is claimed for nobody, and its job cancelled."""
     after = run.parent / run_files.next_token(order["token"])
     with contextlib.suppress(OSError, RunsError):
-        if not (after / folders.ORDER).exists():
+        if not (after / folders.ORDER).exists() or not fence.holds():
             return
         (after / folders.SECRETS).unlink(missing_ok=True)
         if run_files.make_claim(after, run_files.RunClaim(None, time.time())):
@@ -184,30 +268,18 @@ def give_up_successor(run: Path, order: Mapping[str, Any]) -> None:
 def _cancel(job: str, token: str) -> None:
     """Cancel a job that carries the token, and no other one that may have its number."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        shown = subprocess.run(
-            ["squeue", "-h", "-j", job, "-o", "%k"],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_COMMAND_TIMEOUT,
-        )
-        if token in shown.stdout.split():
-            subprocess.run(["scancel", job], check=False, timeout=_COMMAND_TIMEOUT)
+        if token in _call(["squeue", "-h", "-j", job, "-o", "%k"]).stdout.split():
+            _call(["scancel", job])
 
 
 def _state(before: Path) -> str:
     """What the controller says of the job of a start."""
     with contextlib.suppress(OSError, ValueError, KeyError, subprocess.SubprocessError):
         job = str(json.loads((before / folders.NODE).read_bytes())["job_id"])
-        done = subprocess.run(
-            ["scontrol", "-o", "show", "job", job],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=_COMMAND_TIMEOUT,
-        )
+        done = _call(["scontrol", "-o", "show", "job", job])
         words = dict(word.partition("=")[::2] for word in done.stdout.split())
-        return words.get("JobState", "")
+        # a job that was put back into the queue found its start made: that it then failed says nothing
+        return _REQUEUED if words.get("Restarts", "0") != "0" else words.get("JobState", "")
     return ""
 
 

@@ -141,3 +141,46 @@ def test_out_of_memory_is_said_by_the_scheduler_where_nobody_else_can():
     assert observe(
         RunRecord(submitted=True, claimed=True, end=ended), look("OUT_OF_MEMORY"), NOW
     ).out_of_memory
+
+
+@pytest.mark.parametrize(
+    ("reason", "parts"),
+    [
+        ("Priority", ["jobs of higher priority come first"]),
+        ("JobHeldUser", ["your turn: job 7", "`scontrol release 7`"]),
+        ("PartitionTimeLimit", ["your turn: job 7", "`scontrol update JobId=7 TimeLimit=TIME`"]),
+        ("DependencyNeverSatisfied", ["your turn: job 7", "pause and resume it"]),
+        ("BadConstraints", ["your turn: job 7", "execution profile"]),
+        ("(ReqNodeNotAvail, UnavailableNodes:n3)", ["the site's turn: job 7", "`sinfo --list-reasons`"]),
+        ("AssocGrpCPUMinutesLimit", ["the site's turn", "`sshare`"]),
+    ],
+)
+def test_a_waiting_job_says_what_its_reason_means_whose_turn_it_is_and_what_helps(reason, parts):
+    seen = observe(RunRecord(submitted=True), look("PENDING", settled=False, reason=reason), NOW)
+    assert [part for part in parts if part not in seen.reason] == []
+    if "Priority" in reason:
+        assert "turn" not in seen.reason
+
+
+@pytest.mark.parametrize(
+    ("state", "nodes", "named"),
+    [
+        ("NODE_FAIL", "n3", ("n3",)),
+        ("BOOT_FAIL", "n3", ("n3",)),
+        ("NODE_FAIL", "n[1-2]", ()),
+        ("NODE_FAIL", "n1,n2", ()),
+        ("NODE_FAIL", "", ()),
+        ("TIMEOUT", "n3", ()),
+    ],
+)
+@pytest.mark.parametrize("ended", [None, end(137, signal=9)])
+def test_the_node_that_failed_is_named_where_there_was_one(state, nodes, named, ended):
+    files = RunRecord(submitted=True, claimed=True, nodes=nodes, end=ended)
+    assert observe(files, look(state), NOW).failed_nodes == named
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "COMPLETED"])
+def test_a_job_that_was_put_back_into_the_queue_has_lost_its_place_however_its_next_run_ends(state):
+    files = RunRecord(submitted=True, claimed=True, started_at=5.0)
+    seen = observe(files, look(state, restarts=1), NOW)
+    assert (seen.state, seen.interrupted) == (RunState.LOST, "its job was put back into the queue")

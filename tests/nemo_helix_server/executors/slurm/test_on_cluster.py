@@ -82,3 +82,40 @@ def test_a_file_has_its_name_only_with_the_right_digest(tmp_path):
         "wrong": ["a/b.bin"]
     }
     assert not (tmp_path / "a" / "b.bin").exists()
+
+
+def test_a_folder_is_removed_though_a_process_that_lives_on_writes_into_it(tmp_path):
+    jobs = tmp_path / "jobs"
+    storage = jobs / "j" / "storage"
+    storage.mkdir(parents=True)
+    (jobs / ".removed-old-1234").mkdir()  # a removal that broke off
+    with (storage / "metrics.jsonl").open("a") as zombie:
+        assert answer({"op": "remove", "root": str(tmp_path), "paths": [str(storage.parent)]}) == {}
+        zombie.write("row\n")
+    assert list(jobs.iterdir()) == []
+
+
+def test_what_runs_leave_that_are_over_is_removed_by_one_request(tmp_path):
+    runs = [tmp_path / "runs" / name for name in ("task-1", "task-2")]
+    for run in runs:
+        run.mkdir(parents=True)
+        (run / "secrets.json").write_text("{}")
+        (tmp_path / "scratch" / run.name).mkdir(parents=True)
+    assert answer({"op": "tidy", "runs": [str(run) for run in runs]}) == {}
+    assert not list((tmp_path / "scratch").iterdir())
+    assert not list(tmp_path.rglob("secrets.json"))
+
+
+def test_a_start_is_told_its_number_and_whether_a_job_may_have_it_already(tmp_path):
+    run, first = tmp_path / "runs" / "task-2", tmp_path / "runs" / "task-1"
+    first.mkdir(parents=True)
+    (first / "order.json").write_text('{"start": 5}')
+    asked = {"op": "prepare", "folders": [str(run)], "run": str(run)}
+    found = answer(asked)
+    assert (found["start"], found["begun"], found["queued"]) == (6, False, None)
+    (run / "order.json").write_text('{"start": 6}')
+    assert (answer(asked)["start"], answer(asked)["begun"]) == (6, True)
+    (run / "queued.json").write_text('{"job_id": "17"}')
+    assert answer(asked)["queued"] == "17"
+    (run / "node.json").write_text('{"job_id": "18"}')  # it runs: this is its job, whatever was heard of it
+    assert answer(asked)["queued"] == "18"

@@ -2,17 +2,21 @@
 
 import json
 import os
+import shutil
 import stat
+from pathlib import Path
 
 import pytest
 
 from nemo_helix_server.executors.slurm import folders, succession
-from nemo_helix_server.executors.slurm.succession import Predecessor, verdict
+from nemo_helix_server.executors.slurm.succession import Fence, LateStartError, Predecessor, verdict
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import next_token
 from nemo_trainer import contract
+from nemo_trainer.contract import generations
 
 TOKEN = "task-" + "a" * 32
+FREE = Fence(Path("/nowhere"), 0)
 CHAIN = {"left": 3, "number": 1, "idle": 0, "newest": 0, "most_idle": 1}
 
 
@@ -68,6 +72,9 @@ def run(tmp_path):
         "token": TOKEN,
         "argv": ["python"],
         "environment": {"NEMO_JOB_TASK": TOKEN, "NEMO_JOB_CONTROL_FILE": f"{folder}/control.json"},
+        "trainer": str(tmp_path / "jobs" / "j" / "storage" / "training"),
+        "start": 3,
+        "goes_on": True,
         "chain": CHAIN,
     }
     (folder / folders.ORDER).write_text(json.dumps(order))
@@ -108,11 +115,11 @@ def order_of(folder):
 
 def test_a_successor_is_queued_once_with_everything_that_it_reads(run, scheduler):
     for _ in range(2):
-        succession.queue(run, order_of(run), 5, environ(scheduler))
+        succession.queue(run, order_of(run), 5, FREE, environ(scheduler))
     after = run.parent / next_token(TOKEN)
     calls = (scheduler / "calls").read_text().splitlines()
-    assert len(calls) == 1
-    assert f"--comment={after.name} --dependency=afternotok:99 -- {after}/job.sh" in calls[0]
+    assert [call.split()[0].rpartition("/")[2] for call in calls] == ["squeue", "sbatch"]
+    assert f"--comment={after.name} --dependency=afternotok:99 -- {after}/job.sh" in calls[1]
     said = (scheduler / "sbatch.env").read_text()
     assert "SLURM_CONF=/c" in said
     assert "SLURM_MEM_PER_NODE" not in said
@@ -123,28 +130,29 @@ def test_a_successor_is_queued_once_with_everything_that_it_reads(run, scheduler
         "NEMO_JOB_CONTROL_FILE": f"{after}/control.json",
     }
     assert order["chain"] == {**CHAIN, "left": 2, "number": 2, "newest": 5}
+    assert order["start"] == 4
     assert str(after) in (after / folders.SCRIPT).read_text()
     assert (after / folders.SECRETS).stat().st_mode & 0o777 == 0o600
     assert json.loads((after / folders.QUEUED).read_text())["job_id"] == "4711"
 
 
 def test_an_allocation_without_budget_queues_none(run, scheduler):
-    succession.queue(run, {**order_of(run), "chain": {**CHAIN, "left": 0}}, 5, environ(scheduler))
-    succession.queue(run, {**order_of(run), "chain": None}, 5, environ(scheduler))
+    succession.queue(run, {**order_of(run), "chain": {**CHAIN, "left": 0}}, 5, FREE, environ(scheduler))
+    succession.queue(run, {**order_of(run), "chain": None}, 5, FREE, environ(scheduler))
     assert not (scheduler / "calls").exists()
 
 
 @pytest.mark.parametrize("said", ["", "12\n34\n", "queued!\n"])
 def test_a_reply_that_names_no_single_job_is_said_and_ends_nothing(run, scheduler, capsys, said):
     (scheduler / "sbatch.out").write_text(said)
-    succession.queue(run, order_of(run), 5, environ(scheduler))
+    succession.queue(run, order_of(run), 5, FREE, environ(scheduler))
     assert "its successor is not queued" in capsys.readouterr().err
     assert not (run.parent / next_token(TOKEN) / folders.QUEUED).exists()
 
 
 def test_a_successor_that_is_not_needed_never_starts_and_its_job_is_cancelled(run, scheduler):
-    succession.queue(run, order_of(run), 5, environ(scheduler))
-    succession.give_up_successor(run, order_of(run))
+    succession.queue(run, order_of(run), 5, FREE, environ(scheduler))
+    succession.give_up_successor(run, order_of(run), FREE)
     after = run.parent / next_token(TOKEN)
     assert run_files.read_claim(after).identity is None
     assert not (after / folders.SECRETS).exists()
@@ -152,9 +160,9 @@ def test_a_successor_that_is_not_needed_never_starts_and_its_job_is_cancelled(ru
 
 
 def test_a_job_that_does_not_carry_the_token_is_left_alone(run, scheduler):
-    succession.queue(run, order_of(run), 5, environ(scheduler))
+    succession.queue(run, order_of(run), 5, FREE, environ(scheduler))
     (scheduler / "squeue.out").write_text("somebody else's\n")
-    succession.give_up_successor(run, order_of(run))
+    succession.give_up_successor(run, order_of(run), FREE)
     assert "scancel" not in (scheduler / "calls").read_text()
 
 
@@ -163,3 +171,118 @@ def test_a_pause_is_honoured_by_the_successor_too(run):
     contract.write_control(run / run_files.CONTROL, contract.Control(1, "pause", "ann", 1.0))
     order = {**order_of(run), "token": next_token(TOKEN), "predecessor": TOKEN}
     assert succession.judge(run.parent / next_token(TOKEN), order, 9) == "its job is paused"
+
+
+def test_a_job_whose_reply_was_lost_is_found_by_its_token_and_no_second_one_is_queued(run, scheduler):
+    (scheduler / "squeue.out").write_text(f"17 task-other\n18 site {next_token(TOKEN)}\n")
+    succession.queue(run, order_of(run), 5, FREE, environ(scheduler))
+    assert "sbatch" not in (scheduler / "calls").read_text()
+    assert json.loads((run.parent / next_token(TOKEN) / folders.QUEUED).read_text())["job_id"] == "18"
+
+
+def test_what_the_service_has_ordered_meanwhile_stays_as_it_is(run, scheduler):
+    after = run.parent / next_token(TOKEN)
+    after.mkdir()
+    (after / folders.ORDER).write_text('{"start": 9}')
+    succession.queue(run, order_of(run), 5, FREE, environ(scheduler))
+    assert order_of(after) == {"start": 9}
+
+
+@pytest.fixture
+def trainer(run):
+    folder = Path(order_of(run)["trainer"])
+    folder.mkdir(parents=True)
+    return folder
+
+
+def another(run, number):
+    """A start of the same job that was ordered as the so-manieth."""
+    folder = run.parent / f"task-{number:032x}"
+    folder.mkdir()
+    (folder / folders.ORDER).write_text(json.dumps({**order_of(run), "token": folder.name, "start": number}))
+    return folder
+
+
+def test_a_start_claims_the_step_for_itself_and_every_earlier_one_loses_it(run, trainer):
+    before = another(run, 2)
+    old = succession.claim_generation(before, order_of(before), "job 1")
+    assert old.holds()
+    new = succession.claim_generation(run, order_of(run), "job 2")
+    assert (old.holds(), new.holds(), new.number) == (False, True, 2)
+    assert generations.newest(trainer).task == TOKEN
+    assert generations.newest(trainer).by == "job 2"
+
+
+@pytest.mark.parametrize("number", [3, 4, 70])
+def test_a_start_that_comes_late_claims_nothing(run, trainer, number):
+    later = another(run, number)
+    fence = succession.claim_generation(later, order_of(later), "job 2")
+    with pytest.raises(LateStartError, match=later.name):
+        succession.claim_generation(run, order_of(run), "job 1")
+    assert fence.holds()
+
+
+def test_a_later_start_that_comes_between_the_look_and_the_claim_is_seen(run, trainer, monkeypatch):
+    later = another(run, 4)
+    create = generations._create
+
+    def overtaken(place, data):
+        monkeypatch.setattr(generations, "_create", create)
+        succession.claim_generation(later, order_of(later), "job 2")
+        create(place, data)
+
+    monkeypatch.setattr(generations, "_create", overtaken)
+    with pytest.raises(LateStartError):
+        succession.claim_generation(run, order_of(run), "job 1")
+    assert generations.newest(trainer).task == later.name
+
+
+def test_starts_of_an_earlier_version_have_no_number_and_go_on(run, trainer):
+    generations.claim(trainer, task="task-" + "0" * 32)
+    order = {key: value for key, value in order_of(run).items() if key not in {"start", "goes_on"}}
+    (run / folders.ORDER).write_text(json.dumps(order))
+    assert succession.claim_generation(run, order, "job 1").number == 2
+
+
+def test_a_step_that_cannot_go_on_claims_nothing(run, trainer):
+    order = {**order_of(run), "goes_on": False, "chain": None}
+    assert succession.claim_generation(run, order, "job 1").holds()
+    assert generations.newest(trainer) is None
+
+
+def test_an_allocation_that_was_replaced_queues_and_cancels_nothing(run, trainer, scheduler):
+    fence = succession.claim_generation(run, order_of(run), "job 1")
+    succession.queue(run, order_of(run), 5, fence, environ(scheduler))
+    later = another(run, 5)
+    succession.claim_generation(later, order_of(later), "job 2")
+    before = (scheduler / "calls").read_text()
+    succession.give_up_successor(run, order_of(run), fence)
+    assert not (run.parent / next_token(TOKEN) / run_files.CLAIM).exists()
+    succession.queue(later, order_of(later), 5, fence, environ(scheduler))
+    assert not (run.parent / next_token(later.name)).exists()
+    assert (scheduler / "calls").read_text() == before
+
+
+def test_an_allocation_whose_job_was_deleted_makes_no_folder_of_it_again(run, trainer, scheduler):
+    fence, order = succession.claim_generation(run, order_of(run), "job 1"), order_of(run)
+    shutil.rmtree(run.parents[1])
+    succession.queue(run, order, 5, fence, environ(scheduler))
+    assert not fence.holds()
+    assert not run.parents[1].exists()
+
+
+def test_starts_are_numbered_in_the_order_in_which_they_are_ordered(run):
+    assert succession.next_start_number(run) == 3
+    assert succession.next_start_number(run.parent / "task-new") == 4
+    another(run, 7)
+    assert succession.next_start_number(run.parent / "task-new") == 8
+
+
+@pytest.mark.parametrize(("said", "goes_on"), [("Restarts=1", True), ("Restarts=0", False)])
+def test_a_predecessor_that_was_put_back_into_the_queue_has_lost_its_place(run, scheduler, said, goes_on):
+    program = scheduler / "scontrol"
+    program.write_text(f"#!/bin/sh\necho JobId=7 JobState=FAILED {said}\n")
+    program.chmod(0o755)
+    (run / folders.NODE).write_text('{"job_id": "7"}')
+    order = {**order_of(run), "token": next_token(TOKEN), "predecessor": TOKEN}
+    assert (succession.judge(run.parent / next_token(TOKEN), order, 9) is None) is goes_on
