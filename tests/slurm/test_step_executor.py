@@ -181,7 +181,7 @@ def test_a_pause_in_the_queue_is_immediate_and_leaves_no_job_behind(place):
 
 def test_it_is_the_same_over_ssh(place):
     whole, job = (
-        place.job(on_cluster(training(60, 0.1, "--save-every", "20"), profile=name))
+        place.job(on_cluster(training(150, 0.1, "--save-every", "20"), profile=name))
         for name in ("lab", "far")
     )
     place.wait_for(lambda: place.last_step(job) > 8)

@@ -98,6 +98,7 @@ class Controller:
     def start(self) -> None:
         """Begin; what runs already is taken over, what is half done is finished."""
         self.executor.warm()
+        self.starter.find_open_chains()
         self.background.start()
         self._thread = threading.Thread(target=self._loop, name="controller", daemon=True)
         self._thread.start()

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -282,6 +282,21 @@ class Starter:
             raise LaunchError(f"the checkpoint {wanted} is neither in the job's storage nor pinned any more")
         return path
 
+    def find_open_chains(self) -> None:
+        """End what may still follow steps that are over: once, for a crash can have kept that from being asked.
+
+        A chain that the step's newest start goes on stays.
+        """
+        for run in self.executor.open_chains():
+            with self.troubles.apart(f"{run.workspace}/{run.job_id}"):
+                with self.store.read() as unit:
+                    step = unit.steps.named(run.attempt_id, run.step)
+                    tasks = {task.name for task in unit.tasks.of_step(step.id)} if step else set()
+                if step is None or not _goes_on(run.token, step.task, tasks):
+                    self.executor.end_chain(run)
+                elif not step.status.holds_workload:
+                    self.between[step.id] = run
+
     def _end_chains(self) -> None:
         """What a place has queued by itself must not follow a step that was paused or cancelled meanwhile."""
         for step_id, run in list(self.between.items()):
@@ -307,6 +322,13 @@ def _new_token(context: StepContext) -> str:
     if last is not None and context.step.status_details.get(INTERRUPTED_TASK) == last:
         return next_token(last)
     return identifiers.task_name()
+
+
+def _goes_on(token: str, newest: str | None, tasks: Collection[str]) -> bool:
+    """Whether the newest start of a step is that one, or comes of it by nothing but lost places."""
+    while token != newest and next_token(token) in tasks:
+        token = next_token(token)
+    return token == newest
 
 
 def _shown(context: StepContext, reason: str) -> str:

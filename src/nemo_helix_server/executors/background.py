@@ -156,7 +156,8 @@ class ObservedInBackground:
         """See `base.Continues`; returns at once."""
         if isinstance(self.inner, Continues):
             end = functools.partial(self.inner.end_chain, run)
-            self._requests.put(run.token, "the end of its chain", end)
+            # wanted of a run that is over, of which nothing else is
+            self._requests.put(f"{run.token} and its chain", "the end of its chain", end)
 
     def carry_out(self) -> bool:
         """Carry out one request that is due, in the caller's thread; whether there was one."""

@@ -314,6 +314,18 @@ class Continues(Protocol):
 
 
 @runtime_checkable
+class KnowsChains(Protocol):
+    """An executor that remembers after whose runs something may be queued, whatever becomes of the caller."""
+
+    def open_chains(self) -> Sequence[StepRun]:
+        """Runs whose chain `Continues.end_chain` has not ended yet; returns at once.
+
+        A caller that was killed between the end of a run and the end of its chain finds it here.
+        """
+        ...
+
+
+@runtime_checkable
 class Wakes(Protocol):
     """An executor that need not be polled."""
 

@@ -149,6 +149,10 @@ class Executors:
         with contextlib.suppress(NeverPossibleError):  # an executor that is not there starts nothing
             options.end_chain(self._of(run), run)
 
+    def open_chains(self) -> list[StepRun]:
+        """See `base.KnowsChains`: those of all executors that are open."""
+        return [run for one in self._opened() for run in options.open_chains(one)]
+
     def last_request(self, run: StepRun) -> int | None:
         """See the protocol."""
         return self._of(run).last_request(run)

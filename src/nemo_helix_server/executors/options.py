@@ -16,6 +16,7 @@ from nemo_helix_server.executors.base import (
     Continues,
     EngineFinder,
     KeepsFiles,
+    KnowsChains,
     Located,
     RunPlace,
     StepExecutor,
@@ -114,6 +115,12 @@ def end_chain(executor: StepExecutor, run: StepRun) -> None:
     """See `base.Continues`; without it nothing was queued."""
     if isinstance(executor, Continues):
         executor.end_chain(run)
+
+
+def open_chains(executor: StepExecutor) -> Sequence[StepRun]:
+    """See `base.KnowsChains`; without it none is known."""
+    found = (layer for layer in _layers(executor) if isinstance(layer, KnowsChains))
+    return next((layer.open_chains() for layer in found), ())
 
 
 def descriptors(executor: StepExecutor) -> tuple[int, ...]:

@@ -8,6 +8,8 @@ from tests.helix_workplace import Workplace, shell
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import starts
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
+from nemo_helix_server.jobs import identifiers
+from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.clock import MovableClock
 from nemo_trainer import contract
 
@@ -380,3 +382,66 @@ def test_a_restart_of_the_service_between_two_allocations_changes_nothing(place,
     clock.advance(10)
     passes(place)
     assert token(place, job) != before
+
+
+class Chains:
+    """The fake executor's chains, as one that queues starts itself would know them."""
+
+    def __init__(self, monkeypatch, place, job):
+        self.place, self.ended = place, []
+        self.run = StepRun("default", job, place.get(job).attempt_id, "training", token(place, job))
+        self.open = [self.run]
+        chains = self
+        monkeypatch.setattr(FakeStepExecutor, "end_chain", lambda _fake, run: chains._end(run), raising=False)
+        monkeypatch.setattr(FakeStepExecutor, "open_chains", lambda _fake: list(chains.open), raising=False)
+
+    def _end(self, run):
+        self.ended.append(run.token)
+        self.open = [one for one in self.open if one.token != run.token]
+
+    def restarted(self):
+        """What a controller that begins asks for; those of the one before were lost with it."""
+        self.ended.clear()
+        self.place.controller = self.place.new_controller()
+        self.place.controller.executor.named("")
+        self.place.controller.starter.find_open_chains()
+        passes(self.place)
+        return self.ended
+
+
+def test_the_chain_of_a_step_that_has_ended_is_ended_by_the_next_controller_too(place, monkeypatch):
+    job = active(place)
+    chains = Chains(monkeypatch, place, job)
+    place.executor.machine.end(token(place, job), 0)
+    passes(place)
+    assert place.get(job).status is Status.COMPLETED
+    chains.open = [chains.run]  # killed before it could ask the cluster
+    assert chains.restarted() == [chains.run.token]
+    assert chains.restarted() == []
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_the_chain_of_a_step_that_goes_on_is_left_alone(place, monkeypatch, lost):
+    job = active(place)
+    chains = Chains(monkeypatch, place, job)
+    for _ in range(lost):
+        save(place, job, 40 + len(place.history(job)))
+        place.executor.machine.lose(token(place, job), interrupted="it was preempted")
+        passes(place)
+        active(place, job)
+    assert chains.restarted() == []
+
+
+def test_the_chain_before_a_pause_is_ended_though_the_step_trains_again(place, monkeypatch):
+    job = active(place)
+    chains = Chains(monkeypatch, place, job)
+    old = identifiers.task_name()  # a start that was paused: the next one was named by itself
+    chains.open = [chains.run._replace(token=old), chains.run]
+    assert chains.restarted() == [old]
+
+
+def test_the_chain_of_a_job_that_is_gone_is_ended(place, monkeypatch):
+    job = active(place)
+    chains = Chains(monkeypatch, place, job)
+    chains.open = [chains.run._replace(job_id="gone", attempt_id="gone")]
+    assert chains.restarted() == [chains.run.token]

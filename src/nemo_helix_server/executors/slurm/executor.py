@@ -47,7 +47,7 @@ from nemo_helix_server.executors.slurm.observation import RunRecord, observe
 from nemo_helix_server.executors.slurm.place import ClusterPlace
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
-from nemo_helix_server.executors.slurm.submissions import ClusterSubmission
+from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains
 from nemo_helix_server.settings import ProfileSettings, Settings
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.job_folders import JobStorage
@@ -102,6 +102,7 @@ class SlurmStepExecutor:
         self._connections = connections
         self._settings_of = settings_of
         self._now = now
+        self._chains = OpenChains(storage.jobs.data_dir / "slurm-chains")
         self._users: dict[ClusterAddress, int | None] = {}
         self._limited_until: dict[str | None, float] = {}
         self._fetches = ThreadPoolExecutor(2, thread_name_prefix="results")
@@ -155,6 +156,8 @@ class SlurmStepExecutor:
         if not isinstance(settings, SlurmSettings):
             raise NeverPossibleError(f"the profile of {run.step} is not one of a Slurm cluster")
         connection = self._connections.of(known.address if known else ClusterAddress.of(settings))
+        if _may_follow(launch, settings):
+            self._chains.add(run)
         try:
             submission = known or ClusterSubmission(
                 address=connection.address,
@@ -393,7 +396,8 @@ class SlurmStepExecutor:
                 return RunObservation(
                     RunState.QUEUED, reason=f"waits for a limit of the cluster: {known.waits_for}"
                 )
-            if now - known.asked_at > _SETTLE_SECONDS and not self._record(run, known).claimed:
+            # by the service's own clock, which is the one that it was asked by
+            if self._now() - known.asked_at > _SETTLE_SECONDS and not self._record(run, known).claimed:
                 return RunObservation(RunState.ABSENT)
             return RunObservation(
                 RunState.UNKNOWN, reason="whether the cluster has taken its job is not known yet"
@@ -504,6 +508,7 @@ class SlurmStepExecutor:
         """See `base.Continues`."""
         known = submissions.read(self._folder(run))
         if known is None:
+            self._chains.end(run)
             return
         connection, job = self._connections.of(known.address), self.storage.job(run)
         with _trouble():
@@ -517,6 +522,11 @@ class SlurmStepExecutor:
                 elif connection.cluster.signal(follower, "TERM"):
                     stop = json.dumps({"grace_seconds": _GRACE_OF_FOLLOWERS}).encode()
                     connection.write(job.run(start["token"]) / run_files.STOP, stop)
+        self._chains.end(run)
+
+    def open_chains(self) -> Sequence[StepRun]:
+        """See `base.KnowsChains`."""
+        return self._chains.runs()
 
     def kill(self, run: StepRun) -> None:
         """See the protocol."""
@@ -558,7 +568,7 @@ def _order(
     run: StepRun, launch: Launch, settings: SlurmSettings, code: PurePosixPath, trainer: str
 ) -> dict[str, Any]:
     """What the program of the job reads; no secret value is in it."""
-    chain = settings.max_allocations - 1 if launch.goes_on else 0
+    chain = settings.max_allocations - 1 if _may_follow(launch, settings) else 0
     return {
         "token": run.token,
         "argv": list(launch.argv),
@@ -575,6 +585,11 @@ def _order(
         "goes_on": launch.goes_on,
         "chain": _CHAIN | {"left": chain} if chain else None,
     }
+
+
+def _may_follow(launch: Launch, settings: SlurmSettings) -> bool:
+    """Whether the allocation queues another one itself."""
+    return launch.goes_on and settings.max_allocations > 1
 
 
 def _container(launch: Launch, settings: SlurmSettings) -> dict[str, Any] | None:

@@ -1,17 +1,23 @@
-"""What the service knows of a start that it handed to a scheduler: a file in the start's folder."""
+"""What the service knows of starts that it handed to a scheduler: a file in each start's folder.
+
+Of starts that may queue the next one themselves it also keeps a list, until nothing can follow them any more.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors.slurm.connection import ClusterAddress
+from nemo_helix_server.storage.run_files import StepRun, next_token
 from nemo_runs.durable.files import replace_file
 from nemo_slurm.records import SlurmJob
 
 NAME = "cluster.json"
+_LONGEST_CHAIN = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +78,39 @@ def read(folder: Path) -> ClusterSubmission | None:
         return ClusterSubmission(**{**known, "address": ClusterAddress.from_json(value["address"])})
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class OpenChains:
+    """The starts after which something may be queued: a file each, in a folder of the service."""
+
+    folder: Path
+
+    def add(self, run: StepRun) -> None:
+        """Remember a start, durably, before it is handed over."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(self.folder / run.token, json.dumps(run._asdict()).encode(), mode=0o600)
+
+    def runs(self) -> list[StepRun]:
+        """All of them."""
+        found = []
+        for path in sorted(self.folder.glob("task-*")):
+            with contextlib.suppress(OSError, ValueError, TypeError):
+                found.append(StepRun(**json.loads(path.read_bytes())))
+        return found
+
+    def end(self, run: StepRun) -> None:
+        """Nothing can follow a start any more, nor those that it follows itself."""
+        for one in self.runs():
+            same = (one.job_id, one.attempt_id, one.step) == (run.job_id, run.attempt_id, run.step)
+            if one.token == run.token or (same and leads_to(one.token, run.token)):
+                (self.folder / one.token).unlink(missing_ok=True)
+
+
+def leads_to(token: str, later: str) -> bool:
+    """Whether one start comes of another by nothing but lost places."""
+    for _ in range(_LONGEST_CHAIN):
+        token = next_token(token)
+        if token == later:
+            return True
+    return False

@@ -53,7 +53,6 @@ def allocate(run):
     return done.returncode, done.stderr
 
 
-
 def test_a_command_is_given_the_generation_that_was_claimed_for_it(job):
     for number in (1, 2):
         run = order(job, number)
@@ -67,7 +66,7 @@ def test_a_command_is_given_the_generation_that_was_claimed_for_it(job):
 def test_a_step_that_cannot_go_on_has_no_generation(job):
     run = order(job, 1, goes_on=False)
     assert allocate(run) == (0, "")
-    assert "generation=\"" in (run / run_files.OUTPUT).read_text()
+    assert 'generation="' in (run / run_files.OUTPUT).read_text()
 
 
 def test_a_start_that_comes_late_runs_nothing_and_counts_as_nothing(job):

@@ -1,0 +1,351 @@
+"""The executor beside a fake scheduler; the part on the cluster's host answers in this process."""
+
+import dataclasses
+import json
+import os
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from nemo_helix_server.executors.base import (
+    AlreadyStartedError,
+    ExecutorError,
+    Launch,
+    NeverPossibleError,
+    RunState,
+)
+from nemo_helix_server.executors.slurm import on_cluster, submissions
+from nemo_helix_server.executors.slurm.bundle import ClusterSources
+from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection
+from nemo_helix_server.executors.slurm.executor import SlurmStepExecutor
+from nemo_helix_server.executors.slurm.settings import SlurmSettings
+from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
+from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.job_folders import JobStorage
+from nemo_helix_server.storage.run_files import StepRun, next_token
+from nemo_runs.processes import trees
+from nemo_slurm.cluster import Cluster
+from nemo_slurm.errors import CommandFailedError, SchedulerRefusedError
+from nemo_slurm.hosts import Completed, LocalHost
+from nemo_slurm.testing import FakeCluster, Faults
+
+
+class Files(LocalHost):
+    """Small files are written in this process."""
+
+    def write(self, path, data, *, mode=0o644):
+        place = Path(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+
+    def run(self, script, *, env=None, timeout=60):
+        return Completed(0, str(os.getuid()), "")
+
+
+class Connection(ClusterConnection):
+    """Counts what is asked of the part on the cluster's host."""
+
+    def __init__(self, address, cluster, asked):
+        super().__init__(address, ClusterSources("x", ()), host=Files(), cluster=cluster)
+        self.asked = asked
+
+    def code(self):
+        return PurePosixPath("/code")
+
+    def ask(self, request, *, timeout=120):
+        self.asked.append(request["op"])
+        answer = on_cluster.answer(request)
+        if "error" in answer:
+            raise CommandFailedError([request["op"]], 1, answer["error"])
+        return json.loads(json.dumps(answer))
+
+
+class Connections:
+    """One scheduler for all addresses."""
+
+    def __init__(self, cluster):
+        self.cluster, self.asked, self.known = cluster, [], {}
+
+    def of(self, address):
+        return self.known.setdefault(address, Connection(address, self.cluster, self.asked))
+
+    def close(self):
+        pass
+
+
+class Place:
+    """A service with two profiles of one cluster, whose roots differ."""
+
+    def __init__(self, folder):
+        self.fake = FakeCluster(faults=Faults(starts_jobs=False))
+        self.connections = Connections(self.fake)
+        self.jobs = JobStorage(folder / "data")
+        self.settings = {name: SlurmSettings(root=folder / name, python="python3") for name in ("a", "b")}
+        self.executor = self.restarted()
+
+    def restarted(self):
+        storage = ClusterRunStorage(self.jobs, self.connections, lambda run: ClusterAddress.of(self.of(run)))
+        storage.bring_inputs = lambda _run: 0
+        self.executor = SlurmStepExecutor(storage, self.connections, self.of, now=self.fake.now)
+        return self.executor
+
+    def of(self, run):
+        return self.settings[run.profile or "a"]
+
+    def launch(self, run, **changes):
+        return Launch(argv=("true",), environment={}, place=self.of(run), goes_on=True, **changes)
+
+    def start(self, run, **changes):
+        self.executor.start(run, self.launch(run, **changes))
+
+    def state(self, run):
+        return self.executor.observe([run])[run.token].state
+
+    def known(self, run):
+        return submissions.read(self.jobs.run_folder(run))
+
+    def there(self, run):
+        """The folder of a start on the cluster."""
+        return Path(self.of(run).root, "jobs", run.job_id, "runs", run.token)
+
+
+def run_of(number, profile="a", job="job-1"):
+    return StepRun("default", job, "attempt-1", "main", f"task-{number:032x}", "slurm", profile)
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+# ---------------------------------------------------------------- what a look costs
+
+
+@pytest.mark.slow
+def test_a_look_costs_the_scheduler_two_calls_and_each_root_one_look_however_many_jobs_there_are(place):
+    runs = [run_of(number, "ab"[number % 2], f"job-{number}") for number in range(1, 1201)]
+    script = place.jobs.data_dir.parent / "job.sh"
+    script.write_text("#!/bin/sh\n")
+    address = {name: ClusterAddress.of(settings) for name, settings in place.settings.items()}
+    for run in runs:
+        job = place.fake.submit(str(script), token=run.token).job
+        known = submissions.ClusterSubmission(
+            address=address[run.profile], token=run.token, name="", user=None, asked_at=place.fake.now()
+        )
+        known.accepted(job).save(place.jobs.run_folder(run))
+        if run in runs[:200]:
+            place.fake.start(job.id)
+    before = sum(place.fake.calls().values())
+    seen = place.executor.observe(runs)
+    waiting = [one for one in seen.values() if one.state is RunState.QUEUED]
+    assert (len(waiting), len(seen)) == (1000, 1200)
+    # at most a thousand numbers go into one call
+    assert sum(place.fake.calls().values()) - before <= 2
+    assert place.connections.asked == ["look", "look"]
+
+
+def test_runs_that_are_over_are_tidied_up_by_one_request(place):
+    runs = [run_of(number) for number in range(1, 6)]
+    for run in runs:
+        place.start(run)
+    for job in place.fake.jobs():
+        place.fake.start(job.id)
+        place.fake.end(job.id, "TIMEOUT")
+    place.fake.move(100)
+    place.connections.asked.clear()
+    seen = place.executor.observe(runs)
+    assert {one.state for one in seen.values()} == {RunState.LOST}
+    assert place.connections.asked == ["look", "tidy"]
+
+
+# ---------------------------------------------------------------- at most one job for a start
+
+
+@pytest.mark.parametrize("fault", ["lost_replies", "lost_requests"])
+def test_a_reply_that_was_lost_makes_no_second_job_and_no_failure(place, fault):
+    run = run_of(1)
+    place.fake.set(Faults(**{fault: 1}))
+    if fault == "lost_requests":
+        with pytest.raises(ExecutorError) as said:
+            place.start(run)
+        assert not isinstance(said.value, NeverPossibleError)
+        place.fake.move(60)
+        assert place.state(run) is RunState.ABSENT
+        place.start(run)
+    else:
+        place.start(run)
+    assert len(place.fake.jobs()) == 1
+    assert place.known(run).job_id == place.fake.jobs()[0].id
+
+
+class Killed(BaseException):
+    """The service is killed here."""
+
+
+@pytest.mark.parametrize("moment", ["folders", "order", "intent", "sbatch", "record"])
+def test_a_service_that_is_killed_at_any_moment_of_a_start_makes_one_job_of_it(place, moment, monkeypatch):
+    run = run_of(1)
+
+    def dies(*_args, **_changes):
+        raise Killed
+
+    def submits_and_dies(self, *args, **changes):
+        submit(self, *args, **changes)
+        raise Killed
+
+    submit = Cluster.submit
+    with monkeypatch.context() as patch:
+        match moment:
+            case "folders":
+                patch.setattr(Connection, "write", dies)
+            case "order":
+                patch.setattr(submissions.ClusterSubmission, "save", dies)
+            case "intent":
+                patch.setattr(Cluster, "submit", dies)
+            case "sbatch":
+                patch.setattr(Cluster, "submit", submits_and_dies)
+            case "record":
+                patch.setattr(submissions.ClusterSubmission, "accepted", dies)
+        with pytest.raises(Killed):
+            place.start(run)
+    place.restarted()
+    if place.state(run) is RunState.UNKNOWN:  # it may be that a reply is still to come
+        place.fake.move(60)
+    if place.state(run) is RunState.ABSENT:
+        place.start(run)
+    assert [job.comment for job in place.fake.jobs()] == [run.token]
+    assert place.state(run) is RunState.QUEUED
+    assert place.known(run).job_id == place.fake.jobs()[0].id
+
+
+def test_a_job_that_began_and_was_forgotten_before_its_reply_was_heard_is_known_by_its_own_files(place):
+    run = run_of(1)
+    place.start(run)
+    job = place.fake.jobs()[0]
+    unheard = dataclasses.replace(place.known(run), job_id=None, submitted_at=None)
+    unheard.save(place.jobs.run_folder(run))
+    place.fake.forget(job.id)
+    run_files.make_claim(place.there(run), run_files.RunClaim(trees.identify(), 1.0))
+    (place.there(run) / "node.json").write_text(json.dumps({"job_id": job.id, "nodes": "n1"}))
+    end = run_files.ExitRecord(3, 0, 1.0, 2.0, False, False, False, "exited with status 3")
+    run_files.write_end(place.there(run), end)
+    place.executor.observe([run])
+    assert place.state(run) is RunState.EXITED
+    assert len(place.fake.jobs()) == 1
+
+
+def test_a_start_whose_job_runs_already_is_taken_over(place):
+    run = run_of(1)
+    place.start(run)
+    job = place.fake.jobs()[0]
+    (place.jobs.run_folder(run) / submissions.NAME).unlink()  # the service was given back an older copy
+    (place.there(run) / "node.json").write_text(json.dumps({"job_id": job.id, "nodes": "n1"}))
+    with pytest.raises(AlreadyStartedError):
+        place.start(run)
+    assert (len(place.fake.jobs()), place.known(run).job_id) == (1, job.id)
+
+
+def test_a_strangers_job_with_the_number_of_ours_is_never_touched(place):
+    run = run_of(1)
+    place.start(run)
+    number = place.fake.jobs()[0].id
+    place.fake.change(number, comment="theirs", uid=4242, name="theirs")
+    for act in (lambda: place.executor.stop(run, grace_seconds=1), lambda: place.executor.kill(run)):
+        act()
+        assert place.fake.job(number).state == "PENDING"
+    assert place.state(run) is not RunState.QUEUED
+
+
+# ---------------------------------------------------------------- limits of the site
+
+
+def test_what_a_limit_keeps_out_is_queued_and_starts_when_the_limit_is_gone(place):
+    runs = [run_of(number) for number in range(1, 5)]
+    place.fake.set(Faults(submit_limit=1, starts_jobs=False))
+    for run in runs:
+        place.start(run)
+    seen = place.executor.observe(runs)
+    assert {one.state for one in seen.values()} == {RunState.QUEUED}
+    assert sum("limit of the cluster" in one.reason for one in seen.values()) == 3
+    before = place.fake.calls()["sbatch"]
+    for _ in range(10):
+        place.executor.observe(runs)
+    assert place.fake.calls()["sbatch"] - before <= 1  # a limit is asked about seldom
+    place.fake.set(Faults(starts_jobs=False))
+    place.fake.move(60)
+    seen = place.executor.observe(runs)
+    assert [job.comment for job in place.fake.jobs()] == [run.token for run in runs]
+    assert not any("limit of the cluster" in one.reason for one in seen.values())
+
+
+def test_a_start_that_waits_for_a_limit_and_is_refused_then_says_so(place, monkeypatch):
+    run = run_of(1)
+    place.fake.set(Faults(submit_limit=0))
+    place.start(run)
+    assert place.state(run) is RunState.QUEUED
+
+    def refuses(_self, *_args, **_changes):
+        raise SchedulerRefusedError(["sbatch"], 1, "error: Invalid account or account/partition")
+
+    monkeypatch.setattr(Cluster, "submit", refuses)
+    place.fake.move(60)
+    seen = place.executor.observe([run])[run.token]
+    assert (seen.state, seen.never_started) == (RunState.LOST, True)
+    with pytest.raises(NeverPossibleError, match="Invalid account"):
+        place.start(run_of(2))
+
+
+@pytest.mark.parametrize(
+    ("text", "passes"),
+    [
+        ("sbatch: error: Batch job submission failed: No space left on device", True),
+        ("Slurm temporarily unable to accept job, sleeping and retrying", True),
+        ("error: Invalid qos specification", False),
+        ("error: Requested node configuration is not available", False),
+    ],
+)
+def test_only_what_would_be_refused_again_fails_a_step(place, monkeypatch, text, passes):
+    def refuses(_self, *_args, **_changes):
+        raise SchedulerRefusedError(["sbatch"], 1, text)
+
+    monkeypatch.setattr(Cluster, "submit", refuses)
+    with pytest.raises(ExecutorError) as said:
+        place.start(run_of(1))
+    assert isinstance(said.value, NeverPossibleError) is not passes
+
+
+# ---------------------------------------------------------------- chains that are to end
+
+
+def test_a_chain_is_open_from_before_its_first_job_until_the_cluster_was_asked_to_end_it(place, monkeypatch):
+    run = run_of(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "prepare", lambda *_args: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            place.start(run)
+    assert place.restarted().open_chains() == [run]
+    place.start(run)
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "ask", lambda *_args, **_more: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            place.executor.end_chain(run)
+    assert place.restarted().open_chains() == [run]
+    place.executor.end_chain(run)
+    assert place.executor.open_chains() == []
+
+
+def test_the_end_of_a_chain_is_that_of_the_starts_before_it_and_of_no_other(place):
+    first = run_of(1)
+    second = first._replace(token=next_token(first.token))
+    other, resumed = run_of(2, job="job-2"), run_of(3)
+    for run in (first, second, other, resumed):
+        place.start(run)
+    place.executor.end_chain(second)
+    assert set(place.executor.open_chains()) == {other, resumed}
+
+
+def test_a_start_that_nothing_can_follow_has_no_chain(place):
+    run = run_of(1)
+    place.settings["a"] = place.settings["a"].model_copy(update={"max_allocations": 1})
+    place.start(run)
+    assert place.executor.open_chains() == []
