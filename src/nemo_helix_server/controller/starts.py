@@ -283,12 +283,12 @@ class Starter:
         return path
 
     def find_open_chains(self) -> None:
-        """End what may still follow steps that are over: once, for a crash can have kept that from being asked.
+        """End what may follow steps that are over: once, since a crash can keep that from being asked.
 
         A chain that the step's newest start goes on stays.
         """
         for run in self.executor.open_chains():
-            with self.troubles.apart(f"{run.workspace}/{run.job_id}"):
+            with self.error_isolation.apart(f"{run.workspace}/{run.job_id}"):
                 with self.store.read() as unit:
                     step = unit.steps.named(run.attempt_id, run.step)
                     tasks = {task.name for task in unit.tasks.of_step(step.id)} if step else set()
