@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import secrets
@@ -22,6 +23,7 @@ from typing import Any, BinaryIO
 from nemo_helix_server.executors.slurm import folders, succession
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.log_parts import part_numbers
+from nemo_runs.durable.disk import open_regular, read_regular
 from nemo_runs.errors import RunsError
 from nemo_trainer import contract
 from nemo_trainer.contract import generations
@@ -33,7 +35,11 @@ WINDOW = 256
 LARGEST = 4 << 20
 """Bytes of one file in one answer; the rest comes with the next one."""
 _SMALL = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
-_OF_TRAINER = ("*.json", "generations/*")
+SMALL = 16 << 20
+"""Bytes of a file that is sent as a whole; a larger one is not what it should be."""
+MOST_FILES = 200
+"""Small files of one trainer path, and files of metrics; a workload may make any number."""
+_OF_TRAINER = ("progress*.json", "writer.json", "OUTPUTS*.json", "generations/*")
 _METRICS = "metrics*.jsonl"
 _LEDGER = ".staged.json"
 
@@ -65,29 +71,41 @@ def _run(asked: Mapping[str, Any]) -> dict[str, Any]:
     folder, trainer = Path(asked["run"]), Path(asked["trainer"])
     have: Mapping[str, Any] = asked["have"]
     found: dict[str, Any] = {
-        "run": _changed(folder, _SMALL, have.get("run", {})),
+        "run": _changed(folder, _SMALL, have.get("run", {}), folder),
         "log": list(_log(folder, have.get("log"))),
         "scheduler_log": _tail(folder / folders.SCHEDULER_LOG),
     }
-    if trainer.is_dir():
-        known = have.get("trainer", {})
-        found["trainer"] = _changed(trainer, tuple({*small_files(trainer), *known}), known)
-        begun = have.get("metrics", {})
-        found["metrics"] = {name: grown(trainer / name, begun.get(name)) for name in metric_files(trainer)}
-        found["checkpoints"] = _checkpoints(trainer, have.get("checkpoints"))
-        found["outputs"] = _output_problems(trainer)
-        found["bytes"] = size_of(trainer.parent)
+    # what a workload has left there may be anything; it holds up the look at no other run
+    with contextlib.suppress(OSError, RunsError):
+        if trainer.is_dir():
+            found |= _trainer(trainer, have)
+    return found
+
+
+def _trainer(trainer: Path, have: Mapping[str, Any]) -> dict[str, Any]:
+    """What is new in a trainer path."""
+    found: dict[str, Any] = {}
+    known = have.get("trainer", {})
+    found["trainer"] = _changed(trainer, tuple({*small_files(trainer), *known}), known, trainer.parent)
+    begun = have.get("metrics", {})
+    found["metrics"] = {
+        name: grown(trainer / name, begun.get(name), trainer.parent) for name in metric_files(trainer)
+    }
+    found["checkpoints"] = _checkpoints(trainer, have.get("checkpoints"))
+    found["outputs"] = _output_problems(trainer)
+    found["bytes"] = size_of(trainer.parent)
     return found
 
 
 def small_files(trainer: Path) -> list[str]:
     """The files of a trainer path that are replaced as a whole, those of all its generations."""
-    return [path.relative_to(trainer).as_posix() for like in _OF_TRAINER for path in trainer.glob(like)]
+    names = (path.relative_to(trainer).as_posix() for like in _OF_TRAINER for path in trainer.glob(like))
+    return list(itertools.islice(names, MOST_FILES))
 
 
 def metric_files(trainer: Path) -> list[str]:
     """The files of a trainer path that only grow."""
-    return sorted(path.name for path in trainer.glob(_METRICS))
+    return sorted(path.name for path in itertools.islice(trainer.glob(_METRICS), MOST_FILES))
 
 
 def _output_problems(trainer: Path) -> list[str] | None:
@@ -97,11 +115,13 @@ def _output_problems(trainer: Path) -> list[str] | None:
     return list(contract.verify_outputs(trainer, storage=trainer.parent, deep=False))
 
 
-def _changed(folder: Path, names: tuple[str, ...], have: Mapping[str, str]) -> dict[str, str | None]:
+def _changed(
+    folder: Path, names: tuple[str, ...], have: Mapping[str, str], within: Path
+) -> dict[str, str | None]:
     """The small files that are not as the asker has them; `None` for one that is gone."""
     found: dict[str, str | None] = {}
     for name in names:
-        data = _read(folder / name)
+        data = _read(folder / name, within)
         if data is None:
             if name in have:
                 found[name] = None
@@ -110,18 +130,18 @@ def _changed(folder: Path, names: tuple[str, ...], have: Mapping[str, str]) -> d
     return found
 
 
-def grown(path: Path, have: list[Any] | None) -> dict[str, Any] | None:
+def grown(path: Path, have: list[Any] | None, within: Path) -> dict[str, Any] | None:
     """What a file has behind what the asker has of it: offset and bytes; all of it when it is another one.
 
     ``have`` is how many bytes the asker has, and the digest of the last `WINDOW` of them.
     """
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path, within=within), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             offset = int(have[0]) if have and _continues(file, size, have) else 0
             file.seek(offset)
             data = file.read(LARGEST)
-    except FileNotFoundError:
+    except OSError:
         return None
     if not data and have and offset == have[0]:
         return {"from": offset, "data": "", "size": size}
@@ -144,10 +164,10 @@ def _log(folder: Path, have: list[Any] | None) -> Iterator[dict[str, Any]]:
     except OSError:
         return
     names.append(run_files.OUTPUT)
-    begun = next((name for name in reversed(names) if have and _is_begun(folder / name, have)), None)
+    begun = next((name for name in reversed(names) if have and _is_begun(folder / name, have, folder)), None)
     left = LARGEST
     for name in names[names.index(begun) if begun else 0 :]:
-        piece = grown(folder / name, have if name == begun else None)
+        piece = grown(folder / name, have if name == begun else None, folder)
         if piece is None:
             continue
         yield {"name": name, **piece}
@@ -156,9 +176,9 @@ def _log(folder: Path, have: list[Any] | None) -> Iterator[dict[str, Any]]:
             return  # the next look goes on here
 
 
-def _is_begun(path: Path, have: list[Any]) -> bool:
+def _is_begun(path: Path, have: list[Any], within: Path) -> bool:
     try:
-        with path.open("rb") as file:
+        with open(open_regular(path, within=within), "rb") as file:
             return _continues(file, os.fstat(file.fileno()).st_size, have)
     except OSError:
         return False
@@ -187,7 +207,7 @@ def _checkpoint(one: contract.Checkpoint | contract.Damaged, within: Path) -> di
             "pinned": False,
         }
     problems = contract.verify(one.folder, deep=False, within=within)
-    manifest = _read(one.folder / contract.MANIFEST)
+    manifest = _read(one.folder / contract.MANIFEST, within)
     return {
         "step": one.step,
         "folder": one.folder.name,
@@ -222,7 +242,7 @@ def _give_up(request: Mapping[str, Any]) -> dict[str, Any]:
 def _hold(request: Mapping[str, Any]) -> dict[str, Any]:
     """Mark a checkpoint, so that its trainer keeps it, or take the mark away; whether it is there."""
     folder = Path(request["folder"])
-    manifest = _read(folder / contract.MANIFEST)
+    manifest = _read(folder / contract.MANIFEST, folder)
     if manifest is None or hashlib.sha256(manifest).hexdigest()[:10] != request["id"].rpartition("-")[2]:
         return {"held": False}
     if request["hold"]:
@@ -388,14 +408,15 @@ def size_of(folder: Path) -> int:
 
 
 def _tail(path: Path, length: int = 2000) -> str:
-    data = _read(path)
+    data = _read(path, path.parent)
     return text(data[-length:]) if data else ""
 
 
-def _read(path: Path) -> bytes | None:
+def _read(path: Path, within: Path) -> bytes | None:
+    """A small file that a workload may have made; no pipe is waited for, no link leads out of ``within``."""
     try:
-        return path.read_bytes()
-    except (FileNotFoundError, NotADirectoryError):
+        return read_regular(path, most=SMALL, within=within)
+    except OSError:
         return None
 
 

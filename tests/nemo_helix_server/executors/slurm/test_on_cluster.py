@@ -14,25 +14,25 @@ def have(data):
 def test_a_file_that_grew_is_sent_from_where_the_asker_is(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"one\ntwo\nthree\n")
-    assert grown(path, have(b"one\n")) == {"from": 4, "data": "two\nthree\n", "size": 14}
-    assert grown(path, have(b"one\ntwo\nthree\n")) == {"from": 14, "data": "", "size": 14}
+    assert grown(path, have(b"one\n"), path.parent) == {"from": 4, "data": "two\nthree\n", "size": 14}
+    assert grown(path, have(b"one\ntwo\nthree\n"), path.parent) == {"from": 14, "data": "", "size": 14}
 
 
 def test_a_file_that_was_written_anew_is_sent_from_its_beginning(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b"uno\ndos\ntres\n")
-    assert grown(path, have(b"one\n"))["from"] == 0
+    assert grown(path, have(b"one\n"), path.parent)["from"] == 0
     path.write_bytes(b"o")
-    assert grown(path, have(b"one\n"))["from"] == 0
+    assert grown(path, have(b"one\n"), path.parent)["from"] == 0
     path.unlink()
-    assert grown(path, have(b"one\n")) is None
+    assert grown(path, have(b"one\n"), path.parent) is None
 
 
 def test_bytes_that_are_no_text_arrive_as_they_are(tmp_path):
     path = tmp_path / "x"
     data = bytes(range(256)) * 3
     path.write_bytes(data)
-    sent = json.loads(json.dumps(grown(path, None)))
+    sent = json.loads(json.dumps(grown(path, None, path.parent)))
     assert raw(sent["data"]) == data
 
 
