@@ -13,6 +13,7 @@ from tests.source_tree import texts as texts_of
 
 ROOT = Path(__file__).parents[1]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+SCRIPTS = sorted([*(ROOT / "src").rglob("*.sh"), *(ROOT / "scripts").rglob("*.sh")])
 PAGES = sorted(
     [
         *(ROOT / "src").rglob("*.md"),
@@ -103,6 +104,7 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
         ("src/nemo_gym/cli/main.py", "told"),  # a value in the file full_disk
         ("src/nemo_gym/rollouts/output/disk_wait.py", "told"),
         ("src/nemo_gym/job_paths.py", "``told``"),
+        ("src/nemo_gym/shell/full_disk.sh", "`told`"),
         ("docs/reference/files.md", "`told`"),
     }
 )
@@ -110,14 +112,22 @@ KEPT: frozenset[tuple[str, str]] = frozenset(
 
 
 def texts(path: Path) -> Iterator[tuple[int, str]]:
-    """Lines and texts of a file; of Python its strings, docstrings too, with `{}` for inserted values."""
+    """Lines and texts of a file: of a script its comments, of Python its strings, docstrings too, with `{}`
+    for inserted values.
+    """
     if path.suffix != ".py":
-        yield from enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            yield number, comment(line) if path.suffix == ".sh" else line
         return
     yield from texts_of(parsed(path))
     for joined in nodes(parsed(path), ast.JoinedStr):
         parts = [part.value if isinstance(part, ast.Constant) else "{}" for part in joined.values]
         yield joined.lineno, "".join(map(str, parts))
+
+
+def comment(line: str) -> str:
+    """The comment in a line of a shell script, empty where it has none."""
+    return match[1] if (match := re.search(r"(?:^|\s)#+\s(.*)", line)) else ""
 
 
 def found(path: Path) -> Iterator[str]:
@@ -133,7 +143,7 @@ def found(path: Path) -> Iterator[str]:
 
 
 def test_docstrings_messages_and_pages_use_plain_sentences():
-    places = dict.fromkeys(place for path in [*SOURCES, *PAGES] for place in found(path))
+    places = dict.fromkeys(place for path in [*SOURCES, *SCRIPTS, *PAGES] for place in found(path))
     assert not places, "\n".join(places)
 
 
@@ -146,6 +156,20 @@ def test_names_use_the_terms_of_the_field():
                     if name and name not in WRITTEN and NAMED.search(f".{name}" if field == "attr" else name):
                         places.append(f"{path.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}: {name}")
     assert not places, "\n".join(places)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("# one", "one"),
+        ("  x=1 # two # three", "two # three"),
+        ("#!/bin/sh", ""),
+        ("${x#*…} y", ""),
+        ("echo a#b", ""),
+    ],
+)
+def test_a_scripts_comments_are_read(line, text):
+    assert comment(line) == text
 
 
 @pytest.mark.parametrize("name", ["wish", "Wishes", "_early_wish", ".following", "_tell", "troubles"])

@@ -73,7 +73,7 @@ CONF
     return
   fi
   rm -f "$etc/cgroup.conf"
-  # from 23.11 on slurmd wants a plugin unless told otherwise; 22.05 does not know the word
+  # from 23.11 on slurmd loads a plugin unless this disables it; 22.05 does not know the word
   if [ "$(printf '%s\n' 23.11 "$(slurmd -V | sed 's/.* //')" | sort -V | head -n 1)" = 23.11 ]; then
     echo 'CgroupPlugin=disabled' >"$etc/cgroup.conf"
   fi

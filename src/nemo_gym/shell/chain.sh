@@ -7,7 +7,7 @@
 #                       to "id" or "id;cluster", or returns 1 with gym_queue_error; the successor inherits gym_token
 #   gym_drop_next NEXT  takes a queued successor back; fails when nobody heard it
 #   gym_find_unheard    sets gym_next to a successor that was queued although queueing it seemed to fail, or returns 1
-#   gym_next_waits NEXT 0: it waits for this job, 1: it is gone, 2: nobody can tell now
+#   gym_next_waits NEXT 0: it waits for this job, 1: it is gone, 2: that cannot be known now
 # Facts about a run are in links/<job id>.<restart count>/, one value a file, each written at once or not at all. The
 # files .gym_job_chain, .gym_accumulated_walltime and .gym_infra_retries show them to people.
 
@@ -180,7 +180,7 @@ gym_tell_refusal() {
   gym_say "queueing it is tried again every $NEMO_GYM_CHAIN_SECONDS s while this job runs"
 }
 
-# gym_is_gone ID: whether a successor that was queued is there no more. What nobody can tell counts as there.
+# gym_is_gone ID: whether a successor that was queued has left the queue. One whose state cannot be known counts as queued.
 gym_is_gone() {
   gym_next_waits "$1"
   (($? == 1))

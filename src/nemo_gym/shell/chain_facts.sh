@@ -262,7 +262,7 @@ gym_unaccounted() {
   done < <(cd -- "$gym_links" && ls -1dt -- *.*)
 }
 
-# Where nobody tells the time of a run, what the run itself saw of it counts towards the cap until somebody does.
+# Where the time of a run is not known, what the run itself saw of it counts towards the cap until it is.
 gym_add_unknown_time() {
   local folder
   for folder in "$gym_links"/*.*; do
@@ -272,7 +272,7 @@ gym_add_unknown_time() {
   done
 }
 
-# gym_view FILE NUMBER: lets a file show a number that stands in links/. One that is damaged, or shows more than there is, is an
+# gym_view FILE NUMBER: lets a file show a number that links/ holds. One that is damaged, or shows more than there is, is an
 # error; one that shows less was not written any more.
 gym_view() {
   local shown=0

@@ -9,7 +9,7 @@
 # many jobs in a row, that one the last, ended because their disk stayed full, gym_p_undecided (those had not decided: all
 # else is about the run before them), and gym_p_owner: number of the user who
 # owns the jobs, empty when it is not known. What the chain has used
-# stands in gym_spent_retries, gym_spent_walltime (seconds) and gym_spent_idle; its limits in GYM_MAX_RETRIES,
+# is in gym_spent_retries, gym_spent_walltime (seconds) and gym_spent_idle; its limits in GYM_MAX_RETRIES,
 # GYM_MAX_WALLTIME (seconds) and GYM_MAX_LINKS_WITHOUT_PROGRESS, empty for none; gym_rows are recorded, and GYM_RESUMES is
 # empty where a job refuses to go on with them (resume_from_cache is false).
 

@@ -70,10 +70,10 @@ gym_driver_environment() {
   gym_export driver "${GYM_DRIVER_ENV[@]}" || exit 1
 }
 
-# gym_watch KIND FUNCTION: runs a step to its end. Passes on what is asked of the job; when a service dies, tells the
+# gym_watch KIND FUNCTION: runs a step to its end. Passes on what is asked of the job; when a service dies, signals the
 # step, gives it time to finish what it has in flight, then ends it. Sets gym_status.
 gym_watch() {
-  local _kind=$1 _told='' _until='' _step=driver _log _pid
+  local _kind=$1 _passed_on='' _until='' _step=driver _log _pid
   [[ $_kind != prepare && $_kind != install ]] || _step=$_kind
   _log=logs/$_step-$gym_job_id.log
   gym_require_space
@@ -88,8 +88,8 @@ gym_watch() {
       gym_look_at_clock
       [[ -z $gym_dead ]] || _until=$((gym_clock + NEMO_GYM_DRAIN_SECONDS))
     fi
-    if [[ -n $gym_asked && $_told != "$gym_asked" && -z $gym_dead ]]; then
-      _told=$gym_asked
+    if [[ -n $gym_asked && $_passed_on != "$gym_asked" && -z $gym_dead ]]; then
+      _passed_on=$gym_asked
       gym_pass_on "$_kind" "$_pid"
     fi
     if [[ -n $_until ]] && { ! gym_is_before "$_until" || [[ $gym_asked == stop ]]; }; then
@@ -110,7 +110,7 @@ gym_watch() {
   fi
 }
 
-# gym_notice_death KIND PID: a service that ended while nobody asked for a stop ends the job, the driver told first.
+# gym_notice_death KIND PID: a service that ended while nobody asked for a stop ends the job; the driver is signalled first.
 gym_notice_death() {
   gym_find_dead
   [[ -n $gym_dead ]] || return 0

@@ -4,8 +4,8 @@
 # Needs bash 4.4. There is no `set -e`: each step's failure is reported in a sentence and remembered in gym_status.
 #
 # How functions answer, in every file of a job script: a value is in the variable `gym_…` that the function's comment
-# says it sets. The exit status says yes or no, or done or not; 2, where the comment says so, that nobody can tell. Nothing is
-# printed to be captured, which would cost a process: what stands in $(…) or before a pipe is a program's output. A function
+# says it sets. The exit status says yes or no, or done or not; 2, where the comment says so, that it is not known. Nothing is
+# printed to be captured, which would cost a process: what is in $(…) or before a pipe is a program's output. A function
 # uses its own locals, its arguments and variables `gym_…`, never its caller's locals. Locals begin with an underscore where a
 # step's environment is put together below them: a local of the same name would hide what is exported.
 
@@ -30,7 +30,7 @@ gym_clock=0             # seconds since this script began, at the last look
 # How long a step may take to end after SIGTERM before it is killed, in seconds.
 : "${NEMO_GYM_STOP_SECONDS:=10}"
 
-# Sets gym_clock, without starting a process. SECONDS is the difference of two dates: it stands in where there is nothing better.
+# Sets gym_clock, without starting a process. SECONDS is the difference of two dates: it is used where nothing better exists.
 gym_look_at_clock() {
   local up=''
   if [[ -z $gym_began ]]; then
@@ -89,7 +89,7 @@ gym_quote() {
 gym_event() {
   local name=$1 at line now=${EPOCHREALTIME-}
   shift
-  # Milliseconds where bash can tell them (5.0 and later).
+  # Milliseconds where bash has them (5.0 and later).
   now=${now/,/.}
   now=${now:--1.000000}
   TZ=UTC printf -v at '%(%Y-%m-%dT%H:%M:%S)T' "${now%.*}"
@@ -174,7 +174,7 @@ gym_tick_for() {
 }
 
 # gym_who: sets gym_asker to who asked the job to stop, in one word: none, signal, walltime, cancel, continued, service_died, or person for whatever
-# else stands in the drain file. A bare signal says nothing; far from the time limit it is not ours.
+# else the drain file holds. A bare signal says nothing; far from the time limit it is not ours.
 gym_who() {
   gym_asker=none
   if [[ -n $gym_asked ]]; then
@@ -210,7 +210,7 @@ gym_alive() {
 }
 
 # Called first in every child: what it must not inherit, and the job's own `gym` first on its PATH, so that a service
-# may be `gym serve …` wherever the submitting shell stood.
+# may be `gym serve …` whatever folder the submitting shell was in.
 gym_child() {
   [[ $GYM_PROGRAM != */* ]] || export PATH="${GYM_PROGRAM%/*}${PATH:+:$PATH}"
   unset NEMO_GYM_EXTRA_ROOTS

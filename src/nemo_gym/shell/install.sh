@@ -28,7 +28,7 @@ gym_install() {
   return 1
 }
 
-# What a later job of the chain cannot find either ends the chain, told as a driver tells it.
+# What a later job of the chain cannot find either ends the chain, reported as a driver reports it.
 gym_install_hopeless() {
   gym_put "$gym_link/collected" $'state failed\nstatus 1\nexpected 0\nrecorded 0\nnew 0\nhopeless '"${gym_reason//$'\n'/ }"
 }
@@ -75,7 +75,7 @@ gym_give_up() {
   exit "$1"
 }
 
-# gym_install_clone FOLDER ERRORS: git tells in words alone whether a repository is not there or cannot be reached now.
+# gym_install_clone FOLDER ERRORS: git reports in words alone whether a repository is not there or cannot be reached now.
 gym_install_clone() {
   local _absent='repository .*not (found|exist)|does not appear to be a git repository'
   echo "cloning $GYM_INSTALL_REPO"
@@ -122,7 +122,7 @@ gym_install_same_commit() {
 gym_install_make() {
   git -C "$gym_made/source" checkout --quiet --detach "$1" || gym_give_up 1 "commit $1 could not be checked out"
   python3 -I -m venv -- "$gym_made/env" || gym_give_up 1 "python3 -m venv failed"
-  # isolated, so that PYTHONPATH does not stand in for what is needed; pip learns its indexes from PIP_… variables
+  # isolated, so that PYTHONPATH does not replace what is needed; pip learns its indexes from PIP_… variables
   "$gym_made/env/bin/python" -I -m pip install --disable-pip-version-check --no-input "$gym_made/source" ||
     gym_give_up 1 "pip could not install commit $1"
   [[ -x $gym_made/env/bin/gym ]] || gym_give_up 1 "commit $1 brings no program gym"

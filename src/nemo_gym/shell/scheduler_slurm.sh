@@ -126,7 +126,7 @@ gym_read_show() {
   [[ $_answer =~ [[:space:]]SubmitTime=([0-9]+)[[:space:]] ]] && gym_r_submit=${BASH_REMATCH[1]}
   [[ $_answer =~ [[:space:]]UserId=[^[:space:]]*\(([0-9]+)\) ]] && gym_r_user=${BASH_REMATCH[1]}
   [[ $_answer =~ [[:space:]]JobName=(.+)[[:space:]]UserId= ]] && gym_r_name=${BASH_REMATCH[1]}
-  # a comment has spaces where a site adds words to it; what follows it holds no token of ours that stands alone. Not by an
+  # a comment has spaces where a site adds words to it; what follows it holds no token of ours as a word of its own. Not by an
   # expansion like ${_answer#*…}, which tries every beginning of the text and takes a third of a second for it
   [[ $_answer =~ [[:space:]]Comment=(.*) ]] && gym_r_comment=${BASH_REMATCH[1]}
   gym_r_comment=${gym_r_comment%%[[:space:]]StdErr=*}

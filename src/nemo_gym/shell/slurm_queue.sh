@@ -50,7 +50,7 @@ gym_choose_script() {
 }
 
 # gym_submit CALL WORDS…: sets gym_printed and gym_complaint to what a command printed and complained, gym_call_status to
-# its exit status. What a login shell prints before the command stands above the mark and is left out.
+# its exit status. What a login shell prints before the command is above the mark and is left out.
 gym_submit() {
   local _mark="-- $RANDOM$RANDOM$RANDOM --"
   gym_printed=$(
@@ -58,7 +58,7 @@ gym_submit() {
     gym_complaint=$("$1" "$_mark" "${@:2}" 2>&1 >&3 3>&- </dev/null)
     printf '\n%s%s\n%s\n.' "$_mark" "$?" "$gym_complaint"
   )
-  # What stands before the mark may be long, and ${gym_printed#*…} would try every beginning of it. It may be in any encoding.
+  # What precedes the mark may be long, and ${gym_printed#*…} would try every beginning of it. It may be in any encoding.
   local LC_ALL=C
   [[ $gym_printed =~ "$_mark"$'\n'(.*) ]] && gym_printed=${BASH_REMATCH[1]}
   gym_complaint=${gym_printed##*$'\n'"$_mark"}
@@ -116,7 +116,7 @@ gym_find_next() {
 
 # gym_is_own ID [TOKEN]: whether a number is a job of this chain: its comment carries the chain's token (or TOKEN); where
 # there is no comment, or one of the site's, this user owns it, it has our name and is younger than the chain. 0: it is, and gym_own_state is its
-# state; 1: no such job, or somebody else's; 2: nobody can tell now. Nothing is done to a job that is not.
+# state; 1: no such job, or somebody else's; 2: that cannot be known now. Nothing is done to a job that is not.
 gym_is_own() {
   local _answer _status _line _id _state _user _at _name _comment _token=${2:-$GYM_JOB/$GYM_BENCHMARK/}
   local -a _cluster=()
@@ -217,7 +217,7 @@ gym_drop_next() {
   gym_slurm scancel "${_cluster[@]}" "${1%%;*}"
 }
 
-# gym_next_waits ID: 0 when it is in the queue, 1 when it is gone or another's, 2 when nobody can tell.
+# gym_next_waits ID: 0 when it is in the queue, 1 when it is gone or another's, 2 when that cannot be known.
 gym_next_waits() {
   gym_is_own "$1"
 }

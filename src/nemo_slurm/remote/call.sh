@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# Commands of Slurm, one after the other, whatever becomes of the earlier ones. Behind what each says on either stream
-# stands `<mark> <its status>`. Values: slurm_mark, slurm_limit (seconds for each command), slurm_folder (empty: wherever
+# Commands of Slurm, one after the other, whatever becomes of the earlier ones. After what each prints on either stream
+# comes `<mark> <its status>`. Values: slurm_mark, slurm_limit (seconds for each command), slurm_folder (empty: wherever
 # this is), slurm_settings (NAME=value for every command but sbatch, whose job would inherit them), and the commands:
 # slurm_words, and slurm_counts, the number of words of each. 46: a command is not there; 47: the folder cannot be entered.
-# clean_environment.sh stands before this. A job inherits the environment of its sbatch: no other name is touched here.
+# clean_environment.sh precedes this. A job inherits the environment of its sbatch: no other name is touched here.
 : "${slurm_mark:?}" "${slurm_limit:?}" "${slurm_folder=}"
 declare -a slurm_settings slurm_words slurm_counts
 slurm_clean_environment

@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # The run directories whose record may not be read, an empty line, and an archive of what describes them all.
 # Values: parent (all run directories in it; 44: there is no such folder) or, where that is empty, folders. And names in a run
-# directory: record, fetched, substitutes (files that stand in for a record), in a benchmark's folder: signs (files), links.
+# directory: record, fetched, substitutes (files that replace a record), in a benchmark's folder: signs (files), links.
 : "${parent=}" "${record:?}" "${fetched:?}" "${links:?}"
 declare -a folders substitutes signs
 wanted=()
