@@ -140,6 +140,8 @@ def test_a_step_runs_on_a_node_and_its_log_and_end_come_back(place):
     (number,) = place.job_ids(job)
     assert place.logged(job) == [f"on {number} with hello", f"{place.root}/jobs/{job}/storage"]
     assert failed.error_details["exit_code"] == 3
+    node = json.loads((place.run_folder(job) / "node.json").read_text())["nodes"]
+    assert place.step_of(job).status_details["place"] == f"job {number} on {node}"
 
 
 def test_a_training_is_paused_its_allocation_is_gone_and_it_ends_with_the_same_bytes(place):

@@ -208,6 +208,8 @@ def _write(unit: StoreWriter, task: DecidedStep, move: decide.Move, records: _En
             details[ALLOCATIONS] |= {"wait_seconds": move.wait, **since}
     if move.goes_on is not None:
         details |= {GOES_ON: move.goes_on, "message": move.goes_on}
+    if task.seen is not None and task.seen.place:
+        details["place"] = task.seen.place
     if task.seen is not None and task.seen.exit_status is not None:
         details["exit_code"] = task.seen.exit_status
     moved = unit.statuses.move(

@@ -160,6 +160,8 @@ class RunObservation:
     """Of a lost run: it was given up before it started, and can never start."""
     reason: str = ""
     """One short clause for people, such as ``exited with status 1``."""
+    place: str = ""
+    """Where it runs, for people, such as ``job 4711 on n3``; empty where that goes without saying."""
 
 
 class StepExecutor(Protocol):

@@ -251,8 +251,14 @@ def step_note(step: Record) -> str:
     """What is worth saying about a step beside its status."""
     said = goes_on(details(step)) or progress(_newest_task(step))
     if step.get("status") in _PLAIN:
-        return said
+        return ", ".join(part for part in (said, _place(step)) if part)
     return failure(step) or said or reason(step)
+
+
+def _place(step: Record) -> str:
+    """Where a step runs, such as ``job 4711 on n3``; empty where that goes without saying, or it has ended."""
+    place = details(step).get("place")
+    return str(place) if place and step.get("status") == "active" else ""
 
 
 def _newest_task(step: Record) -> Record:

@@ -409,7 +409,12 @@ class SlurmStepExecutor:
             return RunObservation(
                 RunState.RUNNING, started_at=found.started_at, reason="its results are fetched"
             )
-        return found
+        return replace(found, place=self._place(run, known))
+
+    def _place(self, run: StepRun, known: ClusterSubmission) -> str:
+        """Which job it is, and on which nodes, once they are known."""
+        nodes = self._noted(run, "nodes")
+        return f"job {known.job_id} on {nodes}" if nodes else f"job {known.job_id}"
 
     def _finish(self, connection: ClusterConnection, runs: Mapping[StepRun, ClusterSubmission]) -> None:
         """What is left to do for runs that are over: in one request for all of them."""

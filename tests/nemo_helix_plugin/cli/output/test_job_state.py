@@ -200,3 +200,15 @@ def test_windows_that_were_set_and_have_not_begun_are_said(status, words):
 )
 def test_a_command_promises_no_checkpoint_that_nobody_has_seen(job, words):
     assert job_state.what_next(job) == words
+
+
+@pytest.mark.parametrize(
+    ("status", "shown"), [("active", "step 3 of 9 (33%), job 4711 on n3"), ("completed", "step 3 of 9 (33%)")]
+)
+def test_a_step_that_runs_elsewhere_says_where(status, shown):
+    step = {
+        "status": status,
+        "status_details": {"place": "job 4711 on n3"},
+        "tasks": [{"status_details": {"step": 3, "max_steps": 9, "percentage_done": 33.3}}],
+    }
+    assert job_state.step_note(step) == shown
