@@ -256,7 +256,7 @@ def step_note(step: Record) -> str:
 
 
 def _place(step: Record) -> str:
-    """Where a step runs, such as ``job 4711 on n3``; empty where that goes without saying, or it has ended."""
+    """Where a step runs, such as ``job 4711 on n3``; empty on this machine, and once it has ended."""
     place = details(step).get("place")
     return str(place) if place and step.get("status") == "active" else ""
 
