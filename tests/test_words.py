@@ -72,21 +72,33 @@ NAMES = {
     "wishes",
     # each with the term of the field
     "at_rest",  # settled
+    "barren",  # without progress
     "breath",  # gap
-    "_rests",  # settling events
+    "resting",  # settled
+    "rests",  # settling events
+    "flights",  # in flight
     r"\.following",  # progress ingestion
     "give_up_places",  # leave queue
+    "hurried",  # SIGTERM received
     "last_words?",  # exit report, marker sentence, last log line
     "manner",  # display options
+    "mend",  # fix
     "news",  # changes, records
+    "oddity",  # unusual value
     "room",  # space, capacity
     "patience",  # timeout, backoff
     "say",  # update, report
     "sight",  # file access
+    "spoilt",  # damaged, obstructed
+    "steer",  # control
     "strangers?",  # foreign
+    "surroundings",  # environment
     "take_back",  # undo
     "taker",  # indexer
     "_tell",  # send control
+    "the_dead",  # ended
+    "told",  # known, left out, details
+    "trouble",  # errors
     "troubles",  # error isolation
     "waits_for_the_machine",  # waiting reason
     "ways?_?out",  # deadline

@@ -117,7 +117,7 @@ def take_hold(context: JobContext) -> WriterHold:
     writer = generations.read_writer(context.trainer_path)
     again = writer is not None and claimed is not None and writer.generation == claimed.number
     if writer is not None and not writer.is_over and (claimed is None or again):
-        _require_gone(context, writer.process, vouched=again or _is_current_start(context))
+        _require_gone(context, writer.process, confirmed=again or _is_current_start(context))
     if claimed is None or (again and writer is not None and not writer.is_over):
         newest = generations.newest(context.trainer_path)
         known = writer is not None and newest is not None and writer.generation == newest.number
@@ -170,9 +170,9 @@ def record_outputs(context: JobContext, paths: Sequence[Path]) -> None:
     write_outputs(context.trainer_path, outputs, own_names=context.own_names)
 
 
-def _require_gone(context: JobContext, other: trees.ProcessIdentity, *, vouched: bool) -> None:
+def _require_gone(context: JobContext, other: trees.ProcessIdentity, *, confirmed: bool) -> None:
     _require_unseen(context, other)
-    if trees.liveness(other) is trees.Liveness.ELSEWHERE and not vouched:
+    if trees.liveness(other) is trees.Liveness.ELSEWHERE and not confirmed:
         raise TrainerError(
             f"{context.trainer_path}: process {other.pid} on {other.host} trains here, or was ended before "
             "it could say that it stops, and it cannot be seen from here; make sure that it has ended, then "

@@ -11,7 +11,7 @@ import yaml
 from nemo_automodel.components.config.loader import ConfigNode
 
 from nemo_engines.automodel import config, cpu, data
-from nemo_engines.automodel.recipe import REPORTED, SteeredRecipe
+from nemo_engines.automodel.recipe import REPORTED, ControlledRecipe
 from nemo_engines.data import learned
 from nemo_engines.data.chat_templates import TemplateWriter
 from nemo_engines.data.rows import Row
@@ -76,15 +76,15 @@ def _train(run: TrainingRun) -> None:
     recipe.run_train_validation_loop()
 
 
-def _set_up(run: TrainingRun, rendered: dict[str, Any]) -> SteeredRecipe:
+def _set_up(run: TrainingRun, rendered: dict[str, Any]) -> ControlledRecipe:
     with setting_up():
-        recipe = SteeredRecipe(ConfigNode(rendered), run)
+        recipe = ControlledRecipe(ConfigNode(rendered), run)
         recipe.setup()
     _require_targets(run, recipe)
     return recipe
 
 
-def _rehearse(run: TrainingRun, recipe: SteeredRecipe) -> None:
+def _rehearse(run: TrainingRun, recipe: ControlledRecipe) -> None:
     """Try what the end writes beside the weights; only merging goes through transformers for all of it."""
     model = recipe.bare_model()
     with ending.saved_as("config.json", Path(run.spec.model)):
@@ -98,7 +98,7 @@ def _rehearse(run: TrainingRun, recipe: SteeredRecipe) -> None:
     )
 
 
-def _require_targets(run: TrainingRun, recipe: SteeredRecipe) -> None:
+def _require_targets(run: TrainingRun, recipe: ControlledRecipe) -> None:
     """Names that the model does not have are left out by the library without a word."""
     lora, names = run.spec.lora, [name for part in recipe.model_parts for name, _ in part.named_modules()]
     given = {"target_modules": lora.target_modules, "exclude_modules": lora.exclude_modules}

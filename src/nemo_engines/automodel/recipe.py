@@ -30,7 +30,7 @@ _COPIES = 4
 """A checkpoint holds the weights twice, once for other programs, and two moments of each."""
 
 
-class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[misc]  # it has no types here
+class ControlledRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[misc]  # it has no types here
     """The recipe, with our reports, our saves and our end."""
 
     def __init__(self, config: Any, run: TrainingRun) -> None:
@@ -99,9 +99,9 @@ class SteeredRecipe(TrainFinetuneRecipeForNextTokenPrediction):  # type: ignore[
         if self._run.world.leads:
             self._run.session.metrics(step, reported, epoch=self._epochs(step))
         self._progress("training", step, **reported)
-        self._steer(step)
+        self._apply_control(step)
 
-    def _steer(self, step: int) -> None:
+    def _apply_control(self, step: int) -> None:
         self._decision = decision = self._agreed(step)
         if decision.stop and decision.save is None:
             raise TrainerError(f"training was stopped on request after step {step}; nothing was saved")

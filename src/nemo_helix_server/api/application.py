@@ -55,7 +55,7 @@ def make_application(
     """The application; ``start`` and ``stop`` frame its life (the controller's, outside of tests)."""
 
     @contextlib.asynccontextmanager
-    async def life(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
         broadcasting = asyncio.create_task(parts.broadcaster.run())
         start()
         try:
@@ -69,7 +69,7 @@ def make_application(
         title="NeMo Helix Jobs",
         version=__version__,
         description=_DESCRIPTION,
-        lifespan=life,
+        lifespan=lifespan,
         generate_unique_id_function=_operation_id,
         docs_url=None,
         redoc_url=None,

@@ -95,14 +95,14 @@ class AllocationHistory:
 
     def after(self, end: AllocationEnd) -> AllocationHistory:
         """With one more, which lost its place."""
-        barren = not end.saved and end.outlived
+        unsaved = not end.saved and end.outlived
         kept = 0 if end.saved else self.without_checkpoint
         failures = Counter(self.node_failures) + Counter(end.failed_nodes)
         return AllocationHistory(
             ended=self.ended + 1,
             interrupted=self.interrupted + 1,
             seconds=self.seconds + end.seconds,
-            without_checkpoint=kept + barren,
+            without_checkpoint=kept + unsaved,
             idle=0 if end.saved else self.idle + 1,
             node_failures=dict(failures),
         )

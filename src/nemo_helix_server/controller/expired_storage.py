@@ -35,8 +35,8 @@ class RetentionWindows:
     def run(self) -> float | None:
         """End what is due; the seconds until the next window ends, when there is one."""
         with self.store.read() as unit:
-            resting = unit.jobs.settled(retention.WITH_WINDOW)
-        left = [(job, self._left(job)) for job in resting]
+            settled = unit.jobs.settled(retention.WITH_WINDOW)
+        left = [(job, self._left(job)) for job in settled]
         for job, seconds in left:
             if seconds is not None and seconds <= 0:
                 with self.error_isolation.apart(job.id):

@@ -67,5 +67,5 @@ class Engines:
 
     def _environment(self) -> Mapping[str, str]:
         """With as many threads as the service's own OMP_NUM_THREADS says; by default one."""
-        told = {name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ}
-        return sources.engine_environment(self.cache, told)
+        inherited = {name: os.environ[name] for name in ("OMP_NUM_THREADS",) if name in os.environ}
+        return sources.engine_environment(self.cache, inherited)

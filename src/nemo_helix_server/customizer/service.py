@@ -125,7 +125,7 @@ class Customizer:
         """Find out everything that compiling needs to know."""
         found = self._sources(caller, workspace, backend.description, given)
         own = self.settings.of_backend(backend.name)
-        surroundings = found.get("environment")
+        environment = found.get("environment")
         place = self._place(given, body)
         return CompileFacts(
             machine=(place and place.machine()) or self.engines.machine,
@@ -133,8 +133,8 @@ class Customizer:
             model=found["model"],
             dataset=found["dataset"],
             validation=found.get("validation"),
-            environment=surroundings,
-            rewards=self._rewards(surroundings) if surroundings else None,
+            environment=environment,
+            rewards=self._rewards(environment) if environment else None,
             trusted=Role(caller.role) is Role.ADMIN,
             workspace=workspace,
             job_name=name,

@@ -210,9 +210,9 @@ class ObservedInBackground:
         with contextlib.suppress(OSError):
             os.eventfd_write(self._due, 1)
 
-    def _control(self, run: StepRun, tell: functools.partial[None], seq: int) -> None:
+    def _control(self, run: StepRun, send: functools.partial[None], seq: int) -> None:
         def carry_out() -> None:
-            tell()
+            send()
             with self._lock:
                 known = self._known.get(run.token)
                 if known is not None:

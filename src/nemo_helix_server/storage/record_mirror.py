@@ -35,7 +35,7 @@ _BATCH = 500
 _CURSOR = "mirror.json"
 _AGAIN = 3600 * SECOND
 """What the kernel has surely brought to the disk by itself is older than this."""
-_SPOILT = frozenset(
+_CHANGED_BY_OTHERS = frozenset(
     {errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.EPERM}
 )
 """What says that somebody changed a directory; a full disk, and a broken one, say something else."""
@@ -74,7 +74,7 @@ class RecordMirror:
         try:
             self._write(transitions, records)
         except OSError as error:
-            if error.errno not in _SPOILT:
+            if error.errno not in _CHANGED_BY_OTHERS:
                 raise
             _LOG.warning("the directory of job %s is spoilt: %s", transitions[0].job_id, error)
 
@@ -87,14 +87,14 @@ class RecordMirror:
         if job is not None and job.status is not HelixJobStatus.DELETION_PENDING:
             paths.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         for path in (paths.transitions, *paths.records):
-            if _is_spoilt(path, folder=path in paths.record_folders):
+            if _is_obstructed(path, folder=path in paths.record_folders):
                 self._storage.discard(path)
         with contextlib.suppress(FileNotFoundError):
             _append(paths.transitions, transitions)
             _write_records(paths, records)
 
 
-def _is_spoilt(path: Path, *, folder: bool) -> bool:
+def _is_obstructed(path: Path, *, folder: bool) -> bool:
     """Whether something is in the way of a record; to write to a pipe would wait for its reader."""
     with contextlib.suppress(FileNotFoundError):
         mode = path.lstat().st_mode

@@ -162,7 +162,7 @@ class StatusWriter(StorePart):
     def _write_job(self, job: Job, attempt: Attempt, newest: Step, attempt_status: HelixJobStatus) -> Job:
         status = states.derive_job(attempt_status)
         changed = status is not job.status
-        rests = status.is_settled
+        settled = status.is_settled
         moved = replace(
             job,
             status=status,
@@ -171,10 +171,10 @@ class StatusWriter(StorePart):
             error_details=attempt.error_details,
             updated_at=self.now,
             status_since=self.now if changed else job.status_since,
-            stopped_at=(self.now if changed else job.stopped_at) if rests else None,
-            stopped_mark=(self.mark if changed else job.stopped_mark) if rests else None,
+            stopped_at=(self.now if changed else job.stopped_at) if settled else None,
+            stopped_mark=(self.mark if changed else job.stopped_mark) if settled else None,
             # what it took while it ran says nothing of what it takes now; it is measured presently
-            storage_bytes=None if changed and rests else job.storage_bytes,
+            storage_bytes=None if changed and settled else job.storage_bytes,
         )
         self._update_job(moved)
         return moved

@@ -33,7 +33,7 @@ class Book:
     held: dict[str, LeaseHolder] = field(default_factory=dict)
     waiting: dict[str, tuple[LeaseRequest, ProcessIdentity]] = field(default_factory=dict)
 
-    def drop_the_dead(self) -> None:
+    def drop_ended(self) -> None:
         """End the leases and requests whose processes are proven dead."""
         self.held = {name: holder for name, holder in self.held.items() if not _is_over(holder)}
         self.waiting = {name: entry for name, entry in self.waiting.items() if not _is_dead(entry[1])}

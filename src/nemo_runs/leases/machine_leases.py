@@ -74,7 +74,7 @@ class Pool:
         """
         me = trees.identify()
         with lease_book.opened(self.folder) as book:
-            book.drop_the_dead()
+            book.drop_ended()
             if holder := book.held.get(request.name):
                 return Granted(holder.devices, holder.slots)
             waiting = [other for other, _ in book.waiting.values()]
@@ -122,7 +122,7 @@ class Pool:
     def holders(self) -> list[LeaseHolder]:
         """Who holds what now."""
         with lease_book.opened(self.folder) as book:
-            book.drop_the_dead()
+            book.drop_ended()
             return list(book.held.values())
 
 

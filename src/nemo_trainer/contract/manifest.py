@@ -90,7 +90,7 @@ def parse_manifest(data: bytes, folder: Path) -> Manifest:
     try:
         value = json.loads(data)
         json.dumps(value, ensure_ascii=False).encode()  # raises for text that nobody could write down again
-        if value.get(_DIGEST, told := _digest(value)) != told:
+        if value.get(_DIGEST, digest := _digest(value)) != digest:
             raise ValueError("it is not as it was written")  # noqa: TRY301 - one funnel for all damage
         if value["schema"] != _SCHEMA:
             raise ValueError(f"schema {value['schema']!r} is not {_SCHEMA}")  # noqa: TRY301 - one funnel for all damage

@@ -81,5 +81,5 @@ def _write(paths: JobPaths, link: LinkPaths, job_id: str, following: str) -> Non
     replace_file(link.next, f"{following}\n".encode())
     replace_file(link.queued, f"{following}\n".encode())
     link.queue_error.unlink(missing_ok=True)
-    story = Journal(paths.events)
-    events.record(story, ChainEvent.SUCCESSOR_QUEUED, job_id=job_id, restart=0, successor=following)
+    journal = Journal(paths.events)
+    events.record(journal, ChainEvent.SUCCESSOR_QUEUED, job_id=job_id, restart=0, successor=following)

@@ -183,15 +183,15 @@ def _copy(
 
 
 def _compare(host: Host, source: str, folder: Path, remote: dict[str, Remote], ledger: Ledger) -> list[str]:
-    """The files that are here already and still have to be proven; refuses to go on over a strange one.
+    """The files that are here already and still have to be proven; refuses to go on over a foreign one.
 
-    A strange file is one that nobody vouches for and that is not the beginning of its original.
+    A foreign file is one that no ledger records and that is not the beginning of its original.
     """
     here = [path for path in sorted(remote) if (folder / path).is_file()]
-    strange = [path for path in here if not ledger.is_recorded(path, folder / path)]
-    sizes = {path: (folder / path).stat().st_size for path in strange}
+    foreign = [path for path in here if not ledger.is_recorded(path, folder / path)]
+    sizes = {path: (folder / path).stat().st_size for path in foreign}
     theirs = _digests(host, source, sizes)
-    other = [path for path in strange if _sha256(folder / path) != theirs.get(path)]
+    other = [path for path in foreign if _sha256(folder / path) != theirs.get(path)]
     if other:
         shown = ", ".join(other[:_NAMED]) + (
             f" and {len(other) - _NAMED} more" if len(other) > _NAMED else ""

@@ -70,7 +70,7 @@ class BilledLink:
         return self.ended and self.driver is not None and self.driver_ended is None
 
 
-class Flights:
+class InFlightCounts:
     """How many rollouts of a link were in flight, tick by tick: 4 bytes a tick, whatever their number."""
 
     def __init__(self, start: int) -> None:
@@ -167,7 +167,10 @@ class Bill:
 
 
 def bill_links(
-    links: Sequence[BilledLink], submitted: int | None, kept: Sequence[Flights], lost: Sequence[Flights]
+    links: Sequence[BilledLink],
+    submitted: int | None,
+    kept: Sequence[InFlightCounts],
+    lost: Sequence[InFlightCounts],
 ) -> list[LinkBill]:
     """Bill the links of one benchmark, which are in order of their start."""
     bills, free_since = [], submitted
@@ -191,7 +194,7 @@ def bill_links(
     return bills
 
 
-def segments(link: BilledLink, kept: Flights, lost: Flights) -> list[Segment]:
+def segments(link: BilledLink, kept: InFlightCounts, lost: InFlightCounts) -> list[Segment]:
     """Cut a link into stretches with one owner each, without gap or overlap from its start to its end."""
     found: list[Segment] = []
     at = link.start
@@ -222,7 +225,9 @@ def segments(link: BilledLink, kept: Flights, lost: Flights) -> list[Segment]:
     return found
 
 
-def _collecting(link: BilledLink, kept: Flights, lost: Flights, driver_end: int) -> Iterable[tuple[str, int]]:
+def _collecting(
+    link: BilledLink, kept: InFlightCounts, lost: InFlightCounts, driver_end: int
+) -> Iterable[tuple[str, int]]:
     """Owners with the moments until which they own, from the driver's start to its end."""
     ticks = max(0, -(-(min(link.end, max(kept.last, lost.last)) - link.start) // TICK))
     good, bad = kept.counts(ticks), lost.counts(ticks)
@@ -278,8 +283,8 @@ def savings(bills: Sequence[Bill]) -> list[Saving]:
     total = {owner: sum(bill.owners[owner] for bill in bills) for owner in OWNERS}
     if not total["useful"]:
         everything = sum(total.values())
-        mend = "fix what ended it before anything else: `gym job status` says what that was"
-        return [Saving("nothing_kept", everything, mend)] if everything else []
+        fix = "fix what ended it before anything else: `gym job status` says what that was"
+        return [Saving("nothing_kept", everything, fix)] if everything else []
     services = any(link.has_services for bill in bills for link in bill.links)
     again = sum(bill.started_again for bill in bills)
     first = total["install"] + total["load"] - again

@@ -19,7 +19,7 @@ from nemo_gym.events import ChainEvent
 from nemo_gym.job_paths import JobPaths, LinkPaths
 from nemo_gym.orchestration.records.locations import SubmissionLocation
 from nemo_gym.orchestration.results import bill
-from nemo_gym.orchestration.results.bill import Bill, BilledLink, Flights
+from nemo_gym.orchestration.results.bill import Bill, BilledLink, InFlightCounts
 from nemo_gym.orchestration.status.link_files import LARGEST, whole
 from nemo_gym.rollouts.output.rows import read_blocks
 from nemo_runs.counts import counted
@@ -40,17 +40,17 @@ class _Seen:
     """Links with what was in flight in each."""
 
     links: list[BilledLink]
-    kept: list[Flights] = field(default_factory=list)
-    lost: list[Flights] = field(default_factory=list)
+    kept: list[InFlightCounts] = field(default_factory=list)
+    lost: list[InFlightCounts] = field(default_factory=list)
     untimed: int = 0
     timed: int = 0
     outside: int = 0
 
     def __post_init__(self) -> None:
-        self.kept = [Flights(link.start) for link in self.links]
-        self.lost = [Flights(link.start) for link in self.links]
+        self.kept = [InFlightCounts(link.start) for link in self.links]
+        self.lost = [InFlightCounts(link.start) for link in self.links]
 
-    def add(self, flights: list[Flights], begin: int, end: int, latest: int) -> None:
+    def add(self, in_flight: list[InFlightCounts], begin: int, end: int, latest: int) -> None:
         """Put a rollout into the link that ran when it ended: the one that started last before that."""
         at = bisect_right([link.start for link in self.links], end) - 1
         while at >= 0 and self.links[at].ended and self.links[at].end < end:
@@ -59,7 +59,7 @@ class _Seen:
             self.outside += 1
             return
         self.timed += 1
-        flights[at].add(begin, end)
+        in_flight[at].add(begin, end)
 
 
 def bill_of(location: SubmissionLocation, benchmark: str) -> Bill:
@@ -103,13 +103,13 @@ def _notes(seen: _Seen) -> Iterator[str]:
 
 
 def _links(paths: JobPaths, events: list[dict[str, Any]]) -> list[BilledLink]:
-    told: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    events_of: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for event in events:
-        told[f"{event.get('job_id')}.{event.get('restart', 0)}"].append(event)
+        events_of[f"{event.get('job_id')}.{event.get('restart', 0)}"].append(event)
     folder = paths.link("0").folder.parent
     names = sorted(entry.name for entry in folder.iterdir() if entry.is_dir()) if folder.is_dir() else []
     charged = _charged([LinkPaths(folder / name) for name in names])
-    found = [_link(name, LinkPaths(folder / name), told[name], charged.get(name)) for name in names]
+    found = [_link(name, LinkPaths(folder / name), events_of[name], charged.get(name)) for name in names]
     return sorted((link for link in found if link is not None), key=lambda link: (link.start, link.name))
 
 

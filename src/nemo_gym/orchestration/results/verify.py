@@ -93,19 +93,19 @@ def _with_source(found: Verification, source: str) -> Verification:
     """The same with the names of the files that were brought here for a moment."""
     near = found.run_dir
 
-    def told(texts: list[str]) -> list[str]:
+    def with_source(texts: list[str]) -> list[str]:
         return [text.replace(near, source) for text in texts]
 
     benchmarks = [
         replace(
             each,
             job_dir=each.job_dir.replace(near, source),
-            problems=told(each.problems),
-            notes=told(each.notes),
+            problems=with_source(each.problems),
+            notes=with_source(each.notes),
         )
         for each in found.benchmarks
     ]
-    return replace(found, run_dir=source, benchmarks=benchmarks, problems=told(found.problems))
+    return replace(found, run_dir=source, benchmarks=benchmarks, problems=with_source(found.problems))
 
 
 def _check_config(location: SubmissionLocation) -> tuple[str | None, list[str]]:

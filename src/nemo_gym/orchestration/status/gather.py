@@ -26,7 +26,7 @@ Key = tuple[str, str]
 RETURNS = 900.0
 """Seconds after its end in which a job may still be put back into the queue: it is asked for again."""
 
-_TROUBLE = (GymError, RunsError, SlurmError, OSError)
+_UNREADABLE = (GymError, RunsError, SlurmError, OSError)
 
 
 class Groups(Protocol):
@@ -78,7 +78,7 @@ def _of_site(
     if asked:
         try:
             answers = site.executor.observe(asked)
-        except _TROUBLE as error:
+        except _UNREADABLE as error:
             silent = str(error)
             seen |= {job: old for job in asked if (old := site.memory.of_job(job)) is not None}
         else:
@@ -118,7 +118,7 @@ def _with_unheard(site: SubmissionMachine, facts: dict[Key, Evidence]) -> dict[K
         return facts
     try:
         found = site.executor.look_for(list(wanted))
-    except _TROUBLE:
+    except _UNREADABLE:
         return facts
     for job, job_id in found.items():
         known = facts[wanted[job]]
@@ -153,7 +153,7 @@ def _facts(
     unread = ""
     try:
         look = site.files.look([Path(entry.job_dir) for _, entry in entries])
-    except _TROUBLE as error:
+    except _UNREADABLE as error:
         look, unread = FolderLook(clock.seconds()), str(error)
     facts: dict[Key, Evidence] = {}
     for record, entry in entries:
@@ -163,8 +163,8 @@ def _facts(
             values["problems"] = (f"there is no folder {folder} on {site.label}",)
         else:
             here = record.hostname is None
-            told = submission_file.changes(folder) if here else submission_file.changes_there(folder, look)
-            values["problems"] = (*values["problems"], *told)
+            changes = submission_file.changes(folder) if here else submission_file.changes_there(folder, look)
+            values["problems"] = (*values["problems"], *changes)
         facts[record.gym_job_id, entry.benchmark] = Evidence(
             gym_job_id=record.gym_job_id,
             benchmark=entry.benchmark,

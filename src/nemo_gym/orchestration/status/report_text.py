@@ -17,8 +17,8 @@ def status_text(submissions: Sequence[SubmissionStatus], width: int | None = Non
     shown = [status for submission in submissions for status in submission.benchmarks]
     rows = [row(status) for status in shown]
     parts = [table(_COLUMNS, rows, width)]
-    told = shown if len(submissions) == 1 else [status for status in shown if not _is_done(status)]
-    parts += ["\n".join(details(status, whole=len(submissions) > 1)) for status in told]
+    detailed = shown if len(submissions) == 1 else [status for status in shown if not _is_done(status)]
+    parts += ["\n".join(details(status, whole=len(submissions) > 1)) for status in detailed]
     silent = dict.fromkeys(status.silent for status in shown if status.silent)
     parts += [f"no answer: {why}. What is shown was known before." for why in silent]
     return "\n\n".join(parts)

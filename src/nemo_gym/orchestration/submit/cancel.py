@@ -109,25 +109,27 @@ def cancel(
     cancelled: raises `NotReachableError` for a machine that does not answer, else `StillAliveError`.
     """
     clock = clock or SystemClock()
-    sweep = _Sweep(request, machines, clock)
-    known = sweep.look()
+    cancellation = _Cancellation(request, machines, clock)
+    known = cancellation.look()
     targets = [key for key, evidence in known.items() if _may_live(evidence)]
-    sweep.write_tombstones([known[key] for key in targets])
+    cancellation.write_tombstones([known[key] for key in targets])
     deadline, pause, clean = clock.monotonic() + request.within, _FIRST_PAUSE, 0
     while targets:
         left = [known[key] for key in targets if _is_left(known[key])]
         clean = 0 if left else clean + 1
         if clean > 1 or clock.monotonic() >= deadline:
             break
-        sweep.ask(left)
+        cancellation.ask(left)
         sleep(min(pause, max(0.0, deadline - clock.monotonic())) if left else 0.0)
         pause = min(pause * 1.5, _LONGEST_PAUSE)
-        known = sweep.look()
-        sweep.renew([known[key] for key in targets])
-    return CancelReport(tuple(sweep.outcome(evidence) for evidence in known.values()), tuple(sweep.problems))
+        known = cancellation.look()
+        cancellation.renew([known[key] for key in targets])
+    return CancelReport(
+        tuple(cancellation.outcome(evidence) for evidence in known.values()), tuple(cancellation.problems)
+    )
 
 
-class _Sweep:
+class _Cancellation:
     """One cancellation on one machine."""
 
     def __init__(self, request: CancelRequest, machines: Groups, clock: SecondsClock) -> None:

@@ -150,7 +150,7 @@ class Collector:
         self._stop_seen: float | None = None
         self._dropped = False
         self._margin = bounds.drain_margin
-        self._hurried = False
+        self._sigterm_received = False
         self._reported_ends: set[str] = set()
         self._reported: set[bool] = set()
         self.tally = RunTally()
@@ -346,12 +346,16 @@ class Collector:
 
         SIGTERM shortens the time that a stop ahead of the time limit had given.
         """
-        reason, hurried = self._drain.reason, self._drain.hurried
+        reason, sigterm_received = self._drain.reason, self._drain.sigterm_received
         if reason is None or reason in SERVER_STOPS:
             return
-        if self._stop_seen is not None and (self._hurried or not hurried):
+        if self._stop_seen is not None and (self._sigterm_received or not sigterm_received):
             return
-        self._stop_seen, self._hurried, self._margin = now, hurried, self._bounds.drain_margin
+        self._stop_seen, self._sigterm_received, self._margin = (
+            now,
+            sigterm_received,
+            self._bounds.drain_margin,
+        )
         if self._bounds.walltime_margin is not None and self._drain.ahead_of_limit():
             self._margin = self._bounds.walltime_margin
         self._report(_stopping(reason, self._drain.asked_by, self._margin))

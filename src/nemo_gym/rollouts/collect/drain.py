@@ -66,7 +66,7 @@ class Drain:
         """Who requested it: a signal's name, or the text of the drain file."""
         self.at_once = False
         """Drop what is in flight as well."""
-        self.hurried = False
+        self.sigterm_received = False
         """SIGTERM came, which is followed by SIGKILL soon."""
         path = environ.get(DRAIN_FILE_VARIABLE)
         self._file = Path(path) if path else None
@@ -118,7 +118,9 @@ class Drain:
     def ahead_of_limit(self) -> bool:
         """Whether the stop comes ahead of the job's time limit, with no SIGTERM since."""
         file = self._file
-        return not self.hurried and file is not None and file.exists() and _text(file) == AHEAD_OF_LIMIT
+        return (
+            not self.sigterm_received and file is not None and file.exists() and _text(file) == AHEAD_OF_LIMIT
+        )
 
     def _may_be_asked(self) -> bool:
         return self.reason is None or self.reason in SERVER_STOPS
@@ -140,7 +142,7 @@ class Drain:
 
     def _signalled(self, number: int, *, leave: Callable[[int], object]) -> None:
         name = signal.Signals(number).name
-        self.hurried = self.hurried or number == signal.SIGTERM
+        self.sigterm_received = self.sigterm_received or number == signal.SIGTERM
         if number == signal.SIGINT:
             self._interrupts += 1
             if self._loop is None:

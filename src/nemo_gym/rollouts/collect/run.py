@@ -97,7 +97,7 @@ class CollectorRun:
             environ=environ,
             report=console.report,
             monotonic=clock.monotonic,
-            stop=lambda: drain.hurried or drain.poll(),
+            stop=lambda: drain.sigterm_received or drain.poll(),
         )
 
     def execute(self) -> RunResult:

@@ -57,7 +57,7 @@ def encode_row(task_index: int, rollout_index: int, fields: Mapping[str, Any]) -
     try:
         body = orjson.dumps(row)[:-1]
     except TypeError:
-        body = _encode_oddity(row)[:-1]
+        body = _encode_unusual(row)[:-1]
     return body + SUMMED % crc32(body)
 
 
@@ -140,7 +140,7 @@ def _is_index(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _encode_oddity(row: Row) -> bytes:
+def _encode_unusual(row: Row) -> bytes:
     try:
         return orjson.dumps(_encodable(row))
     except (RecursionError, TypeError) as error:

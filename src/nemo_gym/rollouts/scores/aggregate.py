@@ -140,12 +140,12 @@ def _latency(perf: Mapping[str, float]) -> dict[str, float]:
 
 
 def _notes(columns: Columns) -> tuple[str, ...]:
-    told = {
+    left_out = {
         ("unreadable line was", "unreadable lines were"): columns.damaged,
         ("second row of a rollout was", "second rows of rollouts were"): columns.duplicates,
         ("row of no expected rollout was", "rows of no expected rollout were"): columns.unexpected,
     }
-    notes = [f"{counted(count, *words)} left out" for words, count in told.items() if count]
+    notes = [f"{counted(count, *words)} left out" for words, count in left_out.items() if count]
     if columns.left_out:
         names = ", ".join(sorted(columns.left_out)[:5])
         notes.append(f"more than {cols.MAX_EXTRA_FIELDS} numeric fields; not summarised: {names}")

@@ -189,9 +189,9 @@ async def _graded(answers: StoredAnswers, verifier: Verifier) -> AsyncIterator[t
         except (GymError, RolloutFailedError) as error:
             raise DataError(f"{stored.where}: {error}") from error
         except Exception as error:  # foreign code: a verifier may raise anything
-            told = describe(error, "verifier", verifier)
+            failure = describe(error, "verifier", verifier)
             raise DataError(
-                f"{stored.where}: the verifier failed: {told.failure_type}: {told.message}"
+                f"{stored.where}: the verifier failed: {failure.failure_type}: {failure.message}"
             ) from error
 
 

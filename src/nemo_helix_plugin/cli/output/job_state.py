@@ -226,9 +226,9 @@ def runs(record: Record) -> Iterator[tuple[str, str]]:
         run = details(record).get(f"{tracker}_run")
         where = (run.get("url") or run.get("id")) if isinstance(run, Mapping) else None
         if isinstance(run, Mapping) and where:
-            told = [f"up to step {run['step']}"] if run.get("step") else []
-            told += [str(run["status"])] if run.get("status") else []
-            yield name, f"{where} ({', '.join(told)})" if told else str(where)
+            parts = [f"up to step {run['step']}"] if run.get("step") else []
+            parts += [str(run["status"])] if run.get("status") else []
+            yield name, f"{where} ({', '.join(parts)})" if parts else str(where)
 
 
 def note(job: Record, now: datetime) -> str:

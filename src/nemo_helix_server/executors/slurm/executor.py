@@ -479,7 +479,7 @@ class SlurmStepExecutor:
         known = submissions.read(self._folder(run))
         if known is not None:
             connection = self._connections.of(known.address)
-            with _trouble():
+            with _executor_errors():
                 connection.write(PurePosixPath(self.storage.paths(run).control_file), staged.read_bytes())
                 if known.job is not None:
                     connection.cluster.signal(known.job, "USR1")
@@ -494,7 +494,7 @@ class SlurmStepExecutor:
         if known.given_up:
             return
         connection, folder = self._connections.of(known.address), self.storage.job(run).run(run.token)
-        with _trouble():
+        with _executor_errors():
             if connection.ask({"op": "give_up", "run": str(folder)})["mine"]:
                 # nothing of it has begun, and nothing will
                 job = known.job or connection.cluster.find(run.token)
@@ -516,7 +516,7 @@ class SlurmStepExecutor:
             self._chains.end(run)
             return
         connection, job = self._connections.of(known.address), self.storage.job(run)
-        with _trouble():
+        with _executor_errors():
             answer = connection.ask({"op": "end_chain", "run": str(job.run(run.token))})
             for start in answer["starts"]:
                 if start["job_id"] is None:
@@ -539,7 +539,7 @@ class SlurmStepExecutor:
         if known is None:
             return
         connection = self._connections.of(known.address)
-        with _trouble():
+        with _executor_errors():
             job = known.job or connection.cluster.find(run.token)
             if job is not None:
                 connection.cluster.cancel([job])
@@ -613,7 +613,7 @@ def _may_pass(error: SchedulerRefusedError) -> bool:
 
 
 @contextlib.contextmanager
-def _trouble() -> Any:
+def _executor_errors() -> Any:
     """What a cluster cannot do now is tried again."""
     try:
         yield

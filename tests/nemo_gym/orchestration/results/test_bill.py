@@ -10,7 +10,7 @@ from nemo_gym.orchestration.results.bill import (
     OWNERS,
     Bill,
     BilledLink,
-    Flights,
+    InFlightCounts,
     bill_links,
     savings,
     segments,
@@ -19,8 +19,8 @@ from nemo_gym.orchestration.results.bill import (
 S = 1000
 
 
-def flights(start: int, *spans: tuple[float, float]) -> Flights:
-    made = Flights(start)
+def in_flight(start: int, *spans: tuple[float, float]) -> InFlightCounts:
+    made = InFlightCounts(start)
     for begin, end in spans:
         made.add(round(begin * S), round(end * S))
     return made
@@ -35,21 +35,25 @@ def link(end: float, start: float = 0, **changes: float | bool | None) -> Billed
     return BilledLink(name="7.0", start=round(start * S), end=round(end * S), **values)  # type: ignore[arg-type]
 
 
-def seconds(one: BilledLink, kept: Flights | None = None, lost: Flights | None = None) -> dict[str, float]:
+def seconds(
+    one: BilledLink, kept: InFlightCounts | None = None, lost: InFlightCounts | None = None
+) -> dict[str, float]:
     """Owner -> seconds, those that own nothing left out."""
-    (billed,) = bill_links([one], None, [kept or Flights(one.start)], [lost or Flights(one.start)])
+    (billed,) = bill_links(
+        [one], None, [kept or InFlightCounts(one.start)], [lost or InFlightCounts(one.start)]
+    )
     return {owner: ms / S for owner, ms in billed.owners.items() if ms}
 
 
 def test_a_link_that_ran_to_its_end_is_installed_loaded_useful_and_idle():
     one = link(100, loading=5, driver=20, driver_ended=90)
-    found = seconds(one, flights(0, (22, 50), (50, 80)))
+    found = seconds(one, in_flight(0, (22, 50), (50, 80)))
     assert found == {"install": 5, "load": 17, "useful": 58, "idle": 20}
 
 
 def test_what_was_in_flight_when_a_link_was_killed_is_repeated():
     spans = [(10 + slot, 50 + slot) for slot in range(4)]
-    found = seconds(link(80, driver=10), flights(0, *spans))
+    found = seconds(link(80, driver=10), in_flight(0, *spans))
     assert found == {"install": 10, "useful": 42, "repeated": 28}
 
 
@@ -59,13 +63,13 @@ def test_a_link_that_recorded_nothing_before_it_was_killed_is_repeated_whole():
 
 def test_slots_that_run_empty_after_a_stop_was_asked_are_a_drained_tail():
     one = link(71, driver=0, driver_ended=70, stop_asked=40)
-    found = seconds(one, flights(0, (0, 44), (0, 44), (0, 60), (0, 45)))
+    found = seconds(one, in_flight(0, (0, 44), (0, 44), (0, 60), (0, 45)))
     assert found == {"useful": 45, "drained_tail": 25, "idle": 1}
 
 
 def test_attempts_that_fail_are_repeated_only_where_they_outnumber_what_is_kept():
     one = link(40, driver=0, driver_ended=40)
-    found = seconds(one, flights(0, (0, 20)), flights(0, (5, 10), (20, 30), (20, 30)))
+    found = seconds(one, in_flight(0, (0, 20)), in_flight(0, (5, 10), (20, 30), (20, 30)))
     assert found == {"useful": 20, "repeated": 10, "idle": 10}
 
 
@@ -83,34 +87,34 @@ def test_a_command_of_the_users_is_judged_by_how_it_ended(status: int | None, ow
 
 
 def test_what_still_runs_is_useful_up_to_its_last_sign_of_life():
-    found = seconds(link(30, driver=0, ended=False), flights(0, (5, 20)))
+    found = seconds(link(30, driver=0, ended=False), in_flight(0, (5, 20)))
     assert found == {"load": 5, "useful": 25}
 
 
 def test_what_the_scheduler_counts_beyond_what_was_seen_is_idle():
     one = link(100, driver=0, driver_ended=100, charged=105)
-    assert seconds(one, flights(0, (0, 100))) == {"useful": 100, "idle": 5}
+    assert seconds(one, in_flight(0, (0, 100))) == {"useful": 100, "idle": 5}
 
 
 @pytest.mark.parametrize("charged", [99_000, 100_000])
 def test_a_count_in_whole_seconds_does_not_round_what_was_seen(charged: int):
     one = BilledLink(name="1.0", start=0, end=99_400, driver=0, driver_ended=99_400, charged=charged)
-    (billed,) = bill_links([one], None, [flights(0, (0, 99.4))], [Flights(0)])
+    (billed,) = bill_links([one], None, [in_flight(0, (0, 99.4))], [InFlightCounts(0)])
     assert billed.owners == {**dict.fromkeys(OWNERS, 0), "useful": 99_400}
 
 
 def test_two_hours_of_suspension_are_not_billed():
     one = link(8200, driver=0, driver_ended=1000, charged=1000)
-    assert seconds(one, flights(0, (0, 1000))) == {"useful": 1000}
+    assert seconds(one, in_flight(0, (0, 1000))) == {"useful": 1000}
 
 
 def test_waiting_lies_between_links_and_is_not_allocated():
     links = [link(100, start=60), link(200, start=130), link(300, start=190)]
-    none = [Flights(one.start) for one in links]
+    none = [InFlightCounts(one.start) for one in links]
     assert [one.queue for one in bill_links(links, 50_000, none, none)] == [10_000, 30_000, 0]
 
 
-def random_link(rng: random.Random) -> tuple[BilledLink, Flights, Flights]:
+def random_link(rng: random.Random) -> tuple[BilledLink, InFlightCounts, InFlightCounts]:
     """Moments in any order, also nonsensical ones; flights that begin early and end late."""
     start = rng.randrange(10**12, 2 * 10**12)
     end = start + rng.choice([0, 1, rng.randrange(200_000)])
@@ -131,7 +135,7 @@ def random_link(rng: random.Random) -> tuple[BilledLink, Flights, Flights]:
         stop_asked=moment(),
         opaque=rng.random() < 0.1,
     )
-    made = Flights(start), Flights(start)
+    made = InFlightCounts(start), InFlightCounts(start)
     for _ in range(rng.randrange(30)):
         begin = rng.randrange(start - 10_000, end + 1)
         made[rng.random() < 0.3].add(begin, rng.randrange(max(begin, start), end + 2000))
@@ -159,7 +163,7 @@ def test_of_any_link_every_millisecond_has_exactly_one_owner():
 
 
 def test_flights_take_the_memory_of_their_time_not_of_their_number():
-    many = Flights(0)
+    many = InFlightCounts(0)
     for number in range(50_000):
         many.add(number % 1000, number % 1000 + 500)
     assert len(many._changes) <= 1500 // bill.TICK + 2

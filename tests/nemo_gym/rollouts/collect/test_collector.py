@@ -393,7 +393,7 @@ def test_sigterm_shortens_the_time_that_a_stop_ahead_of_the_time_limit_gave(tmp_
 
     def ask_twice(loop, drain):
         ask(loop, drain)
-        loop.call_later(0.8, setattr, drain, "hurried", True)
+        loop.call_later(0.8, setattr, drain, "sigterm_received", True)
 
     scripted = Scripted(lambda *_: asyncio.sleep(60))
     collect(store, scripted, drain, before=ask_twice, said=said, drain_margin=0.1, walltime_margin=60)
