@@ -72,7 +72,7 @@ class IsolationFolders:
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """Makes the places of steps."""
+    """Makes the folders that steps may use."""
 
     settings: Settings
     cache: Path
@@ -81,7 +81,7 @@ class Isolation:
     """Whether who made a job holds a token of its workspace alone."""
     also_hidden: tuple[Path, ...] = ()
 
-    def places(
+    def folders_for(
         self, paths: StepPaths, workspace: str, made_by: str, checkpoint: str | None
     ) -> IsolationFolders:
         """What a step sees; its home is made where it is not there yet.

@@ -291,7 +291,7 @@ def access_of(given, tmp_path, made_by="anna", confined=True):
     run = StepRun("lab", "j", "attempt-1", "main", "task-1")
     paths = StepPaths.below(tmp_path / "data" / "jobs" / "lab" / "j", run)
     found = Isolation(given, tmp_path / "cache", confined=lambda _: confined)
-    return found.places(paths, "lab", made_by, None).file_access
+    return found.folders_for(paths, "lab", made_by, None).file_access
 
 
 def covers(paths, wanted):

@@ -193,17 +193,17 @@ class Launches:
             own["NEMO_JOB_SECONDS_BETWEEN_INTERRUPTIONS"] = f"{settings.seconds_between_interruptions:g}"
         limits = (context.step.spec["executor"].get("resources") or {}).get("limits") or {}
         environment = {**self.environment(context, place), **own}
-        places = self._places(context, paths, checkpoint)
-        if places is not None:
+        folders = self._isolation_folders(context, paths, checkpoint)
+        if folders is not None:
             base = place.environment()
             # what the step or its profile set stays
             inherited = {name for name, value in environment.items() if value == base.get(name)}
-            wanted = places.environment.items()
+            wanted = folders.environment.items()
             environment |= {k: v for k, v in wanted if k in inherited or k not in environment}
         return Launch(
             argv=self.command(context, place),
             environment=environment,
-            file_access=places.file_access if places else None,
+            file_access=folders.file_access if folders else None,
             secrets=values,
             working_directory=PurePosixPath(paths.storage),
             devices=devices,
@@ -245,12 +245,12 @@ class Launches:
         details = context.step.status_details
         return continuation.AllocationHistory.read(details.get(continuation.ALLOCATIONS)).excluded
 
-    def _places(
+    def _isolation_folders(
         self, context: StepContext, paths: StepPaths, checkpoint: str | None
     ) -> IsolationFolders | None:
         if self.isolation is None:
             return None
-        return self.isolation.places(paths, context.workspace, context.created_by, checkpoint)
+        return self.isolation.folders_for(paths, context.workspace, context.created_by, checkpoint)
 
     def _own(
         self, context: StepContext, run: StepRun, paths: StepPaths, references: Mapping[str, str]

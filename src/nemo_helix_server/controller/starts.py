@@ -69,7 +69,7 @@ class Starter:
     """When the wait of one that has lost its place again and again is over, on the monotonic clock."""
     between: dict[str, StepRun] = field(default_factory=dict)
     """The newest start of each step that is between two allocations, or was so at the last look."""
-    _places: dict[str, StepRun] = field(default_factory=dict)
+    _queue_places: dict[str, StepRun] = field(default_factory=dict)
     """The start of each waiting step to be: its place in the queue is under its token."""
 
     def admit(self, contexts: Sequence[StepContext]) -> int:
@@ -158,11 +158,11 @@ class Starter:
             return shortage
         if _has_run(context):
             self.launches.check(context)
-        if context.step.id not in self._places:
+        if context.step.id not in self._queue_places:
             executor = self.launches.executor(context.step.spec)
             run = run_lookup.new_run(context, _new_token(context), executor)
-            self._places[context.step.id] = run
-        run = self._places[context.step.id]
+            self._queue_places[context.step.id] = run
+        run = self._queue_places[context.step.id]
         request = self.launches.request(context, run)
         kind = (run.executor, context.workspace, request.devices > 0)
         if kind in blocked:
@@ -214,7 +214,7 @@ class Starter:
                     unit.steps.note_image(step.id, turn.digest, turn.image)
                     accepted.append(turn)
         for turn in turns:
-            self._places.pop(turn.context.step.id, None)
+            self._queue_places.pop(turn.context.step.id, None)
             if turn not in accepted:
                 self.executor.release(turn.run)
         return accepted
@@ -312,8 +312,8 @@ class Starter:
     def _leave_queue(self, contexts: Sequence[StepContext]) -> None:
         """Steps that wait no longer (they were paused or cancelled) leave the queue."""
         waiting = {context.step.id for context in contexts}
-        for step_id in [known for known in self._places if known not in waiting]:
-            self.executor.release(self._places.pop(step_id))
+        for step_id in [known for known in self._queue_places if known not in waiting]:
+            self.executor.release(self._queue_places.pop(step_id))
 
 
 def _new_token(context: StepContext) -> str:

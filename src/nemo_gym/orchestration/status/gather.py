@@ -51,7 +51,7 @@ class Scope:
 
 def gather(
     records: Sequence[SubmissionRecord],
-    sites: Groups,
+    machines: Groups,
     *,
     scope: Scope | None = None,
     clock: SecondsClock | None = None,
@@ -62,35 +62,35 @@ def gather(
     """
     clock, scope = clock or SystemClock(), scope or Scope()
     found: dict[Key, Evidence] = {}
-    for site, group in sites.groups(records):
-        found |= _of_site(site, group, scope, clock)
+    for machine, group in machines.groups(records):
+        found |= _of_machine(machine, group, scope, clock)
     keys = [(record.gym_job_id, entry.benchmark) for record in records for entry in record.benchmarks]
     return {key: found[key] for key in keys if key in found}
 
 
-def _of_site(
-    site: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: SecondsClock
+def _of_machine(
+    machine: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: SecondsClock
 ) -> dict[Key, Evidence]:
-    facts = _with_unheard(site, _facts(site, records, scope, clock))
-    asked, remembered = _questions(site, facts, scope, clock.seconds())
+    facts = _with_unheard(machine, _facts(machine, records, scope, clock))
+    asked, remembered = _questions(machine, facts, scope, clock.seconds())
     silent, seen = "", dict(remembered)
     asked_at = clock.seconds()
     if asked:
         try:
-            answers = site.executor.observe(asked)
+            answers = machine.executor.observe(asked)
         except _UNREADABLE as error:
             silent = str(error)
-            seen |= {job: old for job in asked if (old := site.memory.of_job(job)) is not None}
+            seen |= {job: old for job in asked if (old := machine.memory.of_job(job)) is not None}
         else:
             for job in asked:
                 answer = answers.get(job.job_id)
                 if answer is None or answer.silent:
                     silent = answer.reason if answer is not None else f"nothing was said of {job.job_id}"
-                    seen |= {job: old} if (old := site.memory.of_job(job)) is not None else {}
+                    seen |= {job: old} if (old := machine.memory.of_job(job)) is not None else {}
                 else:
                     seen[job] = TimedObservation(answer, asked_at)
-                    site.memory.remember(job, answer, asked_at)
-            site.memory.save()
+                    machine.memory.remember(job, answer, asked_at)
+            machine.memory.save()
     return {
         key: dataclasses.replace(
             known,
@@ -106,7 +106,7 @@ def _of_site(
     }
 
 
-def _with_unheard(site: SubmissionMachine, facts: dict[Key, Evidence]) -> dict[Key, Evidence]:
+def _with_unheard(machine: SubmissionMachine, facts: dict[Key, Evidence]) -> dict[Key, Evidence]:
     """The same with jobs whose id nobody has noted down: the process that queued them was killed, or its
     message was lost.
 
@@ -117,7 +117,7 @@ def _with_unheard(site: SubmissionMachine, facts: dict[Key, Evidence]) -> dict[K
     if not wanted:
         return facts
     try:
-        found = site.executor.look_for(list(wanted))
+        found = machine.executor.look_for(list(wanted))
     except _UNREADABLE:
         return facts
     for job, job_id in found.items():
@@ -141,7 +141,7 @@ def _unheard(known: Evidence) -> list[UnrecordedJob]:
 
 
 def _facts(
-    site: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: SecondsClock
+    machine: SubmissionMachine, records: Sequence[SubmissionRecord], scope: Scope, clock: SecondsClock
 ) -> dict[Key, Evidence]:
     """What the files say."""
     entries = [
@@ -152,7 +152,7 @@ def _facts(
     ]
     unread = ""
     try:
-        look = site.files.look([Path(entry.job_dir) for _, entry in entries])
+        look = machine.files.look([Path(entry.job_dir) for _, entry in entries])
     except _UNREADABLE as error:
         look, unread = FolderLook(clock.seconds()), str(error)
     facts: dict[Key, Evidence] = {}
@@ -160,7 +160,7 @@ def _facts(
         folder = Path(entry.job_dir)
         values = parse(look.folders.get(folder, {}))
         if not unread and folder not in look.folders:
-            values["problems"] = (f"there is no folder {folder} on {site.label}",)
+            values["problems"] = (f"there is no folder {folder} on {machine.label}",)
         else:
             here = record.hostname is None
             changes = submission_file.changes(folder) if here else submission_file.changes_there(folder, look)
@@ -169,7 +169,7 @@ def _facts(
             gym_job_id=record.gym_job_id,
             benchmark=entry.benchmark,
             job_dir=folder,
-            where=site.label,
+            where=machine.label,
             elsewhere=record.hostname is not None and not folder.is_dir(),
             first_job=entry.job_id,
             submit_error=entry.error,
@@ -182,7 +182,7 @@ def _facts(
 
 
 def _questions(
-    site: SubmissionMachine, facts: Mapping[Key, Evidence], scope: Scope, now: float
+    machine: SubmissionMachine, facts: Mapping[Key, Evidence], scope: Scope, now: float
 ) -> tuple[list[JobRef], dict[JobRef, TimedObservation]]:
     """The jobs to ask about, and the ends that are remembered of others."""
     asked: list[JobRef] = []
@@ -192,7 +192,7 @@ def _questions(
         depends = (*(() if last is None else (last.job_id,)), *known.waiting)
         for job_id in known.job_ids if scope.every_job else depends:
             job = JobRef(job_id, known.job_dir)
-            old = site.memory.of_job(job)
+            old = machine.memory.of_job(job)
             if old is not None and not scope.every_job and _is_settled(known, job_id, old, now):
                 remembered[job] = old
             else:

@@ -65,8 +65,8 @@ class SubmissionMachines:
         """The submissions by the machine that they ran on."""
         grouped: dict[int, tuple[SubmissionMachine, list[SubmissionRecord]]] = {}
         for record in records:
-            site = self._of_or_absent(record)
-            grouped.setdefault(id(site), (site, []))[1].append(record)
+            machine = self._of_or_absent(record)
+            grouped.setdefault(id(machine), (machine, []))[1].append(record)
         yield from grouped.values()
 
     def __enter__(self) -> Self:
@@ -81,8 +81,8 @@ class SubmissionMachines:
         try:
             return self.of(record)
         except (ConfigError, SlurmError) as error:
-            self._open[key] = site = _absent(record, error)
-            return site
+            self._open[key] = machine = _absent(record, error)
+            return machine
 
     def _opened(self, record: SubmissionRecord) -> SubmissionMachine:
         from nemo_gym.orchestration.executors.registry import executor_for

@@ -183,8 +183,8 @@ class Collector:
         failures = self.tally.failed - failed
         if failures and not self.tally.answered and self._refused - refused == failures:
             self._stop_refused(self.tally.refusals.conclude())
-        hopeless = self.tally.new == new and self.tally.endpoint_failures - of_endpoint == failures
-        return failures > 0 and not hopeless
+        no_progress = self.tally.new == new and self.tally.endpoint_failures - of_endpoint == failures
+        return failures > 0 and not no_progress
 
     async def _run_workers(self, tasks: Iterator[_Work]) -> None:
         workers = [asyncio.create_task(self._work(tasks)) for _ in range(self._bounds.concurrency)]

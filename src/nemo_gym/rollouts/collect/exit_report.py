@@ -20,7 +20,7 @@ from nemo_runs.durable.files import replace_file
 
 LINK_VARIABLE = "NEMO_GYM_LINK"
 FORM_VARIABLE = "NEMO_GYM_COLLECTED"
-_HOPELESS = (ConfigError, DataError, ResumeRefusedError, UsageError)
+_PERMANENT = (ConfigError, DataError, ResumeRefusedError, UsageError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +63,17 @@ def of_end(end: CollectionEnd, counts: Counts | None, *, rejected: str | None = 
 def of_error(error: Exception) -> ExitReport:
     """A run that ended with an error before it had counted anything."""
     status = getattr(error, "exit_status", 1)
-    return ExitReport("failed", status, 0, 0, 0, str(error) if is_hopeless(error) else None)
+    return ExitReport("failed", status, 0, 0, 0, str(error) if is_permanent(error) else None)
 
 
-def is_hopeless(error: Exception) -> bool:
+def is_permanent(error: Exception) -> bool:
     """Whether the same error would meet a retry: a wrong value, missing data, rejected credentials.
 
     What came of the system or the network (a prepare script's download) may be gone the next time.
     """
     if getattr(error, "rejected", False):
         return True
-    return isinstance(error, _HOPELESS) and not isinstance(error.__cause__, OSError)
+    return isinstance(error, _PERMANENT) and not isinstance(error.__cause__, OSError)
 
 
 def write(collected: ExitReport, environ: Mapping[str, str]) -> None:

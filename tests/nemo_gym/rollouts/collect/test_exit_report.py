@@ -31,7 +31,7 @@ def caused(error, cause):
         (caused(DataError("the prepare script failed"), ValueError("bug")), True),
     ],
 )
-def test_an_error_is_hopeless_when_the_same_would_meet_a_retry(error, hopeless):
+def test_an_error_is_permanent_when_the_same_would_meet_a_retry(error, hopeless):
     said = exit_report.of_error(error)
     assert (said.state, said.expected) == ("failed", 0)
     assert (said.hopeless is not None) == hopeless
