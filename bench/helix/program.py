@@ -77,9 +77,11 @@ class Program:
         slots: int | None = None,
         wait: bool = True,
         source: Path | None = None,
+        settings: Path | None = None,
     ) -> None:
-        """``source``: the tree whose code is run, in place of this one."""
+        """``source``: the tree whose code is run, in place of this one; ``settings``: a file of settings."""
         self.data_dir = data_dir
+        self._options = ["--settings", str(settings)] if settings is not None else []
         self._environ = {**os.environ, "NEMO_LEASES_DIR": str(data_dir.parent / "leases")}
         if slots is not None:
             self._environ["NEMO_LEASES_SLOTS"] = str(slots)
@@ -91,6 +93,7 @@ class Program:
     def start(self, *, wait: bool = True) -> None:
         """Start it, for the first time or again."""
         argv = [str(NEMO), "services", "run", "--port", "0", "--data-dir", str(self.data_dir), "--json"]
+        argv += self._options
         self.errors = (self.data_dir.parent / "stderr").open("ab")
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self.errors, env=self._environ)
         if wait:
