@@ -1,7 +1,7 @@
 # Everything a person or an automatic run needs. Each target can be run again at any time.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup system-packages lint types check coverage test demo demo-train tour bench clean requirements reference slurm-up slurm-down
+.PHONY: help setup system-packages lint types check coverage test demo demo-train tour tour-train bench clean requirements reference slurm-up slurm-down
 
 BIN := .venv/bin
 # Two workers: the machines this is sized for have two cores. Bytecode is kept, since hundreds of processes that the
@@ -17,6 +17,7 @@ help:
 	@echo "make demo     submit a real evaluation of a real small model and follow it to its scores"
 	@echo "make demo-train  train that model, pause and resume it, and compare its scores before and after"
 	@echo "make tour     the same as a chain of jobs on a real Slurm, with its status, certificate and bill"
+	@echo "make tour-train  a training there that loses its walltime and its node and is paused, its weights compared"
 	@echo "make bench    measurements, each a ratio in one run"
 	@echo "make slurm-up   a real Slurm on this machine, four nodes (root on Debian installs it); make slurm-down stops it"
 	@echo "make reference     write the generated pages of docs/reference; make requirements writes the pins"
@@ -59,6 +60,9 @@ demo-train: setup
 
 tour: setup
 	@scripts/tour-slurm.sh
+
+tour-train: setup
+	@scripts/tour-train.sh
 
 bench: setup
 	@scripts/bench.sh

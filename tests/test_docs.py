@@ -30,7 +30,11 @@ from nemo_gym.types import Episode, Task, Verifier
 from nemo_gym.verifiers.registry import VERIFIERS, load_verifier
 from nemo_helix_plugin import errors as nemo_errors
 from nemo_helix_plugin.cli.main import nemo
+from nemo_helix_server.executors.slurm import folders, submissions
+from nemo_helix_server.executors.slurm.settings import SlurmSettings
+from nemo_helix_server.storage import run_files
 from nemo_slurm import states
+from nemo_trainer.contract import allocation
 
 ROOT = Path(__file__).resolve().parent.parent
 REFERENCE = ROOT / "docs" / "reference"
@@ -283,6 +287,19 @@ def test_the_agent_of_the_how_to_page_asks_twice():
     assert [turn["content"] for turn in asked[1]] == ["?", "1", "Are you sure? Answer again."]
 
 
+def test_every_key_of_a_profile_of_a_cluster_is_explained_with_its_default():
+    text = (ROOT / "docs" / "how-to" / "train-on-slurm.md").read_text(encoding="utf-8")
+    table = text.partition("## 4.")[2].partition("## 5.")[0]
+    rows = re.findall(r"^\| (`[^|]+`) \| ([^|]*)\|", table, re.MULTILINE)
+    told = {name: cell.strip().strip("`") for names, cell in rows for name in re.findall(r"`(\w+)`", names)}
+    wanted = {}
+    for name, field in SlurmSettings.model_fields.items():
+        default = "required" if field.is_required() else field.get_default(call_default_factory=True)
+        shown = json.dumps(list(default) if isinstance(default, tuple) else default)
+        wanted[name] = "" if default is None else default if isinstance(default, str) else shown
+    assert told == wanted
+
+
 # Exit statuses
 
 
@@ -339,6 +356,14 @@ def test_every_file_of_a_job_that_the_shell_writes_is_documented():
         for name in line.split(", ")
     }
     assert sorted(written - named) == []
+
+
+def test_every_file_of_a_start_on_a_cluster_is_documented():
+    text = (REFERENCE / "files.md").read_text(encoding="utf-8").partition("### On a cluster")[2]
+    names = [value for name, value in vars(folders).items() if name.isupper()]
+    names += [submissions.NAME, allocation.FILE, run_files.SHIM_LOG, run_files.STOP, run_files.EXIT]
+    assert len(names) > 10
+    assert [name for name in names if name not in text] == []
 
 
 def test_every_event_is_documented_and_no_other():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import yaml
@@ -63,8 +64,41 @@ def fetch(page: Page) -> None:
     assert index.exists()
 
 
+def train_on_slurm(page: Page) -> None:
+    worlds.engine(page, "trl")
+    page.run()
+    page.run()
+    python = page.said.split()[-1]
+    page.replaced |= {
+        "host: cluster": "host: lab",
+        "/scratch/ada/baton-checkout/.venv/bin/python": sys.executable,
+        "/scratch/ada/engines/trl/bin/python": python,
+        "root: /scratch/ada/baton": f"root: {page.folder}/shared",
+        "account: physics": "account: lab",
+        "partition: batch": "partition: main",
+        "python: python3.11": f"python: {sys.executable}",
+    }
+    page.save("settings.yaml")
+    page.environ["NHX_PORT"] = worlds.free_port()
+    page.serve("nemo services: http://127.0.0.1:")
+    worlds.jobs_service(page, "--settings", "settings.yaml")
+    # the lab's host is this machine, and sees the service's files
+    page.run(status=1)
+    problems = [line for line in page.said.splitlines() if line.startswith("problem")]
+    assert [line.split(": ")[0].split(maxsplit=1)[1] for line in problems] == ["service's files"], page.said
+    page.save("job.yaml")
+    page.run()
+    worlds.reached(page, "on-the-cluster", "active", step=31)
+    page.run()
+    assert "paused" in page.said
+    assert "completed" in page.said
+    page.run()
+    assert "on-the-cluster  completed" in page.said
+
+
 READERS = {
     "docs/how-to/fetch.md": fetch,
     "docs/how-to/submit-to-slurm.md": submit_to_slurm,
+    "docs/how-to/train-on-slurm.md": train_on_slurm,
 }
 """Page -> how it is followed."""

@@ -33,8 +33,9 @@ NOT_HERE = {
         "`make test` would run this test; the demo and the parts of the measurements have tests of their own"
     ),
     (DEMOS, "make demo         # a real evaluation of a real small model, on CPU"): (
-        "each runs for minutes; `make demo` and `make demo-train` are what tests/e2e/test_demo.py and "
-        "test_demo_train.py run, and `make tour` needs a cluster of its own"
+        "each runs for minutes; `make demo`, `make demo-train` and `make tour-train` are what "
+        "tests/e2e/test_demo.py, test_demo_train.py and tests/slurm/test_tour_train.py run, and `make tour` "
+        "needs a cluster of its own"
     ),
     ("docs/tutorial/first-evaluation.md", "make setup"): _SETS_UP,
     ("docs/how-to/serve-a-model.md", "pip install 'nemo-baton[serve]'"): (
