@@ -148,6 +148,7 @@ def test_a_table_that_cannot_be_used_is_refused_with_what_it_has(
         script.prepare(tmp_path / "rows.jsonl", str(tmp_path / "q.csv"))
 
 
+@pytest.mark.slow
 def test_without_the_network_there_is_one_clear_sentence(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     command = [

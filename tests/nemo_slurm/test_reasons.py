@@ -74,6 +74,7 @@ def test_what_needs_a_person_outweighs_what_passes_and_a_dependency_weighs_least
     assert len(set(weights)) == 3
 
 
+@pytest.mark.slow
 def test_every_reason_of_the_installed_scheduler_is_known() -> None:
     libraries = list(Path("/usr/lib").glob("*/slurm-wlm/libslurmfull.so"))
     if not libraries:

@@ -77,6 +77,7 @@ def test_a_signal_to_every_process_leaves_forked_loaders_alone(order):
     assert out.split() == ["True", "True", "0"]
 
 
+@pytest.mark.slow
 def test_a_pool_can_end_its_workers():
     program = (
         "import multiprocessing, time\n"

@@ -46,6 +46,7 @@ def ask(url, **environ):
     return subprocess.run(argv, capture_output=True, text=True, check=False, env={"PATH": "/bin", **environ})
 
 
+@pytest.mark.slow
 def test_a_redirect_to_this_machine_is_not_followed(server):
     assert ask(server).stdout == "credentials\n"
     assert ask(server, NEMO_TRACKER_HOSTS="localhost 127.0.0.1").stdout == "credentials\n"

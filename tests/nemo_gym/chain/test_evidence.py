@@ -116,6 +116,7 @@ def test_links_are_ordered_by_their_start_and_those_that_wait_come_last():
     assert [found.name for found in values["links"]] == ["10.0", "10.1", "9.0", "11.0"]
 
 
+@pytest.mark.slow
 def test_five_hundred_submissions_take_one_observation(executor, tmp_path):
     records = []
     for number in range(500):

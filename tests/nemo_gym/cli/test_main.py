@@ -76,6 +76,7 @@ def test_a_label_that_no_submission_has_is_told_as_that(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+@pytest.mark.slow
 def test_a_stream_that_is_closed_keeps_no_command_from_its_work(closed: str) -> None:
     done = subprocess.run(
         ["bash", "-c", f'"$@" {closed}', "bash", *PROGRAM, "list", "benchmarks"],

@@ -161,6 +161,7 @@ def record(state, marker, ours, same, spent, budget, looks, owner=1000):
     ]
 
 
+@pytest.mark.slow
 def test_both_decide_every_case_alike_with_the_same_words(ask):
     found = list(cases())
     said = ask(

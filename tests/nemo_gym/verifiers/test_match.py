@@ -134,6 +134,7 @@ def test_options_that_make_no_sense_are_refused_with_their_path(options, message
 
 
 @given(st.integers(-(10**15) + 1, 10**15 - 1) | st.from_regex(r"\A-?[0-9]{1,15}\Z"))
+@pytest.mark.slow
 def test_what_counts_as_plainly_a_number_is_one(answer):
     assert _is_plain(answer)
     assert read_number(answer) is not None

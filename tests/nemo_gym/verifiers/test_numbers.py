@@ -326,6 +326,7 @@ def test_any_text_is_read_without_an_error(text):
         "\u00b2",
     ],
 )
+@pytest.mark.slow
 def test_long_texts_are_read_to_their_end(piece):
     with ends():
         pick_number(piece * (100_000 // len(piece)))

@@ -253,6 +253,7 @@ PATTERNS = st.recursive(
 
 
 @given(PATTERNS, st.text("abxK.:é²\x1c\n[](){}e-_\u09be 1", min_size=1, max_size=8), st.booleans())
+@pytest.mark.slow
 def test_any_pattern_finds_what_it_finds_with_re(pattern, text, ignore_case):
     try:
         compiled = re.compile(pattern, re.IGNORECASE if ignore_case else 0)

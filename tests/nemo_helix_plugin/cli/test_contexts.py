@@ -137,6 +137,7 @@ def test_an_unknown_context_names_those_there_are(nemo):
     assert "there are: lab" in said
 
 
+@pytest.mark.slow
 def test_a_service_that_is_down_is_named_with_its_context(nemo):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

@@ -24,6 +24,7 @@ def bench(tmp_path: Path) -> Iterator[Bench]:
     made.close()
 
 
+@pytest.mark.slow
 def test_files_models_and_jobs_with_await(bench: Bench, tmp_path: Path) -> None:
     weights = tmp_path / "config.json"
     weights.write_bytes(b"{}" + b" " * 600_000)

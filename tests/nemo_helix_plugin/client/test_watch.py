@@ -287,6 +287,7 @@ class Story:
             self.changed.notify_all()
 
 
+@pytest.mark.slow
 def test_events_end_a_wait_that_would_have_been_long(service: Scripted) -> None:
     story = Story(service, events=True)
     started = time.monotonic()

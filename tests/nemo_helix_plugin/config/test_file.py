@@ -29,6 +29,7 @@ def mode(path: Path) -> int:
 
 @settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(content=st.dictionaries(st.text(max_size=20), VALUES, max_size=5))
+@pytest.mark.slow
 def test_whatever_is_written_is_read_again(tmp_path: Path, content: dict[str, object]) -> None:
     path = tmp_path / "config.yaml"
     file.write(path, content)

@@ -133,6 +133,7 @@ adopt_rows(pathlib.Path(sys.argv[1]), good, label="1")
 """
 
 
+@pytest.mark.slow
 def test_kill_9_at_every_step_leaves_a_whole_file_and_loses_no_row(tmp_path: Path) -> None:
     old = b"ok1\nbad\nok2\n"
     for step in range(1, 40):

@@ -288,6 +288,7 @@ def test_neither_the_caller_nor_its_ancestors_are_touched(plant: Plant, tmp_path
     until(lambda: [command(pid) for pid in tree.left()] == ["sleep 61"])
 
 
+@pytest.mark.slow
 def test_what_cannot_be_killed_is_given_up(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = plant("exec sleep 60", 1)
     now = [0.0]

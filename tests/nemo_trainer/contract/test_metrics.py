@@ -69,6 +69,7 @@ def test_a_tail_read_at_any_moments_gives_each_row_once(tmp_path_factory, items,
 
 @settings(max_examples=60, deadline=None)
 @given(before=st.lists(rows, min_size=1, max_size=6), after=rows, cut=st.integers(0, 10_000))
+@pytest.mark.slow
 def test_a_row_torn_at_any_byte_is_kept_aside_and_the_next_one_is_whole(tmp_path_factory, before, after, cut):
     path = tmp_path_factory.mktemp("torn") / "metrics.jsonl"
     data = b"".join(row.to_line() + b"\n" for row in before)

@@ -28,6 +28,7 @@ STRANGE = [pipe, device, folder, line_without_end]
 
 
 @pytest.mark.parametrize("make", STRANGE)
+@pytest.mark.slow
 def test_metrics(tmp_path, make):
     make(tmp_path / "metrics.jsonl")
     assert contract.MetricTail(tmp_path / "metrics.jsonl").read() == ([], 0)
@@ -42,6 +43,7 @@ def test_progress_and_requests(tmp_path, make):
 
 
 @pytest.mark.parametrize("make", STRANGE)
+@pytest.mark.slow
 def test_manifests_and_outputs(tmp_path, make):
     place = tmp_path / "checkpoints" / "5"
     place.mkdir(parents=True)

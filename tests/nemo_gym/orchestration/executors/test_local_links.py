@@ -34,6 +34,7 @@ make_link(JobPaths(Path(sys.argv[1])), "local-1", reserve_space)
 """
 
 
+@pytest.mark.slow
 def test_a_supervisor_that_is_killed_at_any_moment_leaves_no_folder_or_one_with_its_name(tmp_path):
     kept, unmade = 0, 0
     for at in range(1, 40):

@@ -142,6 +142,7 @@ def random_link(rng: random.Random) -> tuple[BilledLink, InFlightCounts, InFligh
     return one, *made
 
 
+@pytest.mark.slow
 def test_of_any_link_every_millisecond_has_exactly_one_owner():
     rng = random.Random(20270115)
     owned = set()

@@ -274,6 +274,7 @@ def test_an_id_that_is_taken_is_never_used_again(tmp_path: Path, context: Submit
     assert (Path(first.run_dir) / "gym-job.json").read_bytes() == kept
 
 
+@pytest.mark.slow
 def test_twenty_submits_in_one_second_are_twenty_runs(tmp_path: Path, context: SubmitContext):
     """All at once, by a clock that stands still, with so few ids that they meet."""
     few, mine = random.Random(7), order(tmp_path, again=True)

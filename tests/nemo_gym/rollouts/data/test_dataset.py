@@ -266,6 +266,7 @@ def test_a_row_in_which_texts_look_like_keys_is_read_as_it_is(tmp_path: Path) ->
     assert list(read_rows(path)) == [json.loads(line)]
 
 
+@pytest.mark.slow
 def test_twenty_thousand_rows_are_checked_and_planned(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_text("".join(f'{{"a":{n},"answer":"{n}","uuid":"{n:036}"}}\n' for n in range(20_000)))

@@ -187,6 +187,7 @@ def prepare(output, **more):
     assert not [name for name in set(sys.modules) - before if "prepare" in name]
 
 
+@pytest.mark.slow
 def test_two_that_prepare_at_once_end_up_with_one_whole_file(tmp_path: Path) -> None:
     script = """
 import time

@@ -75,11 +75,13 @@ def test_one_odd_line_changes_nothing_for_its_neighbours(odd: bytes) -> None:
 
 
 @given(st.lists(LINES, min_size=1, max_size=30))
+@pytest.mark.slow
 def test_any_lines_read_the_same_at_once_as_one_by_one(lines: list[bytes]) -> None:
     assert read(index_reader.Results, lines) == read(OneByOne, lines)
 
 
 @given(st.data())
+@pytest.mark.slow
 def test_a_batch_passes_with_none_of_its_bytes_changed(data: st.DataObject) -> None:
     lines = [line + b"\n" for line in WELL]
     number = data.draw(st.integers(0, len(lines) - 1))

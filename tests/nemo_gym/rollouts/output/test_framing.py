@@ -122,6 +122,7 @@ def many(tmp_path: Path) -> RolloutPaths:
     return paths
 
 
+@pytest.mark.slow
 def test_reading_rows_holds_none_and_parses_none(many: RolloutPaths, monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing:
         @staticmethod

@@ -32,6 +32,7 @@ def test_a_row_has_its_identity_first_and_its_checksum_last() -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 10**9), st.integers(0, 10**4), st.dictionaries(st.text(), JSON, max_size=4))
+@pytest.mark.slow
 def test_whatever_is_written_is_one_line_and_reads_back(task: int, rollout: int, fields: dict) -> None:
     for key in ("_ng_task_index", "_ng_rollout_index", "_ng_crc32"):
         fields.pop(key, None)

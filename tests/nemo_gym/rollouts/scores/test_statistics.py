@@ -115,6 +115,7 @@ def test_majority_takes_the_most_frequent_answer_and_averages_ties(answers, scor
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=9), st.randoms())
+@pytest.mark.slow
 def test_majority_does_not_depend_on_the_order_of_the_rollouts(answers, rnd):
     scores = [float(answer == 1) for answer in answers]
     pairs = list(zip(answers, scores, strict=True))
@@ -132,6 +133,7 @@ def test_with_one_rollout_a_task_the_error_is_the_plain_standard_error(rewards):
 
 
 @given(st.lists(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=1, max_size=6), min_size=2, max_size=30))
+@pytest.mark.slow
 def test_the_clustered_error_is_the_one_in_its_definition(tasks):
     found = interval(tasks)
     count = sum(map(len, tasks))

@@ -53,6 +53,7 @@ def allocate(run):
     return done.returncode, done.stderr
 
 
+@pytest.mark.slow
 def test_a_command_is_given_the_generation_that_was_claimed_for_it(job):
     for number in (1, 2):
         run = order(job, number)
@@ -69,6 +70,7 @@ def test_a_step_that_cannot_go_on_has_no_generation(job):
     assert 'generation="' in (run / run_files.OUTPUT).read_text()
 
 
+@pytest.mark.slow
 def test_a_start_that_comes_late_runs_nothing_and_counts_as_nothing(job):
     late, later = order(job, 1, "touch ran"), order(job, 2)
     allocate(later)
@@ -82,6 +84,7 @@ def test_a_start_that_comes_late_runs_nothing_and_counts_as_nothing(job):
     assert generations.newest(job / "storage" / "training").task == later.name
 
 
+@pytest.mark.slow
 def test_a_second_job_of_a_start_does_not_fence_off_the_first(job):
     run = order(job, 1)
     allocate(run)

@@ -76,6 +76,7 @@ def test_a_watch_ends_at_a_pause(service, nemo, changing):
     assert left == ["resuming", "completed"]
 
 
+@pytest.mark.slow
 def test_with_follow_a_watch_goes_on_through_pause_and_rerun(service, nemo, changing):
     service.jobs[PAUSED]["storage_expires_at"] = "2099-01-01T00:00:00Z"
     changing(
