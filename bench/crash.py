@@ -38,7 +38,7 @@ from nemo_runs.durable.files import read_lines
 TASKS, REPEATS, MAX_ATTEMPTS = 1500, 2, 3
 WHILE_OPENING, WHILE_RECORDING = 0.03, 0.015
 """Upper bounds in seconds for the time from the start, or from the first row, to the kill."""
-PATIENCE = 10.0
+TIMEOUT = 10.0
 ACK = struct.Struct("<cI")
 
 
@@ -127,7 +127,7 @@ def run_child(folder: Path, chance: random.Random) -> int:
     if chance.random() < 0.4:
         time.sleep(chance.uniform(0, WHILE_OPENING))
     else:
-        give_up = time.monotonic() + PATIENCE
+        give_up = time.monotonic() + TIMEOUT
         while acknowledged_bytes(folder) == before and time.monotonic() < give_up:
             time.sleep(0.0005)
         time.sleep(chance.uniform(0, WHILE_RECORDING))

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 NEMO = Path(sys.executable).parent / "nemo"
 JOBS = "/apis/jobs/v2/workspaces/default/jobs"
 ENDED = frozenset({"completed", "error", "cancelled"})
-PATIENCE = 120.0
+TIMEOUT = 120.0
 Found = TypeVar("Found")
 
 
@@ -25,7 +25,7 @@ class Client:
     """One kept connection."""
 
     def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=TIMEOUT)
 
     def ask(
         self,
@@ -145,7 +145,7 @@ def job(command: Sequence[str], *, pause: int = 0, name: str | None = None) -> d
 
 def until(look: Callable[[], Found], what: str, between: float = 0.005) -> Found:
     """Poll until something is true, and give it back; ends the measurement when that takes too long."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not (found := look()):
         if time.monotonic() > deadline:
             sys.exit(f"waited in vain until {what}")
