@@ -157,6 +157,7 @@ class Effects:
                 pieces = self.progress_ingestion.rest(task.context)
                 progress = self.progress_ingestion.progress(task.context)
                 self.progress_ingestion.catalogue(task.context)
+                self.progress_ingestion.note_software(task.context)
         if task.decision.failed:
             tail: Sequence[str] = ()
             if run is not None:

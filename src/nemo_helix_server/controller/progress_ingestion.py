@@ -29,6 +29,8 @@ class ProgressIngestion:
     error_isolation: ErrorIsolation
     _progress: metrics_tail.TrainingProgress = field(default_factory=metrics_tail.TrainingProgress)
     _catalogued: dict[str, Hashable] = field(default_factory=dict)
+    _software: dict[str, str] = field(default_factory=dict)
+    """The start of each step whose software is in the store."""
     _due: float = 0.0
 
     def look(self, contexts: Sequence[StepContext], monotonic: float) -> bool:
@@ -55,7 +57,20 @@ class ProgressIngestion:
                     context.step.id, context.step.task, context.step.status, who=WHO, details=progress
                 )
         self.catalogue(context)
+        self.note_software(context)
         return bool(pieces or progress)
+
+    def note_software(self, context: StepContext) -> None:
+        """Record what the newest start runs in, where that is found out after it has begun."""
+        run = run_lookup.run_of(context)
+        if run is None or self._software.get(context.step.id) == run.token:
+            return
+        found = self.executors.software(run)
+        if found is None:
+            return
+        with self.store.write() as unit:
+            unit.steps.note_image(context.step.id, found.digest, found.name)
+        self._software[context.step.id] = run.token
 
     def rest(self, context: StepContext) -> list[metrics_tail.MetricsPiece]:
         """Rows of metrics that are not in the store yet."""
@@ -97,6 +112,7 @@ class ProgressIngestion:
     def over(self, context: StepContext) -> None:
         """The newest start of a step has ended."""
         self._catalogued.pop(f"{context.step.job_id}/{context.step.name}", None)
+        self._software.pop(context.step.id, None)
         if context.step.task:
             self._progress.forget(context.step.task)
 

@@ -25,14 +25,14 @@ from nemo_helix_server.executors.base import (
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.dispatch import Executors
-from nemo_helix_server.jobs import identifiers, states
+from nemo_helix_server.jobs import identifiers, stamps, states
 from nemo_helix_server.jobs.model import EXECUTOR, StepContext
 from nemo_helix_server.jobs.stamps import GOES_ON
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
 from nemo_helix_server.storage import run_lookup, start_remains
 from nemo_helix_server.storage.run_files import StepRun, next_token
-from nemo_helix_server.storage.run_storage import RunStorage
+from nemo_helix_server.storage.run_storage import HandsOver, RunStorage
 from nemo_helix_server.store.store import JobStore
 from nemo_runs.clock import age
 from nemo_runs.errors import RunsError
@@ -52,6 +52,8 @@ class _Turn:
     devices: tuple[str, ...]
     digest: str | None
     image: str
+    found_later: bool
+    """Whether what it runs in is found out where it begins."""
 
 
 @dataclass(slots=True)
@@ -129,6 +131,7 @@ class Starter:
                     return
                 devices = answer.devices
             files, place = self.executor.files(run), self._place(context, run)
+            self._take_over(context, files, run)
             files.prepare(run, self.launches.config(context, place))
             launch = self.launches.launch(
                 context,
@@ -149,6 +152,17 @@ class Starter:
             _LOG.warning("the step %s of %s: %s", context.step.name, context.job_name, error)
             with self.store.write() as unit:
                 unit.steps.note(context.step.id, {"message": f"its start is tried again: {error}"})
+
+    def _take_over(self, context: StepContext, files: RunStorage, run: StepRun) -> None:
+        """What earlier starts have left with another executor comes here, where every one finds it."""
+        if not context.step.pausable:
+            return
+        with self.store.read() as unit:
+            job = unit.jobs.by_id(context.step.job_id)
+            runs = run_lookup.executors_of_job(unit, job) if job is not None else []
+        for other in self.executor.storages(runs):
+            if other is not files and isinstance(other, HandsOver):
+                other.hand_over(run)
 
     def _turn(
         self, context: StepContext, shortage: str | None, blocked: dict[tuple[str, str, bool], str]
@@ -185,7 +199,8 @@ class Starter:
         if image and digest:
             digest = f"{image}@{digest}"
         program = argv[0] if argv else "its command"
-        return _Turn(context, run, (), digest, image or f"the environment of {program}")
+        later = digest is None and self.executor.finds_software(run)
+        return _Turn(context, run, (), digest, image or f"the environment of {program}", later)
 
     def _place(self, context: StepContext, run: StepRun) -> RunPlace:
         return self.executor.place(run, self.launches.settings(context))
@@ -211,7 +226,10 @@ class Starter:
                     ),
                 )
                 if moved is not None:
-                    unit.steps.note_image(step.id, turn.digest, turn.image)
+                    if turn.found_later:
+                        unit.steps.note(step.id, dict.fromkeys(stamps.IMAGE))
+                    else:
+                        unit.steps.note_image(step.id, turn.digest, turn.image)
                     accepted.append(turn)
         for turn in turns:
             self._queue_places.pop(turn.context.step.id, None)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path, PurePath
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from nemo_helix_plugin.jobs.platform_spec import Provider
 from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
@@ -168,8 +168,8 @@ class StepExecutor(Protocol):
     """Runs steps somewhere; safe to be asked anything again after a crash of the caller.
 
     That is all that an executor must do. What it can do beyond that it says by having the method of one of
-    `Admits`, `KeepsFiles`, `Located`, `Wakes`, `Warms` and `Checks`; `nemo_helix_server.executors.options`
-    says what holds for one that has not.
+    `Admits`, `KeepsFiles`, `Located`, `FindsSoftware`, `Wakes`, `Warms` and `Checks`;
+    `nemo_helix_server.executors.options` says what holds for one that has not.
     """
 
     def start(self, run: StepRun, launch: Launch) -> None:
@@ -299,6 +299,24 @@ class Located(Protocol):
 
     def place(self, profile: ProfileSettings) -> RunPlace:
         """The place to run that an execution profile leads to; returns at once."""
+        ...
+
+
+class Software(NamedTuple):
+    """What a run runs in."""
+
+    name: str
+    """For people: an image, or an environment."""
+    digest: str | None
+    """`None`: it cannot be read."""
+
+
+@runtime_checkable
+class FindsSoftware(Protocol):
+    """An executor that finds out what a run runs in only where and when it begins."""
+
+    def software(self, run: StepRun) -> Software | None:
+        """What was found; `None`: nothing yet."""
         ...
 
 

@@ -20,6 +20,7 @@ from nemo_helix_server.executors.base import (
     RunObservation,
     RunPlace,
     RunState,
+    Software,
     StepExecutor,
     WaitingForCapacity,
 )
@@ -83,12 +84,15 @@ class Executors:
         return options.files(executor, run, self.data_directory)
 
     def storages(self, runs: Iterable[StepRun]) -> list[RunStorage]:
-        """Every storage that has files of these runs, each once; the service's data directory first."""
-        found = [self.data_directory]
+        """Every storage that has files of these runs, each once; the service's data directory last.
+
+        The others find in it what they have of a job.
+        """
+        found: list[RunStorage] = []
         for run in runs:
-            if (files := self.files(run)) not in found:
+            if (files := self.files(run)) not in [*found, self.data_directory]:
                 found.append(files)
-        return found
+        return [*found, self.data_directory]
 
     def place(self, run: StepRun, profile: ProfileSettings) -> RunPlace:
         """The place to run that a profile leads to."""
@@ -97,6 +101,17 @@ class Executors:
     def place_of(self, executor: str, profile: ProfileSettings) -> RunPlace:
         """The same for an executor's name; raises `NeverPossibleError` when there is none of that name."""
         return options.place(self.named(executor), profile)
+
+    def finds_software(self, run: StepRun) -> bool:
+        """See `options.finds_software`."""
+        return options.finds_software(self._of(run))
+
+    def software(self, run: StepRun) -> Software | None:
+        """See `base.FindsSoftware`."""
+        try:
+            return options.software(self._of(run), run)
+        except NeverPossibleError:
+            return None
 
     def release(self, run: StepRun) -> None:
         """See the protocol."""

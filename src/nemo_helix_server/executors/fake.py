@@ -22,7 +22,8 @@ from nemo_helix_server.executors.base import (
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.capacity import require_size
-from nemo_helix_server.executors.environments import Environments, LocalPlace
+from nemo_helix_server.executors.environment_digest import Environments
+from nemo_helix_server.executors.environments import LocalPlace
 from nemo_helix_server.settings import ProfileSettings
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.clock import SECOND, Clock, MovableClock

@@ -15,10 +15,12 @@ from nemo_helix_server.executors.base import (
     Checks,
     Continues,
     EngineFinder,
+    FindsSoftware,
     KeepsFiles,
     KnowsChains,
     Located,
     RunPlace,
+    Software,
     StepExecutor,
     WaitingForCapacity,
     Wakes,
@@ -109,6 +111,19 @@ def place(executor: StepExecutor, profile: ProfileSettings) -> RunPlace:
         if isinstance(layer, Located):
             return layer.place(profile)
     return UnknownPlace()
+
+
+def finds_software(executor: StepExecutor) -> bool:
+    """Whether the executor is a `base.FindsSoftware`."""
+    return any(isinstance(layer, FindsSoftware) for layer in _layers(executor))
+
+
+def software(executor: StepExecutor, run: StepRun) -> Software | None:
+    """See `base.FindsSoftware`; without it the place has said everything before the start."""
+    for layer in _layers(executor):
+        if isinstance(layer, FindsSoftware):
+            return layer.software(run)
+    return None
 
 
 def end_chain(executor: StepExecutor, run: StepRun) -> None:

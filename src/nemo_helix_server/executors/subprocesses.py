@@ -28,7 +28,8 @@ from nemo_helix_server.executors.base import (
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.capacity import Capacity, LeasedCapacity, machine_memory, require_size
-from nemo_helix_server.executors.environments import Environments, LocalPlace
+from nemo_helix_server.executors.environment_digest import Environments
+from nemo_helix_server.executors.environments import LocalPlace
 from nemo_helix_server.executors.launcher import Launcher, ShimStartError
 from nemo_helix_server.executors.local_checks import MachineChecks
 from nemo_helix_server.executors.shim import MARKER

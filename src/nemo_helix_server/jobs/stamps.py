@@ -74,6 +74,10 @@ def inherited(earlier: Mapping[str, Any] | None, *, failed: bool, warning: str |
     return merged({}, {"image_digest_at_save": saved, "rerun_warning": warning if failed else None})
 
 
+IMAGE = ("image_digest", "image_digest_warning", "image_digest_comparison_skipped")
+"""Keys that say what the newest start of a step runs in."""
+
+
 def image(details: Mapping[str, Any], digest: str | None, name: str) -> dict[str, Any]:
     """Changes that record what a step runs in, with a warning where that is not what saved its checkpoint."""
     saved = details.get("image_digest_at_save")

@@ -42,15 +42,17 @@ def run_of_task(workspace: str, step: Step, task: StepTask) -> StepRun:
 
 
 def run_of_checkpoint(reader: StoreReader, checkpoint: CheckpointRow) -> StepRun:
-    """The start that has written a checkpoint."""
+    """The start that has written a checkpoint, by the executor that has it now.
+
+    That is the executor of the newest start of its step: what it continues is handed over to it.
+    """
     attempt, token = checkpoint.attempt_id or "", checkpoint.task or ""
-    step = reader.steps.named(attempt, checkpoint.step_name) if attempt else None
-    task = reader.tasks.named(step.id, token) if step and token else None
-    if step is not None and task is not None:
-        return run_of_task(checkpoint.workspace, step, task)
-    executor = step.executor if step else ""
     names = (checkpoint.workspace, checkpoint.job_id, attempt, checkpoint.step_name, token)
-    return StepRun(*names, executor, profile_of(step.spec) if step else "")
+    for later in sorted(reader.attempts.of_job(checkpoint.job_id).items, key=lambda one: -one.seq):
+        step = reader.steps.named(later.id, checkpoint.step_name)
+        if step is not None and step.task is not None:
+            return StepRun(*names, step.executor, profile_of(step.spec))
+    return StepRun(*names)
 
 
 def executors_of_job(reader: StoreReader, job: Job) -> list[StepRun]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from nemo_helix_server.jobs.model import CheckpointRow
 from nemo_helix_server.storage import checkpoints, run_files
@@ -118,6 +118,18 @@ class RunStorage(Protocol):
 
     def discard(self, workspace: str, job_id: str) -> None:
         """Put everything of a job out of reach; fine when it is gone."""
+        ...
+
+
+@runtime_checkable
+class HandsOver(Protocol):
+    """A storage elsewhere whose trainer paths can be continued by another executor."""
+
+    def hand_over(self, run: StepRun) -> None:
+        """Have the trainer path of a run's step in the service's data directory, and there alone.
+
+        Fine when it is there. `OSError` says why it is not yet, and asking again goes on with it.
+        """
         ...
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors import shim
-from nemo_helix_server.executors.slurm import companion, folders, succession
+from nemo_helix_server.executors.slurm import companion, folders, software, succession
 from nemo_helix_server.storage import run_files
 from nemo_runs.durable.files import replace_file
 from nemo_runs.processes.supervise import patiently
@@ -31,6 +31,8 @@ NOT_STARTED = 127
 _OURS = frozenset({"PYTHONPATH", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"})
 """Variables of this program, which its command is not given."""
 _COMPANION = "nemo_helix_server.executors.slurm.companion"
+_CODE = Path(__file__).parents[3]
+"""The folder of our sources, named by their digest."""
 _FIRST_PORT, _PORTS = 20_000, 20_000
 
 
@@ -94,7 +96,8 @@ def _run(
         found.append(fence)
         if fence.number:
             environment[names.GENERATION] = str(fence.number)
-        _note(run, fence.number)
+        found_there = software.software(order, environment, _CODE.name, _known_images(run))
+        _note(run, fence.number, found_there)
         _start_companion(run, fence)
 
     shim.run(
@@ -193,8 +196,13 @@ def _secrets(run: Path) -> dict[str, str]:
     return found
 
 
-def _note(run: Path, generation: int) -> None:
-    """Say which allocation has this start."""
+def _known_images(run: Path) -> Path:
+    """Where digests of image files are kept, below the root of the service's folders."""
+    return run.parents[3] / "images"
+
+
+def _note(run: Path, generation: int, runs_in: Mapping[str, str | None]) -> None:
+    """Say which allocation has this start, and what it runs in."""
     said = {
         "generation": generation,
         "job_id": os.environ.get("SLURM_JOB_ID", ""),
@@ -204,6 +212,7 @@ def _note(run: Path, generation: int) -> None:
         "at": time.time(),
         "restarts": os.environ.get("SLURM_RESTART_COUNT", "0"),
         "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
+        "software": dict(runs_in),
     }
     replace_file(run / folders.NODE, json.dumps(said).encode() + b"\n", mode=0o600)
 

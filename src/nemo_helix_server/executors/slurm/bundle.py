@@ -15,13 +15,15 @@ from pathlib import Path, PurePosixPath
 
 from nemo_helix_server.engines.sources import PACKAGES, package_folder
 from nemo_helix_server.executors.slurm.folders import ClusterFolder
-from nemo_slurm.errors import PathExistsError
+from nemo_slurm.errors import CommandFailedError, PathExistsError
 from nemo_slurm.hosts import Host
+from nemo_slurm.remote_script import quoted_header
 
 _SERVER = "nemo_helix_server"
 _OF_SERVER = (
     "__init__.py",
     "executors/__init__.py",
+    "executors/environment_digest.py",
     "executors/landlock.py",
     "executors/memory.py",
     "executors/shim.py",
@@ -31,6 +33,7 @@ _OF_SERVER = (
     "executors/slurm/folders.py",
     "executors/slurm/on_cluster.py",
     "executors/slurm/rank.py",
+    "executors/slurm/software.py",
     "executors/slurm/succession.py",
     "logs/__init__.py",
     "logs/writer.py",
@@ -62,6 +65,9 @@ class ClusterSources:
         folder = where.code(self.digest)
         if host.exists(str(folder)):
             return folder
+        made = host.run(quoted_header(parent=str(folder.parent)) + 'umask 077; mkdir -p -- "$parent"')
+        if made.status:
+            raise CommandFailedError(["mkdir"], made.status, made.stderr, where=host.label)
         with tempfile.TemporaryDirectory(prefix="baton-code-") as temporary:
             for name, data in self.files:
                 path = Path(temporary, "code", name)

@@ -31,6 +31,7 @@ from nemo_helix_server.executors.base import (
     RunObservation,
     RunPlace,
     RunState,
+    Software,
     StepExecutor,
     WaitingForCapacity,
 )
@@ -146,6 +147,14 @@ class SlurmStepExecutor:
         if not isinstance(profile, SlurmSettings):
             return UnknownPlace()
         return ClusterPlace(profile, self._connections.code_folder(ClusterAddress.of(profile)))
+
+    def software(self, run: StepRun) -> Software | None:
+        """See `base.FindsSoftware`: the node has written it down."""
+        try:
+            said = json.loads((self._folder(run) / folders.NODE).read_bytes())["software"]
+            return Software(str(said["name"]), said["digest"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
 
     def start(self, run: StepRun, launch: Launch) -> None:
         """See the protocol. Files are brought first, then the job is queued."""

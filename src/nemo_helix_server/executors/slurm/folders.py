@@ -31,6 +31,11 @@ class ClusterFolder:
         """Our own sources; one folder for each version of them."""
         return self.root / "code" / digest
 
+    @property
+    def cache(self) -> PurePosixPath:
+        """Large input files by their digests; jobs have hard links to them."""
+        return self.root / "cache"
+
     def job(self, job_id: str) -> ClusterJob:
         """What belongs to one job."""
         return ClusterJob(self.root / "jobs" / job_id)

@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +77,9 @@ class Mirror:
     def _write_state(self, found: Mapping[str, Any]) -> None:
         before = read_state(self.state)
         listed = before.checkpoints if found["checkpoints"] is None else found["checkpoints"]
-        after = TrainerState(listed, found["outputs"], int(found["bytes"]))
+        after = replace(before, checkpoints=listed, outputs=found["outputs"], bytes=int(found["bytes"]))
         if after != before:
-            self.state.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self.state, json.dumps(asdict(after)).encode(), mode=0o600)
+            write_state(self.state, after)
 
     def _log(self, pieces: list[Mapping[str, Any]]) -> bool:
         """Follow the parts of a log; a part that was put aside there is put aside here."""
@@ -108,6 +107,8 @@ class TrainerState:
     """What is wrong with the outputs; `None`: the step says that it has none."""
     bytes: int = 0
     """What the job's storage takes on the cluster."""
+    address: dict[str, Any] | None = None
+    """The cluster that has the trainer path; `None` in files of earlier versions."""
 
     def folder_of(self, checkpoint: str) -> str | None:
         """The name of the folder of a checkpoint by its id; `None`: it is not there."""
@@ -125,6 +126,12 @@ def read_state(file: Path) -> TrainerState:
         return TrainerState(**json.loads(file.read_bytes()))
     except (OSError, ValueError, TypeError):
         return TrainerState()
+
+
+def write_state(file: Path, state: TrainerState) -> None:
+    """Keep what was seen."""
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    replace_file(file, json.dumps(asdict(state)).encode(), mode=0o600)
 
 
 def _seen(one: Mapping[str, Any], where: str) -> SeenCheckpoint:

@@ -19,7 +19,9 @@ from nemo_slurm.remote_script import remote_script
 _BLOCK = 1 << 20
 _SLOWEST = 50_000
 """Bytes a second below which a transfer counts as broken."""
-_TRIES = 3
+_LARGE = 1 << 20
+"""Bytes from which a file is worth keeping for other jobs."""
+_TRIES = 4
 
 
 class StagingError(SlurmError):
@@ -43,13 +45,26 @@ class LocalFile:
     size: int
     mode: int
     sha256: str
+    shared: bool = False
+    """Whether other jobs may have the same file: it is the same for all of them, and nobody writes to it."""
 
 
-def files_of(folder: Path, ledger: Path, wanted: Callable[[str], bool]) -> list[LocalFile]:
-    """The files below a folder with their digests; what ``ledger`` knows unchanged is not read again."""
+def files_of(
+    folder: Path,
+    ledger: Path,
+    wanted: Callable[[str], bool],
+    *,
+    may_follow: Callable[[Path], bool] = lambda _target: True,
+    constant: Callable[[str], bool] = lambda _name: False,
+) -> list[LocalFile]:
+    """The files below a folder with their digests; what ``ledger`` knows unchanged is not read again.
+
+    Links are followed, since a model of this machine is linked, not copied: to where ``may_follow`` allows.
+    ``constant`` names the files that nobody writes to any more.
+    """
     known = _read(ledger)
     found, noted = [], {}
-    for path in sorted(_plain(folder)):
+    for path in sorted(_plain(folder, may_follow)):
         name = path.relative_to(folder).as_posix()
         if not wanted(name):
             continue
@@ -58,33 +73,54 @@ def files_of(folder: Path, ledger: Path, wanted: Callable[[str], bool]) -> list[
         before = known.get(name)
         sha = before[1] if before and before[0] == mark else _digest(path)
         noted[name] = [mark, sha]
-        found.append(LocalFile(name, status.st_size, status.st_mode & 0o777, sha))
+        shared = status.st_size >= _LARGE and constant(name)
+        found.append(LocalFile(name, status.st_size, status.st_mode & 0o777, sha, shared))
     if noted != known:
         replace_file(ledger, json.dumps(noted).encode(), mode=0o600, durable=False)
     return found
 
 
-def push(host: Host, ask: Ask, folder: Path, files: Sequence[LocalFile], remote: PurePosixPath) -> int:
+def push(
+    host: Host,
+    ask: Ask,
+    folder: Path,
+    files: Sequence[LocalFile],
+    remote: PurePosixPath,
+    cache: PurePosixPath,
+) -> int:
     """Bring files into a folder of the cluster; how many had to be sent. Raises `SlurmError`.
 
-    A file has its name there only when all of it is there and its digest is right.
+    A file has its name there only when all of it is there and its digest is right. Shared ones are linked
+    from ``cache`` where they are in it, and are put there.
     """
     by_path = {file.path: file for file in files}
-    listed = [[file.path, file.size, file.sha256] for file in files]
+    listed = [[file.path, file.size, file.sha256, file.shared] for file in files]
+    where = {"folder": str(remote), "cache": str(cache)}
     sent: set[str] = set()
     for _ in range(_TRIES):
-        answer = ask({"op": "missing", "folder": str(remote), "files": listed}, timeout=600)
-        missing = [(by_path[path], offset) for path, offset in answer["missing"]]
+        answer = ask({"op": "missing", "files": listed, **where}, timeout=600)
+        missing = _once([(by_path[path], offset) for path, offset in answer["missing"]])
         if not missing:
             return len(sent)
         for file, offset in missing:
             _send(host, folder / file.path, file, offset, remote)
             sent.add(file.path)
-        arrived = [[file.path, file.size, file.sha256, file.mode] for file, _ in missing]
-        ask({"op": "settle", "folder": str(remote), "files": arrived}, timeout=3600)
+        arrived = [[file.path, file.size, file.sha256, file.mode, file.shared] for file, _ in missing]
+        ask({"op": "settle", "files": arrived, **where}, timeout=3600)
     raise StagingError(
         f"{folder}: files change while they are copied to {remote} on {host.label}; tried {_TRIES} times"
     )
+
+
+def _once(missing: list[tuple[LocalFile, int]]) -> list[tuple[LocalFile, int]]:
+    """The same without further copies of a shared file, which are linked the next time."""
+    seen: set[str] = set()
+    found = []
+    for file, offset in missing:
+        if not file.shared or file.sha256 not in seen:
+            found.append((file, offset))
+        seen.add(file.sha256)
+    return found
 
 
 def _send(host: Host, local: Path, file: LocalFile, offset: int, remote: PurePosixPath) -> None:
@@ -107,8 +143,8 @@ def _send(host: Host, local: Path, file: LocalFile, offset: int, remote: PurePos
         raise CommandFailedError(["copying a file"], status, said, where=host.label)
 
 
-def _plain(folder: Path) -> Iterator[Path]:
-    """Every file below a folder; links are followed, since a model of this machine is linked, not copied."""
+def _plain(folder: Path, may_follow: Callable[[Path], bool]) -> Iterator[Path]:
+    """Every file below a folder."""
     seen = set()
     for parent, names, files in os.walk(folder, followlinks=True):
         status = os.stat(parent)
@@ -116,7 +152,14 @@ def _plain(folder: Path) -> Iterator[Path]:
             names.clear()
             continue
         seen.add((status.st_dev, status.st_ino))
-        yield from (path for name in files if (path := Path(parent, name)).is_file())
+        names[:] = [name for name in names if _leads_on(Path(parent, name), may_follow)]
+        yield from (
+            path for name in files if (path := Path(parent, name)).is_file() and _leads_on(path, may_follow)
+        )
+
+
+def _leads_on(path: Path, may_follow: Callable[[Path], bool]) -> bool:
+    return not path.is_symlink() or may_follow(path.resolve())
 
 
 def _digest(path: Path) -> str:

@@ -7,15 +7,20 @@ leaves comes back with every look (`nemo_helix_server.executors.slurm.mirror`). 
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import json
 import shutil
 from collections.abc import Callable, Hashable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nemo_helix_server.executors.slurm import submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection, ClusterConnections
 from nemo_helix_server.executors.slurm.folders import ClusterFolder, ClusterJob
-from nemo_helix_server.executors.slurm.mirror import Mirror, read_state
+from nemo_helix_server.executors.slurm.mirror import Mirror, TrainerState, read_state, write_state
 from nemo_helix_server.executors.slurm.staging import files_of, push
 from nemo_helix_server.jobs.model import CheckpointRow
 from nemo_helix_server.storage import checkpoints
@@ -33,6 +38,8 @@ from nemo_helix_server.storage.trainer_files import (
 from nemo_slurm.errors import SlurmError
 from nemo_trainer import contract
 
+UNUSED_SECONDS = 7 * 86_400
+"""How long input files that no job has any more stay in a cluster's cache."""
 _STATE = "cluster"
 """Folder of a job at the service: what was seen of its steps on the cluster, and digests of what was sent."""
 
@@ -91,6 +98,8 @@ class ClusterRunStorage:
         self.jobs = jobs
         self._connections = connections
         self._address_of = address_of
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="checkpoints")
+        self._handed: dict[str, Future[None]] = {}
 
     # ---- names
 
@@ -98,6 +107,14 @@ class ClusterRunStorage:
         """The cluster that has a run: where it was handed over, or else that of its profile."""
         known = submissions.read(self.jobs.run_folder(run)) if run.token else None
         return known.address if known else self._address_of(run)
+
+    def owner(self, run: StepRun) -> ClusterAddress | None:
+        """The cluster that has the trainer path of a run's step; `None`: it is at the service."""
+        state = self.mirror(run).state
+        if not state.exists():
+            return None
+        said = read_state(state).address
+        return ClusterAddress.from_json(said) if said else self.address(run)
 
     def connection(self, run: StepRun) -> ClusterConnection:
         """The connection to it."""
@@ -139,7 +156,7 @@ class ClusterRunStorage:
     def checkpoint_path(self, run: StepRun, checkpoint: CheckpointRow) -> str | None:
         """See the protocol; a pinned copy, or one that another executor has left here, is brought there."""
         there = self._folder_there(run, checkpoint)
-        if there is not None:
+        if there is not None and self.owner(run) == self.address(run):
             return str(there)
         here = checkpoints.folder_of(self.jobs, checkpoint)
         if here is None:
@@ -156,11 +173,11 @@ class ClusterRunStorage:
         """See the protocol; the checkpoint is fetched first."""
         run = _run_of(checkpoint)
         here = self.jobs.of_run(run).trainer(checkpoint.step_name) / "checkpoints" / str(checkpoint.step)
-        there = self._folder_there(run, checkpoint)
-        if there is None:
+        owner, there = self.owner(run), self._folder_there(run, checkpoint)
+        if owner is None or there is None:
             raise checkpoints.PinError(f"the checkpoint {checkpoint.id} is not there any more")
         try:
-            self.connection(run).host.copy_out(str(there), here)
+            self._connections.of(owner).host.copy_out(str(there), here)
             return checkpoints.pin(self.jobs, checkpoint)
         except SlurmError as error:
             raise checkpoints.PinError(
@@ -179,22 +196,26 @@ class ClusterRunStorage:
         self.jobs.drop_scratch(self.jobs.of_run(run), run.token)
 
     def size(self, workspace: str, job_id: str) -> int:
-        """See the protocol: on the cluster, and what of it is here."""
-        paths = self.jobs.paths(workspace, job_id)
-        there = [read_state(file).bytes for file in (paths.folder / _STATE).glob("*.json")]
-        return max(there, default=0) + self.jobs.size(paths)
+        """See the protocol: on clusters; what of it is here is counted with the data directory."""
+        folder = self.jobs.paths(workspace, job_id).folder / _STATE
+        there: dict[str, int] = {}
+        for file in folder.glob("*.json"):
+            state = read_state(file)
+            key = json.dumps(state.address)
+            there[key] = max(there.get(key, 0), state.bytes)
+        return sum(there.values())
 
     def reclaim(self, workspace: str, job_id: str) -> None:
         """See the protocol."""
-        for run in self._runs(workspace, job_id):
-            job = self.job(run)
-            self._remove(run, [job.storage, job.folder / "scratch"])
+        for address in self._addresses(workspace, job_id):
+            job = ClusterFolder(PurePosixPath(address.root)).job(job_id)
+            self._remove(address, [job.storage, job.folder / "scratch", job.folder / "pinned"])
         self.jobs.reclaim(self.jobs.paths(workspace, job_id))
 
     def discard(self, workspace: str, job_id: str) -> None:
         """See the protocol."""
-        for run in self._runs(workspace, job_id):
-            self._remove(run, [self.job(run).folder])
+        for address in self._addresses(workspace, job_id):
+            self._remove(address, [ClusterFolder(PurePosixPath(address.root)).job(job_id).folder])
         self.jobs.discard(self.jobs.paths(workspace, job_id).folder)
 
     # ---- files that go there
@@ -204,18 +225,66 @@ class ClusterRunStorage:
 
         What the step itself writes there is newer than its mirror here, and stays.
         """
-        paths = self.jobs.of_run(run)
-        there_before = self.mirror(run).state.exists()
+        paths, state = self.jobs.of_run(run), self.mirror(run).state
+        address, owner = self.address(run), self.owner(run)
+        if owner is not None and owner != address:
+            self._bring_home(run, owner)
+            owner = None
+        made = self._outputs(run) if owner is not None else set()
 
         def wanted(name: str) -> bool:
-            step, _, rest = name.partition("/")
-            return not (step == run.step and (there_before or _is_mirrored(rest)))
+            if name.partition("/")[0] == run.step:
+                return owner is None
+            return name not in made
 
-        return self._push(run, paths.storage, self.job(run).storage, "storage", wanted)
+        def constant(name: str) -> bool:
+            step, _, rest = name.partition("/")
+            return step != run.step or rest.startswith("checkpoints/")
+
+        sent = self._push(run, paths.storage, self.job(run).storage, "storage", wanted, constant)
+        if owner is None:
+            write_state(state, TrainerState(address=address.to_json()))
+            shutil.rmtree(paths.trainer(run.step) / "checkpoints", ignore_errors=True)
+        return sent
+
+    def hand_over(self, run: StepRun) -> None:
+        """See `run_storage.HandsOver`."""
+        key = f"{run.workspace}/{run.job_id}/{run.step}"
+        owner, fetch = self.owner(run), self._handed.get(key)
+        if owner is None and fetch is None:
+            return
+        if fetch is None:
+            assert owner is not None
+            self._handed[key] = fetch = self._threads.submit(self._bring_home, run, owner)
+        where = owner.shown if owner is not None else "the cluster"
+        if not fetch.done():
+            raise OSError(f"its checkpoints are fetched from {where}")
+        del self._handed[key]
+        if (error := fetch.exception()) is not None:
+            raise OSError(f"its checkpoints cannot be fetched from {where}: {error}") from error
+
+    def _bring_home(self, run: StepRun, owner: ClusterAddress) -> None:
+        """The trainer path of a step lies at the service from now on, and on no cluster."""
+        connection = self._connections.of(owner)
+        there = ClusterFolder(PurePosixPath(owner.root)).job(run.job_id).storage / run.step
+        here = self.jobs.of_run(run).trainer(run.step)
+        here.mkdir(mode=0o700, parents=True, exist_ok=True)
+        connection.host.copy_out(str(there), here, wanted=_is_of_trainer)
+        self.mirror(run).state.unlink(missing_ok=True)
+        with contextlib.suppress(SlurmError):  # what stays there goes with the job
+            self._remove(owner, [there])
+
+    def _outputs(self, run: StepRun) -> set[str]:
+        """The files of the job's storage that the step itself has made, on the cluster."""
+        with contextlib.suppress(contract.TrainerError):
+            said = contract.read_outputs(self.mirror(run).trainer, within=self.jobs.of_run(run).storage)
+            if said is not None:
+                return {_normal(str(PurePosixPath(run.step, file.path))) for file in said.files}
+        return set()
 
     def bring(self, run: StepRun, folder: Path, target: PurePosixPath, name: str) -> int:
-        """Bring a folder to the cluster."""
-        return self._push(run, folder, target, name, lambda _path: True)
+        """Bring a folder of files that nobody writes to."""
+        return self._push(run, folder, target, name, lambda _path: True, lambda _path: True)
 
     def fetch_outputs(self, run: StepRun) -> None:
         """Copy what the step says it has produced into the job's storage here; digests are compared.
@@ -223,59 +292,86 @@ class ClusterRunStorage:
         Raises `SlurmError` when it cannot be had now.
         """
         trainer = self.mirror(run).trainer
-        said = contract.read_outputs(trainer, within=self.jobs.of_run(run).storage)
-        if said is None:
+        storage, wanted = self.jobs.of_run(run).storage, self._outputs(run)
+        if not wanted:
             return
-        names = {str(PurePosixPath(run.step, file.path)) for file in said.files}
-        wanted = {_normal(name) for name in names}
-        storage = self.jobs.of_run(run).storage
-        self.connection(run).host.copy_out(str(self.job(run).storage), storage, wanted=wanted.__contains__)
+        there = str(self.job(run).storage)
+        problems: Sequence[str] = ()
+        for _ in range(2):
+            self.connection(run).host.copy_out(there, storage, wanted=wanted.__contains__)
+            problems = contract.verify_outputs(trainer, storage=storage, deep=True)
+            if not problems:
+                return
+            for name in wanted:
+                (storage / name).unlink(missing_ok=True)
+        state = self.mirror(run).state
+        write_state(state, replace(read_state(state), outputs=list(problems)))
 
     # ---- parts
 
     def _push(
-        self, run: StepRun, folder: Path, target: PurePosixPath, name: str, wanted: Callable[[str], bool]
+        self,
+        run: StepRun,
+        folder: Path,
+        target: PurePosixPath,
+        name: str,
+        wanted: Callable[[str], bool],
+        constant: Callable[[str], bool],
     ) -> int:
         ledger = self.jobs.of_run(run).folder / _STATE / f"sent-{name}.digests"
         ledger.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         connection = self.connection(run)
         connection.prepare([target])
-        return push(connection.host, connection.ask, folder, files_of(folder, ledger, wanted), target)
+        files = files_of(
+            folder, ledger, wanted, may_follow=functools.partial(self._may_follow, run), constant=constant
+        )
+        return push(connection.host, connection.ask, folder, files, target, connection.folder.cache)
+
+    def _may_follow(self, run: StepRun, target: Path) -> bool:
+        """Whether a file that a link leads to may leave this machine: no step's link opens the service's."""
+        if target.is_relative_to(self.jobs.of_run(run).storage.resolve()):
+            return True
+        own = self.jobs.data_dir.resolve()
+        return not target.is_relative_to(own) or target.is_relative_to(own / "filesets")
 
     def _mark(self, checkpoint: CheckpointRow, *, hold: bool) -> bool:
         run = _run_of(checkpoint)
-        folder = self._folder_there(run, checkpoint)
-        if folder is None:
+        owner, folder = self.owner(run), self._folder_there(run, checkpoint)
+        if owner is None or folder is None:
             return False
         request = {"op": "hold", "folder": str(folder), "id": checkpoint.id, "hold": hold}
         try:
-            return bool(self.connection(run).ask(request)["held"])
+            return bool(self._connections.of(owner).ask(request)["held"])
         except SlurmError as error:
-            raise OSError(f"the cluster {self.address(run).shown} cannot be asked: {error}") from error
+            raise OSError(f"the cluster {owner.shown} cannot be asked: {error}") from error
 
-    def _remove(self, run: StepRun, paths: Sequence[PurePosixPath]) -> None:
-        address = self.address(run)
-        request = {"op": "remove", "root": address.root, "paths": [str(path) for path in paths]}
+    def _remove(self, address: ClusterAddress, paths: Sequence[PurePosixPath]) -> None:
+        request = {
+            "op": "remove",
+            "root": address.root,
+            "paths": [str(path) for path in paths],
+            "unused_seconds": UNUSED_SECONDS,
+        }
         try:
-            self.connection(run).ask(request, timeout=600)
+            self._connections.of(address).ask(request, timeout=600)
         except SlurmError as error:
             raise OSError(f"the cluster {address.shown} cannot be asked: {error}") from error
 
     def _folder_there(self, run: StepRun, checkpoint: CheckpointRow) -> PurePosixPath | None:
-        """The folder of a checkpoint on the cluster, as it was seen last."""
-        state = read_state(self.mirror(run._replace(step=checkpoint.step_name)).state)
-        name = state.folder_of(checkpoint.id)
-        return self.job(run).storage / checkpoint.step_name / "checkpoints" / name if name else None
+        """The folder of a checkpoint on the cluster that has the step's trainer path, as it was seen last."""
+        run = run._replace(step=checkpoint.step_name)
+        owner = self.owner(run)
+        name = read_state(self.mirror(run).state).folder_of(checkpoint.id)
+        if owner is None or name is None:
+            return None
+        job = ClusterFolder(PurePosixPath(owner.root)).job(run.job_id)
+        return job.storage / checkpoint.step_name / "checkpoints" / name
 
-    def _runs(self, workspace: str, job_id: str) -> list[StepRun]:
-        """One start of the job for each cluster that has had any of it."""
-        paths = self.jobs.paths(workspace, job_id)
-        found: dict[ClusterAddress, StepRun] = {}
-        for folder in sorted(paths.runs.glob("task-*")) if paths.runs.is_dir() else []:
-            known = submissions.read(folder)
-            if known is not None:
-                found.setdefault(known.address, StepRun(workspace, job_id, "", "", folder.name))
-        return list(found.values())
+    def _addresses(self, workspace: str, job_id: str) -> list[ClusterAddress]:
+        """The clusters that have had any of a job."""
+        runs = self.jobs.paths(workspace, job_id).runs
+        known = [submissions.read(folder) for folder in runs.glob("task-*")] if runs.is_dir() else []
+        return list(dict.fromkeys(one.address for one in known if one is not None))
 
 
 def _run_of(checkpoint: CheckpointRow) -> StepRun:
@@ -289,9 +385,11 @@ def _run_of(checkpoint: CheckpointRow) -> StepRun:
     )
 
 
-def _is_mirrored(name: str) -> bool:
-    """Whether a file of a trainer path is one that comes back from the cluster."""
-    return name.startswith(("generations/", "metrics")) or (name.endswith(".json") and "/" not in name)
+def _is_of_trainer(name: str) -> bool:
+    """Whether a file of a trainer path is more than what its library works with."""
+    if name.startswith(("generations/", "metrics", "checkpoints/")):
+        return True
+    return name.endswith(".json") and "/" not in name and not name.startswith(".")
 
 
 def _normal(name: str) -> str:

@@ -63,7 +63,10 @@ def test_nothing_outside_the_folder_of_jobs_is_removed(tmp_path):
         assert "error" in answer({"op": "remove", "root": str(tmp_path / "root"), "paths": [str(path)]})
     assert (tmp_path / "mine").is_dir()
     inside = tmp_path / "root" / "jobs" / "j" / "storage"
-    assert answer({"op": "remove", "root": str(tmp_path / "root"), "paths": [str(inside)]}) == {}
+    assert (
+        answer({"op": "remove", "root": str(tmp_path / "root"), "paths": [str(inside)], "unused_seconds": 0})
+        == {}
+    )
     assert not inside.exists()
 
 
@@ -75,12 +78,10 @@ def test_what_cannot_be_done_is_an_answer_and_no_traceback(tmp_path):
 
 
 def test_a_file_has_its_name_only_with_the_right_digest(tmp_path):
-    asked = [["a/b.bin", 3, "0" * 64]]
-    assert answer({"op": "missing", "folder": str(tmp_path), "files": asked}) == {"missing": [["a/b.bin", 0]]}
+    asked, where = ["a/b.bin", 3, "0" * 64], {"folder": str(tmp_path), "cache": str(tmp_path / "cache")}
+    assert answer({"op": "missing", "files": [[*asked, False]], **where}) == {"missing": [["a/b.bin", 0]]}
     on_cluster.part(tmp_path / "a" / "b.bin", "0" * 64).write_bytes(b"xyz")
-    assert answer({"op": "settle", "folder": str(tmp_path), "files": [[*asked[0], 0o600]]}) == {
-        "wrong": ["a/b.bin"]
-    }
+    assert answer({"op": "settle", "files": [[*asked, 0o600, False]], **where}) == {"wrong": ["a/b.bin"]}
     assert not (tmp_path / "a" / "b.bin").exists()
 
 

@@ -1,6 +1,7 @@
 """Files on their way to a cluster, whose host is this machine."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -31,8 +32,8 @@ def source(tmp_path):
 
 
 def send(connection, source, target, tmp_path):
-    files = files_of(source, tmp_path / "ledger", lambda _name: True)
-    return push(connection.host, connection.ask, source, files, target)
+    files = files_of(source, tmp_path / "ledger", lambda _name: True, constant=lambda name: name != "log")
+    return push(connection.host, connection.ask, source, files, target, connection.folder.cache)
 
 
 def test_files_arrive_once_with_their_digests(connection, source, tmp_path):
@@ -72,7 +73,7 @@ def test_a_transfer_that_broke_off_goes_on_where_it_stopped(connection, source, 
             return super().finish(process, counted, mark, timeout)
 
     files = files_of(source, tmp_path / "l", lambda _name: True)
-    push(Counting(), connection.ask, source, files, target)
+    push(Counting(), connection.ask, source, files, target, connection.folder.cache)
     assert 200_000 <= sum(sent) < 210_000
     assert connection.host.read(str(target / "model" / "weights.bin")) == b"w" * 300_000
 
@@ -94,7 +95,7 @@ def test_files_that_never_arrive_whole_are_an_error(connection, source, tmp_path
     files = files_of(source, tmp_path / "l", lambda _name: True)
     (source / "config.json").write_text("[]")  # as long, and something else
     with pytest.raises(StagingError, match="change while they are copied"):
-        push(connection.host, connection.ask, source, files, target)
+        push(connection.host, connection.ask, source, files, target, connection.folder.cache)
 
 
 def test_links_of_the_service_arrive_as_what_they_lead_to(connection, source, tmp_path):
@@ -106,6 +107,75 @@ def test_links_of_the_service_arrive_as_what_they_lead_to(connection, source, tm
     connection.prepare([target])
     assert send(connection, source, target, tmp_path) == 3
     assert connection.host.read(str(target / "base" / "tokenizer.json")) == b"t"
+
+
+def test_a_large_input_is_sent_once_for_all_jobs_and_each_has_it_as_a_link(connection, source, tmp_path):
+    (source / "model" / "weights.bin").write_bytes(data := b"W" * (2 << 20))
+    (source / "model" / "again.bin").write_bytes(data)
+    (source / "log").write_bytes(b"l" * (2 << 20))
+    first, second = (connection.folder.job(name).storage for name in ("c1", "c2"))
+    connection.prepare([first, second])
+    assert send(connection, source, first, tmp_path) == 3  # one of the two equal ones is linked
+    assert send(connection, source, first, tmp_path) == 0
+    assert send(connection, source, second, tmp_path) == 2  # config.json and log: small, and written to
+    one, two = (Path(folder, "model", "weights.bin") for folder in (first, second))
+    assert one.samefile(two)
+    assert one.stat().st_mode & 0o222 == 0
+    assert not Path(first, "log").samefile(Path(second, "log"))
+    assert Path(second, "log").stat().st_mode & 0o200
+
+
+def test_a_cached_input_that_a_job_has_written_to_is_sent_again(connection, source, tmp_path):
+    (source / "model" / "weights.bin").write_bytes(b"V" * (2 << 20))
+    first, second = (connection.folder.job(name).storage for name in ("d1", "d2"))
+    connection.prepare([first, second])
+    send(connection, source, first, tmp_path)
+    weights = Path(first, "model", "weights.bin")
+    weights.chmod(0o600)
+    with weights.open("r+b") as file:
+        file.write(b"other")
+    assert send(connection, source, second, tmp_path) == 2
+    assert Path(second, "model", "weights.bin").read_bytes() == b"V" * (2 << 20)
+
+
+def test_the_cache_keeps_for_a_while_what_no_job_has_any_more(connection, source, tmp_path):
+    (source / "model" / "weights.bin").write_bytes(b"U" * (2 << 20))
+    job = connection.folder.job("e1")
+    connection.prepare([job.storage])
+    send(connection, source, job.storage, tmp_path)
+    blob = next(
+        path
+        for path in Path(connection.folder.cache).glob("*/*")
+        if path.samefile(Path(job.storage, "model", "weights.bin"))
+    )
+    root = str(connection.folder.root)
+    connection.ask({"op": "remove", "root": root, "paths": [], "unused_seconds": 0})
+    assert blob.exists()
+    connection.ask({"op": "remove", "root": root, "paths": [str(job.folder)], "unused_seconds": 3600})
+    assert blob.exists()
+    connection.ask({"op": "remove", "root": root, "paths": [], "unused_seconds": -1})
+    assert not blob.exists()
+
+
+def test_a_link_is_followed_only_to_where_that_is_allowed(connection, source, tmp_path):
+    (tmp_path / "keys").mkdir()
+    (tmp_path / "keys" / "key").write_text("secret")
+    (source / "key").symlink_to(tmp_path / "keys" / "key")
+    (source / "all").symlink_to(tmp_path / "keys", target_is_directory=True)
+    found = files_of(
+        source, tmp_path / "l", lambda _name: True, may_follow=lambda path: path.name not in {"key", "keys"}
+    )
+    assert sorted(file.path for file in found) == ["config.json", "model/weights.bin"]
+
+
+def test_what_lies_below_the_root_is_for_its_owner_alone(connection, source, tmp_path):
+    job = connection.folder.job("f1")
+    connection.prepare([job.storage])
+    send(connection, source, job.storage, tmp_path)
+    root = Path(connection.folder.root)
+    inner = [path for path in Path(job.folder).rglob("*") if path.is_dir()]
+    assert [path for path in (*root.iterdir(), *inner) if path.stat().st_mode & 0o077] == []
+    assert {path.name for path in root.iterdir()} == {"jobs", "code", "cache"}
 
 
 def test_what_is_sent_along_runs_with_nothing_else_installed(connection):
