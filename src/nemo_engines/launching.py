@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -24,7 +25,10 @@ from nemo_trainer.contract import EXIT_PAUSED
 def launch(spec: EngineSpec, spec_file: Path, trainer_path: Path) -> int:
     """Run this training in ``devices.count`` processes, and return the exit code that they agree on."""
     if spec.devices.nodes > 1 and "MASTER_ADDR" not in os.environ:
-        raise BadSpecError("devices.nodes > 1 needs a launcher on every node that sets RANK and WORLD_SIZE")
+        raise BadSpecError(
+            "devices.nodes > 1 needs a launcher on every node that sets NODE_RANK, MASTER_ADDR and "
+            "MASTER_PORT"
+        )
     try:
         from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
         from torch.distributed.run import get_args_parser, run  # noqa: PLC0415
@@ -33,7 +37,7 @@ def launch(spec: EngineSpec, spec_file: Path, trainer_path: Path) -> int:
     # SIGTERM is left out: the launcher's own handling of it would end the workers
     os.environ["TORCHELASTIC_SIGNALS_TO_HANDLE"] = "SIGINT,SIGHUP,SIGQUIT"
     arguments = [
-        "--standalone",
+        *_meeting(spec.devices.nodes, os.environ),
         f"--nproc-per-node={spec.devices.count}",
         "--signals-to-handle=SIGINT,SIGHUP,SIGQUIT",
         "--module",
@@ -47,6 +51,18 @@ def launch(spec: EngineSpec, spec_file: Path, trainer_path: Path) -> int:
     except ChildFailedError as error:
         return exit_code([failure.exitcode for failure in error.failures.values()])
     return 0
+
+
+def _meeting(nodes: int, environ: Mapping[str, str]) -> list[str]:
+    """How the launchers of several nodes find each other; a single one needs nobody."""
+    if nodes == 1:
+        return ["--standalone"]
+    return [
+        f"--nnodes={nodes}",
+        f"--node-rank={environ.get('NODE_RANK', '0')}",
+        f"--master-addr={environ['MASTER_ADDR']}",
+        f"--master-port={environ.get('MASTER_PORT', '29500')}",
+    ]
 
 
 def exit_code(codes: list[int]) -> int:

@@ -114,7 +114,7 @@ def _run(options: argparse.Namespace, context: JobContext) -> int:
     processes = wanted.devices.count * wanted.devices.nodes
     digests = input_digests(wanted, training, validation, precision=precision, processes=processes)
     world = devices.world_of(os.environ)
-    if world is None and processes > 1:
+    if processes > 1 and (world is None or world.size < processes):
         return launching.launch(wanted, file, context.trainer_path)
     with Session.open(
         context,

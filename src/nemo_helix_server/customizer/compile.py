@@ -218,12 +218,26 @@ def _executor(
     limits = {key: value for key, value in (facts.options.get(executor_kinds.DEFAULT) or {}).items() if value}
     resources: dict[str, Any] = {"limits": limits}
     on_gpu = facts.machine.device == "cuda"
+    devices = engine_spec.get("devices") or {}
+    nodes = devices.get("nodes", 1)
+    provider = _provider(on_gpu=on_gpu, nodes=nodes, there=facts.providers)
+    if provider != "cpu":
+        resources["num_gpus"] = devices.get("count", 1) if on_gpu else 0
     if on_gpu:
-        resources["num_gpus"] = (engine_spec.get("devices") or {}).get("count", 1)
         resources["shm_size"] = _SHARED_MEMORY[engine_spec.get("finetuning", "full")]
+    if provider == "gpu_distributed":
+        resources["num_nodes"] = nodes
     return {
-        "provider": "gpu" if on_gpu else "cpu",
+        "provider": provider,
         "profile": profile or ("gpu" if on_gpu else "default"),
         "container": {"command": [engine_program(facts.engine.name), "-P", "-m", backend.trainer]},
         "resources": resources,
     }
+
+
+def _provider(*, on_gpu: bool, nodes: int, there: tuple[str, ...]) -> str:
+    """The provider of a training step: the least that it needs among those that have the profile."""
+    wanted = ("gpu_distributed",) if nodes > 1 else ("gpu", "gpu_distributed")
+    if not on_gpu and nodes == 1:
+        wanted = ("cpu", *wanted)
+    return next((one for one in wanted if one in there), wanted[0])

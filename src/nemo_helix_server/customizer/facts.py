@@ -51,10 +51,11 @@ class EngineFacts:
 
 @dataclass(frozen=True, slots=True)
 class TrainingMachine:
-    """What a training step gets: by now the devices of this machine."""
+    """What a training step gets where the executor of its profile runs it."""
 
     device: Literal["cpu", "cuda"]
-    gpus: int = 0
+    gpus: int | None = 0
+    """Of each node; `None`: not known before the start."""
     nodes: int = 1
     """Nodes that the executor of its profile gives one step."""
 
@@ -85,6 +86,8 @@ class CompileFacts:
     staleness_timeout_seconds: int = 0
     checkpoint_max_overhead: float = 0.02
     options: Mapping[str, Any] = field(default_factory=dict)
+    providers: tuple[str, ...] = ()
+    """Those that have a profile of the name which the input gives."""
 
     @property
     def validates(self) -> bool:

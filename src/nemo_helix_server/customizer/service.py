@@ -143,6 +143,7 @@ class Customizer:
             pause_deadline_seconds=own.training_pause_deadline_seconds,
             staleness_timeout_seconds=own.training_staleness_timeout_seconds,
             checkpoint_max_overhead=own.training_checkpoint_max_overhead,
+            providers=self._providers(given, body),
             options=body.options.model_dump(mode="json") if body.options else {},
         )
 
@@ -156,8 +157,13 @@ class Customizer:
 
     def _place(self, given: BaseModel, body: CreateCustomizationJobRequest) -> RunPlace | None:
         """Where the training will run, when a profile says so; the service's own machine otherwise."""
-        profile = body.profile or getattr(getattr(given, "training", None), "execution_profile", None)
+        profile = _profile(given, body)
         return self.place_of(profile) if profile else None
+
+    def _providers(self, given: BaseModel, body: CreateCustomizationJobRequest) -> tuple[str, ...]:
+        """Those that have a profile of the name that was given."""
+        profile = _profile(given, body)
+        return tuple(one["provider"] for one in self.profiles.all() if one["profile"] == profile)
 
     def _sources(
         self, caller: Caller, workspace: str, backend: backends.BackendDescription, given: BaseModel
@@ -309,6 +315,12 @@ def validated(backend: backends.BackendDescription, spec: Mapping[str, Any]) -> 
             text = f"there is no such field{meant}; `nemo customization {backend.name} explain` shows them"
         end = f" (and {more} more)" if more else ""
         raise InvalidError(f"{where + ': ' if where else ''}{text[:1].lower()}{text[1:]}{end}") from None
+
+
+def _profile(given: BaseModel, body: CreateCustomizationJobRequest) -> str | None:
+    """The execution profile that a request names for the training."""
+    found: str | None = body.profile
+    return found or getattr(getattr(given, "training", None), "execution_profile", None)
 
 
 def named(backend: backends.BackendDescription, given: BaseModel) -> dict[str, tuple[str, str]]:

@@ -521,3 +521,39 @@ def test_how_many_nodes_are_taken_is_what_the_executor_of_the_profile_gives(kind
     one = compiling.refused(backend(kind), TrainingMachine("cpu"))
     assert one[path] == "the executor of the profile gives a step one node"
     assert path not in compiling.refused(backend(kind), TrainingMachine("cpu", nodes=4))
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_several_nodes_reach_the_engine_and_the_scheduler(device: str) -> None:
+    machine = TrainingMachine(device, None, nodes=8)  # type: ignore[arg-type]
+    given = {
+        **MINIMAL["automodel"],
+        "parallelism": {"num_nodes": 2, "num_gpus_per_node": 4},
+        "batch": {"global_batch_size": 32, "micro_batch_size": 1},
+    }
+    made = job("automodel", given, machine=machine)
+    assert made.engine_spec["devices"] == {"count": 4, "nodes": 2}
+    assert made.engine_spec["batch"] == {"per_device": 1, "gradient_accumulation": 4}
+    executor = made.platform_spec["steps"][1]["executor"]
+    assert (executor["provider"], executor["resources"]["num_nodes"]) == ("gpu_distributed", 2)
+    assert executor["resources"]["num_gpus"] == (4 if device == "cuda" else 0)
+
+
+@pytest.mark.parametrize(
+    ("device", "there", "provider"),
+    [
+        ("cpu", (), "cpu"),
+        ("cuda", (), "gpu"),
+        ("cuda", ("gpu_distributed",), "gpu_distributed"),
+        ("cuda", ("cpu", "gpu", "gpu_distributed"), "gpu"),
+        ("cpu", ("gpu",), "gpu"),
+    ],
+)
+def test_a_step_has_the_provider_under_which_its_profile_is_there(
+    device: str, there: tuple[str, ...], provider: str
+) -> None:
+    machine = TrainingMachine(device, None)  # type: ignore[arg-type]
+    made = job("automodel", MINIMAL["automodel"], machine=machine, providers=there)
+    executor = made.platform_spec["steps"][1]["executor"]
+    assert executor["provider"] == provider
+    assert executor["resources"].get("num_gpus", 0) == (1 if device == "cuda" else 0)

@@ -38,7 +38,8 @@ class Backend:
     """The engine's input, made of the stored spec: JSON that the trainer finds in the step's configuration.
 
     Of it compiling reads ``method``, ``finetuning`` (``lora`` makes an adapter, unless ``output_method`` is
-    ``merged``) and ``devices.count`` (GPUs of the training step; 1 by default).
+    ``merged``), ``devices.count`` (GPUs of each node of the training step; 1 by default) and
+    ``devices.nodes`` (1 by default).
     """
     training_step: Callable[[Mapping[str, Any]], str] = _training
     """The name of the training step, of the engine spec."""

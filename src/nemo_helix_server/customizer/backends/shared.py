@@ -49,10 +49,22 @@ def eval_steps(value: float | None) -> int | None:
 
 def devices(path: str, facts: CompileFacts) -> Iterator[Rule]:
     """As many GPUs as the machine has; without any, the number is that of processes on its processors."""
-    if facts.machine.device == "cuda":
+    if facts.machine.device == "cuda" and facts.machine.gpus is not None:
         count = max(1, facts.machine.gpus)
         plural = "" if count == 1 else "s"
         yield Rule(path, tuple(range(1, count + 1)), f"the machine has {count} GPU{plural}")
+
+
+def layout(parallelism: Mapping[str, Any]) -> dict[str, int]:
+    """The devices as the engine has them: processes on each node, and nodes where there are several."""
+    nodes = int(parallelism["num_nodes"])
+    several = {"nodes": nodes} if nodes > 1 else {}
+    return {"count": int(parallelism["num_gpus_per_node"]), **several}
+
+
+def processes(parallelism: Mapping[str, Any]) -> int:
+    """All processes of a training, each with one device."""
+    return int(parallelism["num_gpus_per_node"]) * int(parallelism["num_nodes"])
 
 
 def without_lora(path: str) -> Rule:

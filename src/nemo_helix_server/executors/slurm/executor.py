@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nemo_helix_plugin.jobs.platform_spec import Provider
@@ -49,7 +49,7 @@ from nemo_helix_server.executors.slurm.place import ClusterPlace
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains
-from nemo_helix_server.settings import ProfileSettings, Settings
+from nemo_helix_server.settings import ProfileSettings, Settings, SettingsError
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
@@ -638,6 +638,16 @@ def _impossible() -> Any:
         raise NeverPossibleError(str(error)) from error
 
 
+def _require_apart(profile: str, root: Path, data_dir: Path) -> None:
+    """Raise `SettingsError` where jobs could read the service's keys, since one folder lies in the other."""
+    shared, own = root.resolve(), data_dir.resolve()
+    if own.is_relative_to(shared) or shared.is_relative_to(own):
+        raise SettingsError(
+            f"jobs.executors: the root {root} of the profile {profile} and the service's data directory "
+            f"{data_dir} lie in each other, and jobs could read the service's keys; name another root"
+        )
+
+
 def _open(settings: Settings) -> StepExecutor:
     """The executor of a service, for all its profiles of clusters."""
     profiles = {
@@ -655,6 +665,8 @@ def _open(settings: Settings) -> StepExecutor:
             )
         return found
 
+    for name, config in profiles.items():
+        _require_apart(name, config.root, settings.data_dir)
     connections = ClusterConnections()
     jobs = JobStorage(settings.data_dir)
     storage = ClusterRunStorage(jobs, connections, lambda run: ClusterAddress.of(settings_of(run)))

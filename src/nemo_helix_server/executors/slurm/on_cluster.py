@@ -43,7 +43,7 @@ _OF_TRAINER = ("progress*.json", "writer.json", "OUTPUTS*.json", "generations/*"
 _METRICS = "metrics*.jsonl"
 _LEDGER = ".staged.json"
 _CACHED_AT = 1_000_000_000 * 1_000_000_000
-"""Time of change of every file of the cache, in nanoseconds: whoever writes to one changes it."""
+"""Time of change of every file of the cache, in nanoseconds; a process that writes to one changes it."""
 _READABLE = 0o555
 
 

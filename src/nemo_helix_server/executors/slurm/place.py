@@ -11,6 +11,9 @@ from nemo_helix_server.engines import sources
 from nemo_helix_server.executors.base import EngineFinder, NeverPossibleError
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 
+_MOST_NODES = 65_536
+"""What a step may ask for; whether the cluster has so many, its scheduler says."""
+
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlace:
@@ -26,7 +29,7 @@ class ClusterPlace:
 
     def machine(self) -> TrainingMachine | None:
         """See the protocol; how many GPUs a node has, the scheduler says when a step asks for more."""
-        return TrainingMachine(self.settings.device, 0)
+        return TrainingMachine(self.settings.device, None, nodes=_MOST_NODES)
 
     def engine(self, name: str, here: EngineFinder) -> EngineFacts:
         """See the protocol: the profile's interpreter, or else the service's own where it submits itself.

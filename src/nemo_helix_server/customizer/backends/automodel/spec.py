@@ -66,7 +66,7 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
     block = training["lora"] or {}
     merged = training["finetuning_type"] == "lora_merged" or bool(block.get("merge"))
     best = schedule["checkpoint_selection"] == "best"
-    count = spec["parallelism"]["num_gpus_per_node"]
+    count = shared.processes(spec["parallelism"])
     found = {
         **shared.engine_base(spec, facts, "sft"),
         "finetuning": "lora" if adapters else "full",
@@ -86,7 +86,7 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
             "prompt_template": spec["dataset"]["prompt_template"],
             "shuffle": spec["dataset"]["shuffle"],
         },
-        "devices": {"count": count},
+        "devices": shared.layout(spec["parallelism"]),
         "save": {
             **spec["checkpoints"],
             "best_metric": "val_loss" if best else None,

@@ -93,7 +93,7 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
     """The engine's input."""
     training = spec["training"]
     adapters = training["finetuning_type"] == "lora"
-    count = training["parallelism"]["num_gpus_per_node"]
+    count = shared.processes(training["parallelism"])
     own = _dpo(training) if training["type"] == "dpo" else _grpo(training, count, facts)
     found = {
         **shared.engine_base(spec, facts, training["type"]),
@@ -116,7 +116,7 @@ def engine_spec(spec: Mapping[str, Any], facts: CompileFacts) -> dict[str, Any]:
             "epsilon": training["adam_eps"],
             "max_grad_norm": training["max_grad_norm"],
         },
-        "devices": {"count": count},
+        "devices": shared.layout(training["parallelism"]),
         "save": {**spec["checkpoints"], **_best(training["type"], facts)},
         "precision": training["precision"],
         "max_seq_length": training["max_seq_length"],
