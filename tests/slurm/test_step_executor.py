@@ -200,9 +200,8 @@ def test_a_job_that_a_more_important_one_preempts_goes_on(place, slurm):
     place.wait_for(lambda: place.last_step(job) > 8, lambda: place.step_of(job))
     node = json.loads((place.run_folder(job) / "node.json").read_text())["node"]
     script = slurm.script("#!/bin/bash\nsleep 3\n")
-    high = slurm.cluster.submit(
-        script, token=f"{slurm.prefix}high", options=["--partition=high", f"--nodelist={node}", "--exclusive"]
-    )
+    options = ["--output=/dev/null", "--partition=high", f"--nodelist={node}", "--exclusive"]
+    high = slurm.cluster.submit(script, token=f"{slurm.prefix}high", options=options)
     place.until(job, Status.COMPLETED)
     slurm.settled(high.job)
     assert len(place.job_ids(job)) >= 2
