@@ -227,6 +227,16 @@ def test_a_training_ends_while_the_service_sleeps_and_is_found_when_it_wakes_up(
         again.close()
 
 
+def test_a_step_of_two_nodes_runs_on_each_and_is_told_where_they_meet(place):
+    said = 'echo "$NODE_RANK of $NNODES on $SLURMD_NODENAME meet at $MASTER_ADDR:$MASTER_PORT"'
+    job = place.job(shell(said, resources={"num_nodes": 2}))
+    place.until(job, Status.COMPLETED)
+    first, second = (line.split() for line in sorted(place.logged(job)))
+    assert (first[:3], second[:3]) == (["0", "of", "2"], ["1", "of", "2"])
+    assert first[4] != second[4]
+    assert first[-1] == second[-1]
+
+
 def test_cancelling_ends_the_job_and_whatever_was_to_follow_it(place):
     job = place.job(training(2000, 0.1, "--save-every", "20"))
     place.wait_for(lambda: place.last_step(job) > 3)
