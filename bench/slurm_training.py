@@ -137,6 +137,7 @@ class Training:
     def cancel(self) -> None:
         """Leave nothing of it in the queue."""
         self._client.ask("POST", f"{JOBS}/{self.name}/cancel", refusable=True)
+        program.until(lambda: self._client.status(self.name) in program.ENDED, f"{self.name} has ended", 0.1)
 
 
 def rows_of(trainer: Path) -> list[dict[str, Any]]:
