@@ -16,7 +16,7 @@ from nemo_slurm.errors import (
     SchedulerRefusedError,
 )
 from nemo_slurm.hosts import Completed, Host
-from nemo_slurm.identity import carries, is_proven
+from nemo_slurm.identity import belongs, carries, is_proven
 from nemo_slurm.observing import ClusterLook, JobLook, Witness, has_ended, observed
 from nemo_slurm.records import AccountingRun, Association, Partition, QueueRow, SlurmJob
 
@@ -113,8 +113,10 @@ class Cluster:
         """
         wanted = list(dict.fromkeys(jobs))
         rows, controller = self._queue(wanted)
-        live = set() if rows is None else {row.id for row in rows if not has_ended(row.state)}
-        ask = [job for job in wanted if history or job.id not in live]
+        live = {row.id: row for row in rows or () if not has_ended(row.state)}
+        # of a number that a stranger's job has by now only accounting knows what became of ours
+        own = {job for job in wanted if job.id in live and belongs(job, live[job.id])}
+        ask = [job for job in wanted if history or job not in own]
         runs, accounting = self._accounting(ask)
         if wanted and controller and accounting:
             why = "; ".join(dict.fromkeys([controller, accounting]))

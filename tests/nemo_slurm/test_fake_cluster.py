@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from nemo_slurm.cluster import Cluster, SlurmJob
+from nemo_slurm.cluster import Cluster, SlurmJob, Witness
 from nemo_slurm.errors import NotReachableError, SchedulerRefusedError, SubmitLimitError
 from nemo_slurm.hosts import LocalHost
 from nemo_slurm.testing import FakeCluster, Faults
@@ -375,3 +375,14 @@ def test_a_failed_node_can_leave_its_processes_behind(on_path: FakeCluster, tmp_
     while not log.exists() or log.stat().st_size <= size:
         assert time.monotonic() < end
         time.sleep(0.02)
+
+
+def test_what_became_of_a_job_is_asked_of_accounting_though_a_strangers_live_job_has_its_number(
+    fake: FakeCluster, script: str
+) -> None:
+    job = fake.submit(script, token="task-1").job
+    fake.end(job.id, "FAILED", 3)
+    fake.remember_older(job.id, "FAILED", ago=60.0, name="job", comment="task-1", uid=os.getuid())
+    fake.change(job.id, state="RUNNING", uid=4242, name="theirs", comment="theirs", ended_at=None)
+    seen = fake.observe([job])[job]
+    assert (seen.state and seen.state.name, seen.source) == ("FAILED", Witness.ACCOUNTING)

@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -162,6 +163,26 @@ class RealSlurm:
         jobs = [SlurmJob(row.id, token=self.prefix) for row in self.cluster.queue_of(self.prefix)]
         if jobs:
             self.cluster.cancel(jobs)
+
+
+def daemon(slurm: RealSlurm, name: str) -> Path:
+    """The process of a daemon of the lab, as a folder that goes with it."""
+    return Path("/proc") / (slurm.lab.folder / "run" / f"{name}.pid").read_text().strip() / "exe"
+
+
+@contextlib.contextmanager
+def away(slurm: RealSlurm, name: str, number: signal.Signals) -> Iterator[None]:
+    """Do without a daemon, which nobody brings up meanwhile: up.sh waits for its lock."""
+    with (slurm.lab.folder / "lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            process = daemon(slurm, name)
+            os.kill(int(process.parent.name), number)
+            until(lambda: not process.exists())
+            yield
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_UN)
+            subprocess.run([SCRIPTS / "up.sh"], check=True, capture_output=True, timeout=120)
 
 
 @contextlib.contextmanager

@@ -1,18 +1,15 @@
 """Chains on the real Slurm, through every end that a job can have, to complete and verified results."""
 
-import contextlib
-import fcntl
 import json
 import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.slurm.chains import QUICK, Chain, Chains, together
-from tests.slurm.lab import SCRIPTS, RealSlurm, until
+from tests.slurm.lab import RealSlurm, away, until
 from tests.slurm.test_slurm_executor import Student
 
 from nemo_gym.chain.budget import Budget
@@ -418,26 +415,6 @@ def goes_on_writing(chains: Chains, chain: Chain, job: str) -> None:
 
 
 # Daemons that are away
-
-
-def daemon(slurm: RealSlurm, name: str) -> Path:
-    """The process of a daemon of the lab, as a folder that goes with it."""
-    return Path("/proc") / (slurm.lab.folder / "run" / f"{name}.pid").read_text().strip() / "exe"
-
-
-@contextlib.contextmanager
-def away(slurm: RealSlurm, name: str, number: signal.Signals) -> Iterator[None]:
-    """Do without a daemon, which nobody brings up meanwhile: up.sh waits for its lock."""
-    with (slurm.lab.folder / "lock").open() as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            process = daemon(slurm, name)
-            os.kill(int(process.parent.name), number)
-            until(lambda: not process.exists())
-            yield
-        finally:
-            fcntl.flock(lock, fcntl.LOCK_UN)
-            subprocess.run([SCRIPTS / "up.sh"], check=True, capture_output=True, timeout=120)
 
 
 def state_in_accounting(job: str) -> str:

@@ -91,6 +91,7 @@ def _run(
     def claimed(mine: bool) -> None:
         if not mine:
             return
+        patiently(lambda: _note(run, 0, {}))  # first: by this it is known which job has the start
         by = f"Slurm job {os.environ.get('SLURM_JOB_ID', '')} on {os.uname().nodename}"
         fence = patiently(lambda: succession.claim_generation(run, order, by))
         found.append(fence)

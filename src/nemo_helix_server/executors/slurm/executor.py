@@ -44,7 +44,7 @@ from nemo_helix_server.executors.slurm.connection import (
     PreparedFolders,
     UnusableClusterError,
 )
-from nemo_helix_server.executors.slurm.observation import RunRecord, observe
+from nemo_helix_server.executors.slurm.observation import RunRecord, observe, observe_without_job
 from nemo_helix_server.executors.slurm.place import ClusterPlace
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
@@ -57,7 +57,7 @@ from nemo_helix_server.storage.run_storage import RunStorage
 from nemo_runs.clock import SystemClock
 from nemo_runs.errors import RunsError
 from nemo_runs.findings import Finding
-from nemo_slurm.cluster import ClusterLook
+from nemo_slurm.cluster import ClusterLook, JobLook
 from nemo_slurm.errors import (
     CommandMissingError,
     NotAcceptedError,
@@ -69,6 +69,7 @@ from nemo_slurm.errors import (
 from nemo_slurm.records import SlurmJob
 from nemo_slurm.refusals import Whose, read_refusal
 from nemo_trainer import contract
+from nemo_trainer.contract import generations
 
 _LOG = logging.getLogger(__name__)
 _SETTLE_SECONDS = 10.0
@@ -106,6 +107,8 @@ class SlurmStepExecutor:
         self._chains = OpenChains(storage.jobs.data_dir / "slurm-chains")
         self._users: dict[ClusterAddress, int | None] = {}
         self._limited_until: dict[str | None, float] = {}
+        self._gone: set[str] = set()
+        """Starts of which the scheduler had no job at the last look, though they were handed over."""
         self._fetches = ThreadPoolExecutor(2, thread_name_prefix="results")
         self._fetching: dict[str, Future[None]] = {}
 
@@ -228,7 +231,7 @@ class SlurmStepExecutor:
         """Take over a start whose job is there already; raises `AlreadyStartedError`."""
         found = connection.cluster.find(run.token)
         job = found or SlurmJob(job_id, None, token=run.token)
-        submission.accepted(job).save(self._folder(run))
+        submission.accepted(job, adopted=True).save(self._folder(run))
         raise AlreadyStartedError(f"{run.token} was queued before, as job {job.id}")
 
     def _submit(
@@ -322,7 +325,7 @@ class SlurmStepExecutor:
             if one.state in _OVER and runs[run].job is not None
         }
         if over:
-            self._finish(connection, over)
+            self._finish(connection, over, look)
         return {run.token: one for run, one in seen.items()}
 
     def _settled(
@@ -332,13 +335,15 @@ class SlurmStepExecutor:
         after = {run: known for those in by_cluster.values() for run, known in those}
         lost = [run for run, known in after.items() if known.job_id is None and not known.waits_for]
         cluster = self._connections.of(next(iter(by_cluster))).cluster
+        self._gone.difference_update(run.token for run in lost)
         if lost:
             with contextlib.suppress(SlurmError):
                 found = cluster.find_all([run.token for run in lost])
+                self._gone.update(run.token for run in lost if run.token not in found)
                 for run in lost:
                     job = found.get(run.token) or self._noted_job(run)
                     if job is not None:
-                        after[run] = after[run].accepted(job)
+                        after[run] = after[run].accepted(job, adopted=run.token not in found)
                         after[run].save(self._folder(run))
         waiting = [run for run, known in after.items() if known.waits_for]
         for run in sorted(waiting, key=lambda run: after[run].asked_at):
@@ -349,6 +354,14 @@ class SlurmStepExecutor:
         """The job that has a start, as it says itself: the scheduler may have forgotten it by now."""
         number = self._noted(run, "job_id")
         return SlurmJob(number, None, token=run.token) if number else None
+
+    def _is_replaced(self, run: StepRun) -> bool:
+        """Whether a later start than this one has claimed its step, as far as that has come here."""
+        number, trainer = self._noted(run, "generation"), self.storage.mirror(run).trainer
+        if not number.isdecimal() or number == "0" or generations.is_current(trainer, int(number)):
+            return False
+        newest = generations.newest(trainer)
+        return newest is not None and newest.task != run.token
 
     def _noted(self, run: StepRun, key: str) -> str:
         """What the allocation says of itself; empty when it does not."""
@@ -406,10 +419,9 @@ class SlurmStepExecutor:
                     RunState.QUEUED, reason=f"waits for a limit of the cluster: {known.waits_for}"
                 )
             # by the service's own clock, which is the one that it was asked by
-            if self._now() - known.asked_at > _SETTLE_SECONDS and not self._record(run, known).claimed:
-                return RunObservation(RunState.ABSENT)
-            return RunObservation(
-                RunState.UNKNOWN, reason="whether the cluster has taken its job is not known yet"
+            long_ago = self._now() - known.asked_at > _SETTLE_SECONDS
+            return observe_without_job(
+                self._record(run, known), now, gone=run.token in self._gone, asked_long_ago=long_ago
             )
         seen = look[known.job] if look is not None else None
         found = observe(self._record(run, known), seen, now)
@@ -425,9 +437,20 @@ class SlurmStepExecutor:
         nodes = self._noted(run, "nodes")
         return f"job {known.job_id} on {nodes}" if nodes else f"job {known.job_id}"
 
-    def _finish(self, connection: ClusterConnection, runs: Mapping[StepRun, ClusterSubmission]) -> None:
+    def _finish(
+        self,
+        connection: ClusterConnection,
+        runs: Mapping[StepRun, ClusterSubmission],
+        look: ClusterLook | None,
+    ) -> None:
         """What is left to do for runs that are over: in one request for all of them."""
         paths = [str(self.storage.job(run).run(run.token)) for run in runs]
+        jobs = [job for known in runs.values() if (job := known.job)]
+        again = [job for job in jobs if look is not None and _waits_again(look[job])]
+        if again:
+            # it would hold an allocation for nothing, and what follows it waits for its end
+            with contextlib.suppress(SlurmError):
+                connection.cluster.cancel(again)
         with contextlib.suppress(SlurmError):
             connection.ask({"op": "tidy", "runs": paths})
         for run, known in runs.items():
@@ -458,10 +481,11 @@ class SlurmStepExecutor:
         return RunRecord(
             submitted=True,
             given_up=known.given_up or (claim is not None and claim.identity is None),
-            claimed=claim is not None,
+            claimed_at=claim.at if claim else None,
             started_at=started[1] if started else None,
             end=end,
             stop_asked=run_files.read_stop(folder) is not None,
+            replaced=self._is_replaced(run),
             nodes=self._noted(run, "nodes"),
             scheduler_log=self.storage.mirror(run).scheduler_log(),
         )
@@ -614,6 +638,11 @@ def _container(launch: Launch, settings: SlurmSettings) -> dict[str, Any] | None
         return None
     mounts = [f"{settings.root}:{settings.root}", *settings.container.mounts]
     return {"runtime": settings.container.runtime, "image": image, "mounts": mounts}
+
+
+def _waits_again(seen: JobLook) -> bool:
+    """Whether a job was put back into the queue, where it is of no use."""
+    return seen.state is not None and seen.state.name == "PENDING"
 
 
 def _may_pass(error: SchedulerRefusedError) -> bool:

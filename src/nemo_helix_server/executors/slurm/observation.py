@@ -23,6 +23,7 @@ _PLACE_TAKEN = {
     "DEADLINE": "its deadline was over",
     "REVOKED": "its allocation was revoked",
 }
+_PUT_BACK = "its job was put back into the queue"
 EXIT_PAUSED = 75
 FILES_LAG = 60.0
 """Seconds after a job's end for which its files may still arrive: storage of clusters shows them late."""
@@ -35,14 +36,27 @@ class RunRecord:
     submitted: bool = False
     """It was handed to the scheduler, or may have been."""
     given_up: bool = False
-    claimed: bool = False
+    claimed_at: float | None = None
+    """By the clock of its node; `None`: it is free."""
     started_at: float | None = None
     end: ExitRecord | None = None
     stop_asked: bool = False
+    replaced: bool = False
+    """A later start has claimed its step, so it could not go on, however long its processes lived."""
     nodes: str = ""
     """The nodes of its allocation, as the scheduler writes them."""
     scheduler_log: str = ""
     """The last lines of what the batch script itself printed."""
+
+    @property
+    def claimed(self) -> bool:
+        """Whether an allocation has it, or had it."""
+        return self.claimed_at is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the files alone prove that nothing of it runs any more, or ever will."""
+        return self.end is not None or self.given_up
 
 
 def observe(files: RunRecord, seen: JobLook | None, now: float) -> RunObservation:
@@ -56,10 +70,29 @@ def observe(files: RunRecord, seen: JobLook | None, now: float) -> RunObservatio
     return _unknown(files) if seen is None or seen.state is None else _with_job(files, seen, now)
 
 
+def observe_without_job(files: RunRecord, now: float, *, gone: bool, asked_long_ago: bool) -> RunObservation:
+    """A run whose job is not known. ``gone``: the scheduler has shown that it has no job of this run.
+
+    ``asked_long_ago``: it was handed over so long ago that a job of it would be seen by now.
+    """
+    if files.is_over:
+        return observe(files, None, now)
+    if files.claimed_at is None and asked_long_ago:
+        return RunObservation(RunState.ABSENT)
+    if gone and files.claimed_at is not None and now - files.claimed_at > FILES_LAG:
+        why = "its job was lost before its command began"
+        return RunObservation(RunState.LOST, interrupted=why, reason=why)
+    return RunObservation(RunState.UNKNOWN, reason="whether the cluster has taken its job is not known yet")
+
+
 def _with_job(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
     assert seen.state is not None
     if seen.settled:
         return _over(files, seen, now)
+    if seen.state.name == "PENDING" and files.claimed and seen.restarts:
+        return RunObservation(
+            RunState.LOST, started_at=files.started_at, interrupted=_PUT_BACK, reason=_PUT_BACK
+        )
     if seen.state.name == "PENDING" or has_ended(seen.state) or seen.state.meaning is Meaning.LAG:
         if files.claimed or seen.state.name in {"RUNNING", "COMPLETING", "SUSPENDED", "CONFIGURING"}:
             return _running(files)
@@ -102,7 +135,7 @@ def _waits(seen: JobLook) -> str:
 def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObservation:
     if end.never_started:
         return RunObservation(RunState.LOST, ended_at=end.ended_at, never_started=True, reason=end.reason)
-    taken = _taken(seen)
+    taken = _taken(files, seen)
     if not taken and end.stopped and not files.stop_asked:
         taken = "its allocation was ended from outside"
     if not taken and end.exit_status == EXIT_PAUSED:
@@ -126,11 +159,12 @@ def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObserv
 def _over(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
     """The job has ended and its shim has not said how."""
     assert seen.state is not None
-    if files.claimed and seen.ended_at is not None and now - seen.ended_at < FILES_LAG and not _taken(seen):
+    # a start is made once: what a later run of the same job ends with says nothing of the command
+    taken = _taken(files, seen) or (_PUT_BACK if seen.restarts and files.claimed else "")
+    if files.claimed and seen.ended_at is not None and now - seen.ended_at < FILES_LAG and not taken:
         return RunObservation(
             RunState.UNKNOWN, started_at=files.started_at, reason="its last files are awaited"
         )
-    taken = _taken(seen)
     if taken:
         return RunObservation(
             RunState.LOST,
@@ -169,14 +203,13 @@ def _over(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
     )
 
 
-def _taken(seen: JobLook | None) -> str:
+def _taken(files: RunRecord, seen: JobLook | None) -> str:
     """Why the place to run was taken away; empty when it was not, or that is not known."""
-    if seen is None or seen.state is None or not has_ended(seen.state):
-        return ""
-    if seen.state.name in _PLACE_TAKEN:
-        return _PLACE_TAKEN[seen.state.name]
-    # its start is made once: what a later run of the same job ends with says nothing of the command
-    return "its job was put back into the queue" if seen.restarts else ""
+    if seen is not None and seen.state is not None and has_ended(seen.state):
+        found = _PLACE_TAKEN.get(seen.state.name, "")
+        if found:
+            return found
+    return "a later allocation of its step has taken over" if files.replaced else ""
 
 
 def _failed_nodes(files: RunRecord, seen: JobLook | None) -> tuple[str, ...]:

@@ -36,6 +36,8 @@ class ClusterSubmission:
     """The scheduler's number; `None`: no reply has been heard yet, or it waits for a limit."""
     cluster: str | None = None
     submitted_at: float | None = None
+    adopted: bool = False
+    """Its job was there already, queued by an allocation, perhaps long before this service asked for it."""
     waits_for: str = ""
     """Why the scheduler takes it not yet."""
     given_up: bool = False
@@ -50,18 +52,26 @@ class ClusterSubmission:
         """The job, with everything that proves it."""
         if self.job_id is None:
             return None
+        earliest = None if self.adopted else self.asked_at
         return SlurmJob(
             self.job_id,
             self.cluster,
-            self.submitted_at if self.submitted_at is not None else self.asked_at,
+            self.submitted_at if self.submitted_at is not None else earliest,
             token=self.token,
             user=self.user,
             name=self.name,
         )
 
-    def accepted(self, job: SlurmJob) -> ClusterSubmission:
+    def accepted(self, job: SlurmJob, *, adopted: bool = False) -> ClusterSubmission:
         """The same with the job that came of it."""
-        return replace(self, job_id=job.id, cluster=job.cluster, submitted_at=job.submitted_at, waits_for="")
+        return replace(
+            self,
+            job_id=job.id,
+            cluster=job.cluster,
+            submitted_at=job.submitted_at,
+            adopted=adopted,
+            waits_for="",
+        )
 
     def save(self, folder: Path) -> None:
         """Put it there, durably."""

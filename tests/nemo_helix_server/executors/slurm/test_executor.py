@@ -2,115 +2,24 @@
 
 import dataclasses
 import json
-import os
-from pathlib import Path, PurePosixPath
 
 import pytest
+from tests.nemo_helix_server.executors.slurm.scheduler_world import Connection, Killed, Place, run_of
 
 from nemo_helix_server.executors.base import (
     AlreadyStartedError,
     ExecutorError,
-    Launch,
     NeverPossibleError,
     RunState,
 )
-from nemo_helix_server.executors.slurm import on_cluster, submissions
-from nemo_helix_server.executors.slurm.bundle import ClusterSources
-from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection
-from nemo_helix_server.executors.slurm.executor import SlurmStepExecutor
-from nemo_helix_server.executors.slurm.settings import SlurmSettings
-from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
+from nemo_helix_server.executors.slurm import submissions
+from nemo_helix_server.executors.slurm.connection import ClusterAddress
 from nemo_helix_server.storage import run_files
-from nemo_helix_server.storage.job_folders import JobStorage
-from nemo_helix_server.storage.run_files import StepRun, next_token
+from nemo_helix_server.storage.run_files import next_token
 from nemo_runs.processes import trees
 from nemo_slurm.cluster import Cluster
-from nemo_slurm.errors import CommandFailedError, SchedulerRefusedError
-from nemo_slurm.hosts import Completed, LocalHost
-from nemo_slurm.testing import FakeCluster, Faults
-
-
-class Files(LocalHost):
-    """Small files are written in this process."""
-
-    def write(self, path, data, *, mode=0o644):
-        place = Path(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data)
-
-    def run(self, script, *, env=None, timeout=60):
-        return Completed(0, str(os.getuid()), "")
-
-
-class Connection(ClusterConnection):
-    """Counts what is asked of the part on the cluster's host."""
-
-    def __init__(self, address, cluster, asked):
-        super().__init__(address, ClusterSources("x", ()), host=Files(), cluster=cluster)
-        self.asked = asked
-
-    def code(self):
-        return PurePosixPath("/code")
-
-    def ask(self, request, *, timeout=120):
-        self.asked.append(request["op"])
-        answer = on_cluster.answer(request)
-        if "error" in answer:
-            raise CommandFailedError([request["op"]], 1, answer["error"])
-        return json.loads(json.dumps(answer))
-
-
-class Connections:
-    """One scheduler for all addresses."""
-
-    def __init__(self, cluster):
-        self.cluster, self.asked, self.known = cluster, [], {}
-
-    def of(self, address):
-        return self.known.setdefault(address, Connection(address, self.cluster, self.asked))
-
-    def close(self):
-        pass
-
-
-class Place:
-    """A service with two profiles of one cluster, whose roots differ."""
-
-    def __init__(self, folder):
-        self.fake = FakeCluster(faults=Faults(starts_jobs=False))
-        self.connections = Connections(self.fake)
-        self.jobs = JobStorage(folder / "data")
-        self.settings = {name: SlurmSettings(root=folder / name, python="python3") for name in ("a", "b")}
-        self.executor = self.restarted()
-
-    def restarted(self):
-        storage = ClusterRunStorage(self.jobs, self.connections, lambda run: ClusterAddress.of(self.of(run)))
-        storage.bring_inputs = lambda _run: 0
-        self.executor = SlurmStepExecutor(storage, self.connections, self.of, now=self.fake.now)
-        return self.executor
-
-    def of(self, run):
-        return self.settings[run.profile or "a"]
-
-    def launch(self, run, **changes):
-        return Launch(argv=("true",), environment={}, place=self.of(run), goes_on=True, **changes)
-
-    def start(self, run, **changes):
-        self.executor.start(run, self.launch(run, **changes))
-
-    def state(self, run):
-        return self.executor.observe([run])[run.token].state
-
-    def known(self, run):
-        return submissions.read(self.jobs.run_folder(run))
-
-    def there(self, run):
-        """The folder of a start on the cluster."""
-        return Path(self.of(run).root, "jobs", run.job_id, "runs", run.token)
-
-
-def run_of(number, profile="a", job="job-1"):
-    return StepRun("default", job, "attempt-1", "main", f"task-{number:032x}", "slurm", profile)
+from nemo_slurm.errors import SchedulerRefusedError
+from nemo_slurm.testing import Faults
 
 
 @pytest.fixture
@@ -176,10 +85,6 @@ def test_a_reply_that_was_lost_makes_no_second_job_and_no_failure(place, fault):
         place.start(run)
     assert len(place.fake.jobs()) == 1
     assert place.known(run).job_id == place.fake.jobs()[0].id
-
-
-class Killed(BaseException):
-    """The service is killed here."""
 
 
 @pytest.mark.parametrize("moment", ["folders", "order", "intent", "sbatch", "record"])
@@ -349,3 +254,30 @@ def test_a_start_that_nothing_can_follow_has_no_chain(place):
     place.settings["a"] = place.settings["a"].model_copy(update={"max_allocations": 1})
     place.start(run)
     assert place.executor.open_chains() == []
+
+
+def test_a_job_that_waits_again_after_its_start_was_made_is_taken_out_of_the_queue(place):
+    run = run_of(1)
+    place.start(run)
+    number = place.fake.jobs()[0].id
+    place.fake.start(number)
+    run_files.make_claim(place.there(run), run_files.RunClaim(trees.identify(), 1.0))
+    place.fake.requeue(number)
+    seen = place.executor.observe([run])[run.token]
+    assert (seen.state, seen.interrupted) == (RunState.LOST, "its job was put back into the queue")
+    assert place.fake.job(number).state == "CANCELLED"
+
+
+def test_a_job_that_ended_and_was_forgotten_long_before_the_service_woke_up_is_found_in_accounting(place):
+    run = run_of(1)
+    place.start(run)
+    job = place.fake.jobs()[0]
+    (place.jobs.run_folder(run) / submissions.NAME).unlink()  # an allocation had queued it
+    (place.there(run) / "queued.json").write_text(json.dumps({"job_id": job.id}))
+    place.fake.start(job.id)
+    place.fake.end(job.id, "TIMEOUT")
+    place.fake.move(7 * 86_400)
+    with pytest.raises(AlreadyStartedError):
+        place.start(run)
+    seen = place.executor.observe([run])[run.token]
+    assert (seen.state, seen.interrupted) == (RunState.LOST, "its walltime was over")

@@ -3,7 +3,7 @@
 import pytest
 
 from nemo_helix_server.executors.base import RunState
-from nemo_helix_server.executors.slurm.observation import FILES_LAG, RunRecord, observe
+from nemo_helix_server.executors.slurm.observation import FILES_LAG, RunRecord, observe, observe_without_job
 from nemo_helix_server.storage.run_files import ExitRecord
 from nemo_slurm.cluster import JobLook, Witness
 from nemo_slurm.records import SlurmJob
@@ -52,22 +52,22 @@ def test_a_pending_job_is_queued_with_the_schedulers_reason(state, reason, text)
 def test_a_running_job_is_starting_until_its_command_runs():
     running = look("RUNNING", settled=False, ended_at=None)
     assert observe(RunRecord(submitted=True), running, NOW).state is RunState.STARTING
-    assert observe(RunRecord(submitted=True, claimed=True), running, NOW).state is RunState.STARTING
-    started = observe(RunRecord(submitted=True, claimed=True, started_at=5.0), running, NOW)
+    assert observe(RunRecord(submitted=True, claimed_at=4.0), running, NOW).state is RunState.STARTING
+    started = observe(RunRecord(submitted=True, claimed_at=4.0, started_at=5.0), running, NOW)
     assert (started.state, started.started_at) == (RunState.RUNNING, 5.0)
 
 
 def test_accounting_that_lags_behind_does_not_put_a_running_command_back_into_the_queue():
     lagging = look("PENDING", settled=False)
     assert (
-        observe(RunRecord(submitted=True, claimed=True, started_at=5.0), lagging, NOW).state
+        observe(RunRecord(submitted=True, claimed_at=4.0, started_at=5.0), lagging, NOW).state
         is RunState.RUNNING
     )
 
 
 @pytest.mark.parametrize("seen", [None, JobLook(JOB, Witness.NOBODY, None, False)])
 def test_silence_is_unknown_and_never_an_end(seen):
-    found = observe(RunRecord(submitted=True, claimed=True, started_at=5.0), seen, NOW)
+    found = observe(RunRecord(submitted=True, claimed_at=4.0, started_at=5.0), seen, NOW)
     assert (found.state, found.started_at) == (RunState.UNKNOWN, 5.0)
 
 
@@ -80,39 +80,41 @@ def test_silence_is_unknown_and_never_an_end(seen):
         ("BOOT_FAIL", "did not boot"),
     ],
 )
-@pytest.mark.parametrize("claimed", [True, False])
-def test_a_place_that_was_taken_away_is_an_interruption(state, text, claimed):
-    seen = observe(RunRecord(submitted=True, claimed=claimed), look(state), NOW)
+@pytest.mark.parametrize("claimed_at", [4.0, None])
+def test_a_place_that_was_taken_away_is_an_interruption(state, text, claimed_at):
+    seen = observe(RunRecord(submitted=True, claimed_at=claimed_at), look(state), NOW)
     assert seen.state is RunState.LOST
     assert text in seen.interrupted
-    assert seen.never_started is not claimed
+    assert seen.never_started is (claimed_at is None)
 
 
 def test_a_job_that_may_come_back_is_no_end():
-    seen = observe(RunRecord(submitted=True, claimed=True), look("PREEMPTED", settled=False), NOW)
+    seen = observe(RunRecord(submitted=True, claimed_at=4.0), look("PREEMPTED", settled=False), NOW)
     assert seen.state in {RunState.STARTING, RunState.RUNNING}
 
 
 def test_the_shims_record_counts_before_the_schedulers():
-    seen = observe(RunRecord(submitted=True, claimed=True, end=end(3)), look("FAILED"), NOW)
+    seen = observe(RunRecord(submitted=True, claimed_at=4.0, end=end(3)), look("FAILED"), NOW)
     assert (seen.state, seen.exit_status, seen.interrupted) == (RunState.EXITED, 3, "")
 
 
 def test_leaving_ahead_of_the_walltime_is_an_interruption():
-    seen = observe(RunRecord(submitted=True, claimed=True, end=end(75)), look("FAILED"), NOW)
+    seen = observe(RunRecord(submitted=True, claimed_at=4.0, end=end(75)), look("FAILED"), NOW)
     assert (seen.exit_status, seen.interrupted) == (75, "it left its allocation before the end of its time")
 
 
 def test_a_command_that_the_scheduler_ended_was_not_ended_by_us():
     ended = end(143, signal=15, stopped=True, reason="was stopped")
-    seen = observe(RunRecord(submitted=True, claimed=True, end=ended), look("TIMEOUT"), NOW)
+    seen = observe(RunRecord(submitted=True, claimed_at=4.0, end=ended), look("TIMEOUT"), NOW)
     assert (seen.stopped, seen.asked, seen.interrupted) == (True, False, "its walltime was over")
-    asked = observe(RunRecord(submitted=True, claimed=True, end=ended, stop_asked=True), look("FAILED"), NOW)
+    asked = observe(
+        RunRecord(submitted=True, claimed_at=4.0, end=ended, stop_asked=True), look("FAILED"), NOW
+    )
     assert (asked.asked, asked.interrupted) == (True, "")
 
 
 def test_the_files_of_a_job_that_has_ended_are_waited_for_and_then_no_more():
-    files = RunRecord(submitted=True, claimed=True, started_at=5.0)
+    files = RunRecord(submitted=True, claimed_at=4.0, started_at=5.0)
     assert observe(files, look("FAILED"), NOW).state is RunState.UNKNOWN
     late = observe(files, look("FAILED", ended_at=NOW - FILES_LAG - 1), NOW)
     assert late.state is RunState.LOST
@@ -129,7 +131,9 @@ def test_a_batch_script_that_never_reached_its_command_says_its_last_line():
 
 def test_a_job_that_somebody_else_cancelled_names_them():
     seen = observe(
-        RunRecord(submitted=True, claimed=True), look("CANCELLED by 0", ended_at=1.0, author=0, owner=7), NOW
+        RunRecord(submitted=True, claimed_at=4.0),
+        look("CANCELLED by 0", ended_at=1.0, author=0, owner=7),
+        NOW,
     )
     assert (seen.state, seen.interrupted) == (RunState.LOST, "")
     assert "user 0 (an administrator" in seen.reason
@@ -139,7 +143,7 @@ def test_out_of_memory_is_said_by_the_scheduler_where_nobody_else_can():
     assert observe(RunRecord(submitted=True), look("OUT_OF_MEMORY"), NOW).out_of_memory
     ended = end(137, signal=9)
     assert observe(
-        RunRecord(submitted=True, claimed=True, end=ended), look("OUT_OF_MEMORY"), NOW
+        RunRecord(submitted=True, claimed_at=4.0, end=ended), look("OUT_OF_MEMORY"), NOW
     ).out_of_memory
 
 
@@ -175,12 +179,48 @@ def test_a_waiting_job_says_what_its_reason_means_whose_turn_it_is_and_what_help
 )
 @pytest.mark.parametrize("ended", [None, end(137, signal=9)])
 def test_the_node_that_failed_is_named_where_there_was_one(state, nodes, named, ended):
-    files = RunRecord(submitted=True, claimed=True, nodes=nodes, end=ended)
+    files = RunRecord(submitted=True, claimed_at=4.0, nodes=nodes, end=ended)
     assert observe(files, look(state), NOW).failed_nodes == named
 
 
 @pytest.mark.parametrize("state", ["FAILED", "CANCELLED", "COMPLETED"])
 def test_a_job_that_was_put_back_into_the_queue_has_lost_its_place_however_its_next_run_ends(state):
-    files = RunRecord(submitted=True, claimed=True, started_at=5.0)
+    files = RunRecord(submitted=True, claimed_at=4.0, started_at=5.0)
     seen = observe(files, look(state, restarts=1), NOW)
     assert (seen.state, seen.interrupted) == (RunState.LOST, "its job was put back into the queue")
+
+
+@pytest.mark.parametrize(
+    ("files", "gone", "long_ago", "state"),
+    [
+        ({}, True, False, RunState.UNKNOWN),
+        ({}, True, True, RunState.ABSENT),
+        ({}, False, True, RunState.ABSENT),
+        ({"claimed_at": NOW - 5}, True, True, RunState.UNKNOWN),
+        ({"claimed_at": NOW - FILES_LAG - 5}, True, True, RunState.LOST),
+        ({"claimed_at": NOW - FILES_LAG - 5}, False, True, RunState.UNKNOWN),
+        ({"claimed_at": NOW - 5, "end": end(0)}, True, True, RunState.EXITED),
+        ({"claimed_at": NOW - 5, "given_up": True}, True, True, RunState.LOST),
+    ],
+)
+def test_a_run_whose_reply_was_lost_is_never_unknown_for_good(files, gone, long_ago, state):
+    record = RunRecord(submitted=True, **files)
+    assert observe_without_job(record, NOW, gone=gone, asked_long_ago=long_ago).state is state
+
+
+def test_a_job_that_waits_again_after_its_start_was_made_has_lost_its_place():
+    waits = look("PENDING", settled=False, restarts=1, ended_at=None)
+    seen = observe(RunRecord(submitted=True, claimed_at=4.0, started_at=5.0), waits, NOW)
+    assert (seen.state, seen.interrupted) == (RunState.LOST, "its job was put back into the queue")
+    assert observe(RunRecord(submitted=True), waits, NOW).state is RunState.QUEUED
+
+
+def test_a_command_that_failed_has_failed_though_its_job_was_put_back_before_it():
+    files = RunRecord(submitted=True, claimed_at=4.0, end=end(3))
+    assert observe(files, look("FAILED", restarts=1), NOW).interrupted == ""
+
+
+@pytest.mark.parametrize("seen", [None, look("FAILED"), look("CANCELLED by 0", author=0)])
+def test_what_a_replaced_process_ends_with_is_no_failure_of_the_step(seen):
+    files = RunRecord(submitted=True, claimed_at=4.0, replaced=True, end=end(1))
+    assert observe(files, seen, NOW).interrupted == "a later allocation of its step has taken over"
