@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import os
 import secrets
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +29,36 @@ pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
 NEMO = str(Path(sys.executable).with_name("nemo"))
 STEPS = 40
 DEADLINE = 240.0
+APPTAINER = """#!/bin/sh
+# takes what Apptainer takes, and runs the command without a container
+[ "$1" = exec ] && shift
+while :; do
+  case $1 in
+    --bind) shift 2 ;;
+    --nv) shift ;;
+    *) break ;;
+  esac
+done
+APPTAINER_CONTAINER=$1
+export APPTAINER_CONTAINER
+shift
+exec "$@"
+"""
 
 
 class Cluster:
     """A service with profiles of the real Slurm, and what a test asks of both."""
 
-    def __init__(self, service: JobsService, root: Path) -> None:
-        self.service, self.root = service, root
+    def __init__(
+        self, service: JobsService, root: Path, image: Path, settings: Callable[[str], None]
+    ) -> None:
+        self.service, self.root, self.image, self._settings = service, root, image, settings
+
+    def move(self, backend: str) -> None:
+        """From now on the profile ``moving`` is one of another backend."""
+        self.service.stop()
+        self._settings(backend)
+        self.service.start()
 
     def nemo(self, *words: str, status: int = 0) -> subprocess.CompletedProcess[str]:
         done = subprocess.run([NEMO, *words], capture_output=True, text=True, check=False, timeout=DEADLINE)
@@ -87,6 +113,15 @@ class Cluster:
         return [json.loads(path.with_name("order.json").read_text()) for path in ran]
 
 
+def kill_trainers(token: str) -> None:
+    """End what trains in a start, as its user's own mistake would."""
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            of_start = f"NEMO_JOB_TASK={token}".encode() in (entry / "environ").read_bytes()
+            if of_start and b"nemo_engines.run" in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
+
+
 def spec(pairs: Path, profile: str | None = "lab", **changes: Any) -> dict[str, Any]:
     training = {
         "type": "dpo",
@@ -132,21 +167,41 @@ def cluster(slurm: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
         "poll_seconds": 0.5,
         "memory": "2Gi",
     }
+    (tmp_path / "bin").mkdir()
+    apptainer = tmp_path / "bin" / "apptainer"
+    apptainer.write_text(APPTAINER)
+    apptainer.chmod(0o755)
+    image = tmp_path / "trl.sqsh"
+    image.write_bytes(b"the first build")
+    packed = {"engines": {"trl": python}, "setup": [f"export PATH={tmp_path / 'bin'}:$PATH"]}
     profiles = {
         "lab": {},
         "far": {"host": "lab", "engines": {"trl": python}},
         "bare": {"host": "lab"},
+        "pyxis": {**packed, "container": {"runtime": "pyxis", "image": str(image)}},
+        "apptainer": {**packed, "container": {"runtime": "apptainer", "image": str(image)}},
     }
-    listed = [
+    slurm_profiles = [
         {"provider": "cpu", "profile": name, "backend": "slurm", "config": {**base, **changes}}
         for name, changes in profiles.items()
     ]
-    monkeypatch.setenv("NHX_JOBS_EXECUTORS", json.dumps(listed))
+    several = {"provider": "gpu_distributed", "profile": "several", "backend": "slurm", "config": base}
+    moving = {"provider": "cpu", "profile": "moving"}
+    backends = {
+        "slurm": {**moving, "backend": "slurm", "config": base},
+        "subprocess": {**moving, "backend": "subprocess"},
+    }
+
+    def settings(backend: str) -> None:
+        listed = [*slurm_profiles, several, backends[backend]]
+        monkeypatch.setenv("NHX_JOBS_EXECUTORS", json.dumps(listed))
+
+    settings("subprocess")
     monkeypatch.setenv("NHX_JOBS_STORAGE_MINIMUM_FREE_BYTES", "0")
     service = JobsService(tmp_path)
     service.start()
     monkeypatch.setenv("NHX_BASE_URL", service.url)
-    place = Cluster(service, root)
+    place = Cluster(service, root, image, settings)
     yield place
     service.stop()
     numbers = [
@@ -202,3 +257,93 @@ def test_an_engine_that_the_profile_does_not_name_is_said_before_there_is_a_job(
     (tmp_path / "job.json").write_text(json.dumps(spec(pairs, "bare")))
     refused = cluster.nemo("customization", "rl", "--job-json", str(tmp_path / "job.json"), status=3)
     assert "the engine trl has no interpreter on lab: name one by the key engines.trl" in refused.stderr
+
+
+def test_an_image_that_changed_during_a_pause_is_named_with_both_digests(
+    cluster: Cluster, pairs: Path
+) -> None:
+    job = cluster.make("packed", spec(pairs, "pyxis"))
+    cluster.trained("packed", 3)
+    until(lambda: cluster.training("packed").status_details.get("image_digest"), timeout=DEADLINE)
+    before = cluster.training("packed").status_details["image_digest"]
+    assert before.startswith(f"{cluster.image}@sha256:")
+    cluster.nemo("jobs", "pause", "packed")
+    cluster.until("packed", "paused")
+    cluster.image.write_bytes(b"the second build, under the same name")
+    cluster.nemo("jobs", "resume", "packed")
+    cluster.until("packed", "completed")
+    details = cluster.training("packed").status_details
+    after = details["image_digest"]
+    assert after != before
+    assert f"it was {before}, it is {after}" in details["image_digest_warning"]
+    assert cluster.starts(job)[0]["container"]["runtime"] == "pyxis"
+
+
+def test_a_training_runs_in_a_container_of_apptainer(cluster: Cluster, pairs: Path) -> None:
+    cluster.make("packed", spec(pairs, "apptainer", max_steps=3))
+    cluster.until("packed", "completed")
+    assert cluster.training("packed").status_details["image_digest"].startswith(f"{cluster.image}@sha256:")
+
+
+def test_several_nodes_train_one_model_through_a_pause_as_without(cluster: Cluster, pairs: Path) -> None:
+    two = {"parallelism": {"num_nodes": 2}, "micro_batch_size": 2, "max_steps": 400}
+    jobs = [cluster.make(name, spec(pairs, "several", **two)) for name in ("paused", "whole")]
+    made = json.loads(cluster.nemo("jobs", "get", jobs[0].name, "--json").stdout)
+    executor = made["platform_spec"]["steps"][1]["executor"]
+    assert (executor["provider"], executor["resources"]["num_nodes"]) == ("gpu_distributed", 2)
+    cluster.trained("paused", 3)
+    cluster.nemo("jobs", "pause", "paused")
+    assert 0 < cluster.until("paused", "paused").status_details["step"] < 400
+    cluster.nemo("jobs", "resume", "paused")
+    ends = [cluster.until(name, "completed") for name in ("paused", "whole")]
+    assert cluster.weights(ends[0]) == cluster.weights(ends[1])
+
+
+def test_a_training_moves_to_the_cluster_and_back_and_ends_as_one_that_stayed(
+    cluster: Cluster, pairs: Path
+) -> None:
+    job = cluster.make("moved", spec(pairs, "moving"))
+    cluster.trained("moved", 3)
+    cluster.nemo("jobs", "pause", "moved")
+    first = cluster.until("moved", "paused").status_details["step"]
+    cluster.move("slurm")
+    cluster.nemo("jobs", "resume", "moved")
+    cluster.trained("moved", first + 3)
+    cluster.nemo("jobs", "pause", "moved")
+    second = cluster.until("moved", "paused").status_details["step"]
+    assert first < second < STEPS
+    listed = json.loads(cluster.nemo("jobs", "checkpoints", "list", "moved", "--json").stdout)
+    pinned = next(one["id"] for one in listed if one["step"] == second)
+    cluster.nemo("jobs", "checkpoints", "pin", pinned, "--job", "moved")
+    cluster.move("subprocess")
+    cluster.nemo("jobs", "resume", "moved")
+    whole = cluster.make("stayed", spec(pairs, None))
+    ends = [cluster.until(name, "completed") for name in ("moved", "stayed")]
+    series = [[point["step"] for point in one.status_details["metrics"]["train_loss"]] for one in ends]
+    assert series == [list(range(1, STEPS + 1))] * 2
+    assert cluster.weights(job) == cluster.weights(whole)
+    shown = json.loads(cluster.nemo("jobs", "checkpoints", "get", pinned, "--job", "moved", "--json").stdout)
+    assert shown["pinned_at"]
+
+
+def test_a_training_that_was_killed_is_rerun_from_a_pinned_checkpoint_on_the_cluster(
+    cluster: Cluster, pairs: Path
+) -> None:
+    with NemoClient.from_config() as client:
+        tuning = Customization.from_client(client)
+        options = {"checkpoints": {"steps": 5, "keep": 9}}
+        job = tuning.rl.jobs.create(spec=spec(pairs), workspace="default", name="killed", options=options).job
+    cluster.trained("killed", 12)
+    listed = json.loads(cluster.nemo("jobs", "checkpoints", "list", "killed", "--json").stdout)
+    pinned = listed[-1]
+    cluster.nemo("jobs", "checkpoints", "pin", pinned["id"], "--job", "killed")
+    (run,) = cluster.there(job).glob("runs/*/node.json")
+    kill_trainers(run.parent.name)
+    cluster.until("killed", "error")
+    assert cluster.get("killed").storage_bytes
+    cluster.nemo("jobs", "rerun", "killed", "--checkpoint", pinned["id"])
+    cluster.make("whole", spec(pairs, None))
+    ends = [cluster.until(name, "completed") for name in ("killed", "whole")]
+    assert cluster.weights(ends[0]) == cluster.weights(ends[1])
+    cluster.nemo("jobs", "delete", "killed", "--yes")
+    until(lambda: not cluster.there(job).exists(), timeout=DEADLINE)

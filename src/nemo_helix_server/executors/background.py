@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import functools
 import logging
@@ -9,6 +10,7 @@ import os
 import select
 import threading
 from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from nemo_helix_server.executors import options
@@ -25,6 +27,9 @@ from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.clock import Clock
 
 _LOG = logging.getLogger(__name__)
+_STARTS = 8
+_START_SECONDS = 5.0
+"""How long the caller of a start waits for it; it may go on for as long as large files take."""
 _OVER = frozenset({RunState.EXITED, RunState.LOST})
 
 
@@ -50,8 +55,8 @@ class ObservedInBackground:
     `observe` answers from the newest look at once, and a look that is too old is none: the run is then
     unknown. `stop`, `kill` and requests are queued, carried out in their order for each run, and repeated
     until they succeed or the run is over. What has changed wakes each thread that waits for `descriptors`.
-    `start` goes to the other executor as it is, since it is asked from a thread of its own; so does what only
-    some executors have, which must answer at once. See `nemo_helix_server.executors.base.StepExecutor`.
+    `start` waits for the other executor for some seconds only; what only some executors have must answer at
+    once. See `nemo_helix_server.executors.base.StepExecutor`.
     """
 
     def __init__(
@@ -71,6 +76,8 @@ class ObservedInBackground:
         self._thread: threading.Thread | None = None
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._due = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._threads = ThreadPoolExecutor(_STARTS, thread_name_prefix="starts")
+        self._starts: dict[str, Future[None]] = {}
         self._requests = RequestQueue(clock, done=self._look_soon)
 
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
@@ -123,9 +130,24 @@ class ObservedInBackground:
             os.eventfd_write(self._event, 1)
 
     def start(self, run: StepRun, launch: Launch) -> None:
-        """See the protocol; what was asked of the run before is carried out first."""
+        """See the protocol; what was asked of the run before is carried out first.
+
+        One that takes long, since it brings large files, goes on when this has returned: until it is done the
+        run is seen as one that waits, and what it raised is raised by the next call.
+        """
         if self._requests.waits(run.token):
             raise ExecutorError(f"{run.token}: an earlier request about it is still on its way")
+        with self._lock:
+            start = self._starts.get(run.token)
+            if start is None or (start.done() and start.exception() is None):
+                start = self._starts[run.token] = self._threads.submit(self._start, run, launch)
+        concurrent.futures.wait([start], timeout=_START_SECONDS)
+        if start.done():
+            with self._lock:
+                self._starts.pop(run.token, None)
+            start.result()
+
+    def _start(self, run: StepRun, launch: Launch) -> None:
         try:
             self.inner.start(run, launch)
         finally:
@@ -186,6 +208,7 @@ class ObservedInBackground:
     def close(self, timeout: float = 10.0) -> None:
         """See the protocol; what is under way may take so many seconds."""
         self._ended = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
         self._look_soon()
         self._requests.close(timeout)
         if self._thread is not None:
@@ -233,6 +256,11 @@ class ObservedInBackground:
         }
 
     def _answer(self, known: _Known, now: float) -> RunObservation:
+        start = self._starts.get(known.run.token)
+        if start is not None and not start.done():
+            return RunObservation(RunState.QUEUED, reason="its files are brought to where it runs")
+        if start is not None and start.exception() is not None:
+            return RunObservation(RunState.ABSENT)  # the next start raises the reason
         if known.seen is None:
             why = f": {self._problem}" if self._problem else ""
             return RunObservation(RunState.UNKNOWN, reason=f"it has not been looked at yet{why}")

@@ -2,13 +2,20 @@ import itertools
 import os
 import select
 import threading
+import time
 
 import pytest
 from tests.helix_workplace import run_named
 
-from nemo_helix_server.executors import options
+from nemo_helix_server.executors import background, options
 from nemo_helix_server.executors.background import ObservedInBackground
-from nemo_helix_server.executors.base import AlreadyStartedError, ExecutorError, Launch, RunState
+from nemo_helix_server.executors.base import (
+    AlreadyStartedError,
+    ExecutorError,
+    Launch,
+    NeverPossibleError,
+    RunState,
+)
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_runs.clock import MovableClock
 
@@ -319,3 +326,49 @@ def test_what_wakes_the_other_executor_makes_it_look(site):
     os.eventfd_write(wake, 1)
     assert readable(site.executor.descriptors(), 60)
     assert site.seen().exit_status == 3
+
+
+@pytest.fixture
+def slow(site, monkeypatch):
+    """A start that goes on until the event is set, longer than its caller waits."""
+    monkeypatch.setattr(background, "_START_SECONDS", 0.01)
+    brought, start = threading.Event(), site.remote.start
+
+    def bring(run, launch):
+        assert brought.wait(30)
+        if site.remote.away:
+            raise NeverPossibleError(site.remote.away)
+        start(run, launch)
+
+    site.remote.start = bring
+    yield brought
+    brought.set()
+
+
+def test_a_start_that_takes_long_holds_nobody_up_and_is_seen_as_waiting(site, slow):
+    site.executor.start(site.run, LAUNCH)
+    assert site.seen().state is RunState.QUEUED
+    assert site.seen().reason == "its files are brought to where it runs"
+    site.executor.look()
+    assert site.seen().state is RunState.QUEUED
+    slow.set()
+    for _ in range(1000):
+        site.executor.look()
+        if site.seen().state is RunState.STARTING:
+            break
+    assert site.run.token in site.machine.runs
+    with pytest.raises(AlreadyStartedError):
+        site.executor.start(site.run, LAUNCH)
+
+
+def test_what_a_late_start_could_not_do_is_raised_when_it_is_asked_for_again(site, slow):
+    site.executor.start(site.run, LAUNCH)
+    site.remote.away = "there is no space on the cluster"
+    slow.set()
+    for _ in range(1000):
+        if site.seen().state is RunState.ABSENT:
+            break
+        time.sleep(0.001)
+    assert site.seen().state is RunState.ABSENT
+    with pytest.raises(NeverPossibleError, match="no space"):
+        site.executor.start(site.run, LAUNCH)

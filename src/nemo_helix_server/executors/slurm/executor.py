@@ -181,6 +181,7 @@ class SlurmStepExecutor:
             prepared = self._bring(run, launch, settings, connection)
             if prepared.queued is not None:
                 self._adopt(run, submission, prepared.queued, connection)
+            self._require_wanted(run)
             submission.save(self._folder(run))
             self._submit(run, submission, connection, again=known is not None or prepared.begun)
         except (UnusableClusterError, CommandMissingError, UnusableValueError) as error:
@@ -224,6 +225,12 @@ class SlurmStepExecutor:
         order["start"] = prepared.start
         connection.write(folder / folders.ORDER, json.dumps(order).encode())
         return prepared
+
+    def _require_wanted(self, run: StepRun) -> None:
+        """Raise `AlreadyStartedError` for a start that was given up while its files were brought."""
+        known = submissions.read(self._folder(run))
+        if known is not None and known.given_up:
+            raise AlreadyStartedError(f"{run.token} was given up before it was queued")
 
     def _adopt(
         self, run: StepRun, submission: ClusterSubmission, job_id: str, connection: ClusterConnection

@@ -42,6 +42,11 @@ class ClusterPlace:
                 f"the engine {name} has no interpreter on {self.settings.host}: name one by the key "
                 f"engines.{name} of the execution profile"
             )
+        if python is None and self.settings.container is not None:
+            raise NeverPossibleError(
+                f"the engine {name} has no interpreter in the containers of the execution profile: name one "
+                f"by its key engines.{name}"
+            )
         if python is None:
             found = here(name)
             python, digest = found.python, found.digest

@@ -11,6 +11,7 @@ import contextlib
 import functools
 import json
 import shutil
+import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
@@ -100,6 +101,8 @@ class ClusterRunStorage:
         self._address_of = address_of
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="checkpoints")
         self._handed: dict[str, Future[None]] = {}
+        self._moving = threading.Lock()
+        """Held while checkpoints come here: what pins one removes its own copy again."""
 
     # ---- names
 
@@ -171,10 +174,16 @@ class ClusterRunStorage:
 
     def pin(self, checkpoint: CheckpointRow) -> str:
         """See the protocol; the checkpoint is fetched first."""
+        with self._moving:
+            return self._pin(checkpoint)
+
+    def _pin(self, checkpoint: CheckpointRow) -> str:
         run = _run_of(checkpoint)
         here = self.jobs.of_run(run).trainer(checkpoint.step_name) / "checkpoints" / str(checkpoint.step)
         owner, there = self.owner(run), self._folder_there(run, checkpoint)
-        if owner is None or there is None:
+        if owner is None:  # it was handed over meanwhile
+            return checkpoints.pin(self.jobs, checkpoint)
+        if there is None:
             raise checkpoints.PinError(f"the checkpoint {checkpoint.id} is not there any more")
         try:
             self._connections.of(owner).host.copy_out(str(there), here)
@@ -269,9 +278,10 @@ class ClusterRunStorage:
         there = ClusterFolder(PurePosixPath(owner.root)).job(run.job_id).storage / run.step
         here = self.jobs.of_run(run).trainer(run.step)
         here.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connection.host.copy_out(str(there), here, wanted=_is_of_trainer)
-        self.mirror(run).state.unlink(missing_ok=True)
-        with contextlib.suppress(SlurmError):  # what stays there goes with the job
+        with self._moving:
+            connection.host.copy_out(str(there), here, wanted=_is_of_trainer)
+            self.mirror(run).state.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # what stays there goes with the job
             self._remove(owner, [there])
 
     def _outputs(self, run: StepRun) -> set[str]:

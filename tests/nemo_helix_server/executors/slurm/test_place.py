@@ -44,6 +44,11 @@ def test_with_a_host_the_profile_has_to_name_it():
         place(host="login").engine("trl", lambda _name: HERE)
 
 
+def test_in_a_container_the_profile_has_to_name_it():
+    with pytest.raises(NeverPossibleError, match=r"no interpreter in the containers .* engines.trl"):
+        place(container={"image": "/images/trl.sqsh"}).engine("trl", lambda _name: HERE)
+
+
 def test_steps_that_do_not_train_do_not_run_there():
     with pytest.raises(NeverPossibleError, match="cpu/default the backend subprocess"):
         place().python()
