@@ -33,6 +33,8 @@ _OURS = frozenset({"PYTHONPATH", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"})
 _COMPANION = "nemo_helix_server.executors.slurm.companion"
 _CODE = Path(__file__).parents[3]
 """The folder of our sources, named by their digest."""
+_LAST_NODES_SECONDS = 120
+"""How long other nodes may go on when the command of one has ended; then they are ended."""
 _FIRST_PORT, _PORTS = 20_000, 20_000
 
 
@@ -153,7 +155,13 @@ def command(order: Mapping[str, Any]) -> list[str]:
     if not several and not (container and container["runtime"] == "pyxis"):
         return words
     launcher = ["srun", f"--nodes={order['nodes']}", f"--ntasks={order['nodes']}", "--ntasks-per-node=1"]
-    launcher += ["--kill-on-bad-exit=1", "--export=ALL", f"--chdir={order['working_directory']}"]
+    # ranks leave a pause one after the other: the first that is gone must not end the one that still saves
+    launcher += [
+        "--kill-on-bad-exit=0",
+        f"--wait={_LAST_NODES_SECONDS}",
+        "--export=ALL",
+        f"--chdir={order['working_directory']}",
+    ]
     if container and container["runtime"] == "pyxis":
         launcher += [f"--container-image={container['image']}", "--no-container-mount-home"]
         launcher += [f"--container-mounts={','.join(container['mounts'])}"]

@@ -137,6 +137,7 @@ def test_a_command_of_one_node_runs_as_it_is():
 def test_a_command_of_several_nodes_runs_once_on_each_with_its_number():
     words = allocation.command({**ORDER, "nodes": 3})
     assert words[:4] == ["srun", "--nodes=3", "--ntasks=3", "--ntasks-per-node=1"]
+    assert {"--kill-on-bad-exit=0", "--wait=120"} <= set(words)
     assert words[-6:] == ["python3", "-P", "/code/rank.py", "--", "python", "train.py"]
 
 
