@@ -345,7 +345,7 @@ def slow(site, monkeypatch):
     brought.set()
 
 
-def test_a_start_that_takes_long_holds_nobody_up_and_is_seen_as_waiting(site, slow):
+def test_a_start_that_takes_long_holds_nobody_up_and_is_seen_as_waiting(site, slow, monkeypatch):
     site.executor.start(site.run, LAUNCH)
     assert site.seen().state is RunState.QUEUED
     assert site.seen().reason == "its files are brought to where it runs"
@@ -356,7 +356,9 @@ def test_a_start_that_takes_long_holds_nobody_up_and_is_seen_as_waiting(site, sl
         site.executor.look()
         if site.seen().state is RunState.STARTING:
             break
+        time.sleep(0.001)
     assert site.run.token in site.machine.runs
+    monkeypatch.setattr(background, "_START_SECONDS", 30)
     with pytest.raises(AlreadyStartedError):
         site.executor.start(site.run, LAUNCH)
 
