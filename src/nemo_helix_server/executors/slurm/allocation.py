@@ -129,7 +129,7 @@ def _start_companion(run: Path, fence: succession.Fence) -> None:
     if os.environ.get("SLURM_JOB_ID"):
         with contextlib.suppress(OSError):
             subprocess.Popen(
-                [sys.executable, "-P", "-m", _COMPANION, str(run), str(fence.number)],
+                [sys.executable, "-P", "-m", _COMPANION, str(run), str(fence.number), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
             )

@@ -1,7 +1,7 @@
 """Runs beside the command of an allocation: queues its successor, then keeps its allocation file true.
 
 Until when a job may run is asked of the controller again and again, since administrators change the limits of
-running jobs. It ends with the command.
+running jobs. It ends with the program of the allocation: not every site ends what a job leaves behind.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from nemo_trainer.contract.allocation import FILE, Allocation, write_allocation
 _FAR, _NEAR = 60.0, 10.0
 """Seconds between two looks, and in the last minutes."""
 _LAST_MINUTES = 300.0
+_LOOK = 1.0
+"""Seconds between two looks at whether the program of the allocation is there."""
 _COMMAND_TIMEOUT = 60.0
 
 
@@ -48,16 +50,17 @@ def end_of(job: str) -> float | None:
 
 
 def main() -> None:
-    """Work until this process is ended, or a later start has claimed the step.
+    """Work until the program of the allocation is gone, or a later start has claimed the step.
 
-    The arguments are the folder of the start and the number of its generation.
+    The arguments are the folder of the start, the number of its generation, and the process of that program.
     """
+    parent = int(sys.argv[3])
     run, job = Path(sys.argv[1]), os.environ["SLURM_JOB_ID"]
     order = json.loads((run / folders.ORDER).read_bytes())
     fence = succession.Fence(Path(order["trainer"]), int(sys.argv[2]))
     succession.queue(run, order, newest_step(order), fence)
     known: float | None = None
-    while fence.holds():
+    while os.getppid() == parent and fence.holds():
         found = end_of(job)
         if found is not None and found != known:
             said = Allocation(ends_at=found, by=f"Slurm, job {job}", at=time.time())
@@ -65,7 +68,14 @@ def main() -> None:
                 write_allocation(run / FILE, said)
                 known = found
         near = known is not None and known - time.time() < _LAST_MINUTES
-        time.sleep(_NEAR if near else _FAR)
+        _rest(_NEAR if near else _FAR, parent)
+
+
+def _rest(seconds: float, parent: int) -> None:
+    """Sleep, but no longer than the parent lives."""
+    end = time.monotonic() + seconds
+    while os.getppid() == parent and time.monotonic() < end:
+        time.sleep(_LOOK)
 
 
 if __name__ == "__main__":
