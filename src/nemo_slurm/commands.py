@@ -88,6 +88,10 @@ _LIMIT = re.compile(
 )
 
 
+_NEVER = re.compile(r"\b(?:QOS|Assoc)\w*(?:PerJob|MaxWall)\w*", re.IGNORECASE)
+"""Limits that the same job breaks however long it waits, though the rest of the sentence is the same."""
+
+
 def is_uncertain(text: str) -> bool:
     """Whether the text of a failed call leaves open what became of the request."""
     return not text.strip() or bool(_UNCERTAIN.search(text))
@@ -100,7 +104,7 @@ def is_about_dependency(text: str) -> bool:
 
 def refusal(status: int, text: str, where: str) -> SchedulerRefusedError:
     """The error for a call that the scheduler turned down."""
-    kind = SubmitLimitError if _LIMIT.search(text) else SchedulerRefusedError
+    kind = SubmitLimitError if _LIMIT.search(text) and not _NEVER.search(text) else SchedulerRefusedError
     return kind(["sbatch"], status, text, where=where)
 
 

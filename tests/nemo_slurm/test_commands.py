@@ -51,6 +51,12 @@ def test_an_answer_that_leaves_the_outcome_open_is_not_a_refusal(text: str) -> N
         ("Batch job submission failed: Requested node configuration is not available", SchedulerRefusedError),
         ("AssocMaxSubmitJobLimit\nJob violates accounting/QOS policy (job submit limit)", SubmitLimitError),
         ("sbatch: error: QOSMaxSubmitJobPerUserLimit", SubmitLimitError),
+        (
+            "sbatch: error: QOSMaxWallDurationPerJobLimit\nJob violates accounting/QOS policy (job submit limit)",
+            SchedulerRefusedError,
+        ),
+        ("sbatch: error: AssocMaxWallDurationPerJobLimit", SchedulerRefusedError),
+        ("QOSMaxNodePerJobLimit\nJob violates accounting/QOS policy", SchedulerRefusedError),
         ("Batch job submission failed: Access/permission denied", SchedulerRefusedError),
     ],
 )  # fmt: skip

@@ -53,7 +53,7 @@ def main(argv: list[str] | None = None) -> int:
     environment = {
         **_environ(),
         **order["environment"],
-        **rendezvous(order["nodes"], order["gpus"], os.environ),
+        **rendezvous(order["nodes"], order["gpus"], {**os.environ, **order["environment"]}),
     }
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1))
     try:
@@ -155,6 +155,8 @@ def command(order: Mapping[str, Any]) -> list[str]:
     if not several and not (container and container["runtime"] == "pyxis"):
         return words
     launcher = ["srun", f"--nodes={order['nodes']}", f"--ntasks={order['nodes']}", "--ntasks-per-node=1"]
+    if order.get("cpus"):  # since Slurm 22.05 steps do not inherit it
+        launcher.append(f"--cpus-per-task={order['cpus']}")
     # ranks leave a pause one after the other: the first that is gone must not end the one that still saves
     launcher += [
         "--kill-on-bad-exit=0",
@@ -172,14 +174,18 @@ def command(order: Mapping[str, Any]) -> list[str]:
 def rendezvous(nodes: int, gpus: int, environ: Mapping[str, str]) -> dict[str, str]:
     """Where the nodes of one training meet, in the variables of torchrun (``PET_*``) and of torch itself.
 
-    The number of a node is added on it, see `nemo_helix_server.executors.slurm.rank`.
+    What setup lines or variables of the step say of the address and port counts: some sites have another
+    name of a node for its fast network. The number of a node is added on it, see
+    `nemo_helix_server.executors.slurm.rank`.
     """
     # the batch script runs on the first node; Slurm's own name of it need not be one that resolves
-    address = socket.gethostname()
+    address = environ.get("MASTER_ADDR") or (socket.gethostname() if nodes > 1 else "127.0.0.1")
     # two jobs on one node must not meet each other
-    port = _FIRST_PORT + int(environ.get("SLURM_JOB_ID") or os.getpid()) % _PORTS
+    port = (
+        environ.get("MASTER_PORT") or _FIRST_PORT + int(environ.get("SLURM_JOB_ID") or os.getpid()) % _PORTS
+    )
     workers = max(gpus, 1)
-    shared = {"MASTER_ADDR": address if nodes > 1 else "127.0.0.1", "MASTER_PORT": str(port)}
+    shared = {"MASTER_ADDR": address, "MASTER_PORT": str(port)}
     if nodes == 1:
         return shared
     return {

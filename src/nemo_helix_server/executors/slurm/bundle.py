@@ -73,6 +73,11 @@ class ClusterSources:
                 path = Path(temporary, "code", name)
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
+            for path in Path(temporary, "code").rglob(
+                "*"
+            ):  # whatever the umask: nobody else changes what jobs run
+                path.chmod(0o700 if path.is_dir() else 0o600)
+            Path(temporary, "code").chmod(0o700)
             with contextlib.suppress(PathExistsError):  # another service of the same version was faster
                 host.copy_in(Path(temporary, "code"), str(folder))
         return folder

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -624,6 +625,7 @@ def _order(
         "log_bytes": launch.log_bytes,
         "nodes": launch.needs.nodes,
         "gpus": launch.needs.gpus,
+        "cpus": math.ceil(launch.needs.cpus) if launch.needs.cpus else None,
         "rank": [settings.python, "-P", str(code / "nemo_helix_server/executors/slurm/rank.py")],
         "container": _container(launch, settings),
         "trainer": trainer,

@@ -88,4 +88,6 @@ def _memory(wanted: int | None) -> str | None:
 def _gpus(settings: SlurmSettings, count: int) -> dict[str, scripts.OptionValue]:
     if not count:
         return {}
-    return {"gres": f"gpu:{count}"} if settings.gpu_option == "gres" else {"gpus-per-node": count}
+    asked = f"{settings.gpu_type}:{count}" if settings.gpu_type else str(count)
+    named: dict[str, scripts.OptionValue] = {"gres": f"gpu:{asked}", "gpus-per-node": asked}
+    return {key: value for key, value in named.items() if key == settings.gpu_option}

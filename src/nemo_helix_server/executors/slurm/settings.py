@@ -86,8 +86,10 @@ class SlurmSettings(ProfileSettings):
     """What training steps train on there."""
     max_allocations: Annotated[int, Field(ge=1, le=100_000)] = 100
     """So many jobs in a row may go on with one training step, each queued by the one before it."""
-    gpu_option: Literal["gpus-per-node", "gres"] = "gpus-per-node"
-    """The option of sbatch that asks for GPUs."""
+    gpu_option: Literal["gpus-per-node", "gres", "none"] = "gpus-per-node"
+    """The option of sbatch that asks for GPUs; none where they come with the node."""
+    gpu_type: str | None = None
+    """The type of GPU to ask for, at sites that want it named, such as `a100`."""
     container: SlurmContainer | None = None
     """Unset: commands run on the nodes as they are."""
     poll_seconds: Interval = 5.0

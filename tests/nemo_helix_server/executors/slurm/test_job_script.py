@@ -170,3 +170,30 @@ def test_only_the_first_node_writes_where_a_command_is_no_launcher():
     assert [one["RANK"] for one in found] == ["0", "1"]
     assert [one["PET_NODE_RANK"] for one in found] == ["0", "1"]
     assert {one["WORLD_SIZE"] for one in found} == {"2"}
+
+
+@pytest.mark.parametrize(
+    ("profile", "asked"),
+    [
+        ({}, "--gpus-per-node=4"),
+        ({"gpu_type": "a100"}, "--gpus-per-node=a100:4"),
+        ({"gpu_option": "gres"}, "--gres=gpu:4"),
+        ({"gpu_option": "gres", "gpu_type": "v100"}, "--gres=gpu:v100:4"),
+        ({"gpu_option": "none"}, None),
+    ],
+)
+def test_gpus_are_asked_for_as_the_site_wants_it(profile, asked):
+    found = [word for word in directives(script(ResourceNeeds(gpus=4), **profile)) if "gpu" in word]
+    assert found == ([asked] if asked else [])
+
+
+def test_what_a_site_says_of_the_rendezvous_counts():
+    environ = {"SLURM_JOB_ID": "41", "MASTER_ADDR": "node1i", "MASTER_PORT": "6000"}
+    found = allocation.rendezvous(2, 4, environ)
+    assert (found["MASTER_ADDR"], found["PET_MASTER_ADDR"]) == ("node1i", "node1i")
+    assert (found["MASTER_PORT"], found["PET_MASTER_PORT"]) == ("6000", "6000")
+
+
+def test_steps_of_several_nodes_get_the_processors_of_their_job():
+    assert "--cpus-per-task=8" in allocation.command({**ORDER, "nodes": 2, "cpus": 8})
+    assert not [word for word in allocation.command({**ORDER, "nodes": 2}) if "cpus" in word]
