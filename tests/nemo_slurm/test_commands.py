@@ -52,7 +52,7 @@ def test_an_answer_that_leaves_the_outcome_open_is_not_a_refusal(text: str) -> N
         ("AssocMaxSubmitJobLimit\nJob violates accounting/QOS policy (job submit limit)", SubmitLimitError),
         ("sbatch: error: QOSMaxSubmitJobPerUserLimit", SubmitLimitError),
         (
-            "sbatch: error: QOSMaxWallDurationPerJobLimit\nJob violates accounting/QOS policy (job submit limit)",
+            "QOSMaxWallDurationPerJobLimit\nJob violates accounting/QOS policy (job submit limit)",
             SchedulerRefusedError,
         ),
         ("sbatch: error: AssocMaxWallDurationPerJobLimit", SchedulerRefusedError),
