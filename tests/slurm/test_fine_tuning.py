@@ -331,8 +331,8 @@ def test_a_training_that_was_killed_is_rerun_from_a_pinned_checkpoint_on_the_clu
 ) -> None:
     with NemoClient.from_config() as client:
         tuning = Customization.from_client(client)
-        options = {"checkpoints": {"steps": 5, "keep": 9}}
-        job = tuning.rl.jobs.create(spec=spec(pairs), workspace="default", name="killed", options=options).job
+        options, longer = {"checkpoints": {"steps": 5, "keep": 99}}, spec(pairs, max_steps=300)
+        job = tuning.rl.jobs.create(spec=longer, workspace="default", name="killed", options=options).job
     cluster.trained("killed", 12)
     listed = json.loads(cluster.nemo("jobs", "checkpoints", "list", "killed", "--json").stdout)
     pinned = listed[-1]
@@ -340,9 +340,9 @@ def test_a_training_that_was_killed_is_rerun_from_a_pinned_checkpoint_on_the_clu
     (run,) = cluster.there(job).glob("runs/*/node.json")
     kill_trainers(run.parent.name)
     cluster.until("killed", "error")
-    assert cluster.get("killed").storage_bytes
+    until(lambda: cluster.get("killed").storage_bytes, timeout=DEADLINE)
     cluster.nemo("jobs", "rerun", "killed", "--checkpoint", pinned["id"])
-    cluster.make("whole", spec(pairs, None))
+    cluster.make("whole", spec(pairs, None, max_steps=300))
     ends = [cluster.until(name, "completed") for name in ("killed", "whole")]
     assert cluster.weights(ends[0]) == cluster.weights(ends[1])
     cluster.nemo("jobs", "delete", "killed", "--yes")
