@@ -172,9 +172,9 @@ def _stopped_by_signals(server: uvicorn.Server) -> Iterator[None]:
 
 
 def _announce(base_url: str, data_dir: Path, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"url": base_url, "data_dir": str(data_dir), "pid": os.getpid()}), flush=True)
     print(f"nemo services: {base_url}, data in {data_dir}", file=sys.stderr, flush=True)
+    if as_json:  # last: when a program reads it, everything else was said
+        print(json.dumps({"url": base_url, "data_dir": str(data_dir), "pid": os.getpid()}), flush=True)
 
 
 def _report_running(number: int) -> None:
