@@ -55,10 +55,13 @@ def test_a_run_outlives_its_time_limits_and_ends_at_its_cap(chains: Chains) -> N
         chain.times_out(chain.at_work(1))
         chain.completed(links=2)
         assert end_of(chain, chain.first) == "TIMEOUT"
-        assert chain.decision(chain.jobs()[1])[:2] == [
-            "go_on running",
+        goes_on, why = chain.decision(chain.jobs()[1])[:2]
+        assert goes_on == "go_on running"
+        # the signal that comes ahead of the limit may still have been in time
+        assert why in {
             "the job before ended as TIMEOUT (the time limit was reached)",
-        ]
+            "the job before drained ahead of its time limit",
+        }
 
     def early() -> None:
         chain = chains.start("early")
