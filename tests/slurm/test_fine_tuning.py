@@ -223,7 +223,7 @@ def test_a_training_runs_on_the_cluster_and_everything_else_at_the_service(
     assert variables["PYTHONPATH"].startswith(f"{cluster.root}/code/")
     assert variables["OMP_NUM_THREADS"] == "1"
     assert "HF_HOME" not in variables
-    machine = str(cluster.service.data.parent)
+    machine = str(cluster.service.data)
     assert not [f"{key}={value}" for key, value in variables.items() if machine in value]
     assert ended.status_details["step"] == 5
     runs = {
