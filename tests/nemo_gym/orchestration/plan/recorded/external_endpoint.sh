@@ -54,10 +54,10 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='86e50230c6b5c599fe6e79112372129b057a89e4855e3d201f45301bb44e39ed'
+GYM_SCRIPT='cb77cad5b8f80997aa5d4a201f473813da1d5d102af8b1373996443f61660cae'
 # Sealed again.
 
-# Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
+# A part of job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
 # files lie in a folder that is named by their content, so nothing has a reason to write there; where they are changed all
 # the same, or gone, the job ends at once and says so: what it would do is not what was asked for, and no retry helps.
 
@@ -76,7 +76,8 @@ gym_check_seal() {
   printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
-# gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.
+# gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or
+# that cannot be known.
 gym_find_differing() {
   local status
   gym_differing='' gym_digest=$GYM_SCRIPT
@@ -95,7 +96,7 @@ gym_find_differing() {
 }
 
 # gym_compare FOLDER SHOWN LINES: adds to gym_differing the names, behind SHOWN, of the files whose digest is not that of LINES;
-# fails when there is one, or nobody can tell.
+# fails when there is one, or that cannot be known.
 gym_compare() {
   local said status line
   [[ -n $3 ]] || return 0
@@ -120,7 +121,7 @@ gym_digest_script() {
   gym_digest=${gym_digest%% *}
 }
 
-# gym_end_unsealed PREDECESSOR NAMES: the end of the chain and of this job, told in the folder of this run.
+# gym_end_unsealed PREDECESSOR NAMES: the end of the chain and of this job, recorded in the folder of this run.
 gym_end_unsealed() {
   local id restart link now at reason
   reason="$2: not as it was when this job was queued; put it back as it was and resubmit the benchmark, or submit the run that is wanted"

@@ -136,13 +136,13 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='3e5764adb791d462cc74a06d068aa5f61633ebafbfadd70b2411b7787eec9785'
+GYM_SCRIPT='472620547b7a038d43861eded0750ca369fbebb39a24bd32f6ebdaf962035e07'
 GYM_SECRET_MY_HF_TOKEN='hf'\''1
 $x'
 GYM_SECRET_JUDGE_KEY='judge-key'
 # Sealed again.
 
-# Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
+# A part of job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
 # files lie in a folder that is named by their content, so nothing has a reason to write there; where they are changed all
 # the same, or gone, the job ends at once and says so: what it would do is not what was asked for, and no retry helps.
 
@@ -161,7 +161,8 @@ gym_check_seal() {
   printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
-# gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.
+# gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or
+# that cannot be known.
 gym_find_differing() {
   local status
   gym_differing='' gym_digest=$GYM_SCRIPT
@@ -180,7 +181,7 @@ gym_find_differing() {
 }
 
 # gym_compare FOLDER SHOWN LINES: adds to gym_differing the names, behind SHOWN, of the files whose digest is not that of LINES;
-# fails when there is one, or nobody can tell.
+# fails when there is one, or that cannot be known.
 gym_compare() {
   local said status line
   [[ -n $3 ]] || return 0
@@ -205,7 +206,7 @@ gym_digest_script() {
   gym_digest=${gym_digest%% *}
 }
 
-# gym_end_unsealed PREDECESSOR NAMES: the end of the chain and of this job, told in the folder of this run.
+# gym_end_unsealed PREDECESSOR NAMES: the end of the chain and of this job, recorded in the folder of this run.
 gym_end_unsealed() {
   local id restart link now at reason
   reason="$2: not as it was when this job was queued; put it back as it was and resubmit the benchmark, or submit the run that is wanted"

@@ -144,12 +144,12 @@ d8890eab79613da3d5cf27e6d7a4f6a87fade238331fa91a37917ffce3cd1f55  states.tsv'
 GYM_INPUT_FILES=''
 GYM_DATA_FILES=''
 # Not sealed: this digest of all else, and secrets, of which one that has expired may be replaced.
-GYM_SCRIPT='0ee82664cf6a3fdc3c466fac0a55566028f5512006c48a4390e53bd9167b3690'
+GYM_SCRIPT='a392170e421bf2410e47d30fd6a96123a9e6f07f1ad6efb829e98645e0e25236'
 GYM_SECRET_MY_HF_TOKEN='<host:MY_HF_TOKEN>'
 GYM_SECRET_JUDGE_KEY='<host:JUDGE_KEY>'
 # Sealed again.
 
-# Stands in job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
+# A part of job.sh itself, which reads everything else: a job does what was queued, whatever was done to its folder since. The
 # files lie in a folder that is named by their content, so nothing has a reason to write there; where they are changed all
 # the same, or gone, the job ends at once and says so: what it would do is not what was asked for, and no retry helps.
 
@@ -168,7 +168,8 @@ gym_check_seal() {
   printf 'gym job: warning: it is not known whether %s is as it was queued; continuing\n' "$GYM_SEALED" >&2
 }
 
-# gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or nobody can tell.
+# gym_find_differing: sets gym_differing to the names of what is not as it was queued; fails where there is something, or
+# that cannot be known.
 gym_find_differing() {
   local status
   gym_differing='' gym_digest=$GYM_SCRIPT
@@ -187,7 +188,7 @@ gym_find_differing() {
 }
 
 # gym_compare FOLDER SHOWN LINES: adds to gym_differing the names, behind SHOWN, of the files whose digest is not that of LINES;
-# fails when there is one, or nobody can tell.
+# fails when there is one, or that cannot be known.
 gym_compare() {
   local said status line
   [[ -n $3 ]] || return 0
@@ -212,7 +213,7 @@ gym_digest_script() {
   gym_digest=${gym_digest%% *}
 }
 
-# gym_end_unsealed PREDECESSOR NAMES: the end of the chain and of this job, told in the folder of this run.
+# gym_end_unsealed PREDECESSOR NAMES: the end of the chain and of this job, recorded in the folder of this run.
 gym_end_unsealed() {
   local id restart link now at reason
   reason="$2: not as it was when this job was queued; put it back as it was and resubmit the benchmark, or submit the run that is wanted"
