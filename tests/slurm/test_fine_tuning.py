@@ -262,7 +262,7 @@ def test_an_engine_that_the_profile_does_not_name_is_said_before_there_is_a_job(
 def test_an_image_that_changed_during_a_pause_is_named_with_both_digests(
     cluster: Cluster, pairs: Path
 ) -> None:
-    job = cluster.make("packed", spec(pairs, "pyxis"))
+    job = cluster.make("packed", spec(pairs, "pyxis", max_steps=600))
     cluster.trained("packed", 3)
     until(lambda: cluster.training("packed").status_details.get("image_digest"), timeout=DEADLINE)
     before = cluster.training("packed").status_details["image_digest"]
