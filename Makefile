@@ -11,7 +11,7 @@ SHELL_FILES = $(wildcard scripts/*.sh scripts/slurm/*.sh src/nemo_gym/shell/*.sh
 
 help:
 	@echo "make setup    every pinned package and the project into .venv; programs in .venv/bin"
-	@echo "make check    format, lint, types, layering, shell files, fast tests (a little over a minute)"
+	@echo "make check    format, lint, types, layering, shell files, fast tests (under a minute)"
 	@echo "make coverage which share of each package's lines the fast tests run"
 	@echo "make test     everything that check does, and the tests with real programs and the real small model"
 	@echo "make demo     submit a real evaluation of a real small model and follow it to its scores"
