@@ -30,7 +30,8 @@ from nemo_gym.types import Episode, Task, Verifier
 from nemo_gym.verifiers.registry import VERIFIERS, load_verifier
 from nemo_helix_plugin import errors as nemo_errors
 from nemo_helix_plugin.cli.main import nemo
-from nemo_helix_server.executors.slurm import folders, submissions
+from nemo_helix_server.executors.slurm import submissions
+from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.storage import run_files
 from nemo_slurm import states

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from nemo_helix_server.engines.sources import PACKAGES, package_folder
-from nemo_helix_server.executors.slurm.folders import ClusterFolder
+from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder
 from nemo_slurm.errors import CommandFailedError, PathExistsError
 from nemo_slurm.hosts import Host
 from nemo_slurm.remote_script import quoted_header
@@ -28,19 +28,13 @@ _OF_SERVER = (
     "executors/memory.py",
     "executors/shim.py",
     "executors/slurm/__init__.py",
-    "executors/slurm/allocation.py",
-    "executors/slurm/companion.py",
-    "executors/slurm/folders.py",
-    "executors/slurm/on_cluster.py",
-    "executors/slurm/rank.py",
-    "executors/slurm/software.py",
-    "executors/slurm/succession.py",
     "logs/__init__.py",
     "logs/writer.py",
     "storage/__init__.py",
     "storage/log_parts.py",
     "storage/run_files.py",
 )
+_ON_CLUSTER = "executors/slurm/on_cluster"
 _LEFT_OUT = frozenset({"__pycache__"})
 
 
@@ -87,9 +81,14 @@ def _sources() -> Iterator[tuple[str, bytes]]:
     server = package_folder(_SERVER)
     for name in _OF_SERVER:
         yield f"{_SERVER}/{name}", (server / name).read_bytes()
+    yield from _all_of(server / _ON_CLUSTER, f"{_SERVER}/{_ON_CLUSTER}")
     for package in PACKAGES:
-        folder = package_folder(package)
-        for path in folder.rglob("*"):
-            inner = path.relative_to(folder)
-            if path.is_file() and not _LEFT_OUT.intersection(inner.parts):
-                yield f"{package}/{inner.as_posix()}", path.read_bytes()
+        yield from _all_of(package_folder(package), package)
+
+
+def _all_of(folder: Path, name: str) -> Iterator[tuple[str, bytes]]:
+    """Every file below a folder, by its path with ``name`` in the place of the folder."""
+    for path in folder.rglob("*"):
+        inner = path.relative_to(folder)
+        if path.is_file() and not _LEFT_OUT.intersection(inner.parts):
+            yield f"{name}/{inner.as_posix()}", path.read_bytes()

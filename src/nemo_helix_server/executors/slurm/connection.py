@@ -10,7 +10,7 @@ from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from nemo_helix_server.executors.slurm.bundle import ClusterSources
-from nemo_helix_server.executors.slurm.folders import ClusterFolder
+from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm.channel import tail
 from nemo_slurm.cluster import Cluster
@@ -123,7 +123,7 @@ class ClusterConnection:
         return answer
 
     def look(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """What is new in the folders of runs, see `nemo_helix_server.executors.slurm.on_cluster`."""
+        """What is new in the folders of runs, see `nemo_helix_server.executors.slurm.on_cluster.requests`."""
         return self.ask({"op": "look", "runs": list(runs)}) if runs else {"now": 0.0, "runs": {}}
 
     def prepare(self, folders: Iterable[PurePosixPath], run: PurePosixPath | None = None) -> PreparedFolders:

@@ -8,12 +8,12 @@ import shlex
 from pathlib import PurePosixPath
 
 from nemo_helix_server.executors.base import ResourceNeeds
-from nemo_helix_server.executors.slurm import folders
+from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm import scripts
 
 _MEBIBYTE = 1 << 20
-_PROGRAM = "nemo_helix_server.executors.slurm.allocation"
+_PROGRAM = "nemo_helix_server.executors.slurm.on_cluster.allocation"
 
 
 def job_name(job: str, step: str) -> str:

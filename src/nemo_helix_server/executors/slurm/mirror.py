@@ -16,15 +16,13 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.executors.slurm import folders, on_cluster
+from nemo_helix_server.executors.slurm.on_cluster import folders, looking, wire
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_helix_server.storage.trainer_files import SeenCheckpoint
 from nemo_runs.durable.files import replace_file
 from nemo_trainer import contract
 from nemo_trainer.contract.manifest import parse_manifest
-
-_RUN = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +37,11 @@ class Mirror:
     def have(self) -> dict[str, Any]:
         """What is here already, so that the other side sends what is new."""
         return {
-            "run": _digests(self.run, _RUN),
+            "run": _digests(self.run, looking.RUN_FILES),
             "log": _position(self.run / run_files.OUTPUT),
-            "trainer": _digests(self.trainer, tuple(on_cluster.small_files(self.trainer))),
-            "metrics": {
-                name: _position(self.trainer / name) for name in on_cluster.metric_files(self.trainer)
-            },
-            "checkpoints": on_cluster.listed_mark(read_state(self.state).checkpoints),
+            "trainer": _digests(self.trainer, tuple(looking.small_files(self.trainer))),
+            "metrics": {name: _position(self.trainer / name) for name in looking.metric_files(self.trainer)},
+            "checkpoints": looking.listed_mark(read_state(self.state).checkpoints),
         }
 
     def apply(self, found: Mapping[str, Any]) -> bool:
@@ -63,7 +59,7 @@ class Mirror:
                 more |= _grow(self.trainer / name, piece)
             self._write_state(found)
             _write(self.trainer, found["trainer"], tuple(found["trainer"]))
-        _write(self.run, found["run"], tuple(name for name in _RUN if name != run_files.EXIT))
+        _write(self.run, found["run"], tuple(name for name in looking.RUN_FILES if name != run_files.EXIT))
         if not more:
             _write(self.run, found["run"], (run_files.EXIT,))
         return more
@@ -138,7 +134,7 @@ def _seen(one: Mapping[str, Any], where: str) -> SeenCheckpoint:
     step, problem = int(one["step"]), one["problem"]
     if one["manifest"] is None:
         return SeenCheckpoint(step, "", 0, None, problem or "its manifest cannot be read")
-    data = on_cluster.raw(one["manifest"])
+    data = wire.raw(one["manifest"])
     try:
         manifest = parse_manifest(data, Path(where) / "checkpoints" / str(step))
     except contract.CheckpointUnusableError as error:
@@ -151,7 +147,7 @@ def _digests(folder: Path, names: tuple[str, ...]) -> dict[str, str]:
     found = {}
     for name in names:
         with contextlib.suppress(OSError):
-            found[name] = on_cluster.digest((folder / name).read_bytes())
+            found[name] = wire.digest((folder / name).read_bytes())
     return found
 
 
@@ -160,8 +156,8 @@ def _position(path: Path) -> list[Any] | None:
     try:
         with path.open("rb") as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - on_cluster.WINDOW))
-            return [size, on_cluster.digest(file.read())]
+            file.seek(max(0, size - looking.WINDOW))
+            return [size, wire.digest(file.read())]
     except OSError:
         return None
 
@@ -170,7 +166,7 @@ def _grow(path: Path, piece: Mapping[str, Any] | None) -> bool:
     """Add what has come; whether the original has more."""
     if piece is None:
         return False
-    data = on_cluster.raw(piece["data"])
+    data = wire.raw(piece["data"])
     with path.open("ab") as file:
         if file.tell() != piece["from"]:
             file.truncate(piece["from"])
@@ -187,4 +183,4 @@ def _write(folder: Path, files: Mapping[str, str | None], names: tuple[str, ...]
             (folder / name).unlink(missing_ok=True)
         else:
             (folder / name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(folder / name, on_cluster.raw(content), mode=0o600)
+            replace_file(folder / name, wire.raw(content), mode=0o600)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
+from nemo_helix_server.executors.slurm.on_cluster import wire
 from nemo_runs.durable.files import replace_file
 from nemo_slurm.channel import new_mark, wrap
 from nemo_slurm.errors import CommandFailedError, SlurmError
@@ -29,7 +29,7 @@ class StagingError(SlurmError):
 
 
 class Ask(Protocol):
-    """Asks `nemo_helix_server.executors.slurm.on_cluster`."""
+    """Asks `nemo_helix_server.executors.slurm.on_cluster.requests`."""
 
     def __call__(self, request: Mapping[str, Any], *, timeout: float = ...) -> dict[str, Any]:
         """The answer."""
@@ -71,7 +71,7 @@ def files_of(
         status = path.stat()
         mark = [status.st_size, status.st_mtime_ns, status.st_ino]
         before = known.get(name)
-        sha = before[1] if before and before[0] == mark else _digest(path)
+        sha = before[1] if before and before[0] == mark else wire.file_digest(path)
         noted[name] = [mark, sha]
         shared = status.st_size >= _LARGE and constant(name)
         found.append(LocalFile(name, status.st_size, status.st_mode & 0o777, sha, shared))
@@ -160,11 +160,6 @@ def _plain(folder: Path, may_follow: Callable[[Path], bool]) -> Iterator[Path]:
 
 def _leads_on(path: Path, may_follow: Callable[[Path], bool]) -> bool:
     return not path.is_symlink() or may_follow(path.resolve())
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb", buffering=0) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _read(ledger: Path) -> dict[str, Any]:

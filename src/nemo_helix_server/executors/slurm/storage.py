@@ -20,8 +20,8 @@ from typing import Any
 
 from nemo_helix_server.executors.slurm import submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection, ClusterConnections
-from nemo_helix_server.executors.slurm.folders import ClusterFolder, ClusterJob
 from nemo_helix_server.executors.slurm.mirror import Mirror, TrainerState, read_state, write_state
+from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder, ClusterJob
 from nemo_helix_server.executors.slurm.staging import files_of, push
 from nemo_helix_server.jobs.model import CheckpointRow
 from nemo_helix_server.storage import checkpoints

@@ -5,10 +5,11 @@ import os
 from pathlib import Path, PurePosixPath
 
 from nemo_helix_server.executors.base import Launch
-from nemo_helix_server.executors.slurm import on_cluster, submissions
+from nemo_helix_server.executors.slurm import submissions
 from nemo_helix_server.executors.slurm.bundle import ClusterSources
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection
 from nemo_helix_server.executors.slurm.executor import SlurmStepExecutor
+from nemo_helix_server.executors.slurm.on_cluster import requests
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.storage.job_folders import JobStorage
@@ -46,7 +47,7 @@ class Connection(ClusterConnection):
 
     def ask(self, request, *, timeout=120):
         self.asked.append(request["op"])
-        answer = on_cluster.answer(request)
+        answer = requests.answer(request)
         if request["op"] == "look":
             answer["now"] = self.now()
         if "error" in answer:

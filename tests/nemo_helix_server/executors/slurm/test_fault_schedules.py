@@ -12,7 +12,8 @@ import pytest
 from tests.nemo_helix_server.executors.slurm.scheduler_world import Connection, Killed, Place, run_of
 
 from nemo_helix_server.executors.base import ExecutorError, NeverPossibleError, RunState
-from nemo_helix_server.executors.slurm import folders, submissions, succession
+from nemo_helix_server.executors.slurm import submissions
+from nemo_helix_server.executors.slurm.on_cluster import folders, succession
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import next_token
 from nemo_runs.processes import trees
@@ -49,7 +50,7 @@ class Allocation:
         return {"SLURM_JOB_ID": self.number, "PATH": "/bin"}
 
     def work(self):
-        """One moment of it, as `nemo_helix_server.executors.slurm.allocation` does it."""
+        """One moment of it, as `nemo_helix_server.executors.slurm.on_cluster.allocation` does it."""
         if self.over:
             return
         if self.fence is None:

@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 import pytest
 
 from nemo_helix_server.executors.base import ResourceNeeds
-from nemo_helix_server.executors.slurm import allocation, rank
 from nemo_helix_server.executors.slurm.job_script import job_name, render
+from nemo_helix_server.executors.slurm.on_cluster import allocation, rank
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm.errors import UnusableValueError
 

@@ -182,7 +182,7 @@ def test_what_is_sent_along_runs_with_nothing_else_installed(connection):
     code = connection.code()
     done = connection.host.run(
         f"cd / && PYTHONPATH={code} {sys.executable} -S -P -c "
-        "'import nemo_helix_server.executors.slurm.allocation, nemo_helix_server.executors.slurm.on_cluster'"
+        "'from nemo_helix_server.executors.slurm.on_cluster import allocation, requests'"
     )
     assert (done.status, done.stderr) == (0, "")
 

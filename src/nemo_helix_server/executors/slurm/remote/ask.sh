@@ -6,4 +6,4 @@ umask 077
 # what setup lines print belongs to nobody's answer
 eval "$setup" >/dev/null 2>&1
 printf '%s\n' "$request" | env -u PYTHONHOME PYTHONPATH="$code" PYTHONNOUSERSITE=1 PYTHONDONTWRITEBYTECODE=1 \
-  "$python" -P -m nemo_helix_server.executors.slurm.on_cluster
+  "$python" -P -m nemo_helix_server.executors.slurm.on_cluster.requests

@@ -1,8 +1,8 @@
 """The program of a batch job: it runs one start of a step, as the shim does on the service's machine.
 
-``python -P -m nemo_helix_server.executors.slurm.allocation RUN_FOLDER``; all that it needs lies in that
-folder. It ends with the command's exit status, so that the scheduler's record says the same. A second job of
-the same start, and one that was given up, starts nothing.
+``python -P -m nemo_helix_server.executors.slurm.on_cluster.allocation RUN_FOLDER``; all that it needs lies in
+that folder. It ends with the command's exit status, so that the scheduler's record says the same. A second
+job of the same start, and one that was given up, starts nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors import shim
-from nemo_helix_server.executors.slurm import companion, folders, software, succession
+from nemo_helix_server.executors.slurm.on_cluster import companion, folders, software, succession
 from nemo_helix_server.storage import run_files
 from nemo_runs.durable.files import replace_file
 from nemo_runs.processes.supervise import patiently
@@ -30,7 +30,7 @@ NOT_STARTED = 127
 """Exit status of a job that found its start made or given up."""
 _OURS = frozenset({"PYTHONPATH", "PYTHONNOUSERSITE", "PYTHONSAFEPATH"})
 """Variables of this program, which its command is not given."""
-_COMPANION = "nemo_helix_server.executors.slurm.companion"
+_COMPANION = "nemo_helix_server.executors.slurm.on_cluster.companion"
 _CODE = Path(__file__).parents[3]
 """The folder of our sources, named by their digest."""
 _LAST_NODES_SECONDS = 120
@@ -176,7 +176,7 @@ def rendezvous(nodes: int, gpus: int, environ: Mapping[str, str]) -> dict[str, s
 
     What setup lines or variables of the step say of the address and port counts: some sites have another
     name of a node for its fast network. The number of a node is added on it, see
-    `nemo_helix_server.executors.slurm.rank`.
+    `nemo_helix_server.executors.slurm.on_cluster.rank`.
     """
     # the batch script runs on the first node; Slurm's own name of it need not be one that resolves
     address = environ.get("MASTER_ADDR") or (socket.gethostname() if nodes > 1 else "127.0.0.1")

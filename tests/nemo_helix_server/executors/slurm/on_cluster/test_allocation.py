@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nemo_helix_server.executors.slurm import folders
+from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.storage import run_files
 from nemo_trainer.contract import generations, names
 
@@ -48,7 +48,7 @@ def order(job, number, script=SAYS, **changes):
 def allocate(run):
     """Run the program; its exit status and what it said."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-    words = [sys.executable, "-m", "nemo_helix_server.executors.slurm.allocation", str(run)]
+    words = [sys.executable, "-m", "nemo_helix_server.executors.slurm.on_cluster.allocation", str(run)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=clean)
     return done.returncode, done.stderr
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from nemo_helix_server.executors.slurm.software import software
+from nemo_helix_server.executors.slurm.on_cluster.software import software
 
 
 def found(tmp_path, *, argv=(sys.executable, "-m", "x"), image=None, code="c1"):

@@ -2,8 +2,10 @@
 
 import json
 
-from nemo_helix_server.executors.slurm import on_cluster
-from nemo_helix_server.executors.slurm.on_cluster import WINDOW, answer, digest, grown, raw
+from nemo_helix_server.executors.slurm.on_cluster import arrivals, looking
+from nemo_helix_server.executors.slurm.on_cluster.looking import WINDOW, grown
+from nemo_helix_server.executors.slurm.on_cluster.requests import answer
+from nemo_helix_server.executors.slurm.on_cluster.wire import digest, raw
 from nemo_helix_server.storage import run_files
 
 
@@ -39,7 +41,7 @@ def test_bytes_that_are_no_text_arrive_as_they_are(tmp_path):
 def test_a_part_of_a_log_that_was_put_aside_is_finished_first(tmp_path):
     (tmp_path / "output.1.jsonl").write_bytes(b"aaaa\nbbbb\n")
     (tmp_path / "output.jsonl").write_bytes(b"cccc\n")
-    pieces = list(on_cluster._log(tmp_path, have(b"aaaa\n")))
+    pieces = list(looking._log(tmp_path, have(b"aaaa\n")))
     assert [(piece["name"], piece["from"], piece["data"]) for piece in pieces] == [
         ("output.1.jsonl", 5, "bbbb\n"),
         ("output.jsonl", 0, "cccc\n"),
@@ -80,7 +82,7 @@ def test_what_cannot_be_done_is_an_answer_and_no_traceback(tmp_path):
 def test_a_file_has_its_name_only_with_the_right_digest(tmp_path):
     asked, where = ["a/b.bin", 3, "0" * 64], {"folder": str(tmp_path), "cache": str(tmp_path / "cache")}
     assert answer({"op": "missing", "files": [[*asked, False]], **where}) == {"missing": [["a/b.bin", 0]]}
-    on_cluster.part(tmp_path / "a" / "b.bin", "0" * 64).write_bytes(b"xyz")
+    arrivals.part(tmp_path / "a" / "b.bin", "0" * 64).write_bytes(b"xyz")
     assert answer({"op": "settle", "files": [[*asked, 0o600, False]], **where}) == {"wrong": ["a/b.bin"]}
     assert not (tmp_path / "a" / "b.bin").exists()
 

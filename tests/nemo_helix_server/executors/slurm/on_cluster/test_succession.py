@@ -8,8 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from nemo_helix_server.executors.slurm import folders, succession
-from nemo_helix_server.executors.slurm.succession import Fence, LateStartError, Predecessor, verdict
+from nemo_helix_server.executors.slurm.on_cluster import folders, succession
+from nemo_helix_server.executors.slurm.on_cluster.succession import (
+    Fence,
+    LateStartError,
+    Predecessor,
+    verdict,
+)
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import next_token
 from nemo_trainer import contract

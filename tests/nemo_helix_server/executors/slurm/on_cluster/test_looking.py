@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from nemo_helix_server.executors.slurm import on_cluster
-from nemo_helix_server.executors.slurm.on_cluster import LARGEST, SMALL, answer
+from nemo_helix_server.executors.slurm.on_cluster import looking, wire
+from nemo_helix_server.executors.slurm.on_cluster.looking import LARGEST
+from nemo_helix_server.executors.slurm.on_cluster.requests import answer
 
 TOKEN = "task-" + "a" * 32
 
@@ -50,7 +51,7 @@ def test_a_file_of_a_run_that_is_none_is_passed_over(job, tmp_path, name, kind):
 
 def test_files_that_are_too_large_to_be_what_they_should_are_passed_over(job):
     with (job / "storage" / "training" / "progress.json").open("wb") as file:
-        file.truncate(SMALL + 1)
+        file.truncate(wire.SMALL + 1)
     with (job / "storage" / "training" / "metrics.jsonl").open("wb") as file:
         file.truncate(3 * LARGEST)
     found = look(job)
@@ -59,9 +60,9 @@ def test_files_that_are_too_large_to_be_what_they_should_are_passed_over(job):
 
 
 def test_thousands_of_files_are_not_all_sent(job):
-    for number in range(on_cluster.MOST_FILES + 50):
+    for number in range(looking.MOST_FILES + 50):
         (job / "storage" / "training" / f"progress.g{number}.json").write_text("{}")
-    assert len(look(job)["trainer"]) <= on_cluster.MOST_FILES
+    assert len(look(job)["trainer"]) <= looking.MOST_FILES
 
 
 def make(path, kind, tmp_path):

@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.executors.slurm import folders, succession
+from nemo_helix_server.executors.slurm.on_cluster import folders, succession
 from nemo_trainer import contract
 from nemo_trainer.contract.allocation import FILE, Allocation, write_allocation
 

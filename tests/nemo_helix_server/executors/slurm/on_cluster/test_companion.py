@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nemo_helix_server.executors.slurm import companion, folders
+from nemo_helix_server.executors.slurm.on_cluster import companion, folders
 
 ARGV = [sys.executable, "-P", "-m", companion.__name__]
 

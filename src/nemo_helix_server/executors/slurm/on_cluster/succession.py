@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.executors.slurm import folders
+from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.storage import run_files
 from nemo_runs.durable.files import replace_file
 from nemo_runs.errors import RunsError

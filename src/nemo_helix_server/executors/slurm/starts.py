@@ -1,0 +1,238 @@
+"""Handing starts of steps over to a Slurm cluster: files first, then a job, at most one for each token."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nemo_helix_server.executors.base import (
+    AlreadyStartedError,
+    ExecutorError,
+    Launch,
+    NeverPossibleError,
+)
+from nemo_helix_server.executors.slurm import job_script, submissions
+from nemo_helix_server.executors.slurm.connection import (
+    ClusterAddress,
+    ClusterConnection,
+    ClusterConnections,
+    PreparedFolders,
+    UnusableClusterError,
+)
+from nemo_helix_server.executors.slurm.on_cluster import folders
+from nemo_helix_server.executors.slurm.settings import SlurmSettings
+from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
+from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains
+from nemo_helix_server.storage import run_files
+from nemo_helix_server.storage.run_files import StepRun
+from nemo_slurm.errors import (
+    CommandMissingError,
+    NotAcceptedError,
+    SchedulerRefusedError,
+    SlurmError,
+    SubmitLimitError,
+    UnusableValueError,
+)
+from nemo_slurm.records import SlurmJob
+from nemo_slurm.refusals import Whose, read_refusal
+
+_CHAIN = {"number": 1, "idle": 0, "newest": 0, "most_idle": 1}
+"""Of the first allocation, see `nemo_helix_server.executors.slurm.on_cluster.succession`."""
+_LIMIT_PAUSE = 15.0
+"""Seconds after which the scheduler is asked again whether a limit of the site is still reached."""
+
+
+class ClusterStarts:
+    """Brings what a start needs to its cluster, and queues its job; safe for several threads."""
+
+    def __init__(
+        self,
+        storage: ClusterRunStorage,
+        connections: ClusterConnections,
+        chains: OpenChains,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        self._storage = storage
+        self._connections = connections
+        self._chains = chains
+        self._now = now
+        self._users: dict[ClusterAddress, int | None] = {}
+        self._limited_until: dict[str | None, float] = {}
+
+    def start(self, run: StepRun, launch: Launch) -> None:
+        """See the protocol. Files are brought first, then the job is queued."""
+        known = submissions.read(self._folder(run))
+        if known is not None and (known.job_id or known.given_up):
+            raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
+        settings = launch.place
+        if not isinstance(settings, SlurmSettings):
+            raise NeverPossibleError(f"the profile of {run.step} is not one of a Slurm cluster")
+        connection = self._connections.of(known.address if known else ClusterAddress.of(settings))
+        if _may_follow(launch, settings):
+            self._chains.add(run)
+        try:
+            submission = known or ClusterSubmission(
+                address=connection.address,
+                token=run.token,
+                name=job_script.job_name(run.job_id, run.step),
+                user=self._user(connection),
+                asked_at=self._now(),
+            )
+            prepared = self._bring(run, launch, settings, connection)
+            if prepared.queued is not None:
+                self._adopt(run, submission, prepared.queued, connection)
+            self._require_wanted(run)
+            submission.save(self._folder(run))
+            self._submit(run, submission, connection, again=known is not None or prepared.begun)
+        except (UnusableClusterError, CommandMissingError, UnusableValueError) as error:
+            raise NeverPossibleError(str(error)) from error
+        except SchedulerRefusedError as error:
+            if _may_pass(error):
+                raise ExecutorError(str(error)) from error
+            raise NeverPossibleError(f"the cluster does not take the job: {error.text}") from error
+        except SlurmError as error:
+            raise ExecutorError(str(error)) from error
+
+    def _bring(
+        self, run: StepRun, launch: Launch, settings: SlurmSettings, connection: ClusterConnection
+    ) -> PreparedFolders:
+        """Everything that a start finds on the cluster; fine when some of it is there."""
+        job = self._storage.job(run)
+        paths = self._storage.paths(run)
+        folder = job.run(run.token)
+        made = (folder, job.storage / run.step, job.scratch(run.token), PurePosixPath(paths.config_folder))
+        prepared = connection.prepare(made, folder)
+        if prepared.queued is not None:
+            return prepared
+        self._storage.bring_inputs(run)
+        config = self._storage.jobs.run_folder(run) / run_files.CONFIG_FOLDER / run_files.CONFIG_FILE
+        with contextlib.suppress(FileNotFoundError):
+            connection.write(PurePosixPath(paths.config_file), config.read_bytes())
+        if launch.secrets:
+            values = {name: value.reveal() for name, value in launch.secrets.items()}
+            connection.write(folder / folders.SECRETS, json.dumps(values).encode())
+        memory = launch.needs.memory_bytes or launch.memory_bytes
+        script = job_script.render(
+            settings,
+            replace(launch.needs, memory_bytes=memory),
+            name=job_script.job_name(run.job_id, run.step),
+            run=folder,
+            code=connection.code(),
+            exclude=launch.exclude_nodes,
+        )
+        connection.write(folder / folders.SCRIPT, script.encode())
+        order = _order(run, launch, settings, connection.code(), paths.trainer)
+        order["start"] = prepared.start
+        connection.write(folder / folders.ORDER, json.dumps(order).encode())
+        return prepared
+
+    def _require_wanted(self, run: StepRun) -> None:
+        """Raise `AlreadyStartedError` for a start that was given up while its files were brought."""
+        known = submissions.read(self._folder(run))
+        if known is not None and known.given_up:
+            raise AlreadyStartedError(f"{run.token} was given up before it was queued")
+
+    def _adopt(
+        self, run: StepRun, submission: ClusterSubmission, job_id: str, connection: ClusterConnection
+    ) -> None:
+        """Take over a start whose job is there already; raises `AlreadyStartedError`."""
+        found = connection.cluster.find(run.token)
+        job = found or SlurmJob(job_id, None, token=run.token)
+        submission.accepted(job, adopted=True).save(self._folder(run))
+        raise AlreadyStartedError(f"{run.token} was queued before, as job {job.id}")
+
+    def _submit(
+        self, run: StepRun, known: ClusterSubmission, connection: ClusterConnection, *, again: bool
+    ) -> ClusterSubmission:
+        """Queue the job; one that a limit of the site keeps out waits for it, and is tried again."""
+        folder = self._storage.job(run).run(run.token)
+        try:
+            submitted = connection.cluster.submit(
+                str(folder / folders.SCRIPT), token=run.token, folder=str(folder), again=again
+            )
+        except SubmitLimitError as error:
+            after = replace(known, waits_for=" ".join(error.text.split()))
+        else:
+            after = known.accepted(submitted.job)
+        after.save(self._folder(run))
+        return after
+
+    def _user(self, connection: ClusterConnection) -> int | None:
+        """The number of the user who submits on a cluster."""
+        if connection.address not in self._users:
+            said = connection.host.run("id -u").stdout.strip()
+            self._users[connection.address] = int(said) if said.isdecimal() else None
+        return self._users[connection.address]
+
+    def try_again(self, run: StepRun, known: ClusterSubmission) -> ClusterSubmission:
+        """Queue a job that a limit kept out; while the limit is reached it is asked for seldom."""
+        host, now = known.address.host, self._now()
+        if now < self._limited_until.get(host, 0.0):
+            return known
+        try:
+            after = self._submit(run, known, self._connections.of(known.address), again=True)
+        except SchedulerRefusedError as error:
+            if not _may_pass(error):
+                # starting it again says why
+                after = replace(known, given_up=True, waits_for="")
+                after.save(self._folder(run))
+                return after
+            after = known
+        except SlurmError:
+            after = known
+        if after.job_id is None:
+            self._limited_until[host] = now + _LIMIT_PAUSE
+        return after
+
+    def _folder(self, run: StepRun) -> Path:
+        return self._storage.jobs.run_folder(run)
+
+
+def _order(
+    run: StepRun, launch: Launch, settings: SlurmSettings, code: PurePosixPath, trainer: str
+) -> dict[str, Any]:
+    """What the program of the job reads; no secret value is in it."""
+    chain = settings.max_allocations - 1 if _may_follow(launch, settings) else 0
+    return {
+        "token": run.token,
+        "argv": list(launch.argv),
+        "environment": dict(launch.environment),
+        "working_directory": str(launch.working_directory),
+        "time_limit_seconds": launch.time_limit_seconds,
+        "grace_seconds": launch.grace_seconds,
+        "log_bytes": launch.log_bytes,
+        "nodes": launch.needs.nodes,
+        "gpus": launch.needs.gpus,
+        "cpus": math.ceil(launch.needs.cpus) if launch.needs.cpus else None,
+        "rank": [settings.python, "-P", str(code / "nemo_helix_server/executors/slurm/on_cluster/rank.py")],
+        "container": _container(launch, settings),
+        "trainer": trainer,
+        "goes_on": launch.goes_on,
+        "chain": _CHAIN | {"left": chain} if chain else None,
+    }
+
+
+def _may_follow(launch: Launch, settings: SlurmSettings) -> bool:
+    """Whether the allocation queues another one itself."""
+    return launch.goes_on and settings.max_allocations > 1
+
+
+def _container(launch: Launch, settings: SlurmSettings) -> dict[str, Any] | None:
+    if settings.container is None:
+        return None
+    image = launch.image or settings.container.image
+    if image is None:
+        return None
+    mounts = [f"{settings.root}:{settings.root}", *settings.container.mounts]
+    return {"runtime": settings.container.runtime, "image": image, "mounts": mounts}
+
+
+def _may_pass(error: SchedulerRefusedError) -> bool:
+    """Whether the same job may be taken later: the scheduler could not take it, or never heard of it."""
+    return isinstance(error, NotAcceptedError) or read_refusal(error.text).whose is Whose.SCHEDULER
