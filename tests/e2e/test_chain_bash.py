@@ -275,7 +275,9 @@ def play(seed: int, folder: Path) -> None:
         chain.run()
         chain.check()
     except Exception as error:
-        said = [f"-- {path.name}\n{path.read_text()}" for path in sorted(folder.rglob("slurm-*.out"))]
+        left = [*sorted(folder.rglob("slurm-*.out")), *sorted(folder.rglob(".gym_cancelled"))]
+        left += [path for name in ("drain", "collected", "end") for path in sorted(folder.rglob(name))]
+        said = [f"-- {path.relative_to(folder)}\n{path.read_text()}" for path in left if path.is_file()]
         message = "\n".join([f"{type(error).__name__}: {error}", *chain.trace, *said])
         raise AssertionError(message) from error
     finally:

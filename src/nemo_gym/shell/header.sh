@@ -158,8 +158,8 @@ gym_tick() {
   gym_tick_for "$NEMO_GYM_TICK_SECONDS"
 }
 
-# gym_tick_for SECONDS: a pause without starting a process; a signal ends it. Ends the job when nobody keeps it, and sees to
-# the chain.
+# gym_tick_for SECONDS: a pause without starting a process; a signal is noticed when it is over. Ends the job when nobody
+# keeps it, and sees to the chain.
 gym_tick_for() {
   if [[ -z $gym_tick_fd ]]; then
     exec {gym_tick_fd}<> <(:)
