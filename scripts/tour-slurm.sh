@@ -7,21 +7,9 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 folder=${TOUR_FOLDER:-/tmp/baton-tour}
 patience=600 # seconds that the chain may take
 
-"$root/scripts/slurm/up.sh"
-# shellcheck source=/dev/null
-. "$("$root/scripts/slurm/up.sh" --env)"
-export PATH="$root/.venv/bin:$PATH"
-mkdir -p "$folder"
-cd "$folder"
-# Nothing of other runs of this user in lists, and nothing of this one in theirs.
-export XDG_CACHE_HOME="$folder/cache" XDG_DATA_HOME="$folder/data" XDG_STATE_HOME="$folder/state"
+# shellcheck source=scripts/tour_lab.sh
+. "$root/scripts/tour_lab.sh"
 cp "$root/examples/resumable-slurm.yaml" chain.yaml
-
-show() {
-    printf '$ %s\n' "$*"
-    "$@"
-    echo
-}
 
 chain_ended() {
     gym job status latest --json | python -c '

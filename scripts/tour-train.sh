@@ -10,24 +10,11 @@ made=
 folder=${TOUR_FOLDER:-$made}
 patience=200 # seconds that each part may take
 
-"$root/scripts/slurm/up.sh"
-# shellcheck source=/dev/null
-. "$("$root/scripts/slurm/up.sh" --env)"
-export PATH="$root/.venv/bin:$PATH"
-mkdir -p "$folder"
-cd "$folder"
-# No context, no job and no record of this user's other work, and none of this one there.
-export XDG_CACHE_HOME="$folder/cache" XDG_DATA_HOME="$folder/data" XDG_STATE_HOME="$folder/state"
-export XDG_CONFIG_HOME="$folder/config" NEMO_LEASES_DIR="$folder/leases"
+# shellcheck source=scripts/tour_lab.sh
+. "$root/scripts/tour_lab.sh"
 job=long undisturbed=untouched service='' down='' SECONDS=0
 
 say() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
-
-show() {
-    printf '$ %s\n' "$*"
-    "$@" 2>&1
-    echo
-}
 
 leave() {
     status=$?

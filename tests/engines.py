@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import subprocess
 import tempfile
@@ -54,3 +55,12 @@ def tiny_model() -> Path:
                 subprocess.run(argv, check=True, env=engine_environ(), capture_output=True, timeout=300)
                 Path(made, "model").rename(folder)
     return folder
+
+
+def preference_rows(path: Path) -> Path:
+    """A file of rows for DPO, all of one kind."""
+    rows = [
+        {"prompt": f"What is {n} + {n}?", "chosen": f"{2 * n}", "rejected": f"{2 * n + 1}"} for n in range(24)
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path

@@ -50,12 +50,7 @@ def service(machine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    path = tmp_path / "pairs.jsonl"
-    rows = [
-        {"prompt": f"What is {n} + {n}?", "chosen": f"{2 * n}", "rejected": f"{2 * n + 1}"} for n in range(24)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return engines.preference_rows(tmp_path / "pairs.jsonl")
 
 
 def spec(**changes: Any) -> dict[str, Any]:

@@ -138,12 +138,7 @@ def spec(pairs: Path, profile: str | None = "lab", **changes: Any) -> dict[str, 
 
 @pytest.fixture
 def pairs(tmp_path: Path) -> Path:
-    path = tmp_path / "pairs.jsonl"
-    rows = [
-        {"prompt": f"What is {n} + {n}?", "chosen": f"{2 * n}", "rejected": f"{2 * n + 1}"} for n in range(24)
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
+    return engines.preference_rows(tmp_path / "pairs.jsonl")
 
 
 @pytest.fixture
