@@ -102,6 +102,12 @@ FULL += [replace(marker, undecided=True) for marker in FULL]
 FEW = [None, MARKERS[1], *FULL, *(replace(MARKERS[1], exit_status=75, asked=asked) for asked in Requester)]
 
 
+def few_cases():
+    """Every state with every kind of marker and none, at one budget."""
+    for state, marker in itertools.product(["", *table(), *INVENTED], [*FEW, *MARKERS]):
+        yield state, marker, False, False, FRESH, Budget(), 0
+
+
 def cases():
     """Predecessors with what was spent and what may be."""
     for state, marker, ours, same in itertools.product(
@@ -161,9 +167,9 @@ def record(state, marker, ours, same, spent, budget, looks, owner=1000):
     ]
 
 
-@pytest.mark.slow
-def test_both_decide_every_case_alike_with_the_same_words(ask):
-    found = list(cases())
+@pytest.mark.parametrize("some", [few_cases, pytest.param(cases, marks=pytest.mark.slow)])
+def test_both_decide_every_case_alike_with_the_same_words(ask, some):
+    found = list(some())
     said = ask(
         NAMES,
         [record(*case) for case in found],
