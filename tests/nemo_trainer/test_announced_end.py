@@ -140,11 +140,13 @@ def test_saves_do_not_count_as_slow_steps(tmp_path, clock):
 
 class TestSession:
     def test_leaving_is_a_pause_that_says_why(self, tmp_path):
-        with Session.open(context_of(tmp_path, ends_at=time.time() + 1)) as session:
+        file = tmp_path / "allocation.json"
+        now = time.time()
+        with Session.open(context_of(tmp_path, ends_at=now + 7200, allocation_file=file)) as session:
             session.restore()
             session.expect_checkpoint(1)
             assert session.wanted() == "run"
-            time.sleep(0.55)
+            write_allocation(file, Allocation(ends_at=now, by="slurm", at=now))
             assert session.wanted() == "pause"
         said = read_progress(tmp_path / "progress.json")
         assert said["leaves_because"].startswith("its allocation ends at 2")

@@ -20,7 +20,7 @@ def test_its_stacks_are_logged_and_it_goes_on_from_its_newest_checkpoint(tmp_pat
     place = Workplace(tmp_path / "data").start()
     try:
         options = ("--save-every", 10, "--fail-at", 25, "--fail-how", "hang")
-        job = place.job(training(40, 0.01, *options, staleness=15))
+        job = place.job(training(40, 0.01, *options, staleness=40))
         place.until(job, Status.ACTIVE)
         first = place.step_of(job).task
         place.until(job, Status.COMPLETED)

@@ -104,7 +104,7 @@ def last_step(place, job):
 
 def test_a_training_is_followed_paused_resumed_and_rerun_from_its_checkpoint(place):
     job = place.job(
-        training(400, 0.01, "--save-every", "20", "--keep", "50", "--fail-at", "200", "--fail-times", "1")
+        training(1500, 0.01, "--save-every", "20", "--keep", "50", "--fail-at", "800", "--fail-times", "1")
     )
     place.wait_for(lambda: last_step(place, job) > 5)
     place.pause(job)
@@ -112,9 +112,9 @@ def test_a_training_is_followed_paused_resumed_and_rerun_from_its_checkpoint(pla
     with place.store.read() as unit:
         (saved, *_) = unit.checkpoints.of_job(job)
     place.resume(job)
-    went_on = f"continuing from step {saved.step}, 400 steps in all"
+    went_on = f"continuing from step {saved.step}, 1500 steps in all"
     place.wait_for(lambda: logged(place, job).count(went_on) == 1)
-    assert "its checkpoint of step 180" in place.until(job, Status.ERROR).error_details["rerun"]
+    assert "its checkpoint of step 780" in place.until(job, Status.ERROR).error_details["rerun"]
     place.rerun(job, checkpoint=saved.id)
     place.wait_for(
         lambda: logged(place, job).count(went_on) == 2,
