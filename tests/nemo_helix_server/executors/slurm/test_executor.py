@@ -197,7 +197,7 @@ def test_a_start_that_waits_for_a_limit_and_is_refused_then_says_so(place, monke
     seen = place.executor.observe([run])[run.token]
     assert (seen.state, seen.never_started) == (RunState.LOST, True)
     with pytest.raises(NeverPossibleError, match="Invalid account"):
-        place.start(run_of(2))
+        place.start(run._replace(token=next_token(run.token)))
 
 
 @pytest.mark.parametrize(
