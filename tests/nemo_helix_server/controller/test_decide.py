@@ -359,6 +359,18 @@ class TestActive:
         )
 
     @pytest.mark.parametrize("status", [75, 137, 143])
+    def test_a_training_whose_allocation_was_cancelled_goes_on_where_its_supervisor_saw_it_end(self, status):
+        seen = exited(status, stopped=True, interrupted="its allocation was ended from outside")
+        step = facts(Status.ACTIVE, goes_on_from=40)
+        assert decide.decide(step, seen, NOW, LIMITS).event is StatusEvent.INTERRUPTED
+
+    def test_one_that_was_killed_with_its_supervisor_while_it_saved_is_an_error(self):
+        seen = RunObservation(RunState.LOST, started_at=900.0, reason="its job 7 was cancelled by ann")
+        decision = decide.decide(facts(Status.ACTIVE, goes_on_from=40), seen, NOW, LIMITS)
+        assert (decision.event, decision.reason) == (StatusEvent.FAILED, StatusReason.LOST)
+        assert "cancelled by ann" in decision.why
+
+    @pytest.mark.parametrize("status", [75, 137, 143])
     def test_a_training_that_the_shutdown_ended_goes_on(self, status):
         seen = exited(status, stopped=True, interrupted=RESTART)
         assert decide.decide(facts(Status.ACTIVE), seen, NOW, LIMITS).event is StatusEvent.INTERRUPTED
