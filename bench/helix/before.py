@@ -50,10 +50,10 @@ def _create(source: Path, rounds: int) -> None:
             turn = list(zip(("now", "before"), clients, strict=True))
             for name, client in turn if number % 2 else reversed(turn):
                 times[name].append(milliseconds(partial(client.create, ["/bin/true"])))
-        commit = statistics.median(times["bare"])
-        for name in ("now", "before"):
-            took = statistics.median(times[name])
+        commit, now, before = (statistics.median(times[name]) for name in ("bare", "now", "before"))
+        for name, took in (("now", now), ("before", before)):
             print(f"create, {name}: {took:.2f} ms, a commit {commit:.2f} ms: {took / commit:.1f} commits")
+        print(f"create: {now / before:.2f} times the time of before")
         for client in clients:
             _cancel_all(client)
         table.close()
@@ -72,6 +72,7 @@ def _backlogs(source: Path, slots: int) -> None:
                 cpu[name] += service.cpu_seconds() - began
     for name, seconds in cpu.items():
         print(f"backlog, {name}: {1000 * seconds / BACKLOG / TIMES:.1f} ms of the service's CPU for a job")
+    print(f"backlog, CPU: {cpu['now'] / cpu['before']:.2f} times that of before")
     now, before = (statistics.median(rates[name]) for name in rates)
     print(f"backlog of {BACKLOG}: {now:.1f} jobs/s now, {before:.1f} before: {now / before:.2f} times")
 
