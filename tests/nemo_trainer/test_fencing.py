@@ -57,7 +57,10 @@ def stopped(process: subprocess.Popen[str]) -> int:
 
     def is_stopped() -> bool:
         for pid in trees.descendants(process.pid):
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            try:
+                state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+            except (FileNotFoundError, ProcessLookupError):
+                continue  # a command of the node's setup, which has ended meanwhile
             found[:] = [pid]
             if state == "T":
                 return True

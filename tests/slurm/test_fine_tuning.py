@@ -27,7 +27,7 @@ from nemo_helix_plugin.jobs import types
 pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
 
 NEMO = str(Path(sys.executable).with_name("nemo"))
-STEPS = 40
+STEPS = 400
 DEADLINE = 240.0
 APPTAINER = """#!/bin/sh
 # takes what Apptainer takes, and runs the command without a container

@@ -16,6 +16,7 @@ from nemo_helix_server.logs.pages import LogPages, Selection
 from nemo_helix_server.logs.reader import Logs
 from nemo_helix_server.service.profiles import Profiles
 from nemo_helix_server.settings import Settings
+from nemo_helix_server.storage.run_files import next_token
 from nemo_trainer import contract
 
 pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
@@ -132,6 +133,11 @@ def in_queue(*numbers):
     return done.stdout.split()
 
 
+def steps_of(place, job):
+    """The lines of a training's log that each stand for a step."""
+    return [line for line in place.logged(job) if line.startswith("step ")]
+
+
 def test_a_step_runs_on_a_node_and_its_log_and_end_come_back(place):
     job = place.job(
         shell('echo "on $SLURM_JOB_ID with $GREETING"; pwd; exit 3', environment=[("GREETING", "hello")])
@@ -145,7 +151,7 @@ def test_a_step_runs_on_a_node_and_its_log_and_end_come_back(place):
 
 
 def test_a_training_is_paused_its_allocation_is_gone_and_it_ends_with_the_same_bytes(place):
-    whole, job = (place.job(training(60, 0.1, "--save-every", "20")) for _ in range(2))
+    whole, job = (place.job(training(300, 0.1, "--save-every", "20")) for _ in range(2))
     place.wait_for(lambda: place.last_step(job) > 8)
     place.pause(job)
     place.until(job, Status.PAUSED)
@@ -155,18 +161,16 @@ def test_a_training_is_paused_its_allocation_is_gone_and_it_ends_with_the_same_b
     place.until(whole, Status.COMPLETED)
     assert place.weights(job) == place.weights(whole)
     assert len(place.job_ids(job)) == 2
-    steps = [line for line in place.logged(job) if line.startswith("step ")]
-    assert len(steps) == 60
+    assert len(steps_of(place, job)) == 300
 
 
 def test_a_training_outlives_its_walltime_with_nobody_touching_it(place, slurm):
-    job = place.job(training(80, 0.1, "--save-every", "20"))
+    job = place.job(training(500, 0.1, "--save-every", "20"))
     place.wait_for(lambda: place.last_step(job) > 8)
     slurm.control("update", f"JobId={place.job_ids(job)[-1]}", "TimeLimit=0")
     place.until(job, Status.COMPLETED)
     assert len(place.job_ids(job)) == 2
-    steps = [line for line in place.logged(job) if line.startswith("step ")]
-    assert len(steps) == 80
+    assert len(steps_of(place, job)) == 500
 
 
 def test_a_pause_in_the_queue_is_immediate_and_leaves_no_job_behind(place):
@@ -205,13 +209,13 @@ def test_a_job_that_a_more_important_one_preempts_goes_on(place, slurm):
     place.until(job, Status.COMPLETED)
     slurm.settled(high.job)
     assert len(place.job_ids(job)) >= 2
-    assert len([line for line in place.logged(job) if line.startswith("step ")]) >= 300
+    assert len(set(steps_of(place, job))) == 300
 
 
 def test_a_training_ends_while_the_service_sleeps_and_is_found_when_it_wakes_up(
     place, slurm, shared, tmp_path
 ):
-    job = place.job(training(100, 0.1, "--save-every", "20"))
+    job = place.job(training(500, 0.1, "--save-every", "20"))
     place.wait_for(lambda: place.last_step(job) > 8)
     (first,) = place.job_ids(job)
     place.close()
@@ -222,7 +226,7 @@ def test_a_training_ends_while_the_service_sleeps_and_is_found_when_it_wakes_up(
     try:
         again.until(job, Status.COMPLETED)
         assert len(again.job_ids(job)) == 2
-        assert len([line for line in again.logged(job) if line.startswith("step ")]) == 100
+        assert len(steps_of(again, job)) == 500
     finally:
         again.close()
 
@@ -235,6 +239,26 @@ def test_a_step_of_two_nodes_runs_on_each_and_is_told_where_they_meet(place):
     assert (first[:3], second[:3]) == (["0", "of", "2"], ["1", "of", "2"])
     assert first[4] != second[4]
     assert first[-1] == second[-1]
+
+
+def test_after_a_bare_scancel_a_training_goes_on_only_where_its_end_was_recorded(place):
+    saved = place.job(training(300, 0.1, "--save-every", "1000"))
+    # its save takes longer than Slurm waits before it kills what it has cancelled
+    caught = place.job(training(2000, 0.1, "--save-every", "5000", "--save-seconds", "60"))
+    for job in (saved, caught):
+        place.wait_for(lambda job=job: place.last_step(job) > 8, lambda job=job: place.step_of(job))
+    first, cut = (place.root / "jobs" / job / "runs" / place.step_of(job).task for job in (saved, caught))
+    subprocess.run(["scancel", *place.job_ids(saved), *place.job_ids(caught)], check=True)
+    after = cut.with_name(next_token(cut.name))
+    place.wait_for((after / "claim.json").exists)
+    assert "this allocation runs nothing: how the allocation before ended is not known (CANCELLED)" in (
+        (after / "slurm.log").read_text()
+    )
+    assert not (cut / "exit.json").exists()
+    place.until(saved, Status.COMPLETED)
+    assert json.loads((first / "exit.json").read_text())["stopped"] is True
+    assert len(place.job_ids(saved)) == 2
+    assert len(set(steps_of(place, saved))) == 300
 
 
 def test_cancelling_ends_the_job_and_whatever_was_to_follow_it(place):
