@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 from nemo_runs.durable import disk
 from nemo_runs.durable.files import repair_tail, sync_folder
+from nemo_trainer import rows_before
 from nemo_trainer.contract import Checkpoint, ContinueRow, JobContext, TrainerPaths, generations
 from nemo_trainer.contract.generations import Generation, Takeover
+from nemo_trainer.rows_before import RowsBefore
 
 
 def predecessor(context: JobContext) -> Generation | None:
@@ -32,26 +33,29 @@ def begin(
 
     ``after`` is what `predecessor` said. A generation with names of its own begins its file of metrics with a
     copy of all whole rows from before; what an older process appends to its own file meanwhile is in none.
+    Killed at any moment, it leaves what the next one finds all rows in. Raises `TrainerError` where rows from
+    before are nowhere any more.
     """
-    paths = context.paths
-    shared = TrainerPaths(context.trainer_path).metrics
+    folder, metrics = context.trainer_path, context.paths.metrics
     number = after.number if after else 0
-    source = shared.with_name(after.takeover.file) if after and after.takeover else shared
-    if not context.own_names or paths.metrics.exists():
-        repair_tail(paths.metrics)
-        size = paths.metrics.stat().st_size if paths.metrics.exists() else 0
-        name = paths.metrics.name
+    own = generations.read(folder, context.generation).takeover if context.own_names else None
+    if not context.own_names or (own is not None and metrics.exists()):
+        repair_tail(metrics)
+        size = metrics.stat().st_size if metrics.exists() else 0
+        name = metrics.name
         _record(context, Takeover(step=step, file=name, offset=size, of=name, after=number, at=at))
+        _remove_older(context)
         return False
-    with disk.temporary_beside(paths.metrics) as temporary:
+    before = own or (after.takeover if after else None)
+    source = rows_before.open_rows(folder, before.file if before else TrainerPaths(folder).metrics.name)
+    with source, disk.temporary_beside(metrics) as temporary:
         size = _copy_rows(source, temporary, b"" if row is None else row.to_line() + b"\n")
         fence()
-        name = paths.metrics.name
-        _record(context, Takeover(step=step, file=name, offset=size, of=source.name, after=number, at=at))
-        temporary.replace(paths.metrics)
-    sync_folder(context.trainer_path)
-    if source != shared:
-        source.unlink(missing_ok=True)
+        temporary.replace(metrics)
+    sync_folder(folder)
+    # only now, since the record must never name a file that is not there
+    _record(context, Takeover(step=step, file=metrics.name, offset=size, of=source.name, after=number, at=at))
+    _remove_older(context)
     return True
 
 
@@ -76,13 +80,22 @@ def _record(context: JobContext, takeover: Takeover) -> None:
         )
 
 
-def _copy_rows(source: Path, target: Path, last: bytes) -> int:
-    """Copy the whole rows of a file and write ``last`` behind them; the number of bytes copied."""
+def _remove_older(context: JobContext) -> None:
+    """Remove the files of metrics that older generations had for themselves: their rows are in this one's."""
+    if context.own_names:
+        shared = TrainerPaths(context.trainer_path).metrics
+        for path in context.trainer_path.glob(f"{shared.stem}.g*{shared.suffix}"):
+            if 0 < generations.own_number(path.stem) < context.generation:
+                path.unlink(missing_ok=True)
+
+
+def _copy_rows(source: RowsBefore, target: Path, last: bytes) -> int:
+    """Copy the whole rows from before and write ``last`` behind them; the number of bytes copied."""
     descriptor = os.open(target, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     whole = size = 0
     try:
-        with disk.full_disk_named(target), contextlib.suppress(FileNotFoundError), source.open("rb") as file:
-            while block := file.read(disk.CHUNK):
+        with disk.full_disk_named(target):
+            while block := source.read(disk.CHUNK):
                 disk.write_all(descriptor, block)
                 end = block.rfind(b"\n") + 1
                 whole = size + end if end else whole

@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import json
 import os
+import shutil
+import sys
 
 import pytest
 
@@ -172,6 +174,76 @@ class TestTheOlderOne:
         with pytest.raises(NotWriterError, match=f"the start task-{3:032x} has taken over .* generation 3"):
             second.metrics(6, {"loss": 6.0})
         monkeypatch.undo()
+
+
+FILE_EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.truncate"}
+ALL_ROWS = [(step, 10.0 + step) for step in range(1, 6)]
+
+
+def killed_before_event(number, work):
+    """Do something in a process of its own that is gone before its n-th use of a file; whether it is."""
+    pid = os.fork()
+    if pid == 0:
+        left = [number]
+
+        def count(event, _arguments):
+            left[0] -= event in FILE_EVENTS
+            if left[0] < 0:
+                os._exit(9)
+
+        sys.addaudithook(count)
+        try:
+            work()
+            os._exit(0)
+        finally:
+            os._exit(1)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert status in {0, 9}
+    return status == 9
+
+
+def restored(folder, number):
+    with Session.open(context_of(folder, number)) as session:
+        return session.restore()
+
+
+class TestKilled:
+    @pytest.mark.parametrize("again", [2, 3])
+    def test_at_any_moment_of_taking_over_the_next_one_finds_all_rows(self, lost, tmp_path_factory, again):
+        """``again``: the generation of the start that follows, the same or the next one."""
+        claim(lost, 2)
+        killed, number, seen = True, 0, set()
+        while killed:
+            folder = tmp_path_factory.mktemp("copy") / "training"
+            shutil.copytree(lost, folder)
+            killed = killed_before_event(number, lambda at=folder: restored(at, 2))
+            taken_over = generations.read(folder, 2).takeover
+            seen.add(((folder / "metrics.g2.jsonl").exists(), taken_over is not None))
+            assert taken_over is None or (folder / taken_over.file).exists()
+            assert steps(folder)[:5] == ALL_ROWS
+            if again == 3:
+                claim(folder, 3)
+            assert restored(folder, again).step == 5
+            assert steps(folder) == ALL_ROWS
+            assert len(list(folder.glob("metrics.g*"))) == 1
+            number += 1
+        assert seen == {(False, False), (True, False), (True, True)}
+
+    def test_also_where_the_one_before_had_names_of_its_own(self, lost, tmp_path_factory):
+        claim(lost, 2)
+        restored(lost, 2)
+        claim(lost, 3)
+        killed, number = True, 0
+        while killed:
+            folder = tmp_path_factory.mktemp("copy") / "training"
+            shutil.copytree(lost, folder)
+            killed = killed_before_event(number, lambda at=folder: restored(at, 3))
+            assert steps(folder) == ALL_ROWS
+            claim(folder, 4)
+            assert restored(folder, 4).step == 5
+            assert steps(folder) == ALL_ROWS
+            assert [path.name for path in folder.glob("metrics.g*")] == ["metrics.g4.jsonl"]
+            number += 1
 
 
 class TestClaimsOfTheLauncher:
