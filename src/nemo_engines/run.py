@@ -17,8 +17,9 @@ import shutil
 import sys
 import traceback
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Literal, NoReturn
 
 from nemo_engines import devices, launching, spec
 from nemo_engines.data import rows
@@ -32,7 +33,8 @@ from nemo_engines.spec import EngineSpec
 from nemo_runs.counts import counted
 from nemo_runs.durable.files import sync_folder
 from nemo_runs.errors import RunsError
-from nemo_trainer.contract import JobContext, NotWriterError, read_progress, write_progress
+from nemo_trainer import early_failures
+from nemo_trainer.contract import JobContext
 from nemo_trainer.save_intervals import MAX_OVERHEAD
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.session import Session
@@ -60,10 +62,9 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         context = JobContext.from_environ(os.environ, folder=options.dir)
         status = _run(options, context)
-    except TrainerError as error:
-        status = _failed(context, error, error.exit_code)
-    except RunsError as error:
-        status = _failed(context, error, 1)
+    except (TrainerError, RunsError) as error:
+        sys.stderr.write(f"{error}\n")
+        status = error.exit_code if isinstance(error, TrainerError) else 1
     except Exception as error:  # noqa: BLE001 - the outermost edge: the log gets it all
         traceback.print_exc()
         sys.stderr.write(f"training failed: {type(error).__name__}: {error}\n")
@@ -84,22 +85,54 @@ def _options(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def _failed(context: JobContext | None, error: Exception, status: int) -> int:
-    """The sentence as the last line of the log and in the progress."""
-    sys.stderr.write(f"{error}\n")
-    if context is not None and context.writes and not isinstance(error, NotWriterError):
-        said = {"phase": "failed", "message": str(error), "error_type": type(error).__name__}
-        try:
-            context.trainer_path.mkdir(parents=True, exist_ok=True)
-            write_progress(
-                context.paths.progress, {**read_progress(context.paths.progress), **said}, durable=True
-            )
-        except OSError as failure:
-            sys.stderr.write(f"the progress could not be written: {failure}\n")
-    return status
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Plan:
+    """What is known before there is a session."""
+
+    wanted: EngineSpec
+    file: Path
+    engine: Engine
+    device: Literal["cpu", "cuda"]
+    precision: Literal["bf16", "fp16", "fp32"]
+    rewards: Rewards | None
+    training: Dataset
+    validation: Dataset | None
+
+    @property
+    def processes(self) -> int:
+        return self.wanted.devices.count * self.wanted.devices.nodes
 
 
 def _run(options: argparse.Namespace, context: JobContext) -> int:
+    world = devices.world_of(os.environ)
+    try:
+        plan = _planned(options, context)
+        if plan.processes > 1 and (world is None or world.size < plan.processes):
+            return launching.launch(plan.wanted, plan.file, context.trainer_path)
+        session = _opened(plan, context)
+    except (TrainerError, RunsError) as error:
+        early_failures.record(context, error)
+        raise
+    with session:
+        SIGNALS.hand_over()
+        run = TrainingRun(
+            spec=plan.wanted,
+            session=session,
+            world=world or World(),
+            rows=plan.training.rows,
+            validation_rows=plan.validation.rows if plan.validation else None,
+            checkpoint=session.restore() if context.writes else None,
+            work=context.trainer_path / f"work{_suffix(context, session, plan.processes)}",
+            staging=_staging(Path(plan.wanted.output), session.context.paths.suffix),
+            device=plan.device,
+            precision=plan.precision,
+            rewards=plan.rewards,
+        )
+        _train(run, plan.engine)
+    return 0
+
+
+def _planned(options: argparse.Namespace, context: JobContext) -> _Plan:
     file = options.spec or context.config_file
     if file is None:
         raise BadSpecError("there is no engine spec: give --spec FILE, or run as a step that has a config")
@@ -109,37 +142,30 @@ def _run(options: argparse.Namespace, context: JobContext) -> int:
     devices.check_device(wanted, device)
     precision = devices.chosen_precision(wanted, device)
     rewards = Rewards(wanted.rewards) if wanted.method == "grpo" and wanted.rewards is not None else None
-    training = _dataset(wanted, wanted.dataset, "training", rewards)
-    validation = _dataset(wanted, wanted.validation, "validation", rewards) if wanted.validation else None
-    processes = wanted.devices.count * wanted.devices.nodes
-    digests = input_digests(wanted, training, validation, precision=precision, processes=processes)
-    world = devices.world_of(os.environ)
-    if processes > 1 and (world is None or world.size < processes):
-        return launching.launch(wanted, file, context.trainer_path)
-    with Session.open(
+    return _Plan(
+        wanted=wanted,
+        file=file,
+        engine=engine,
+        device=device,
+        precision=precision,
+        rewards=rewards,
+        training=_dataset(wanted, wanted.dataset, "training", rewards),
+        validation=_dataset(wanted, wanted.validation, "validation", rewards) if wanted.validation else None,
+    )
+
+
+def _opened(plan: _Plan, context: JobContext) -> Session:
+    wanted = plan.wanted
+    return Session.open(
         context,
-        inputs=digests,
-        engine={"name": engine.name, "method": wanted.method, "packages": _versions(engine)},
+        inputs=input_digests(
+            wanted, plan.training, plan.validation, precision=plan.precision, processes=plan.processes
+        ),
+        engine={"name": plan.engine.name, "method": wanted.method, "packages": _versions(plan.engine)},
         environment=os.environ.get("NEMO_ENGINE_ENVIRONMENT") or Path(sys.prefix).parent.name,
         boundary=spec.boundary(wanted),
         policy=_policy(wanted),
-    ) as session:
-        SIGNALS.hand_over()
-        run = TrainingRun(
-            spec=wanted,
-            session=session,
-            world=world or World(),
-            rows=training.rows,
-            validation_rows=validation.rows if validation else None,
-            checkpoint=session.restore() if context.writes else None,
-            work=context.trainer_path / f"work{_suffix(context, session, processes)}",
-            staging=_staging(Path(wanted.output), session.context.paths.suffix),
-            device=device,
-            precision=precision,
-            rewards=rewards,
-        )
-        _train(run, engine)
-    return 0
+    )
 
 
 def _policy(wanted: EngineSpec) -> SavePolicy:

@@ -400,9 +400,10 @@ def _poll(context: JobContext) -> StepPoll | None:
 
 
 def _ended_with(error: BaseException) -> dict[str, str]:
-    """What the progress says of an error that ends training."""
+    """What the progress says of an error that ends training; one of ours is a sentence by itself."""
     kind = type(error).__name__
-    return {"phase": "failed", "message": f"{kind}: {error}", "error_type": kind}
+    sentence = str(error) if isinstance(error, TrainerError | RunsError) else f"{kind}: {error}"
+    return {"phase": "failed", "message": sentence, "error_type": kind}
 
 
 def _require_step(step: int) -> None:

@@ -3,6 +3,7 @@ anyway."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -20,6 +21,7 @@ from tests.nemo_engines.forge import Forge, Training, spec_of, write_data
 
 from nemo_engines import saving
 from nemo_engines.errors import TrainerError
+from nemo_runs.processes import trees
 from nemo_trainer.contract import generations, read_progress
 
 pytestmark = pytest.mark.services
@@ -114,6 +116,41 @@ def test_a_start_that_was_replaced_says_so_and_leaves_the_progress_alone(
         "nothing\n"
     )
     assert (tmp_path / "progress.json").read_text() == '{"task": "task-2"}'
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+@pytest.mark.parametrize("row", ['{"text": "x"}', "{}"])
+def test_a_failure_before_and_in_the_session_is_said_in_the_progress_that_readers_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str, *, claimed: bool
+) -> None:
+    """Without text in the row it fails before there is a session; with it for want of the library, in one."""
+    other = dataclasses.replace(trees.identify(), host="node7.example", boot_id="another", pid=1234)
+    (tmp_path / "writer.json").write_text(json.dumps(other.to_json()))
+    assert generations.claim(tmp_path, task="task-1", process=other).own_names
+    released = {} if claimed else {"released_at": 1.0}
+    (tmp_path / "writer.json").write_text(json.dumps({**other.to_json(), "generation": 1, **released}))
+    (tmp_path / "progress.g1.json").write_text('{"task": "task-1", "phase": "training", "step": 5}')
+    if claimed:
+        generations.claim(tmp_path, task="task-2", by="launcher")
+    data = tmp_path / "train.jsonl"
+    data.write_text(f"{row}\n")
+    spec = {"engine": "trl", "method": "sft", "model": model(tmp_path), "dataset": str(data), "output": "o"}
+    monkeypatch.setenv("NEMO_JOB_TASK", "task-2")
+    monkeypatch.setenv("NEMO_JOB_GENERATION", "2" if claimed else "")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    done = run_without_libraries(tmp_path, spec)
+    said = read_progress(tmp_path / "progress.json")
+    assert (said["phase"], said["task"]) == ("failed", "task-2")
+    assert f"{said['message']}\n" == done.stderr
+
+
+def test_a_failure_is_not_written_into_the_progress_of_a_process_that_lives(tmp_path: Path) -> None:
+    me = trees.identify()
+    (tmp_path / "writer.json").write_text(json.dumps(me.to_json()))
+    (tmp_path / "progress.json").write_text('{"phase": "training"}')
+    done = run_without_libraries(tmp_path, {})
+    assert done.returncode == 2
+    assert read_progress(tmp_path / "progress.json") == {"phase": "training"}
 
 
 def test_a_signal_to_a_training_that_is_still_loading_does_not_end_it(tmp_path: Path) -> None:

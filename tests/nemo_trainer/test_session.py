@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nemo_runs.errors import DiskFullError
 from nemo_trainer import publishing
 from nemo_trainer.contract import (
     MANIFEST,
@@ -427,19 +428,27 @@ def test_progress_is_what_the_trainer_said_and_ends_with_its_final_step(tmp_path
     assert (progress["phase"], progress["final_step"], progress["percentage_done"]) == ("completed", 3, 100.0)
 
 
-def test_an_error_is_in_the_last_progress(tmp_path):
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ValueError("boom"), "ValueError: boom"),
+        (TrainerError("The loss is no number."), "The loss is no number."),
+        (DiskFullError("The disk is full."), "The disk is full."),
+    ],
+)
+def test_an_error_is_in_the_last_progress(tmp_path, error, message):
     def fail():
         with Session.open(context_of(tmp_path)) as session:
             session.restore()
             session.metrics(3, {"loss": 1.0})
-            raise ValueError("boom")
+            raise error
 
-    with pytest.raises(ValueError, match="boom"):
+    with pytest.raises(type(error), match=str(error)):
         fail()
     progress = read_progress(tmp_path / "progress.json")
     assert (progress["phase"], progress["message"], progress["final_step"]) == (
         "failed",
-        "ValueError: boom",
+        message,
         3,
     )
 
