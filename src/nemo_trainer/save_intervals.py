@@ -25,7 +25,7 @@ class IntervalInputs:
     """What an interval is chosen from; times in seconds."""
 
     save_seconds: float
-    """What one save takes."""
+    """What one save takes: more than nothing, or none would be too many."""
     save_measured: bool
     """Whether that was measured, or estimated from a size."""
     between_interruptions: float
@@ -36,6 +36,12 @@ class IntervalInputs:
     """Until the announced end, for which training saves anyhow; `None` = no end is known."""
     max_overhead: float
     """The largest share of the time that saves may take."""
+
+    def __post_init__(self) -> None:
+        """Raise `ValueError` for what no interval can be chosen from."""
+        for name in ("save_seconds", "between_interruptions", "max_overhead"):
+            if not 0 < getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be a number above 0, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ _BYTES_PER_SECOND = 100e6
 """What a slow shared disk takes, digests and synchronisation included."""
 _SHORTEST_ESTIMATE, _UNKNOWN = 5.0, 60.0
 _RECENT = 3
+_SHORTEST = 0.001
+"""Seconds; the progress has no shorter times."""
 
 
 class SavePolicy:
@@ -76,7 +79,7 @@ class SaveTimes:
         self._seconds: list[float] = []
         if isinstance(before, Mapping) and before.get("measured") is True:
             seconds = before.get("seconds")
-            if isinstance(seconds, int | float) and not isinstance(seconds, bool) and seconds >= 0:
+            if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 <= seconds < math.inf:
                 self._seconds = [float(seconds)]
 
     @property
@@ -86,9 +89,9 @@ class SaveTimes:
 
     @property
     def seconds(self) -> float:
-        """What a save is expected to take."""
+        """What a save is expected to take; never nothing."""
         if self._seconds:
-            return max(self._seconds[-_RECENT:])
+            return max(_SHORTEST, *self._seconds[-_RECENT:])
         if self._size is None:
             return _UNKNOWN
         return max(_SHORTEST_ESTIMATE, self._size / _BYTES_PER_SECOND)

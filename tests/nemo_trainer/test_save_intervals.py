@@ -81,6 +81,14 @@ def test_every_choice_is_an_interval_that_keeps_to_the_share(save, between, left
         assert save / (chosen.seconds + save) <= cap * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(
+    "given", [{"save": 0.0}, {"save": -1.0}, {"between": 0.0}, {"cap": 0.0}, {"save": math.inf}]
+)
+def test_an_interval_is_not_chosen_from_a_time_of_nothing(given):
+    with pytest.raises(ValueError, match="must be a number above 0, not"):
+        inputs(**given)
+
+
 def test_the_choice_shows_all_that_it_was_made_from():
     shown = choose(inputs(left=7200)).to_json()
     assert shown["chosen_by"] == "known_end"
@@ -120,6 +128,23 @@ class TestSaveTimes:
         earlier.saved(7.0, 10)
         assert SaveTimes(earlier.to_json()).seconds == 7.0
 
-    @pytest.mark.parametrize("said", [None, [], "x", {"seconds": 3.0}, {"measured": True, "seconds": "3"}])
+    def test_a_save_that_took_nothing_by_the_clock_took_a_thousandth(self):
+        quick = SaveTimes()
+        quick.saved(0.0, 10)
+        for times in (quick, SaveTimes(quick.to_json()), SaveTimes({"measured": True, "seconds": 0})):
+            assert (times.seconds, times.measured) == (0.001, True)
+            assert choose(inputs(times.seconds, left=60.0)).seconds > 0
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            {"measured": True, "seconds": math.inf},
+            None,
+            [],
+            "x",
+            {"seconds": 3.0},
+            {"measured": True, "seconds": "3"},
+        ],
+    )
     def test_what_is_no_measurement_is_not_taken_for_one(self, said):
         assert not SaveTimes(said).measured
