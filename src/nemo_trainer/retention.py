@@ -13,9 +13,8 @@ from nemo_trainer.contract import (
     Checkpoint,
     Damaged,
     TrainerPaths,
-    list_checkpoints,
-    list_outdated,
     list_superseded,
+    sort_checkpoints,
 )
 from nemo_trainer.contract.generations import own_number
 
@@ -53,14 +52,14 @@ def prune(
 
     What a later generation saved, should this process have been replaced, is left alone.
     """
-    found = list_checkpoints(paths.folder)
+    found, outdated = sort_checkpoints(paths.folder)
     gone = [
         item for item in removable(found, keep=keep, best=best, verified=verified) if _is_ours(paths, item)
     ]
-    removed = [item.step for item in gone if _remove(paths, item.folder)]
-    for item in list_outdated(paths.folder):
+    for item in outdated:  # first, or one would count again once the one that was saved later is gone
         if _is_ours(paths, item) and not (item.folder / PINNED).exists():
             _remove(paths, item.folder)
+    removed = [item.step for item in gone if _remove(paths, item.folder)]
     newest = next((item for item in reversed(found) if isinstance(item, Checkpoint) and verified(item)), None)
     for left in list_superseded(paths.folder):
         if newest is not None and newest.step >= left.step and not left.pinned:

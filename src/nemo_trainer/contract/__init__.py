@@ -11,10 +11,10 @@ from nemo_trainer.contract.checkpoints import (
     Found,
     checkpoint_folder,
     list_checkpoints,
-    list_outdated,
     list_superseded,
     newest_verified,
     read_checkpoint,
+    sort_checkpoints,
     verify,
 )
 from nemo_trainer.contract.context import JobContext
@@ -95,7 +95,6 @@ __all__ = [
     "generations",
     "history",
     "list_checkpoints",
-    "list_outdated",
     "list_superseded",
     "merged",
     "newest_verified",
@@ -106,6 +105,7 @@ __all__ = [
     "read_manifest",
     "read_outputs",
     "read_progress",
+    "sort_checkpoints",
     "verify",
     "verify_outputs",
     "write_allocation",

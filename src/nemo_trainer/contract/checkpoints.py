@@ -52,6 +52,14 @@ class Damaged:
     """A sentence that names the file."""
 
 
+class Sorted(NamedTuple):
+    """All checkpoints in the history, each list with the oldest step first."""
+
+    counting: list[Checkpoint | Damaged]
+    outdated: list[Checkpoint | Damaged]
+    """Saved when another generation had taken over, or saved again by one."""
+
+
 class Found(NamedTuple):
     """The newest whole checkpoint, and what was passed over on the way to it."""
 
@@ -100,14 +108,9 @@ def _foreign_files(folder: Path, manifest: Manifest) -> list[str]:
 def list_checkpoints(trainer_path: Path, *, within: Path | None = None) -> list[Checkpoint | Damaged]:
     """The checkpoints that count, oldest step first; one without a readable manifest of its step is damaged.
 
-    Where several generations saved a step, the newest one's counts; see `list_outdated` for the others.
+    Where several generations saved a step, the newest one's counts; see `sort_checkpoints` for the others.
     """
-    return _sorted_out(trainer_path, within)[0]
-
-
-def list_outdated(trainer_path: Path) -> list[Checkpoint | Damaged]:
-    """Checkpoints that do not count: saved when another generation had taken over, or saved again by one."""
-    return _sorted_out(trainer_path, None)[1]
+    return sort_checkpoints(trainer_path, within=within).counting
 
 
 def checkpoint_folder(trainer_path: Path, step: int, *, within: Path | None = None) -> Path:
@@ -149,10 +152,8 @@ def _look(folder: Path, step: int, within: Path | None) -> Checkpoint | Damaged:
     return checkpoint
 
 
-def _sorted_out(
-    trainer_path: Path, within: Path | None
-) -> tuple[list[Checkpoint | Damaged], list[Checkpoint | Damaged]]:
-    """The checkpoints that count, and those that do not."""
+def sort_checkpoints(trainer_path: Path, *, within: Path | None = None) -> Sorted:
+    """The checkpoints that count, and those that do not; reads every manifest and generation once."""
     parent = TrainerPaths(trainer_path).checkpoints
     folders = _folders(parent)
     counting: list[Checkpoint | Damaged] = []
@@ -169,7 +170,7 @@ def _sorted_out(
         if twice:
             outdated.append(counting.pop())
         counting.append(item)
-    return counting, outdated
+    return Sorted(counting, outdated)
 
 
 def _folders(parent: Path) -> list[tuple[int, int, str]]:

@@ -146,7 +146,7 @@ class TestWhatCounts:
             save(tmp_path, name, 1)
         save(tmp_path, "60.g2", 2)
         assert names(contract.list_checkpoints(tmp_path)) == ["40", "50", "60.g2"]
-        assert names(contract.list_outdated(tmp_path)) == ["60"]
+        assert names(contract.sort_checkpoints(tmp_path).outdated) == ["60"]
         assert contract.newest_verified(tmp_path, deep=True).checkpoint.manifest.generation == 2
         assert contract.checkpoint_folder(tmp_path, 60).name == "60.g2"
         assert contract.checkpoint_folder(tmp_path, 70).name == "70"
@@ -163,7 +163,7 @@ class TestWhatCounts:
         save(tmp_path, "50", 1)
         save(tmp_path, "50.g2", 1)
         assert names(contract.list_checkpoints(tmp_path)) == ["50.g2"]
-        assert names(contract.list_outdated(tmp_path)) == ["50"]
+        assert names(contract.sort_checkpoints(tmp_path).outdated) == ["50"]
         (tmp_path / "checkpoints" / "50.g2" / "MANIFEST.json").write_text("{")
         assert names(contract.list_checkpoints(tmp_path)) == ["50"]
 
