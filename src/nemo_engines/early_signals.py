@@ -7,6 +7,9 @@ import signal
 import sys
 from types import FrameType
 
+END_SIGNAL, ANNOUNCES = "NEMO_JOB_END_SIGNAL", "USR1"
+"""As `nemo_trainer.contract.names` has them: importing that takes longer than a signal may wait."""
+
 
 class EarlySignals:
     """SIGTERM is kept for the session; SIGUSR1 means to look soon, which is done anyway.
@@ -23,7 +26,7 @@ class EarlySignals:
         if not self._installed:
             self._installed = True
             signal.signal(signal.SIGTERM, self._note)
-            announces = os.environ.get("NEMO_JOB_END_SIGNAL") == "USR1"
+            announces = os.environ.get(END_SIGNAL) == ANNOUNCES
             signal.signal(signal.SIGUSR1, self._note if announces else signal.SIG_IGN)
 
     def _note(self, number: int, _frame: FrameType | None) -> None:

@@ -18,6 +18,7 @@ from nemo_trainer.contract import (
     NotWriterError,
     Outputs,
     TrainerError,
+    TrainerPaths,
     generations,
     read_control,
     write_outputs,
@@ -40,7 +41,7 @@ class WriterHold:
         """Write the record; whether that may be done is for `take_hold` to say."""
         self.generation = generation
         self._folder = trainer_path
-        self._path = trainer_path / "writer.json"
+        self._path = TrainerPaths(trainer_path).writer
         self._record = {**me.to_json(), GENERATION: generation.number}
         self._me = me
         self._next = os.fspath(generations.claim_file(trainer_path, generation.number + 1))

@@ -23,9 +23,8 @@ from nemo_trainer.contract import (
 from nemo_trainer.contract.generations import newest_file, own_number
 
 _UNNAMED_ATTEMPT = "local"
-
-
-_TRIES = 5
+_TRIES = 6
+"""How often a checkpoint is chosen at most, where other processes remove or rename those chosen before."""
 
 
 def choose(context: JobContext, inputs: Mapping[str, str], fence: Callable[[], None] = lambda: None) -> Found:
@@ -34,7 +33,7 @@ def choose(context: JobContext, inputs: Mapping[str, str], fence: Callable[[], N
     One that was named counts until the same attempt has published a later one: then that is newer. ``fence``
     raises when this process must not write here any more.
     """
-    for tries_left in range(_TRIES, -1, -1):
+    for tries_left in reversed(range(_TRIES)):
         found = (
             newest_verified(context.trainer_path, deep=True)
             if context.checkpoint is None
