@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from concurrent.futures import Executor, Future
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller import loop
@@ -23,6 +24,20 @@ from nemo_runs.clock import SystemClock
 from nemo_runs.leases import machine_leases
 
 TIMEOUT = 90.0
+
+
+class AtOnce(Executor):
+    """Threads for tests that are none: what is submitted is done when `submit` returns."""
+
+    def submit(self, function, /, *args, **more):
+        done = Future()
+        try:
+            done.set_result(function(*args, **more))
+        except Exception as error:  # noqa: BLE001 - the future raises it
+            done.set_exception(error)
+        return done
+
+
 RESTING = {status for status in Status if status.is_settled}
 
 

@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from tests.helix_workplace import run_named
+from tests.helix_workplace import AtOnce, run_named
 
 from nemo_helix_server.executors import options
 from nemo_helix_server.executors.background import ObservedInBackground
@@ -106,7 +106,7 @@ class FakeInBackground(Fake):
     """The fake as one that is asked over a network: looked at in a thread."""
 
     def executor(self):
-        executor = ObservedInBackground(super().executor(), SystemClock(), interval=0.01)
+        executor = ObservedInBackground(super().executor(), SystemClock(), interval=0.01, threads=AtOnce())
         executor.warm()
         self.made.append(executor)
         return executor
@@ -149,7 +149,6 @@ def started(place, executor=None):
 
 def test_a_run_that_was_never_started_is_absent(place):
     executor, run = place.executor(), new_run(place)
-    assert executor.find(run) is None
     assert until(executor, run, RunState.ABSENT)
 
 
@@ -177,7 +176,7 @@ def test_a_run_starts_at_most_once(place):
 def test_another_executor_finds_a_run_and_its_end(place):
     _, run = started(place)
     other = place.executor()
-    assert other.find(run).state in {RunState.STARTING, RunState.RUNNING}
+    until(other, run, RunState.STARTING, RunState.RUNNING)
     place.end(run, 7)
     assert until(other, run, RunState.EXITED).exit_status == 7
 

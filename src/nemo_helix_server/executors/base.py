@@ -177,13 +177,10 @@ class StepExecutor(Protocol):
 
         Raises `AlreadyStartedError` when it was started or stopped before, and `ExecutorError` when it could
         not be started now: asking again is safe. That the command itself cannot run is not an error here but
-        its end, with status 127. No value of ``launch.secrets`` is ever written to a file or an argument
-        list. Asked from one of several threads, so it may take long.
+        its end, with status 127. Values of ``launch.secrets`` are in no argument list. Where the run begins
+        later and without the caller, they may wait for it in a file for its owner alone, which is removed
+        with the end of the run at the latest. Asked from one of several threads, so it may take long.
         """
-        ...
-
-    def find(self, run: StepRun) -> RunObservation | None:
-        """What became of a run that may have been started before a crash; `None` when it never was."""
         ...
 
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:

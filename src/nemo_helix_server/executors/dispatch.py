@@ -122,10 +122,6 @@ class Executors:
         """See the protocol."""
         self._of(run).start(run, launch)
 
-    def find(self, run: StepRun) -> RunObservation | None:
-        """See the protocol."""
-        return self._of(run).find(run)
-
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
         """See the protocol; nothing is known of the runs of an executor that fails."""
         by_executor: dict[str, list[StepRun]] = {}

@@ -141,14 +141,11 @@ class FakeStepExecutor:
             raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
         self.machine.runs[run.token] = FakeRun(RunObservation(RunState.STARTING), launch)
 
-    def find(self, run: StepRun) -> RunObservation | None:
-        """See the protocol."""
-        known = self.machine.runs.get(run.token)
-        return known.seen if known else None
-
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
         """See the protocol."""
-        return {run.token: self.find(run) or RunObservation(RunState.ABSENT) for run in runs}
+        known = self.machine.runs
+        absent = RunObservation(RunState.ABSENT)
+        return {run.token: known[run.token].seen if run.token in known else absent for run in runs}
 
     def request_pause(self, run: StepRun, *, seq: int, by: str, at: float) -> None:
         """See the protocol."""

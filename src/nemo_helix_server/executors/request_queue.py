@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -25,6 +26,8 @@ _THREADS = 4
 class _Request:
     kind: str
     carry_out: Callable[[], None]
+    wanted: bool = True
+    """Whether it is tried again when it fails."""
 
 
 @dataclass(slots=True)
@@ -64,11 +67,12 @@ class RequestQueue:
             return token in self._waiting
 
     def forget(self, token: str) -> None:
-        """Nothing is wanted of a run any more; what has begun is finished."""
+        """Nothing is wanted of a run any more; what has begun is finished, and not tried again."""
         with self._changed:
             waiting = self._waiting.get(token)
             if waiting is not None and waiting.busy:
                 waiting.requests = waiting.requests[:1]
+                waiting.requests[0].wanted = False
             else:
                 self._waiting.pop(token, None)
 
@@ -88,7 +92,7 @@ class RequestQueue:
         succeeded = _carried_out(token, request)
         with self._changed:
             waiting.busy = False
-            if succeeded:
+            if succeeded or not request.wanted:
                 waiting.requests.pop(0)
                 waiting.failures, waiting.due = 0, 0.0
             else:
@@ -112,13 +116,18 @@ class RequestQueue:
         for thread in self._threads:
             thread.start()
 
-    def close(self, timeout: float) -> None:
-        """Begin nothing more; what is under way may take so many seconds."""
+    def stop_work(self) -> None:
+        """Begin nothing more; returns at once."""
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+
+    def close(self, timeout: float) -> None:
+        """Begin nothing more; all that is under way may take so many seconds."""
+        deadline = time.monotonic() + timeout
+        self.stop_work()
         for thread in self._threads:
-            thread.join(timeout)
+            thread.join(max(0.0, deadline - time.monotonic()))
 
     def _run(self) -> None:
         while not self._ended:

@@ -133,11 +133,6 @@ class ProcessExecutor:
         if not mine:
             raise AlreadyStartedError(f"{run.token} was started before; every start needs a task of its own")
 
-    def find(self, run: StepRun) -> RunObservation | None:
-        """See the protocol."""
-        seen = self._seen(run)
-        return None if seen.state is RunState.ABSENT else seen
-
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
         """See the protocol."""
         return {run.token: self._seen(run) for run in runs}

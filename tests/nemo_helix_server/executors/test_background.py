@@ -5,9 +5,9 @@ import threading
 import time
 
 import pytest
-from tests.helix_workplace import run_named
+from tests.helix_workplace import AtOnce, run_named
 
-from nemo_helix_server.executors import background, options
+from nemo_helix_server.executors import options
 from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import (
     AlreadyStartedError,
@@ -17,6 +17,7 @@ from nemo_helix_server.executors.base import (
     RunState,
 )
 from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
+from nemo_helix_server.executors.request_queue import RequestQueue
 from nemo_runs.clock import MovableClock
 
 LAUNCH = Launch(("true",), {})
@@ -29,6 +30,7 @@ class Remote(FakeStepExecutor):
         super().__init__(machine)
         self.asked = []
         self.away = ""
+        self.full = ""
         self.before_answer = lambda: None
         self.done = []
         """What was asked of a run, as it came."""
@@ -69,7 +71,9 @@ class Site:
         self.clock = MovableClock()
         self.machine = FakeMachine(self.clock)
         self.remote = Remote(self.machine)
-        self.executor = ObservedInBackground(self.remote, self.clock, interval=0.01, stale_after=30)
+        self.executor = ObservedInBackground(
+            self.remote, self.clock, interval=0.01, stale_after=30, threads=AtOnce()
+        )
         self.run = run_named("task-1")
 
     def seen(self, run=None):
@@ -316,7 +320,7 @@ def test_its_threads_carry_out_what_is_asked(site):
 def test_what_wakes_the_other_executor_makes_it_look(site):
     wake = os.eventfd(0, os.EFD_NONBLOCK)
     site.remote.descriptors = lambda: (wake,)
-    site.executor = ObservedInBackground(site.remote, site.clock, interval=600)
+    site.executor = ObservedInBackground(site.remote, site.clock, interval=600, threads=AtOnce())
     site.executor.warm()
     site.executor.start(site.run, LAUNCH)
     site.seen()
@@ -328,16 +332,23 @@ def test_what_wakes_the_other_executor_makes_it_look(site):
     assert site.seen().exit_status == 3
 
 
+def until(condition):
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.001)
+
+
 @pytest.fixture
-def slow(site, monkeypatch):
-    """A start that goes on until the event is set, longer than its caller waits."""
-    monkeypatch.setattr(background, "_START_SECONDS", 0.01)
+def slow(site):
+    """A start that goes on until the event is set."""
+    site.executor = ObservedInBackground(site.remote, site.clock, interval=0.01, stale_after=30)
     brought, start = threading.Event(), site.remote.start
 
     def bring(run, launch):
-        assert brought.wait(30)
-        if site.remote.away:
-            raise NeverPossibleError(site.remote.away)
+        assert brought.wait(60)
+        if site.remote.full:
+            raise NeverPossibleError(site.remote.full)
         start(run, launch)
 
     site.remote.start = bring
@@ -345,32 +356,156 @@ def slow(site, monkeypatch):
     brought.set()
 
 
-def test_a_start_that_takes_long_holds_nobody_up_and_is_seen_as_waiting(site, slow, monkeypatch):
+def looked_at(site):
+    site.executor.look()
+    return site.seen().state
+
+
+def test_a_start_that_takes_long_holds_nobody_up_and_is_seen_as_waiting(site, slow):
     site.executor.start(site.run, LAUNCH)
     assert site.seen().state is RunState.QUEUED
     assert site.seen().reason == "its files are brought to where it runs"
-    site.executor.look()
-    assert site.seen().state is RunState.QUEUED
-    slow.set()
-    for _ in range(1000):
-        site.executor.look()
-        if site.seen().state is RunState.STARTING:
-            break
-        time.sleep(0.001)
-    assert site.run.token in site.machine.runs
-    monkeypatch.setattr(background, "_START_SECONDS", 30)
-    with pytest.raises(AlreadyStartedError):
-        site.executor.start(site.run, LAUNCH)
-
-
-def test_what_a_late_start_could_not_do_is_raised_when_it_is_asked_for_again(site, slow):
+    assert looked_at(site) is RunState.QUEUED
     site.executor.start(site.run, LAUNCH)
-    site.remote.away = "there is no space on the cluster"
     slow.set()
-    for _ in range(1000):
-        if site.seen().state is RunState.ABSENT:
-            break
-        time.sleep(0.001)
-    assert site.seen().state is RunState.ABSENT
+    until(lambda: looked_at(site) is RunState.STARTING)
+    assert site.run.token in site.machine.runs
+
+
+def test_what_a_late_start_could_not_do_wakes_and_is_raised_when_it_is_asked_for_again(site, slow):
+    site.executor.start(site.run, LAUNCH)
+    site.remote.full = "there is no space on the cluster"
+    assert looked_at(site) is RunState.QUEUED
+    options.drain(site.executor.descriptors())
+    slow.set()
+    assert readable(site.executor.descriptors(), 60)
+    until(lambda: site.seen().state is RunState.ABSENT)
     with pytest.raises(NeverPossibleError, match="no space"):
         site.executor.start(site.run, LAUNCH)
+
+
+@pytest.mark.parametrize("end", ["stop", "kill"])
+@pytest.mark.parametrize("full", ["", "there is no space on the cluster"])
+def test_a_start_that_is_ended_while_its_files_are_brought_never_was(site, slow, end, full):
+    """Else a pause of it would wait for its deadline and fail, and a cancel for its limit."""
+    site.executor.start(site.run, LAUNCH)
+    assert looked_at(site) is RunState.QUEUED
+    site.executor.stop(site.run, grace_seconds=0)
+    asked(site)
+    assert looked_at(site) is RunState.LOST
+    site.remote.full = full
+    slow.set()
+    # as the controller does with what is absent
+    ask = {"stop": lambda: site.executor.stop(site.run, grace_seconds=0), "kill": lambda: kill(site)}[end]
+    until(lambda: site.run.token not in lane_of(site)._starting)
+    until(lambda: looked_at(site) is RunState.LOST or ask())
+    assert site.seen().never_started
+    assert looked_at(site) is RunState.LOST
+
+
+def kill(site):
+    site.executor.kill(site.run)
+
+
+def lane_of(site):
+    return site.executor._lane(site.run)
+
+
+def test_many_starts_that_hang_hold_up_nobody(site, slow):
+    runs = [run_named(f"task-{number}") for number in range(40)]
+    for run in runs:
+        site.executor.start(run, LAUNCH)
+    assert {site.seen(run).state for run in runs} == {RunState.QUEUED}
+    slow.set()
+    until(lambda: all(run.token in site.machine.runs for run in runs))
+
+
+class Silent(Remote):
+    """One of which one place does not answer until it is told to."""
+
+    def __init__(self, machine, place):
+        super().__init__(machine)
+        self.place, self.goes_on, self.asked_there = place, threading.Event(), []
+
+    def reach(self, run, what):
+        if run == self.place:
+            self.asked_there.append(what)
+            assert self.goes_on.wait(60)
+
+    def observe(self, runs):
+        runs = list(runs)
+        for run in runs:
+            self.reach(run, "look")
+        return super().observe(runs)
+
+    def start(self, run, launch):
+        self.reach(run, "start")
+        super().start(run, launch)
+
+    def stop(self, run, *, grace_seconds, stacks=False):
+        self.reach(run, "stop")
+        super().stop(run, grace_seconds=grace_seconds, stacks=stacks)
+
+
+def test_a_place_that_does_not_answer_ages_no_look_at_another_nor_holds_up_what_is_asked_there(site):
+    silent, other = run_named("task-silent"), run_named("task-other")
+    remote = Silent(site.machine, silent)
+    executor = ObservedInBackground(remote, site.clock, interval=0.01, place_of=lambda run: run.token)
+
+    def state():
+        return executor.observe([silent, other])[other.token].state
+
+    executor.warm()
+    try:
+        executor.start(silent, LAUNCH)
+        executor.stop(silent, grace_seconds=0)
+        executor.observe([silent])
+        until(lambda: sorted(remote.asked_there) == ["look", "start", "stop"])
+        executor.start(other, LAUNCH)
+        until(lambda: state() is RunState.STARTING)
+        site.clock.advance(300)
+        until(lambda: state() is RunState.STARTING)
+        executor.stop(other, grace_seconds=7)
+        until(lambda: ("stop", 7) in remote.done)
+        assert len(remote.asked_there) == 3
+    finally:
+        remote.goes_on.set()
+        executor.close()
+
+
+def test_a_request_that_had_begun_and_fails_when_the_run_is_over_is_not_made_again(site):
+    run, tries = started(site), []
+
+    def stop(_run, *, grace_seconds, stacks):
+        tries.append(grace_seconds)
+        site.machine.end(run.token, 0)
+        site.executor.look()
+        raise ExecutorError("the host does not answer")
+
+    site.remote.stop = stop
+    site.executor.stop(run, grace_seconds=5)
+    asked(site)
+    site.clock.advance(60)
+    asked(site)
+    assert tries == [5]
+
+
+def test_closing_waits_once_for_all_that_is_under_way(site):
+    goes_on, begun, joins = threading.Event(), threading.Semaphore(0), []
+
+    def hangs():
+        begun.release()
+        goes_on.wait(60)
+
+    queue = RequestQueue(site.clock, lambda: None)
+    queue.start()
+    for number in range(4):
+        queue.put(f"task-{number}", "its end", hangs)
+    for thread in queue._threads:
+        assert begun.acquire(timeout=60)
+        thread.join = lambda timeout, join=thread.join: (joins.append(timeout), join(timeout))
+    queue.close(0.1)
+    goes_on.set()
+    assert len(joins) == 4
+    # the first has taken all the time that there was
+    assert joins[1:] == [0.0] * 3

@@ -227,7 +227,7 @@ def test_what_is_asked_about_a_run_reaches_its_executor_alone(tmp_path):
     executors.release(run)
     assert not other.holding
     executors.stop(run, grace_seconds=0)
-    assert executors.find(run) == RunObservation(
+    assert executors.observe([run])[run.token] == RunObservation(
         RunState.LOST, never_started=True, reason="was given up before it started"
     )
     assert not one.runs

@@ -30,9 +30,6 @@ class Toy:
             raise AlreadyStartedError(f"{run.token} was started before")
         self.launches[run.token] = launch
 
-    def find(self, run):
-        return self._seen(run) if run.token in self.launches else None
-
     def observe(self, runs):
         return {run.token: self._seen(run) for run in runs}
 

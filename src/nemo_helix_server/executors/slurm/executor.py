@@ -27,7 +27,6 @@ from nemo_helix_server.executors.base import (
     NeverPossibleError,
     RunObservation,
     RunPlace,
-    RunState,
     Software,
     StepExecutor,
     WaitingForCapacity,
@@ -44,7 +43,7 @@ from nemo_helix_server.executors.slurm.place import ClusterPlace
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.starts import ClusterStarts
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
-from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains
+from nemo_helix_server.executors.slurm.submissions import OpenChains
 from nemo_helix_server.settings import ProfileSettings, Settings, SettingsError
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.job_folders import JobStorage
@@ -68,7 +67,7 @@ class SlurmStepExecutor:
     """Runs steps on clusters; see `nemo_helix_server.executors.base.StepExecutor`.
 
     `observe` asks each cluster once for all its runs: its scheduler, and our program on its host. It may take
-    as long as the network does.
+    as long as the network does, and is asked by one thread for each host.
     """
 
     def __init__(
@@ -137,11 +136,6 @@ class SlurmStepExecutor:
         """See the protocol."""
         self._starts.start(run, launch)
 
-    def find(self, run: StepRun) -> RunObservation | None:
-        """See the protocol."""
-        seen = self.observe([run])[run.token]
-        return None if seen.state is RunState.ABSENT else seen
-
     def observe(self, runs: Iterable[StepRun]) -> dict[str, RunObservation]:
         """See the protocol."""
         return self._looks.observe(runs)
@@ -176,9 +170,8 @@ class SlurmStepExecutor:
         """See the protocol."""
         known = submissions.read(self._folder(run))
         if known is None:
-            self._give_up_here(run)
-            return
-        if known.given_up:
+            known = self._starts.give_up(run, ClusterAddress.of(self._settings_of(run)))
+        if known is None or known.given_up:
             return
         connection, folder = self._connections.of(known.address), self.storage.job(run).run(run.token)
         with _executor_errors():
@@ -241,17 +234,6 @@ class SlurmStepExecutor:
         self._looks.close()
         self._connections.close()
 
-    def _give_up_here(self, run: StepRun) -> None:
-        settings = self._settings_of(run)
-        ClusterSubmission(
-            address=ClusterAddress.of(settings),
-            token=run.token,
-            name=job_script.job_name(run.job_id, run.step),
-            user=None,
-            asked_at=self._now(),
-            given_up=True,
-        ).save(self._folder(run))
-
     def _folder(self, run: StepRun) -> Path:
         return self.storage.jobs.run_folder(run)
 
@@ -305,10 +287,18 @@ def _open(settings: Settings) -> StepExecutor:
     connections = ClusterConnections()
     jobs = JobStorage(settings.data_dir)
     storage = ClusterRunStorage(jobs, connections, lambda run: ClusterAddress.of(settings_of(run)))
+
+    def host_of(run: StepRun) -> str:
+        with contextlib.suppress(NeverPossibleError):
+            return storage.address(run).host or ""
+        return ""  # it was handed to none
+
     interval = min((one.poll_seconds for one in profiles.values()), default=5.0)
     executor = SlurmStepExecutor(storage, connections, settings_of)
     stale = max(_STALE_LOOKS * interval, _STALE_SECONDS)
-    return ObservedInBackground(executor, SystemClock(), interval=interval, stale_after=stale)
+    return ObservedInBackground(
+        executor, SystemClock(), interval=interval, stale_after=stale, place_of=host_of
+    )
 
 
 KIND = ExecutorKind(open=_open, config=SlurmSettings)

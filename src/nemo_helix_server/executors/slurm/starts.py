@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -64,6 +65,8 @@ class ClusterStarts:
         self._now = now
         self._users: dict[ClusterAddress, int | None] = {}
         self._limited_until: dict[str | None, float] = {}
+        self._deciding = threading.Lock()
+        """Held while a start is recorded as handed over, or as given up."""
 
     def start(self, run: StepRun, launch: Launch) -> None:
         """See the protocol. Files are brought first, then the job is queued."""
@@ -87,8 +90,7 @@ class ClusterStarts:
             prepared = self._bring(run, launch, settings, connection)
             if prepared.queued is not None:
                 self._adopt(run, submission, prepared.queued, connection)
-            self._require_wanted(run)
-            submission.save(self._folder(run))
+            self._hand_over(run, submission)
             self._submit(run, submission, connection, again=known is not None or prepared.begun)
         except (UnusableClusterError, CommandMissingError, UnusableValueError) as error:
             raise NeverPossibleError(str(error)) from error
@@ -132,11 +134,31 @@ class ClusterStarts:
         connection.write(folder / folders.ORDER, json.dumps(order).encode())
         return prepared
 
-    def _require_wanted(self, run: StepRun) -> None:
-        """Raise `AlreadyStartedError` for a start that was given up while its files were brought."""
-        known = submissions.read(self._folder(run))
-        if known is not None and known.given_up:
-            raise AlreadyStartedError(f"{run.token} was given up before it was queued")
+    def _hand_over(self, run: StepRun, submission: ClusterSubmission) -> None:
+        """Record that the job is about to be queued.
+
+        Raises `AlreadyStartedError` for a start that was given up while its files were brought.
+        """
+        with self._deciding:
+            known = submissions.read(self._folder(run))
+            if known is not None and known.given_up:
+                raise AlreadyStartedError(f"{run.token} was given up before it was queued")
+            submission.save(self._folder(run))
+
+    def give_up(self, run: StepRun, address: ClusterAddress) -> ClusterSubmission | None:
+        """Have a start never be queued; gives what was handed over before, which its cluster has to end."""
+        with self._deciding:
+            known = submissions.read(self._folder(run))
+            if known is None:
+                ClusterSubmission(
+                    address=address,
+                    token=run.token,
+                    name=job_script.job_name(run.job_id, run.step),
+                    user=None,
+                    asked_at=self._now(),
+                    given_up=True,
+                ).save(self._folder(run))
+            return known
 
     def _adopt(
         self, run: StepRun, submission: ClusterSubmission, job_id: str, connection: ClusterConnection

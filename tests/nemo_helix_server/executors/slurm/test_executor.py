@@ -6,6 +6,7 @@ import json
 import pytest
 from tests.nemo_helix_server.executors.slurm.scheduler_world import Connection, Killed, Place, run_of
 
+from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import (
     AlreadyStartedError,
     ExecutorError,
@@ -14,6 +15,8 @@ from nemo_helix_server.executors.base import (
 )
 from nemo_helix_server.executors.slurm import submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress
+from nemo_helix_server.executors.slurm.executor import KIND
+from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import next_token
 from nemo_runs.processes import trees
@@ -281,3 +284,56 @@ def test_a_job_that_ended_and_was_forgotten_long_before_the_service_woke_up_is_f
         place.start(run)
     seen = place.executor.observe([run])[run.token]
     assert (seen.state, seen.interrupted) == (RunState.LOST, "its walltime was over")
+
+
+# ---------------------------------------------------------------- in the background
+
+
+def test_a_start_that_is_given_up_while_its_files_are_brought_queues_nothing(place):
+    run = run_of(1)
+    place.executor.storage.bring_inputs = lambda run: place.executor.stop(run, grace_seconds=0)
+    with pytest.raises(AlreadyStartedError, match="was given up before it was queued"):
+        place.start(run)
+    assert not place.fake.jobs()
+    seen = place.executor.observe([run])[run.token]
+    assert (seen.state, seen.never_started) == (RunState.LOST, True)
+
+
+def test_what_was_handed_over_before_it_is_given_up_is_not_forgotten(place, monkeypatch):
+    """Between the two the service would have a job that it takes for one that never was."""
+    run, read = run_of(1), submissions.read
+    begun = []
+
+    def first_read_is_overtaken(folder):
+        found = read(folder)
+        if not begun:
+            begun.append(folder)
+            place.start(run)
+        return found
+
+    monkeypatch.setattr(submissions, "read", first_read_is_overtaken)
+    place.executor.stop(run, grace_seconds=0)
+    assert place.known(run).job_id == place.fake.jobs()[0].id
+    assert place.state(run) is RunState.LOST
+
+
+def test_each_host_is_looked_at_and_asked_apart_from_the_others(tmp_path):
+    profiles = [
+        {
+            "provider": "cpu",
+            "profile": name,
+            "backend": "slurm",
+            "config": {"root": str(tmp_path / "shared"), **({"host": host} if host else {})},
+        }
+        for name, host in (("a", "one"), ("b", "two"), ("c", "two"), ("d", None))
+    ]
+    settings = Settings(data_dir=tmp_path / "data", jobs={"executors": profiles})
+    executor = KIND.open(settings)
+    assert isinstance(executor, ObservedInBackground)
+    try:
+        lanes = [
+            executor._lane(run_of(n, f"cpu/{name}")) for n, name in enumerate(["a", "b", "c", "d", "gone"])
+        ]
+        assert [lanes.index(lane) for lane in lanes] == [0, 1, 1, 3, 3]
+    finally:
+        executor.close()
