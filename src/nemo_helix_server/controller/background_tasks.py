@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
+from nemo_helix_server.controller.reclaims import Reclaims
 from nemo_helix_server.errors import UnavailableError
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs.model import CheckpointRow, Job
@@ -35,12 +36,13 @@ _SHARE, _LONGEST_BETWEEN = 4.0, 5.0
 
 @dataclass(slots=True)
 class BackgroundTasks:
-    """Writes records, makes pins, removes deleted jobs, empties the trash, measures storage."""
+    """Writes records, makes pins, removes deleted jobs and expired storage, measures storage."""
 
     store: JobStore
     storage: JobStorage
     executors: Executors
     mirror: RecordMirror
+    reclaims: Reclaims
     deleted: Callable[[], None] = lambda: None
     """Called after jobs were removed."""
     error_isolation: ErrorIsolation = field(default_factory=ErrorIsolation)
@@ -84,10 +86,14 @@ class BackgroundTasks:
             "pins": self._pin,
             "the sizes of jobs": self._measure,
             "the index of specs": self._index,
+            "ended storage windows": self._reclaim,
         }
         for what, task in work.items():
             with self.error_isolation.apart(what):
                 task()
+
+    def _reclaim(self) -> None:
+        self.reclaims.run(self.error_isolation)
 
     def _write_down(self) -> None:
         while self.mirror.run() and not self._stopping:

@@ -1,7 +1,7 @@
 """Storage windows: settled jobs keep their storage for a while, then it is deleted, and paused ones end.
 
 The status is always written first, by compare-and-set: a resume at the same moment either comes before that,
-and the storage stays, or after it, and is refused. Files go only afterwards.
+and the storage stays, or after it, and is refused. Files go only afterwards, see `reclaims`.
 """
 
 from __future__ import annotations
@@ -10,14 +10,12 @@ from dataclasses import dataclass
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
 from nemo_helix_server.controller.error_isolation import ErrorIsolation
-from nemo_helix_server.executors.dispatch import Executors
+from nemo_helix_server.controller.reclaims import Reclaims
 from nemo_helix_server.jobs import retention
 from nemo_helix_server.jobs.model import CheckpointRow, Job
 from nemo_helix_server.jobs.ports import StorageLimits
 from nemo_helix_server.jobs.states import StatusEvent, StatusReason
 from nemo_helix_server.jobs.status_change import StatusChange
-from nemo_helix_server.storage import run_lookup
-from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.job_reader import Settled
 from nemo_helix_server.store.store import JobStore
 
@@ -27,8 +25,7 @@ class RetentionWindows:
     """Ends the windows whose time has come."""
 
     store: JobStore
-    storage: JobStorage
-    executors: Executors
+    reclaims: Reclaims
     limits: StorageLimits
     error_isolation: ErrorIsolation
 
@@ -42,16 +39,6 @@ class RetentionWindows:
                 with self.error_isolation.apart(job.id):
                     self._end(job)
         return min((seconds for _, seconds in left if seconds is not None and seconds > 0), default=None)
-
-    def sweep(self) -> None:
-        """Remove storage that is recorded as deleted and is still there: a crash came in between."""
-        with self.store.read() as unit:
-            reclaimed = unit.jobs.reclaimed()
-        for workspace, job_id in reclaimed:
-            with self.error_isolation.apart(job_id):
-                paths = self.storage.paths(workspace, job_id)
-                if paths.storage.exists() or paths.scratch.exists():
-                    self.storage.reclaim(paths)
 
     def _left(self, job: Job | Settled) -> float | None:
         """Seconds until a job's window ends; None where none runs."""
@@ -85,10 +72,8 @@ class RetentionWindows:
             if any(_is_to_be_pinned(checkpoint) for checkpoint in unit.checkpoints.of_job(job.id)):
                 return  # it is copied within moments; the next look ends the window
             reclaimed = unit.jobs.reclaim_storage(job.id)
-            runs = run_lookup.executors_of_job(unit, current)
         if reclaimed is not None:
-            for files in self.executors.storages(runs):
-                files.reclaim(reclaimed.workspace, job.id)
+            self.reclaims.add(reclaimed.workspace, job.id)
 
     def _cancel(self, job: Settled) -> None:
         with self.store.write() as unit:

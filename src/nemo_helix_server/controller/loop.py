@@ -27,6 +27,7 @@ from nemo_helix_server.controller.expired_storage import RetentionWindows
 from nemo_helix_server.controller.facts import FactFinder
 from nemo_helix_server.controller.launches import Launches
 from nemo_helix_server.controller.progress_ingestion import ProgressIngestion
+from nemo_helix_server.controller.reclaims import Reclaims
 from nemo_helix_server.controller.reuse import Reuse
 from nemo_helix_server.controller.starts import Starter
 from nemo_helix_server.controller.step_ages import StepAges
@@ -163,7 +164,7 @@ class Controller:
         while not self._stopping:
             try:
                 if not swept:
-                    self.windows.sweep()
+                    self.background.reclaims.find()
                     swept = True
                 pause = self.run_once()
                 self._problem = None
@@ -275,7 +276,10 @@ def build(
     progress_ingestion = ProgressIngestion(store, executor, error_isolation)
     reuse = Reuse(store, executor, threads, wake=lambda: controller.wake())  # noqa: PLW0108 - made below
     starting = ThreadPoolExecutor(_STARTS, thread_name_prefix="starts")
-    starter = Starter(store, executor, launches, finder, reuse, error_isolation, starting)
+    reclaims = Reclaims(store, storage, executor)
+    starter = Starter(
+        store, executor, launches, finder, reuse, error_isolation, starting, reclaims.is_removing
+    )
     controller = Controller(
         store=store,
         executor=executor,
@@ -285,8 +289,8 @@ def build(
         effects=Effects(store, executor, starter, finder, progress_ingestion, error_isolation),
         finder=finder,
         progress_ingestion=progress_ingestion,
-        windows=RetentionWindows(store, storage, executor, limits, error_isolation),
-        background=BackgroundTasks(store, storage, executor, RecordMirror(store, storage), changed),
+        windows=RetentionWindows(store, reclaims, limits, error_isolation),
+        background=BackgroundTasks(store, storage, executor, RecordMirror(store, storage), reclaims, changed),
         changed=changed,
         error_isolation=error_isolation,
         _threads=threads,

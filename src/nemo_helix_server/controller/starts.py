@@ -6,7 +6,7 @@ import contextlib
 import functools
 import logging
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
@@ -38,6 +38,8 @@ from nemo_runs.clock import age
 from nemo_runs.errors import RunsError
 
 WHO = "controller"
+_REMOVAL_LOOK = 1.0
+"""Seconds until a job is looked at again whose earlier files are being removed."""
 _KNOWN = ""
 _WAITS_LONGER = "its last allocations brought no new checkpoint, so it waits a while"
 _LOG = logging.getLogger(__name__)
@@ -67,6 +69,8 @@ class Starter:
     reuse: Reuse
     error_isolation: ErrorIsolation
     threads: ThreadPoolExecutor
+    is_removing: Callable[[str], bool] = lambda _job_id: False
+    """Whether files of a job are being removed, which it had before it was to run again."""
     next_due: float = math.inf
     """When the wait of one that has lost its place again and again is over, on the monotonic clock."""
     between: dict[str, StepRun] = field(default_factory=dict)
@@ -93,6 +97,9 @@ class Starter:
         for context in contexts:
             with self.error_isolation.apart(context.job_name):
                 if self.reuse.of(context):
+                    continue
+                if self.is_removing(context.step.job_id):
+                    self.next_due = min(self.next_due, clock.monotonic() + _REMOVAL_LOOK)
                     continue
                 details = context.step.status_details
                 since = functools.partial(age, clock)

@@ -51,7 +51,7 @@ class ObservedInBackground:
         """The other executor."""
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._place_of = functools.lru_cache(_PLACES_REMEMBERED)(place_of)
-        self._make_lane = lambda: BackgroundLane(
+        self._make_lane: Callable[[], BackgroundLane] = lambda: BackgroundLane(
             executor,
             clock,
             self._wake,

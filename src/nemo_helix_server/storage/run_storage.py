@@ -83,7 +83,10 @@ class RunStorage(Protocol):
         ...
 
     def checkpoint_path(self, run: StepRun, checkpoint: CheckpointRow) -> str | None:
-        """Where a run finds a checkpoint of its job, or its pinned copy; `None`: neither is left."""
+        """Where a run finds a checkpoint of its job, or its pinned copy; `None`: neither is left.
+
+        Asked before each call of the executor's `start`, which has to bring a copy there that is elsewhere.
+        """
         ...
 
     def hold(self, checkpoint: CheckpointRow) -> bool:
@@ -112,6 +115,7 @@ class RunStorage(Protocol):
     def reclaim(self, workspace: str, job_id: str) -> None:
         """Put a job's storage and scratch out of reach; fine when they are gone.
 
+        The service's data directory is asked last, so what it still has shows that this is not done yet.
         Deleting them after that is the storage's own affair, here and in `discard`.
         """
         ...

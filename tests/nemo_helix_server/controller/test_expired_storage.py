@@ -8,6 +8,7 @@ from nemo_helix_server.executors.fake import FakeMachine, FakeStepExecutor
 from nemo_helix_server.jobs.model import CheckpointRow
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.storage import checkpoints
+from nemo_helix_server.storage.run_storage import LocalRunStorage
 from nemo_runs.clock import MovableClock
 from nemo_trainer import contract
 
@@ -139,8 +140,98 @@ def test_storage_that_a_crash_left_after_it_was_recorded_as_deleted_is_removed_a
     with place.store.write() as unit:
         assert unit.jobs.reclaim_storage(job) is not None
     assert storage_of(place, job).exists()
-    place.controller.windows.sweep()
+    place.controller.background.reclaims.find()
+    place.controller.background.run()
     assert not storage_of(place, job).exists()
+
+
+class FilesOfACluster(LocalRunStorage):
+    """Beside the data directory; it cannot be reached while it is away."""
+
+    def __init__(self, place):
+        super().__init__(place.storage)
+        self.away, self.tries, self.meanwhile = True, [], lambda: None
+
+    def reclaim(self, workspace, job_id):
+        self.tries.append(job_id)
+        self.meanwhile()
+        if self.away:
+            raise OSError("the cluster cannot be asked")
+
+
+@pytest.fixture
+def cluster(place):
+    files = FilesOfACluster(place)
+    place.executor.files = lambda _run: files
+    return files
+
+
+def end_window(place, clock):
+    job = failed_job(place)
+    clock.advance(4 * 3600 + 1)
+    place.controller.run_once()
+    assert place.get(job).storage_reclaimed_at is not None
+    return job
+
+
+def test_storage_that_cannot_be_removed_now_is_tried_again_until_it_can(place, clock, cluster):
+    job = end_window(place, clock)
+    # the thread that decides does not do it
+    assert not cluster.tries
+    passes(place, 1)
+    assert (len(cluster.tries), storage_of(place, job).exists()) == (1, True)
+    assert any("the cluster cannot be asked" in one for one in place.controller.problems())
+    passes(place, 2)
+    assert len(cluster.tries) == 1
+    clock.advance(5)
+    passes(place, 1)
+    assert len(cluster.tries) == 2
+    clock.advance(3600)
+    cluster.away = False
+    passes(place, 4)
+    assert (len(cluster.tries), storage_of(place, job).exists()) == (3, False)
+    assert not place.controller.problems()
+
+
+def test_storage_on_a_cluster_that_a_crash_left_is_removed_there_by_the_next_service(place, clock, cluster):
+    job = end_window(place, clock)
+    place.controller.background.run()
+    assert storage_of(place, job).exists()
+    # the service after the crash remembers nothing
+    place.controller.background.reclaims._wanted.clear()
+    cluster.away = False
+    place.controller.background.reclaims.find()
+    place.controller.background.run()
+    assert (len(cluster.tries), storage_of(place, job).exists()) == (2, False)
+    place.controller.background.reclaims.find()
+    place.controller.background.run()
+    assert len(cluster.tries) == 2
+
+
+def test_a_job_that_is_to_run_again_before_its_storage_was_removed_keeps_it(place, clock, cluster):
+    job = end_window(place, clock)
+    place.rerun(job)
+    clock.advance(3600)
+    passes(place)
+    assert not cluster.tries
+    assert storage_of(place, job).exists()
+    assert place.get(job).status is Status.PENDING
+
+
+def test_a_job_does_not_start_while_its_earlier_storage_is_being_removed(place, clock, cluster):
+    job, seen = end_window(place, clock), []
+
+    def rerun_comes():
+        place.rerun(job)
+        clock.advance(0.5)
+        place.controller.run_once()
+        seen.append(place.step_of(job).task)
+
+    cluster.meanwhile, cluster.away = rerun_comes, False
+    place.controller.background.run()
+    assert seen == [None]
+    passes(place, 2)
+    assert place.step_of(job).task in place.executor.machine.runs
 
 
 def test_a_deleted_job_goes_with_its_folder_and_leaves_its_pins(place, clock):

@@ -113,6 +113,7 @@ class ClusterStarts:
         if prepared.queued is not None:
             return prepared
         self._storage.bring_inputs(run)
+        self._storage.bring_checkpoint(run)
         config = self._storage.jobs.run_folder(run) / run_files.CONFIG_FOLDER / run_files.CONFIG_FILE
         with contextlib.suppress(FileNotFoundError):
             connection.write(PurePosixPath(paths.config_file), config.read_bytes())

@@ -101,6 +101,8 @@ class ClusterRunStorage:
         self._address_of = address_of
         self._threads = ThreadPoolExecutor(2, thread_name_prefix="checkpoints")
         self._handed: dict[str, Future[None]] = {}
+        self._to_bring: dict[str, tuple[Path, PurePosixPath]] = {}
+        """Checkpoints that runs start from: the service's copy of each, and where the run finds it."""
         self._moving = threading.Lock()
         """Held while checkpoints come here: what pins one removes its own copy again."""
 
@@ -157,7 +159,8 @@ class ClusterRunStorage:
         return None
 
     def checkpoint_path(self, run: StepRun, checkpoint: CheckpointRow) -> str | None:
-        """See the protocol; a pinned copy, or one that another executor has left here, is brought there."""
+        """See the protocol; a pinned copy, or one that another executor has left here, is still to be brought
+        there, by `bring_checkpoint`."""
         there = self._folder_there(run, checkpoint)
         if there is not None and self.owner(run) == self.address(run):
             return str(there)
@@ -165,8 +168,16 @@ class ClusterRunStorage:
         if here is None:
             return None
         target = self.job(run).folder / "pinned" / checkpoint.id
-        self.bring(run, here, target, f"checkpoint-{checkpoint.id}")
+        self._to_bring[run.token] = (here, target)
         return str(target)
+
+    def bring_checkpoint(self, run: StepRun) -> None:
+        """Bring the checkpoint that `checkpoint_path` has promised a run; fine when there is none."""
+        promised = self._to_bring.get(run.token)
+        if promised is not None:
+            here, target = promised
+            self.bring(run, here, target, f"checkpoint-{target.name}")
+            self._to_bring.pop(run.token, None)
 
     def hold(self, checkpoint: CheckpointRow) -> bool:
         """See the protocol."""
@@ -215,11 +226,12 @@ class ClusterRunStorage:
         return sum(there.values())
 
     def reclaim(self, workspace: str, job_id: str) -> None:
-        """See the protocol."""
+        """See the protocol; what of it is here goes with the data directory's."""
         for address in self._addresses(workspace, job_id):
             job = ClusterFolder(PurePosixPath(address.root)).job(job_id)
             self._remove(address, [job.storage, job.folder / "scratch", job.folder / "pinned"])
-        self.jobs.reclaim(self.jobs.paths(workspace, job_id))
+        for state in (self.jobs.paths(workspace, job_id).folder / _STATE).glob("*.json"):
+            state.unlink(missing_ok=True)  # it says what is there
 
     def discard(self, workspace: str, job_id: str) -> None:
         """See the protocol."""

@@ -1,5 +1,6 @@
 """The files of jobs on a cluster, whose host is this machine: no scheduler is asked."""
 
+import dataclasses
 import hashlib
 import json
 import sys
@@ -12,8 +13,10 @@ from nemo_helix_server.executors.slurm.bundle import ClusterSources
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnections
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.executors.slurm.submissions import ClusterSubmission
+from nemo_helix_server.jobs.model import CheckpointRow
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.storage.run_files import StepRun
+from nemo_helix_server.storage.trainer_files import LocalTrainerFiles
 from nemo_trainer import contract
 
 pytestmark = pytest.mark.services
@@ -182,6 +185,41 @@ def test_what_it_takes_on_clusters_is_shown_and_given_back(site):
     assert not site.there().exists()
     site.storage.discard("default", "job-1")
     assert not site.there().parent.exists()
+
+
+def row_of(files):
+    """The one checkpoint of a trainer path, as the store has it."""
+    (seen,) = files.checkpoints()
+    known = dict.fromkeys(CheckpointRow.__dataclass_fields__)
+    named = {"id": seen.id, "step": 20, "job_id": "job-1", "workspace": "default", "step_name": "training"}
+    return CheckpointRow(**{**known, **named, "attempt_id": "attempt-1", "task": TOKEN})
+
+
+def test_a_checkpoint_that_is_here_alone_is_named_at_once_and_brought_with_the_other_inputs(site):
+    save(site.here("training"), 20)
+    row = row_of(LocalTrainerFiles(site.here("training"), site.here()))
+    where = Path(site.storage.checkpoint_path(site.run(AFTER), row))
+    assert not where.exists()
+    site.storage.prepare(site.run(AFTER), {})
+    site.storage.bring_checkpoint(site.run(AFTER))
+    assert contract.verify(where, deep=True) == []
+    site.storage.bring_checkpoint(site.run())  # which starts from none
+    assert [path.name for path in where.parent.iterdir()] == [row.id]
+
+
+def test_a_checkpoint_is_not_looked_for_where_it_was_removed(site):
+    """A rerun from its pinned copy would find nothing there."""
+    site.start()
+    save(site.there("training"), 20)
+    site.look()
+    row = row_of(site.storage.trainer(site.run()))
+    assert site.storage.checkpoint_path(site.run(), row) == str(site.there("training", "checkpoints", "20"))
+    row = dataclasses.replace(row, pinned_path=site.storage.pin(row))
+    site.storage.reclaim("default", "job-1")
+    site.jobs.reclaim(site.jobs.of_run(site.run()))
+    where = Path(site.storage.checkpoint_path(site.run(AFTER), row))
+    site.storage.bring_checkpoint(site.run(AFTER))
+    assert contract.verify(where, deep=True) == []
 
 
 def test_a_link_of_a_step_to_the_services_keys_is_not_sent(site):
