@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from nemo_trainer.contract import Allocation, JobContext, read_allocation
 from nemo_trainer.signals import Flags
+from nemo_trainer.watched_file import WatchedFile
 
 _MARGIN = 1.5
 """A save, and a step, may take so many times what they took."""
@@ -30,14 +30,13 @@ class AnnouncedEnd:
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clock`` gives the date, in which ends are announced; steps are measured by ``monotonic``."""
-        self._file = context.allocation_file
+        self._file = WatchedFile(context.allocation_file)
         self._first = context.ends_at
         self._flags = flags
         self._clock = clock
         self._monotonic = monotonic
         self._began = clock()
         self._said: Allocation | None = None
-        self._signature: tuple[int, int, int] | None = None
         self._slowest = 0.0
         self._step_began: float | None = None
 
@@ -53,19 +52,10 @@ class AnnouncedEnd:
 
     def look(self) -> bool:
         """Read the allocation file where it has changed; whether the end is another one now."""
-        if self._file is None:
-            return False
-        try:
-            stat = os.stat(self._file)
-        except OSError:
-            return False
-        signature = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        if signature == self._signature:
-            return False
-        found = read_allocation(self._file)
+        found = self._file.look(read_allocation)
         if found is None:
-            return False  # torn by a writer that did not rename: looked at again the next time
-        before, self._said, self._signature = self.ends_at, found, signature
+            return False
+        before, self._said = self.ends_at, found
         return before != found.ends_at
 
     def step_done(self) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from nemo_trainer.contract import Control, Want, read_control
 from nemo_trainer.polling import StepPoll
 from nemo_trainer.signals import Flags
+from nemo_trainer.watched_file import WatchedFile
 
 
 class ControlRequests:
@@ -19,31 +19,17 @@ class ControlRequests:
         """What is for an older ``generation`` than this is not meant."""
         self.seen: Control | None = None
         """The last request that was read from the control file."""
-        self._file = os.fspath(control_file) if control_file else None
+        self._file = WatchedFile(control_file)
         self._poll = poll
         self._flags = flags
         self._generation = generation
-        self._signature: tuple[int, int, int] | None = None
         self._answered = -1
 
     def look(self) -> bool:
         """Look at the control file; whether it holds another request than before."""
-        if self._file is None:
-            return False
-        try:
-            stat = os.stat(self._file)
-        except OSError:
-            return False
-        signature = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        if signature == self._signature and not self._flags.nudged:
-            return False
-        self._flags.nudged = False
-        control = read_control(Path(self._file))
-        if control is None:
-            # torn by a writer that did not rename: looked at again the next time
-            return False
-        self._signature = signature
-        if 0 < control.generation < self._generation:
+        nudged, self._flags.nudged = self._flags.nudged, False
+        control = self._file.look(read_control, always=nudged)
+        if control is None or 0 < control.generation < self._generation:
             return False
         changed = control != self.seen
         self.seen = control
