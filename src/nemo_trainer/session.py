@@ -13,7 +13,6 @@ from typing import Any, NoReturn, Self
 
 from nemo_runs.errors import RunsError
 from nemo_trainer import holding, publishing, restoring, retention, taking_over
-from nemo_trainer.announced_end import AnnouncedEnd
 from nemo_trainer.contract import (
     EXIT_PAUSED,
     Checkpoint,
@@ -37,12 +36,13 @@ from nemo_trainer.contract.progress import (
     STOPS_AT,
     TRAINING_SINCE,
 )
-from nemo_trainer.control_requests import ControlRequests
-from nemo_trainer.polling import StepPoll
 from nemo_trainer.recording import Recorder
+from nemo_trainer.requests.announced_end import AnnouncedEnd
+from nemo_trainer.requests.control_requests import ControlRequests
+from nemo_trainer.requests.polling import StepPoll
+from nemo_trainer.requests.signals import Flags
 from nemo_trainer.save_intervals import PRESUMED_BETWEEN_INTERRUPTIONS, IntervalInputs
 from nemo_trainer.saving import SavePolicy, SaveTimes
-from nemo_trainer.signals import Flags
 
 _POLL_SECONDS = 0.5
 

@@ -19,9 +19,9 @@ from nemo_trainer.contract import (
     generations,
     write_control,
 )
-from nemo_trainer.control_requests import ControlRequests
+from nemo_trainer.requests.control_requests import ControlRequests
+from nemo_trainer.requests.signals import Flags
 from nemo_trainer.session import Session
-from nemo_trainer.signals import Flags
 
 TASK = "task-" + "a" * 32
 ELSEWHERE = dataclasses.replace(trees.identify(), host="node7.example", boot_id="another", pid=1234)

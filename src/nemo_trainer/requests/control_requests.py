@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from nemo_trainer.contract import Control, Want, read_control
-from nemo_trainer.polling import StepPoll
-from nemo_trainer.signals import Flags
-from nemo_trainer.watched_file import WatchedFile
+from nemo_trainer.requests.polling import StepPoll
+from nemo_trainer.requests.signals import Flags
+from nemo_trainer.requests.watched_file import WatchedFile
 
 
 class ControlRequests:

@@ -9,7 +9,7 @@ import time
 import pytest
 from tests.nemo_trainer.trainings import TIMEOUT, environment
 
-from nemo_trainer.signals import Flags
+from nemo_trainer.requests.signals import Flags
 
 
 def python(program, *arguments, **options):
@@ -41,7 +41,7 @@ def test_outside_the_main_thread_nothing_is_installed():
 
 LOADER = """
 import os, select, signal, sys, time
-from nemo_trainer.signals import Flags
+from nemo_trainer.requests.signals import Flags
 flags = Flags()
 flags.install()
 reader, writer = os.pipe()
@@ -81,7 +81,7 @@ def test_a_signal_to_every_process_leaves_forked_loaders_alone(order):
 def test_a_pool_can_end_its_workers():
     program = (
         "import multiprocessing, time\n"
-        "from nemo_trainer.signals import Flags\n"
+        "from nemo_trainer.requests.signals import Flags\n"
         "flags = Flags(); flags.install()\n"
         "with multiprocessing.get_context('fork').Pool(2) as pool:\n"
         "    print(pool.map(abs, [-1, 2]), flush=True)\n"

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from nemo_trainer.contract import Allocation, JobContext, read_allocation
-from nemo_trainer.signals import Flags
-from nemo_trainer.watched_file import WatchedFile
+from nemo_trainer.requests.signals import Flags
+from nemo_trainer.requests.watched_file import WatchedFile
 
 _MARGIN = 1.5
 """A save, and a step, may take so many times what they took."""

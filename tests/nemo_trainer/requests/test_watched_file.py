@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from nemo_trainer.watched_file import WatchedFile
+from nemo_trainer.requests.watched_file import WatchedFile
 
 
 def read(path):

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from tests.nemo_trainer.trainings import eventually, run, start, weights
 
-from nemo_trainer.announced_end import AnnouncedEnd
 from nemo_trainer.contract import (
     Allocation,
     Control,
@@ -20,9 +19,10 @@ from nemo_trainer.contract import (
     write_allocation,
     write_control,
 )
+from nemo_trainer.requests.announced_end import AnnouncedEnd
+from nemo_trainer.requests.signals import Flags
 from nemo_trainer.saving import SavePolicy
 from nemo_trainer.session import Session
-from nemo_trainer.signals import Flags
 
 NOW = 1_800_000_000.0
 
