@@ -63,17 +63,19 @@ class Cluster:
         dependency: str | None = None,
         options: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
+        name: str = "",
         again: bool = False,
     ) -> Submitted:
         """Submit a script that is on the host, in ``folder``; ``env`` reaches the job and no argument list.
 
         At most one job comes of it: after a lost reply, and with ``again`` before anything is submitted, the
-        job that carries ``token`` as its comment is looked for and taken. Raises `SchedulerRefusedError` with
+        job that carries ``token`` as its comment is looked for and taken, or one with ``name`` where that is
+        the name of no other job. Raises `SchedulerRefusedError` with
         the scheduler's words (`SubmitLimitError` where waiting may help), `NotAcceptedError` when no job
         appeared within the settle time after a lost reply; `NotReachableError` when it is not known: ask
         again, with ``again``.
         """
-        if again and (known := self.find(token)):
+        if again and (known := self.find(token, name=name)):
             return Submitted(known, found=True)
         argv = commands.sbatch(script, arguments, token=token, dependency=dependency, options=options)
         try:
@@ -81,13 +83,13 @@ class Cluster:
         except NotConnectedError:
             raise
         except NotReachableError as error:
-            return self._settled(token, str(error))
+            return self._settled(token, name, str(error))
         reply = commands.read_reply(answer.stdout)
         if answer.status == 0 and reply.job and reply.plain:
             return Submitted(replace(reply.job, token=token))
         text = _words(answer)
         if answer.status == 0 or reply.job or commands.is_uncertain(text):
-            return self._settled(token, text, reply.job)
+            return self._settled(token, name, text, reply.job)
         raise commands.refusal(answer.status, text, self.host.label)
 
     def test(self, script: str, *, folder: str | None = None, options: Sequence[str] = ()) -> str:
@@ -172,18 +174,21 @@ class Cluster:
         own = (row for row in rows if not prefix or carries(row.comment, prefix))
         return sorted(own, key=lambda row: int(row.id))
 
-    def find(self, token: str) -> SlurmJob | None:
-        """The oldest job that carries a token, `None` when there is none. Raises `NotReachableError`."""
-        return self.find_all([token]).get(token)
+    def find(self, token: str, *, name: str = "") -> SlurmJob | None:
+        """The oldest job that carries a token, `None` when there is none. Raises `NotReachableError`.
 
-    def find_all(self, tokens: Sequence[str]) -> dict[str, SlurmJob]:
-        """The same for many tokens by one call of the scheduler; those without a job are left out."""
+        ``name``: that of no other job, by which it is found where a site has written over its comment.
+        """
+        return self.find_all({token: name}).get(token)
+
+    def find_all(self, wanted: Mapping[str, str]) -> dict[str, SlurmJob]:
+        """The same for many tokens, each with its name, by one call; those without a job are left out."""
         rows = self.queue_of("")
         found: dict[str, SlurmJob] = {}
-        for token in tokens:
-            row = next((row for row in rows if carries(row.comment, token, whole=True)), None)
+        for token, name in wanted.items():
+            row = _row_of(rows, token, name)
             if row is not None:
-                found[token] = SlurmJob(row.id, None, row.submitted_at, token=token)
+                found[token] = SlurmJob(row.id, None, row.submitted_at, token=token, name=row.name)
         return found
 
     def partitions(self) -> list[Partition]:
@@ -201,7 +206,7 @@ class Cluster:
             return {}
         return records.read_show(self._checked(["scontrol"], answer).strip())
 
-    def _settled(self, token: str, text: str, likely: SlurmJob | None = None) -> Submitted:
+    def _settled(self, token: str, name: str, text: str, likely: SlurmJob | None = None) -> Submitted:
         """After a reply that was lost or can mean several things: the job of it, or the certainty of none.
 
         ``likely`` is the number in the reply: that job is ours if it is the user's and carries no comment.
@@ -210,7 +215,7 @@ class Cluster:
         wait = 0.5
         while True:
             try:
-                job = self._of_reply(token, likely)
+                job = self._of_reply(token, name, likely)
             except NotReachableError as error:
                 doubt = f"it is not known whether the job was accepted ({_line(text)})"
                 raise NotReachableError(f"{doubt}; submit it again to find out: {error}") from error
@@ -224,13 +229,13 @@ class Cluster:
             self._sleep(wait)
             wait = min(wait * 2, 5.0)
 
-    def _of_reply(self, token: str, likely: SlurmJob | None) -> SlurmJob | None:
+    def _of_reply(self, token: str, name: str, likely: SlurmJob | None) -> SlurmJob | None:
         rows = self.queue_of("")
-        row = next((row for row in rows if carries(row.comment, token, whole=True)), None)
+        row = _row_of(rows, token, name)
         if row is None and likely is not None:
             row = next((row for row in rows if row.id == likely.id and not row.comment), None)
         cluster = likely.cluster if row and likely and row.id == likely.id else None
-        return SlurmJob(row.id, cluster, row.submitted_at, token=token) if row else None
+        return SlurmJob(row.id, cluster, row.submitted_at, token=token, name=row.name) if row else None
 
     def _queue(self, jobs: Sequence[SlurmJob]) -> tuple[list[QueueRow] | None, str | None]:
         """Rows, or `None` and why the controller gave none."""
@@ -267,6 +272,12 @@ class Cluster:
         if commands.is_uncertain(text):
             raise NotReachableError(f"{argv[0]} on {self.host.label} was not answered: {_line(text)}")
         raise CommandFailedError(argv, answer.status, text, where=self.host.label)
+
+
+def _row_of(rows: Sequence[QueueRow], token: str, name: str) -> QueueRow | None:
+    """The user's oldest job that carries a token as its comment, or else a name that no other job has."""
+    found = next((row for row in rows if carries(row.comment, token, whole=True)), None)
+    return found or next((row for row in rows if name and row.name == name), None)
 
 
 def _words(answer: Completed) -> str:

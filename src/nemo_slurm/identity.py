@@ -3,7 +3,9 @@
 A record whose number is right belongs to a job when no field that it has disagrees with what is known of the
 job: comment, user, name, the time of submission, the time of the end. It is *proven* when the comment carries
 the job's token or, where a site keeps no comment, when user, name and time of submission replace it. A
-requeue moves the time of submission later, never earlier. ``nemo_gym/shell/scheduler_slurm.sh`` reads the
+requeue moves the time of submission later, never earlier. A comment of somebody else disowns a record, unless
+the job's name is its alone (`SlurmJob.name_proves`) and those three agree: sites write comments of their own.
+``nemo_gym/shell/scheduler_slurm.sh`` reads the
 records of a predecessor by the same rule.
 """
 
@@ -62,7 +64,8 @@ def carries(comment: str, token: str, *, whole: bool = False) -> bool:
 
 def belongs(job: SlurmJob, record: Record) -> bool:
     """Whether nothing that is known of a record speaks against its being the job's."""
-    if job.token and record.comment and not carries(record.comment, job.token):
+    foreign = job.token and record.comment and not carries(record.comment, job.token)
+    if foreign and not (job.name_proves and _is_named(job, record)):
         return False
     if job.user is not None and record.user is not None and job.user != record.user:
         return False
@@ -77,10 +80,15 @@ def is_proven(job: SlurmJob, record: Record) -> bool:
     """Whether a record is the job's beyond doubt: an end that it reports may be remembered."""
     if not belongs(job, record):
         return False
-    if record.comment and job.token:
+    if record.comment and job.token and carries(record.comment, job.token):
         return True
+    return _is_named(job, record)
+
+
+def _is_named(job: SlurmJob, record: Record) -> bool:
+    """Whether user, name and time of submission are known, so that they can stand for a comment."""
     known = (job.user, record.user, job.submitted_at, record.submitted_at)
-    return bool(job.name and record.name) and None not in known
+    return bool(job.name and record.name == job.name) and None not in known
 
 
 def _before(moment: float | None, bound: float | None) -> bool:

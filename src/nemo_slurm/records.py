@@ -57,6 +57,8 @@ class SlurmJob:
     user: int | None = None
     """Number of the user who owns it."""
     name: str | None = None
+    name_proves: bool = False
+    """Whether its name is that of no other job: it then proves the job where a comment is a site's own."""
     began_at: float | None = None
     """UTC seconds at which its first run had begun, by its own word."""
 

@@ -48,6 +48,28 @@ def test_any_field_that_disagrees_disowns_a_record(other: str, rest: dict[str, o
 
 
 @pytest.mark.parametrize(
+    ("change", "proven"),
+    [
+        ({}, True),
+        ({"name": "another"}, False),
+        ({"name": ""}, False),
+        ({"user": 1001}, False),
+        ({"user": None}, False),
+        ({"submitted_at": None}, False),
+        ({"submitted_at": AT - CLOCK_SLACK - 1}, False),
+    ],
+)
+def test_a_name_that_no_other_job_has_proves_a_job_whose_comment_the_site_wrote(
+    change: dict[str, object], proven: bool
+) -> None:
+    record = changed(**{"comment": "charged to 42", **change})
+    job = dataclasses.replace(JOB, name_proves=True)
+    assert belongs(job, record) is proven
+    assert is_proven(job, record) is proven
+    assert not belongs(JOB, record)
+
+
+@pytest.mark.parametrize(
     ("record", "proven"),
     [
         (OURS, True),
