@@ -11,7 +11,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,11 @@ from nemo_helix_server.storage.log_parts import part_numbers
 from nemo_helix_server.storage.trainer_files import SeenCheckpoint
 from nemo_runs.durable.files import replace_file
 from nemo_trainer import contract
+from nemo_trainer.contract import generations
 from nemo_trainer.contract.manifest import parse_manifest
+
+_WRITING = threading.Lock()
+"""Held from the reading of a state to its writing: looks and starts come in threads of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,16 +38,42 @@ class Mirror:
     trainer: Path
     state: Path
     """A file: what is known of the step's checkpoints and outputs, and of the size of the job's storage."""
+    fetched: Path
+    """A file: what was wrong with the results when they were fetched, which the cluster's host cannot see."""
 
     def have(self) -> dict[str, Any]:
         """What is here already, so that the other side sends what is new."""
+        state = read_state(self.state)
         return {
             "run": _digests(self.run, looking.RUN_FILES),
             "log": _position(self.run / run_files.OUTPUT),
             "trainer": _digests(self.trainer, tuple(looking.small_files(self.trainer))),
             "metrics": {name: _position(self.trainer / name) for name in looking.metric_files(self.trainer)},
-            "checkpoints": looking.listed_mark(read_state(self.state).checkpoints),
+            "checkpoints": looking.listed_mark(state.checkpoints),
+            "listed": state.listed,
         }
+
+    def output_problems(self) -> list[str] | None:
+        """What is wrong with the outputs: as they came here, or else as the cluster's host sees them."""
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            said = json.loads(self.fetched.read_bytes())
+            if said["of"] == self._outputs_digest():
+                return [str(one) for one in said["problems"]]
+        return read_state(self.state).outputs
+
+    def note_fetched(self, problems: Sequence[str]) -> None:
+        """Keep what was wrong with the results that came here, which counts for these results alone."""
+        if not problems:
+            self.fetched.unlink(missing_ok=True)
+            return
+        said = {"of": self._outputs_digest(), "problems": list(problems)}
+        self.fetched.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(self.fetched, json.dumps(said).encode(), mode=0o600)
+
+    def _outputs_digest(self) -> str:
+        """Distinguishes what the step says it has produced from what it said at another time."""
+        file = generations.newest_file(contract.TrainerPaths(self.trainer).outputs)
+        return wire.digest(file.read_bytes())
 
     def apply(self, found: Mapping[str, Any]) -> bool:
         """Write what has come; whether there is more to ask for at once.
@@ -71,11 +102,27 @@ class Mirror:
         return ""
 
     def _write_state(self, found: Mapping[str, Any]) -> None:
-        before = read_state(self.state)
-        listed = before.checkpoints if found["checkpoints"] is None else found["checkpoints"]
-        after = replace(before, checkpoints=listed, outputs=found["outputs"], bytes=int(found["bytes"]))
-        if after != before:
-            write_state(self.state, after)
+        seen: dict[str, Any] = {"outputs": found["outputs"], "listed": found["listed"]}
+        if found["checkpoints"] is not None:
+            seen |= {"checkpoints": found["checkpoints"]}
+        if found["bytes"] is not None:
+            seen |= {"bytes": int(found["bytes"])}
+        with _WRITING:
+            before = read_state(self.state)
+            after = replace(before, **seen)
+            if after != before:
+                write_state(self.state, after)
+
+    def belongs_to(self, address: Mapping[str, Any]) -> None:
+        """From now on a cluster has the trainer path, of which nothing was seen yet."""
+        with _WRITING:
+            write_state(self.state, TrainerState(address=dict(address)))
+
+    def belongs_here(self) -> None:
+        """From now on the trainer path is at the service."""
+        with _WRITING:
+            self.state.unlink(missing_ok=True)
+            self.fetched.unlink(missing_ok=True)
 
     def _log(self, pieces: list[Mapping[str, Any]]) -> bool:
         """Follow the parts of a log; a part that was put aside there is put aside here."""
@@ -99,12 +146,14 @@ class TrainerState:
     """What was seen last of a trainer path, beside the files that are here."""
 
     checkpoints: list[dict[str, Any]] = field(default_factory=list)
+    listed: str = ""
+    """Distinguishes the folders of these checkpoints from others, without a look into them."""
     outputs: list[str] | None = None
     """What is wrong with the outputs; `None`: the step says that it has none."""
     bytes: int = 0
     """What the job's storage takes on the cluster."""
     address: dict[str, Any] | None = None
-    """The cluster that has the trainer path; `None` in files of earlier versions."""
+    """The cluster that has the trainer path; `None`: nothing was brought there, so it is that of the run."""
 
     def folder_of(self, checkpoint: str) -> str | None:
         """The name of the folder of a checkpoint by its id; `None`: it is not there."""

@@ -14,13 +14,13 @@ import shutil
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from nemo_helix_server.executors.slurm import submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnection, ClusterConnections
-from nemo_helix_server.executors.slurm.mirror import Mirror, TrainerState, read_state, write_state
+from nemo_helix_server.executors.slurm.mirror import Mirror, read_state
+from nemo_helix_server.executors.slurm.on_cluster import looking
 from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder, ClusterJob
 from nemo_helix_server.executors.slurm.staging import files_of, push
 from nemo_helix_server.jobs.model import CheckpointRow
@@ -51,7 +51,7 @@ class ClusterTrainerFiles:
     def __init__(self, where: str, mirror: Mirror, storage: Path) -> None:
         self.where = where
         self._files = LocalTrainerFiles(mirror.trainer, storage)
-        self._state = mirror.state
+        self._mirror = mirror
 
     def marks(self) -> TrainerMarks:
         """See the protocol."""
@@ -59,11 +59,8 @@ class ClusterTrainerFiles:
 
     def checkpoints_mark(self) -> Hashable:
         """See the protocol."""
-        try:
-            status = self._state.stat()
-        except OSError:
-            return None
-        return (status.st_ino, status.st_mtime_ns, status.st_size) if self.checkpoints() else None
+        found = read_state(self._mirror.state).checkpoints
+        return looking.listed_mark(found) if found else None
 
     def progress(self) -> dict[str, Any]:
         """See the protocol."""
@@ -79,11 +76,11 @@ class ClusterTrainerFiles:
 
     def checkpoints(self) -> Sequence[SeenCheckpoint]:
         """See the protocol."""
-        return read_state(self._state).seen(self.where)
+        return read_state(self._mirror.state).seen(self.where)
 
     def output_problems(self, *, deep: bool) -> Sequence[str] | None:
         """See the protocol; digests are compared with the copies at the service."""
-        return self._files.output_problems(deep=True) if deep else read_state(self._state).outputs
+        return self._files.output_problems(deep=True) if deep else self._mirror.output_problems()
 
 
 class ClusterRunStorage:
@@ -132,8 +129,13 @@ class ClusterRunStorage:
     def mirror(self, run: StepRun) -> Mirror:
         """What the service has of a run."""
         paths = self.jobs.of_run(run)
-        state = paths.folder / _STATE / f"{run.step}.json"
-        return Mirror(paths.run_folder(run.token), paths.trainer(run.step), state)
+        seen = paths.folder / _STATE
+        return Mirror(
+            paths.run_folder(run.token),
+            paths.trainer(run.step),
+            state=seen / f"{run.step}.json",
+            fetched=seen / f"{run.step}.fetched",
+        )
 
     # ---- the protocol
 
@@ -239,6 +241,10 @@ class ClusterRunStorage:
             self._remove(address, [ClusterFolder(PurePosixPath(address.root)).job(job_id).folder])
         self.jobs.discard(self.jobs.paths(workspace, job_id).folder)
 
+    def close(self) -> None:
+        """Fetch no more checkpoints for other executors."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
     # ---- files that go there
 
     def bring_inputs(self, run: StepRun) -> int:
@@ -246,7 +252,7 @@ class ClusterRunStorage:
 
         What the step itself writes there is newer than its mirror here, and stays.
         """
-        paths, state = self.jobs.of_run(run), self.mirror(run).state
+        paths = self.jobs.of_run(run)
         address, owner = self.address(run), self.owner(run)
         if owner is not None and owner != address:
             self._bring_home(run, owner)
@@ -264,7 +270,7 @@ class ClusterRunStorage:
 
         sent = self._push(run, paths.storage, self.job(run).storage, "storage", wanted, constant)
         if owner is None:
-            write_state(state, TrainerState(address=address.to_json()))
+            self.mirror(run).belongs_to(address.to_json())
             shutil.rmtree(paths.trainer(run.step) / "checkpoints", ignore_errors=True)
         return sent
 
@@ -292,7 +298,7 @@ class ClusterRunStorage:
         here.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self._moving:
             connection.host.copy_out(str(there), here, wanted=_is_of_trainer)
-            self.mirror(run).state.unlink(missing_ok=True)
+            self.mirror(run).belongs_here()
         with contextlib.suppress(OSError):  # what stays there goes with the job
             self._remove(owner, [there])
 
@@ -313,7 +319,7 @@ class ClusterRunStorage:
 
         Raises `SlurmError` when it cannot be had now.
         """
-        trainer = self.mirror(run).trainer
+        mirror = self.mirror(run)
         storage, wanted = self.jobs.of_run(run).storage, self._outputs(run)
         if not wanted:
             return
@@ -321,13 +327,12 @@ class ClusterRunStorage:
         problems: Sequence[str] = ()
         for _ in range(2):
             self.connection(run).host.copy_out(there, storage, wanted=wanted.__contains__)
-            problems = contract.verify_outputs(trainer, storage=storage, deep=True)
+            problems = contract.verify_outputs(mirror.trainer, storage=storage, deep=True)
             if not problems:
-                return
+                break
             for name in wanted:
                 (storage / name).unlink(missing_ok=True)
-        state = self.mirror(run).state
-        write_state(state, replace(read_state(state), outputs=list(problems)))
+        mirror.note_fetched(problems)
 
     # ---- parts
 

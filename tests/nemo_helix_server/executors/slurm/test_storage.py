@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from nemo_helix_server.executors.slurm.bundle import ClusterSources
 from nemo_helix_server.executors.slurm.connection import ClusterAddress, ClusterConnections
+from nemo_helix_server.executors.slurm.mirror import read_state
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
 from nemo_helix_server.executors.slurm.submissions import ClusterSubmission
 from nemo_helix_server.jobs.model import CheckpointRow
@@ -174,6 +176,62 @@ def test_results_that_are_damaged_on_their_way_are_fetched_again_and_then_said(s
     site.storage.fetch_outputs(site.run())
     (problem,) = site.storage.trainer(site.run()).output_problems(deep=False)
     assert "model.bin" in problem
+    site.look()  # the cluster compares sizes alone, and finds nothing wrong
+    assert site.storage.trainer(site.run()).output_problems(deep=False) == [problem]
+    # results that are other ones are judged by themselves
+    (trainer / contract.TrainerPaths(trainer).outputs.name).write_text(
+        json.dumps(document | {"created_at": 2.0})
+    )
+    site.look()
+    assert site.storage.trainer(site.run()).output_problems(deep=False) == []
+    output.write_bytes(b"right")
+    site.storage.fetch_outputs(site.run())
+    assert site.storage.trainer(site.run()).output_problems(deep=False) == []
+
+
+def test_what_a_look_brings_takes_nothing_away_from_a_start_in_another_thread(site):
+    site.start()
+    save(site.there("training"), 20)
+    address = read_state(site.storage.mirror(site.run()).state).address
+
+    def look():
+        for _ in range(40):
+            site.storage.mirror(site.run())._write_state(
+                {"outputs": None, "listed": "", "checkpoints": [], "bytes": 1}
+            )
+
+    threads = [threading.Thread(target=look) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(40):
+        site.storage.mirror(site.run()).belongs_to(address)
+    for thread in threads:
+        thread.join()
+    assert read_state(site.storage.mirror(site.run()).state).address == address
+
+
+def test_nothing_is_a_new_checkpoint_but_a_checkpoint(site):
+    site.start()
+    save(site.there("training"), 20)
+    site.look()
+    before = site.storage.trainer(site.run()).checkpoints_mark()
+    site.there("training", "cache").mkdir()
+    site.there("training", "cache", "large").write_bytes(b"x" * 100_000)
+    site.look()
+    assert before
+    assert site.storage.trainer(site.run()).checkpoints_mark() == before
+    save(site.there("training"), 40)
+    site.look()
+    assert site.storage.trainer(site.run()).checkpoints_mark() != before
+
+
+def test_a_storage_that_is_closed_fetches_no_more_checkpoints(site):
+    site.start()
+    save(site.there("training"), 20)
+    site.look()
+    site.storage.close()
+    with pytest.raises(RuntimeError, match="shutdown"):
+        site.storage.hand_over(site.run())
 
 
 def test_what_it_takes_on_clusters_is_shown_and_given_back(site):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
+import heapq
 import json
 import os
 import time
@@ -26,7 +26,11 @@ LARGEST = 4 << 20
 RUN_FILES = (run_files.CLAIM, run_files.STARTED, run_files.EXIT, folders.NODE, run_files.SHIM_LOG)
 """The small files of a run that the service has too."""
 MOST_FILES = 200
-"""Small files of one trainer path, and files of metrics; a workload may make any number."""
+"""Small files of one trainer path, and files of metrics; a workload may make any number. The newest count."""
+_ALWAYS = 1 << 62
+"""In the order of generations: files that have no generation are of all of them."""
+_DIGITS = 17
+"""No generation has a number of so many."""
 _OF_TRAINER = ("progress*.json", "writer.json", "OUTPUTS*.json", "generations/*")
 _METRICS = "metrics*.jsonl"
 
@@ -47,12 +51,18 @@ def _run(asked: Mapping[str, Any]) -> dict[str, Any]:
     # what a workload has left there may be anything; it holds up the look at no other run
     with contextlib.suppress(OSError, RunsError):
         if trainer.is_dir():
-            found |= _trainer(trainer, have)
+            # of a run that is over this may be the last look
+            thorough = have.get("thorough", True) or (folder / run_files.EXIT).exists()
+            found |= _trainer(trainer, have, thorough=thorough)
     return found
 
 
-def _trainer(trainer: Path, have: Mapping[str, Any]) -> dict[str, Any]:
-    """What is new in a trainer path."""
+def _trainer(trainer: Path, have: Mapping[str, Any], *, thorough: bool) -> dict[str, Any]:
+    """What is new in a trainer path.
+
+    ``thorough``: files of checkpoints that are known already, and all that makes up the size of the job's
+    storage, are looked at too; without it, only names are.
+    """
     found: dict[str, Any] = {}
     known = have.get("trainer", {})
     found["trainer"] = _changed(trainer, tuple({*small_files(trainer), *known}), known, trainer.parent)
@@ -60,21 +70,33 @@ def _trainer(trainer: Path, have: Mapping[str, Any]) -> dict[str, Any]:
     found["metrics"] = {
         name: grown(trainer / name, begun.get(name), trainer.parent) for name in metric_files(trainer)
     }
-    found["checkpoints"] = _checkpoints(trainer, have.get("checkpoints"))
+    found["listed"] = _folders_mark(trainer)
+    known_already = not thorough and have.get("listed") == found["listed"]
+    found["checkpoints"] = None if known_already else _checkpoints(trainer, have.get("checkpoints"))
     found["outputs"] = _output_problems(trainer)
-    found["bytes"] = _size_of(trainer.parent)
+    found["bytes"] = _size_of(trainer.parent) if thorough else None
     return found
 
 
 def small_files(trainer: Path) -> list[str]:
-    """The files of a trainer path that are replaced as a whole, those of all its generations."""
+    """The files of a trainer path that are replaced as a whole, those of its newest generations first."""
     names = (path.relative_to(trainer).as_posix() for like in _OF_TRAINER for path in trainer.glob(like))
-    return list(itertools.islice(names, MOST_FILES))
+    return heapq.nlargest(MOST_FILES, names, key=_age)
 
 
 def metric_files(trainer: Path) -> list[str]:
-    """The files of a trainer path that only grow."""
-    return sorted(path.name for path in itertools.islice(trainer.glob(_METRICS), MOST_FILES))
+    """The files of a trainer path that only grow, those of its newest generations first."""
+    return heapq.nlargest(MOST_FILES, (path.name for path in trainer.glob(_METRICS)), key=_age)
+
+
+def _age(name: str) -> tuple[int, str]:
+    """The generation that a file belongs to: the newest is the largest."""
+    folder, _, last = name.rpartition("/")
+    if folder:  # generations/3, generations/3.takeover
+        number = last.partition(".")[0]
+        return (int(number) if number.isdecimal() and len(number) < _DIGITS else -1, name)
+    own = generations.own_number(last.rpartition(".")[0])
+    return (own or _ALWAYS, name)
 
 
 def _output_problems(trainer: Path) -> list[str] | None:
@@ -112,8 +134,6 @@ def grown(path: Path, have: list[Any] | None, within: Path) -> dict[str, Any] | 
             data = file.read(LARGEST)
     except OSError:
         return None
-    if not data and have and offset == have[0]:
-        return {"from": offset, "data": "", "size": size}
     return {"from": offset, "data": wire.text(data), "size": size}
 
 
@@ -161,6 +181,21 @@ def _checkpoints(trainer: Path, have: str | None) -> list[dict[str, Any]] | None
     return None if have == listed_mark(found) else found
 
 
+def _folders_mark(trainer: Path) -> str:
+    """What is something else whenever a checkpoint or a generation came, went or was replaced."""
+    paths = contract.TrainerPaths(trainer)
+    looked = [str(paths.generations)]
+    with contextlib.suppress(OSError):
+        for name in sorted(os.listdir(paths.checkpoints)):
+            looked += [str(paths.checkpoints / name), str(paths.checkpoints / name / contract.MANIFEST)]
+    marks = [
+        [path, status.st_ino, status.st_mtime_ns, status.st_size] if status else path
+        for path in looked
+        for status in [wire.status_of(Path(path))]
+    ]
+    return wire.digest(json.dumps(marks).encode())
+
+
 def listed_mark(checkpoints: list[dict[str, Any]]) -> str:
     """What distinguishes one list of checkpoints from another one."""
     return wire.digest(json.dumps(checkpoints, sort_keys=True).encode())
@@ -173,7 +208,6 @@ def _checkpoint(one: contract.Checkpoint | contract.Damaged, within: Path) -> di
             "folder": one.folder.name,
             "manifest": None,
             "problem": one.problem,
-            "pinned": False,
         }
     problems = contract.verify(one.folder, deep=False, within=within)
     manifest = wire.read_small(one.folder / contract.MANIFEST, within)
@@ -182,7 +216,6 @@ def _checkpoint(one: contract.Checkpoint | contract.Damaged, within: Path) -> di
         "folder": one.folder.name,
         "manifest": wire.text(manifest) if manifest else None,
         "problem": problems[0] if problems else None if manifest else f"{one.folder}: it is gone",
-        "pinned": one.pinned,
     }
 
 

@@ -1,5 +1,6 @@
 """What a workload leaves in its folders on the cluster, whatever it is, holds up nobody and leads nowhere."""
 
+import hashlib
 import os
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from nemo_helix_server.executors.slurm.on_cluster import looking, wire
 from nemo_helix_server.executors.slurm.on_cluster.looking import LARGEST
 from nemo_helix_server.executors.slurm.on_cluster.requests import answer
+from nemo_trainer import contract
 
 TOKEN = "task-" + "a" * 32
 
@@ -19,12 +21,12 @@ def job(tmp_path):
     return tmp_path / "root" / "jobs" / "j"
 
 
-def look(job):
+def look(job, have=None):
     asked = {
         "token": TOKEN,
         "run": str(job / "runs" / TOKEN),
         "trainer": str(job / "storage" / "training"),
-        "have": {},
+        "have": have or {},
     }
     return answer({"op": "look", "runs": [asked]})["runs"][TOKEN]
 
@@ -63,6 +65,54 @@ def test_thousands_of_files_are_not_all_sent(job):
     for number in range(looking.MOST_FILES + 50):
         (job / "storage" / "training" / f"progress.g{number}.json").write_text("{}")
     assert len(look(job)["trainer"]) <= looking.MOST_FILES
+
+
+def test_of_many_generations_the_newest_are_sent(job):
+    trainer = job / "storage" / "training"
+    (trainer / "generations").mkdir()
+    (trainer / "progress.json").write_text("{}")
+    (trainer / "generations" / "not-one").write_text("")
+    for number in range(1, 151):
+        for name in (f"generations/{number}", f"generations/{number}.takeover", f"progress.g{number}.json"):
+            (trainer / name).write_text("{}")
+        (trainer / f"metrics.g{number}.jsonl").write_text("{}\n")
+    for number in range(151, 251):
+        (trainer / f"metrics.g{number}.jsonl").write_text("{}\n")
+    found = look(job)
+    assert {"generations/150", "generations/150.takeover", "progress.g150.json"} <= set(found["trainer"])
+    assert "progress.json" in found["trainer"]
+    assert "generations/1" not in found["trainer"]
+    assert "metrics.g250.jsonl" in found["metrics"]
+    assert "metrics.g1.jsonl" not in found["metrics"]
+
+
+def test_between_thorough_looks_only_names_are_looked_at(job):
+    trainer = job / "storage" / "training"
+    checkpoint = trainer / "checkpoints" / "20"
+    save(trainer, 20)
+    first = look(job, {"thorough": True})
+    (one,) = first["checkpoints"]
+    assert (one["problem"], first["bytes"] > 0) == (None, True)
+    have = {"thorough": False, "listed": first["listed"], "checkpoints": "other"}
+    (checkpoint / "weights.bin").write_bytes(b"")
+    found = look(job, have)
+    assert (found["checkpoints"], found["bytes"]) == (None, None)
+    assert look(job, {**have, "thorough": True})["checkpoints"][0]["problem"]
+    save(trainer, 40)  # a new one is seen at once
+    assert [one["step"] for one in look(job, have)["checkpoints"]] == [20, 40]
+    have["listed"] = look(job, have)["listed"]
+    assert look(job, have)["checkpoints"] is None
+    (job / "runs" / TOKEN / "exit.json").write_text("{}")  # it may be the last look
+    assert look(job, have)["bytes"] is not None
+
+
+def save(trainer, step):
+    folder = trainer / "checkpoints" / str(step)
+    folder.mkdir(parents=True)
+    (folder / "weights.bin").write_bytes(b"w")
+    entry = contract.FileEntry("weights.bin", 1, hashlib.sha256(b"w").hexdigest())
+    manifest = contract.Manifest(step=step, files=(entry,), job="j", attempt="a", task=TOKEN, created_at=1.0)
+    contract.write_manifest(folder, manifest)
 
 
 def make(path, kind, tmp_path):
