@@ -61,7 +61,8 @@ until_seen() { # until_seen EXPRESSION: wait until it holds
 }
 
 allocation() { # the number and the node of the Slurm job that trains now, as Slurm says it
-    squeue -h -n "$(nemo jobs get "$job" --json | field id)-training" -t R -o "%A %N"
+    squeue -h --me -t R -o "%A %N %j" |
+        awk -v name="$(nemo jobs get "$job" --json | field id)-training-" 'index($3, name) == 1 { print $1, $2 }'
 }
 
 field() { python -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
@@ -135,7 +136,7 @@ show nemo jobs get "$job" -f table
 say "It is paused, and no allocation is left; then resumed"
 show nemo jobs pause "$job" -f table
 nemo jobs watch "$job" --no-history --poll-interval 0.5 2>&1 | grep -v ' loss ' || true
-show squeue -h -n "$(nemo jobs get "$job" --json | field id)-training"
+show squeue -h --me
 show nemo jobs resume "$job" -f table
 nemo jobs watch "$job" --no-history --poll-interval 1 | grep -v " loss "
 

@@ -35,6 +35,7 @@ from nemo_helix_server.executors.options import UnknownPlace
 from nemo_helix_server.executors.slurm import checking, job_script, submissions
 from nemo_helix_server.executors.slurm.connection import (
     ClusterAddress,
+    ClusterConnection,
     ClusterConnections,
 )
 from nemo_helix_server.executors.slurm.looks import ClusterLooks
@@ -43,7 +44,7 @@ from nemo_helix_server.executors.slurm.place import ClusterPlace
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.starts import ClusterStarts
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
-from nemo_helix_server.executors.slurm.submissions import OpenChains
+from nemo_helix_server.executors.slurm.submissions import OpenChains, RunList
 from nemo_helix_server.settings import ProfileSettings, Settings, SettingsError
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.job_folders import JobStorage
@@ -55,6 +56,7 @@ from nemo_slurm.errors import (
     SlurmError,
     UnusableValueError,
 )
+from nemo_slurm.observing import has_ended
 from nemo_slurm.records import SlurmJob
 from nemo_trainer import contract
 
@@ -76,16 +78,23 @@ class SlurmStepExecutor:
         connections: ClusterConnections,
         settings_of: Callable[[StepRun], SlurmSettings],
         *,
+        most_idle: int = 1,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``settings_of`` gives the configuration of a run's profile."""
+        """``settings_of`` gives the configuration of a run's profile.
+
+        ``most_idle``: so many allocations of a step in a row may end without a newer checkpoint.
+        """
         self.storage = storage
         self._connections = connections
         self._settings_of = settings_of
         self._now = now
         self._chains = OpenChains(storage.jobs.data_dir / "slurm-chains")
-        self._starts = ClusterStarts(storage, connections, self._chains, now)
-        self._looks = ClusterLooks(storage, connections, self._starts, now)
+        self._untidied = RunList(storage.jobs.data_dir / "slurm-untidied")
+        self._starts = ClusterStarts(
+            storage, connections, self._chains, self._untidied, most_idle=most_idle, now=now
+        )
+        self._looks = ClusterLooks(storage, connections, self._starts, self._untidied, now)
 
     def check(self, profile: ProfileSettings, provider: Provider) -> Sequence[Finding]:
         """See `base.Checks`."""
@@ -177,7 +186,7 @@ class SlurmStepExecutor:
         with _executor_errors():
             if connection.ask({"op": "give_up", "run": str(folder)})["mine"]:
                 # nothing of it has begun, and nothing will
-                job = known.job or connection.cluster.find(run.token)
+                job = known.job or connection.cluster.find(run.token, name=known.own_name)
                 if job is not None:
                     connection.cluster.cancel([job])
                 replace(known, given_up=True).save(self._folder(run))
@@ -199,15 +208,31 @@ class SlurmStepExecutor:
         with _executor_errors():
             answer = connection.ask({"op": "end_chain", "run": str(job.run(run.token))})
             for start in answer["starts"]:
-                if start["job_id"] is None:
-                    continue
-                follower = SlurmJob(start["job_id"], None, known.asked_at, token=start["token"])
-                if start["free"]:
-                    connection.cluster.cancel([follower])
-                elif connection.cluster.signal(follower, "TERM"):
-                    stop = json.dumps({"grace_seconds": _GRACE_OF_FOLLOWERS}).encode()
-                    connection.write(job.run(start["token"]) / run_files.STOP, stop)
+                if not start["free"] and not start["over"]:
+                    # its program reads that when it is signalled, and whatever it finds then is asked for
+                    stop = run_files.StopRequest(_GRACE_OF_FOLLOWERS, False)
+                    request = json.dumps(stop._asdict()).encode()
+                    connection.write(job.run(start["token"]) / run_files.STOP, request)
+                if start["job_id"] is not None and not start["over"]:
+                    follower = known.follower(run, start["token"], start["job_id"])
+                    self._end_follower(connection, follower, free=start["free"])
         self._chains.end(run)
+
+    def _end_follower(self, connection: ClusterConnection, follower: SlurmJob, *, free: bool) -> None:
+        """Take a job out of the queue, or have its command ended; raises where neither can be had yet."""
+        cluster = connection.cluster
+        if not cluster.cancel([follower]) if free else cluster.signal(follower, "TERM"):
+            return
+        seen = cluster.observe([follower])[follower]
+        if seen.state is None or has_ended(seen.state):
+            return  # it is gone; what has its number is somebody else's
+        # one that was put back into the queue is of no use there
+        if seen.state.name == "PENDING" and not cluster.cancel([follower]):
+            return
+        raise ExecutorError(
+            f"job {follower.id} of {connection.address.shown}, which goes on with the step, is "
+            f"{seen.state.name}, and can be ended neither in the queue nor by a signal yet"
+        )
 
     def open_chains(self) -> Sequence[StepRun]:
         """See `base.KnowsChains`."""
@@ -220,7 +245,7 @@ class SlurmStepExecutor:
             return
         connection = self._connections.of(known.address)
         with _executor_errors():
-            job = known.job or connection.cluster.find(run.token)
+            job = known.job or connection.cluster.find(run.token, name=known.own_name)
             if job is not None:
                 connection.cluster.cancel([job])
 
@@ -232,6 +257,7 @@ class SlurmStepExecutor:
     def close(self) -> None:
         """See the protocol."""
         self._looks.close()
+        self.storage.close()
         self._connections.close()
 
     def _folder(self, run: StepRun) -> Path:
@@ -294,7 +320,8 @@ def _open(settings: Settings) -> StepExecutor:
         return ""  # it was handed to none
 
     interval = min((one.poll_seconds for one in profiles.values()), default=5.0)
-    executor = SlurmStepExecutor(storage, connections, settings_of)
+    most_idle = settings.jobs.max_interruptions_without_progress
+    executor = SlurmStepExecutor(storage, connections, settings_of, most_idle=most_idle)
     stale = max(_STALE_LOOKS * interval, _STALE_SECONDS)
     return ObservedInBackground(
         executor, SystemClock(), interval=interval, stale_after=stale, place_of=host_of

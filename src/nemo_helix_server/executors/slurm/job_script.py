@@ -16,9 +16,10 @@ _MEBIBYTE = 1 << 20
 _PROGRAM = "nemo_helix_server.executors.slurm.on_cluster.allocation"
 
 
-def job_name(job: str, step: str) -> str:
-    """The name under which people see it in the queue."""
-    return re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{job}-{step}")[:64].strip("-") or "baton"
+def job_name(job: str, step: str, token: str) -> str:
+    """The name under which people see it in the queue; by its end, a part of the token, it is recognized."""
+    shown = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{job}-{step}")[:50].strip("-") or "baton"
+    return f"{shown}-{folders.name_mark(token)}"
 
 
 def render(

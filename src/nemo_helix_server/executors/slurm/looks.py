@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.executors.base import (
+    ExecutorError,
     RunObservation,
     RunState,
 )
@@ -26,8 +28,8 @@ from nemo_helix_server.executors.slurm.observation import RunRecord, observe, ob
 from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.executors.slurm.starts import ClusterStarts
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
-from nemo_helix_server.executors.slurm.submissions import ClusterSubmission
-from nemo_helix_server.storage import run_files
+from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, RunList
+from nemo_helix_server.storage import run_files, start_remains
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.errors import RunsError
 from nemo_slurm.cluster import ClusterLook, JobLook
@@ -40,6 +42,12 @@ from nemo_trainer.contract import generations
 _LOG = logging.getLogger(__name__)
 _SETTLE_SECONDS = 10.0
 """How long a job may take to appear in the queue after a lost reply, before the start is tried again."""
+_ACCOUNTING_LAG = 600.0
+"""How long accounting may take to write down the end of a job that the controller has forgotten."""
+_THOROUGH_SECONDS = 60.0
+"""How often sizes are looked at, of every file in the storage of a job."""
+_TIDY_PAUSE = 30.0
+"""Seconds after which it is tried again to tidy up what could not be."""
 _OVER = frozenset({RunState.EXITED, RunState.LOST})
 
 
@@ -51,15 +59,26 @@ class ClusterLooks:
         storage: ClusterRunStorage,
         connections: ClusterConnections,
         starts: ClusterStarts,
+        untidied: RunList,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """``starts`` queues again what a limit of the site has kept out."""
+        """``starts`` queues again what a limit of the site has kept out, and removes what starts leave.
+
+        ``untidied``: the starts for which that is still to be done.
+        """
         self._storage = storage
         self._connections = connections
         self._starts = starts
+        self._untidied = untidied
+        self._tidy_at: dict[str | None, float] = {}
+        """When those of a host are tried again."""
         self._now = now
         self._gone: set[str] = set()
         """Starts of which the scheduler had no job at the last look, though they were handed over."""
+        self._thorough: dict[str, float] = {}
+        """When everything in a run's storage was looked at last."""
+        self._unseen: dict[str, float] = {}
+        """Since when the scheduler, though it answers, says nothing of the job of a run."""
         self._fetches = ThreadPoolExecutor(2, thread_name_prefix="results")
         self._fetching: dict[str, Future[None]] = {}
 
@@ -71,7 +90,7 @@ class ClusterLooks:
             known = submissions.read(self._folder(run))
             if known is None:
                 answers[run.token] = observe(RunRecord(), None, self._now())
-            elif known.given_up or known.over:
+            elif known.given_up:
                 answers[run.token] = observe(self._record(run, known), None, self._now())
             else:
                 by_cluster.setdefault(known.address, []).append((run, known))
@@ -80,7 +99,25 @@ class ClusterLooks:
             by_scheduler.setdefault(address.host, []).append(address)
         for addresses in by_scheduler.values():
             answers |= self._look({address: by_cluster[address] for address in addresses})
+        self._tidy_again(by_scheduler)
         return answers
+
+    def _tidy_again(self, hosts: Container[str | None]) -> None:
+        """Remove what starts on hosts have left that are over and could not be tidied up before."""
+        left: dict[ClusterAddress, list[StepRun]] = {}
+        for run in self._untidied.runs():
+            with contextlib.suppress(ExecutorError):  # its profile is gone, and it was never handed over
+                address = self._storage.address(run)
+                # each host is asked in a thread of its own, and may not answer
+                if address.host in hosts and self._now() >= self._tidy_at.get(address.host, 0.0):
+                    left.setdefault(address, []).append(run)
+        for address, runs in left.items():
+            if not self._starts.tidy(self._connections.of(address), runs):
+                self._tidy_at[address.host] = self._now() + _TIDY_PAUSE
+                continue
+            for run in runs:
+                if (known := submissions.read(self._folder(run))) is not None and known.job is not None:
+                    replace(known, tidied=True).save(self._folder(run))
 
     def _look(
         self, by_cluster: Mapping[ClusterAddress, list[tuple[StepRun, ClusterSubmission]]]
@@ -119,7 +156,7 @@ class ClusterLooks:
             look = None
         seen = {run: self._seen(run, known, look, now) for run, known in runs.items()}
         over = {
-            run: replace(runs[run], results_here=runs[run].results_here or one.exit_status == 0)
+            run: replace(runs[run], results_here=runs[run].results_here or self._has_results(run, one))
             for run, one in seen.items()
             if one.state in _OVER and runs[run].job is not None
         }
@@ -137,7 +174,7 @@ class ClusterLooks:
         self._gone.difference_update(run.token for run in lost)
         if lost:
             with contextlib.suppress(SlurmError):
-                found = cluster.find_all([run.token for run in lost])
+                found = cluster.find_all({run.token: after[run].own_name for run in lost})
                 self._gone.update(run.token for run in lost if run.token not in found)
                 for run in lost:
                     job = found.get(run.token) or self._noted_job(run)
@@ -152,7 +189,7 @@ class ClusterLooks:
     def _noted_job(self, run: StepRun) -> SlurmJob | None:
         """The job that has a start, as it says itself: the scheduler may have forgotten it by now."""
         number = self._noted(run, "job_id")
-        return SlurmJob(number, None, token=run.token) if number else None
+        return SlurmJob(number, None, token=run.token, name="") if number else None
 
     def _noted(self, run: StepRun, key: str) -> str:
         """What the allocation says of itself; empty when it does not."""
@@ -167,8 +204,13 @@ class ClusterLooks:
         while left:
             answer = connection.look([self._asked(run) for run in left])
             now = float(answer["now"])
+            self._thorough |= {run.token: self._now() for run in left if self._is_due(run)}
             left = [run for run in left if self._storage.mirror(run).apply(answer["runs"][run.token])]
         return now
+
+    def _is_due(self, run: StepRun) -> bool:
+        """Whether everything in the run's storage is looked at, and not only what has another name."""
+        return self._now() - self._thorough.get(run.token, -math.inf) >= _THOROUGH_SECONDS
 
     def _asked(self, run: StepRun) -> dict[str, Any]:
         job = self._storage.job(run)
@@ -176,7 +218,7 @@ class ClusterLooks:
             "token": run.token,
             "run": str(job.run(run.token)),
             "trainer": str(job.storage / run.step),
-            "have": self._storage.mirror(run).have(),
+            "have": self._storage.mirror(run).have() | {"thorough": self._is_due(run)},
         }
 
     def _seen(
@@ -195,13 +237,33 @@ class ClusterLooks:
                 self._record(run, known), now, gone=run.token in self._gone, asked_long_ago=long_ago
             )
         seen = look[known.job] if look is not None else None
-        found = observe(self._record(run, known), seen, now)
-        if found.exit_status == 0 and not known.results_here and not self._results_are_here(run):
+        record = self._record(run, known)
+        found = observe(record, seen, now, unseen_for=self._unseen_for(run, seen, look))
+        if not known.results_here and self._has_results(run, found) and not self._results_are_here(run):
             # an end counts when the results are here, so that whatever follows finds them
             return RunObservation(
                 RunState.RUNNING, started_at=found.started_at, reason="its results are fetched"
             )
         return replace(found, place=self._place(run, known))
+
+    def _has_results(self, run: StepRun, found: RunObservation) -> bool:
+        """Whether a run is over and has completed its work, however it ended then."""
+        if found.state not in _OVER:
+            return False
+        return found.exit_status == 0 or start_remains.says_done(self._storage.trainer(run), run.token)
+
+    def _unseen_for(self, run: StepRun, seen: JobLook | None, look: ClusterLook | None) -> float | None:
+        """Seconds for which the scheduler has had no job of a run; `None`: it has one, or does not say.
+
+        Where accounting answers, it may yet say how the job ended, so it is waited for longer.
+        """
+        if seen is None or look is None or look.controller is not None:
+            return None
+        if seen.state is not None:
+            self._unseen.pop(run.token, None)
+            return None
+        since = self._unseen.setdefault(run.token, self._now())
+        return self._now() - since - (0.0 if look.accounting is not None else _ACCOUNTING_LAG)
 
     def _place(self, run: StepRun, known: ClusterSubmission) -> str:
         """Which job it is, and on which nodes, once they are known."""
@@ -215,17 +277,18 @@ class ClusterLooks:
         look: ClusterLook | None,
     ) -> None:
         """What is left to do for runs that are over: in one request for all of them."""
-        paths = [str(self._storage.job(run).run(run.token)) for run in runs]
         jobs = [job for known in runs.values() if (job := known.job)]
         again = [job for job in jobs if look is not None and _waits_again(look[job])]
         if again:
             # it would hold an allocation for nothing, and what follows it waits for its end
             with contextlib.suppress(SlurmError):
                 connection.cluster.cancel(again)
-        with contextlib.suppress(SlurmError):
-            connection.ask({"op": "tidy", "runs": paths})
+        left = [run for run, known in runs.items() if not known.tidied]
+        tidied = not left or self._starts.tidy(connection, left)
         for run, known in runs.items():
-            known.save(self._folder(run))
+            after = replace(known, tidied=known.tidied or tidied)
+            if after != submissions.read(self._folder(run)):
+                after.save(self._folder(run))
 
     def _results_are_here(self, run: StepRun) -> bool:
         """Whether the results were fetched; begins that, and begins it again when it failed."""

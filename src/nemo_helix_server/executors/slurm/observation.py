@@ -14,6 +14,7 @@ from nemo_slurm.cluster import JobLook
 from nemo_slurm.observing import has_ended
 from nemo_slurm.reasons import WhoActs, read_reason
 from nemo_slurm.states import Meaning, foreign
+from nemo_trainer.contract import names
 
 _PLACE_TAKEN = {
     "TIMEOUT": "its walltime was over",
@@ -23,8 +24,8 @@ _PLACE_TAKEN = {
     "DEADLINE": "its deadline was over",
     "REVOKED": "its allocation was revoked",
 }
+_FORGOTTEN = "the scheduler does not know its job any more"
 _PUT_BACK = "its job was put back into the queue"
-EXIT_PAUSED = 75
 FILES_LAG = 60.0
 """Seconds after a job's end for which its files may still arrive: storage of clusters shows them late."""
 
@@ -59,15 +60,30 @@ class RunRecord:
         return self.end is not None or self.given_up
 
 
-def observe(files: RunRecord, seen: JobLook | None, now: float) -> RunObservation:
-    """``seen``: `None` where the scheduler did not answer; ``now``: by the clock of the cluster."""
+def observe(
+    files: RunRecord, seen: JobLook | None, now: float, *, unseen_for: float | None = None
+) -> RunObservation:
+    """``seen``: `None` where the scheduler did not answer; ``now``: by the clock of the cluster.
+
+    ``unseen_for``: seconds for which the scheduler has answered that it has no such job; `None`: it has it.
+    """
     if files.end is not None:
         return _ended(files, files.end, seen)
     if files.given_up:
         return RunObservation(RunState.LOST, never_started=True, reason="was given up before it started")
     if not files.submitted:
         return RunObservation(RunState.ABSENT)
-    return _unknown(files) if seen is None or seen.state is None else _with_job(files, seen, now)
+    if seen is not None and seen.state is not None:
+        return _with_job(files, seen, now)
+    if unseen_for is not None and unseen_for > FILES_LAG:
+        return RunObservation(
+            RunState.LOST,
+            started_at=files.started_at,
+            interrupted=_FORGOTTEN,
+            never_started=not files.claimed,
+            reason=_FORGOTTEN,
+        )
+    return _unknown(files)
 
 
 def observe_without_job(files: RunRecord, now: float, *, gone: bool, asked_long_ago: bool) -> RunObservation:
@@ -138,7 +154,7 @@ def _ended(files: RunRecord, end: ExitRecord, seen: JobLook | None) -> RunObserv
     taken = _taken(files, seen)
     if not taken and end.stopped and not files.stop_asked:
         taken = "its allocation was ended from outside"
-    if not taken and end.exit_status == EXIT_PAUSED:
+    if not taken and end.exit_status == names.EXIT_PAUSED:
         taken = "it left its allocation before the end of its time"
     return RunObservation(
         RunState.EXITED,

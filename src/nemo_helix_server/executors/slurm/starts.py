@@ -7,7 +7,7 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -29,12 +29,13 @@ from nemo_helix_server.executors.slurm.connection import (
 from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_helix_server.executors.slurm.storage import ClusterRunStorage
-from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains
+from nemo_helix_server.executors.slurm.submissions import ClusterSubmission, OpenChains, RunList
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import StepRun
 from nemo_slurm.errors import (
     CommandMissingError,
     NotAcceptedError,
+    NotReachableError,
     SchedulerRefusedError,
     SlurmError,
     SubmitLimitError,
@@ -43,7 +44,7 @@ from nemo_slurm.errors import (
 from nemo_slurm.records import SlurmJob
 from nemo_slurm.refusals import Whose, read_refusal
 
-_CHAIN = {"number": 1, "idle": 0, "newest": 0, "most_idle": 1}
+_CHAIN = {"number": 1, "idle": 0, "newest": 0}
 """Of the first allocation, see `nemo_helix_server.executors.slurm.on_cluster.succession`."""
 _LIMIT_PAUSE = 15.0
 """Seconds after which the scheduler is asked again whether a limit of the site is still reached."""
@@ -57,13 +58,22 @@ class ClusterStarts:
         storage: ClusterRunStorage,
         connections: ClusterConnections,
         chains: OpenChains,
+        untidied: RunList,
+        *,
+        most_idle: int = 1,
         now: Callable[[], float] = time.time,
     ) -> None:
+        """``untidied``: the starts that have left something on their cluster, and never run any more.
+
+        ``most_idle``: so many allocations in a row may end without a newer checkpoint.
+        """
         self._storage = storage
         self._connections = connections
         self._chains = chains
+        self._untidied = untidied
+        self._most_idle = most_idle
         self._now = now
-        self._users: dict[ClusterAddress, int | None] = {}
+        self._users: dict[ClusterAddress, int] = {}
         self._limited_until: dict[str | None, float] = {}
         self._deciding = threading.Lock()
         """Held while a start is recorded as handed over, or as given up."""
@@ -83,15 +93,14 @@ class ClusterStarts:
             submission = known or ClusterSubmission(
                 address=connection.address,
                 token=run.token,
-                name=job_script.job_name(run.job_id, run.step),
+                name=job_script.job_name(run.job_id, run.step, run.token),
                 user=self._user(connection),
                 asked_at=self._now(),
             )
-            prepared = self._bring(run, launch, settings, connection)
+            prepared = self._bring(run, launch, settings, connection, submission.name)
             if prepared.queued is not None:
                 self._adopt(run, submission, prepared.queued, connection)
-            self._hand_over(run, submission)
-            self._submit(run, submission, connection, again=known is not None or prepared.begun)
+            self._hand_over(run, launch, submission, connection, again=known is not None or prepared.begun)
         except (UnusableClusterError, CommandMissingError, UnusableValueError) as error:
             raise NeverPossibleError(str(error)) from error
         except SchedulerRefusedError as error:
@@ -102,7 +111,12 @@ class ClusterStarts:
             raise ExecutorError(str(error)) from error
 
     def _bring(
-        self, run: StepRun, launch: Launch, settings: SlurmSettings, connection: ClusterConnection
+        self,
+        run: StepRun,
+        launch: Launch,
+        settings: SlurmSettings,
+        connection: ClusterConnection,
+        name: str,
     ) -> PreparedFolders:
         """Everything that a start finds on the cluster; fine when some of it is there."""
         job = self._storage.job(run)
@@ -117,34 +131,68 @@ class ClusterStarts:
         config = self._storage.jobs.run_folder(run) / run_files.CONFIG_FOLDER / run_files.CONFIG_FILE
         with contextlib.suppress(FileNotFoundError):
             connection.write(PurePosixPath(paths.config_file), config.read_bytes())
-        if launch.secrets:
-            values = {name: value.reveal() for name, value in launch.secrets.items()}
-            connection.write(folder / folders.SECRETS, json.dumps(values).encode())
         memory = launch.needs.memory_bytes or launch.memory_bytes
         script = job_script.render(
             settings,
             replace(launch.needs, memory_bytes=memory),
-            name=job_script.job_name(run.job_id, run.step),
+            name=name,
             run=folder,
             code=connection.code(),
             exclude=launch.exclude_nodes,
         )
         connection.write(folder / folders.SCRIPT, script.encode())
-        order = _order(run, launch, settings, connection.code(), paths.trainer)
+        order = _order(run, launch, settings, connection.code(), paths.trainer, self._most_idle)
         order["start"] = prepared.start
         connection.write(folder / folders.ORDER, json.dumps(order).encode())
         return prepared
 
-    def _hand_over(self, run: StepRun, submission: ClusterSubmission) -> None:
-        """Record that the job is about to be queued.
+    def _hand_over(
+        self,
+        run: StepRun,
+        launch: Launch,
+        submission: ClusterSubmission,
+        connection: ClusterConnection,
+        *,
+        again: bool,
+    ) -> None:
+        """Write the secrets and queue the job; the secrets are there for as long as a job may come of it."""
+        self._require_wanted(run)
+        try:
+            if launch.secrets:
+                values = {name: value.reveal() for name, value in launch.secrets.items()}
+                path = self._storage.job(run).run(run.token) / folders.SECRETS
+                connection.write(path, json.dumps(values).encode())
+            with self._deciding:
+                self._require_wanted(run)
+                submission.save(self._folder(run))
+            self._submit(run, submission, connection, again=again)
+        except NotReachableError:
+            raise  # a job may have come of it; it is found, or given up, which removes them
+        except Exception:
+            self.tidy(connection, [run])
+            raise
 
-        Raises `AlreadyStartedError` for a start that was given up while its files were brought.
+    def tidy(self, connection: ClusterConnection, runs: Sequence[StepRun]) -> bool:
+        """Remove the secrets and scratch folders of starts of one cluster; whether that could be done now.
+
+        What could not be is remembered, so that it is tried again.
         """
-        with self._deciding:
-            known = submissions.read(self._folder(run))
-            if known is not None and known.given_up:
-                raise AlreadyStartedError(f"{run.token} was given up before it was queued")
-            submission.save(self._folder(run))
+        paths = [str(self._storage.job(run).run(run.token)) for run in runs]
+        try:
+            connection.ask({"op": "tidy", "runs": paths})
+        except SlurmError:
+            for run in runs:
+                self._untidied.add(run)
+            return False
+        for run in runs:
+            self._untidied.drop(run)
+        return True
+
+    def _require_wanted(self, run: StepRun) -> None:
+        """Raise `AlreadyStartedError` for a start that was given up while its files were brought."""
+        known = submissions.read(self._folder(run))
+        if known is not None and known.given_up:
+            raise AlreadyStartedError(f"{run.token} was given up before it was queued")
 
     def give_up(self, run: StepRun, address: ClusterAddress) -> ClusterSubmission | None:
         """Have a start never be queued; gives what was handed over before, which its cluster has to end."""
@@ -154,19 +202,20 @@ class ClusterStarts:
                 ClusterSubmission(
                     address=address,
                     token=run.token,
-                    name=job_script.job_name(run.job_id, run.step),
+                    name=job_script.job_name(run.job_id, run.step, run.token),
                     user=None,
                     asked_at=self._now(),
                     given_up=True,
                 ).save(self._folder(run))
+                self._untidied.add(run)
             return known
 
     def _adopt(
         self, run: StepRun, submission: ClusterSubmission, job_id: str, connection: ClusterConnection
     ) -> None:
         """Take over a start whose job is there already; raises `AlreadyStartedError`."""
-        found = connection.cluster.find(run.token)
-        job = found or SlurmJob(job_id, None, token=run.token)
+        found = connection.cluster.find(run.token, name=submission.own_name)
+        job = found or SlurmJob(job_id, None, token=run.token, name="")
         submission.accepted(job, adopted=True).save(self._folder(run))
         raise AlreadyStartedError(f"{run.token} was queued before, as job {job.id}")
 
@@ -177,7 +226,11 @@ class ClusterStarts:
         folder = self._storage.job(run).run(run.token)
         try:
             submitted = connection.cluster.submit(
-                str(folder / folders.SCRIPT), token=run.token, folder=str(folder), again=again
+                str(folder / folders.SCRIPT),
+                token=run.token,
+                folder=str(folder),
+                name=known.own_name,
+                again=again,
             )
         except SubmitLimitError as error:
             after = replace(known, waits_for=" ".join(error.text.split()))
@@ -190,7 +243,9 @@ class ClusterStarts:
         """The number of the user who submits on a cluster."""
         if connection.address not in self._users:
             said = connection.host.run("id -u").stdout.strip()
-            self._users[connection.address] = int(said) if said.isdecimal() else None
+            if not said.isdecimal():
+                return None
+            self._users[connection.address] = int(said)
         return self._users[connection.address]
 
     def try_again(self, run: StepRun, known: ClusterSubmission) -> ClusterSubmission:
@@ -205,6 +260,7 @@ class ClusterStarts:
                 # starting it again says why
                 after = replace(known, given_up=True, waits_for="")
                 after.save(self._folder(run))
+                self._untidied.add(run)
                 return after
             after = known
         except SlurmError:
@@ -218,7 +274,7 @@ class ClusterStarts:
 
 
 def _order(
-    run: StepRun, launch: Launch, settings: SlurmSettings, code: PurePosixPath, trainer: str
+    run: StepRun, launch: Launch, settings: SlurmSettings, code: PurePosixPath, trainer: str, most_idle: int
 ) -> dict[str, Any]:
     """What the program of the job reads; no secret value is in it."""
     chain = settings.max_allocations - 1 if _may_follow(launch, settings) else 0
@@ -237,7 +293,7 @@ def _order(
         "container": _container(launch, settings),
         "trainer": trainer,
         "goes_on": launch.goes_on,
-        "chain": _CHAIN | {"left": chain} if chain else None,
+        "chain": _CHAIN | {"left": chain, "most_idle": most_idle} if chain else None,
     }
 
 

@@ -1,6 +1,7 @@
 """What the service knows of starts that it handed to a scheduler: a file in each start's folder.
 
-Of starts that may queue the next one themselves it also keeps a list, until nothing can follow them any more.
+Of starts that may queue the next one themselves it also keeps a list, until nothing can follow them any more,
+and of those that are over, until what they have left on the cluster is removed.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from nemo_helix_server.executors.slurm import job_script
 from nemo_helix_server.executors.slurm.connection import ClusterAddress
+from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.storage.run_files import StepRun, next_token
 from nemo_runs.durable.files import replace_file
 from nemo_slurm.records import SlurmJob
@@ -44,8 +47,8 @@ class ClusterSubmission:
     """It was ended before its command ran, and never will run."""
     results_here: bool = False
     """What it has produced lies at the service too."""
-    over: bool = False
-    """Nothing more is to be learnt: the next look leaves it out."""
+    tidied: bool = False
+    """It is over, and its secrets and its scratch folder on the cluster are removed."""
 
     @property
     def job(self) -> SlurmJob | None:
@@ -60,12 +63,25 @@ class ClusterSubmission:
             token=self.token,
             user=self.user,
             name=self.name,
+            name_proves=bool(self.own_name),
         )
 
+    @property
+    def own_name(self) -> str:
+        """The job's name where no other job has it; empty for starts of versions that named all alike."""
+        return self.name if self.name.endswith(f"-{folders.name_mark(self.token)}") else ""
+
+    def follower(self, run: StepRun, token: str, job_id: str) -> SlurmJob:
+        """The job of a start that an allocation has queued after this one of ``run``."""
+        own = bool(self.own_name)  # an allocation names its follower as it is named itself
+        name = job_script.job_name(run.job_id, run.step, token) if own else self.name
+        return SlurmJob(job_id, None, self.asked_at, token=token, user=self.user, name=name, name_proves=own)
+
     def accepted(self, job: SlurmJob, *, adopted: bool = False) -> ClusterSubmission:
-        """The same with the job that came of it."""
+        """The same with the job that came of it, by the name in the queue; no empty one is compared."""
         return replace(
             self,
+            name=self.name if job.name is None else job.name,
             job_id=job.id,
             cluster=job.cluster,
             submitted_at=job.submitted_at,
@@ -91,13 +107,13 @@ def read(folder: Path) -> ClusterSubmission | None:
 
 
 @dataclass(frozen=True, slots=True)
-class OpenChains:
-    """The starts after which something may be queued: a file each, in a folder of the service."""
+class RunList:
+    """Some starts, a file each, in a folder of the service."""
 
     folder: Path
 
     def add(self, run: StepRun) -> None:
-        """Remember a start, durably, before it is handed over."""
+        """Remember a start, durably."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         replace_file(self.folder / run.token, json.dumps(run._asdict()).encode(), mode=0o600)
 
@@ -109,12 +125,20 @@ class OpenChains:
                 found.append(StepRun(**json.loads(path.read_bytes())))
         return found
 
+    def drop(self, run: StepRun) -> None:
+        """Forget a start; fine when it is not there."""
+        (self.folder / run.token).unlink(missing_ok=True)
+
+
+class OpenChains(RunList):
+    """The starts after which something may be queued."""
+
     def end(self, run: StepRun) -> None:
         """Nothing can follow a start any more, nor those that it follows itself."""
         for one in self.runs():
             same = (one.job_id, one.attempt_id, one.step) == (run.job_id, run.attempt_id, run.step)
             if one.token == run.token or (same and leads_to(one.token, run.token)):
-                (self.folder / one.token).unlink(missing_ok=True)
+                self.drop(one)
 
 
 def leads_to(token: str, later: str) -> bool:

@@ -78,10 +78,10 @@ class Place:
         self.settings = {name: SlurmSettings(root=folder / name, python="python3") for name in ("a", "b")}
         self.executor = self.restarted()
 
-    def restarted(self):
+    def restarted(self, **changes):
         storage = ClusterRunStorage(self.jobs, self.connections, lambda run: ClusterAddress.of(self.of(run)))
         storage.bring_inputs = lambda _run: 0
-        self.executor = SlurmStepExecutor(storage, self.connections, self.of, now=self.fake.now)
+        self.executor = SlurmStepExecutor(storage, self.connections, self.of, now=self.fake.now, **changes)
         return self.executor
 
     def of(self, run):
@@ -105,4 +105,4 @@ class Place:
 
 
 def run_of(number, profile="a", job="job-1"):
-    return StepRun("default", job, "attempt-1", "main", f"task-{number:032x}", "slurm", profile)
+    return StepRun("default", job, "attempt-1", "main", f"task-{number:012x}{number:020x}", "slurm", profile)

@@ -2,9 +2,16 @@
 
 import dataclasses
 import json
+import os
 
 import pytest
-from tests.nemo_helix_server.executors.slurm.scheduler_world import Connection, Killed, Place, run_of
+from tests.nemo_helix_server.executors.slurm.scheduler_world import (
+    Connection,
+    Files,
+    Killed,
+    Place,
+    run_of,
+)
 
 from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import (
@@ -13,15 +20,18 @@ from nemo_helix_server.executors.base import (
     NeverPossibleError,
     RunState,
 )
-from nemo_helix_server.executors.slurm import submissions
+from nemo_helix_server.executors.slurm import job_script, submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress
 from nemo_helix_server.executors.slurm.executor import KIND
+from nemo_helix_server.executors.slurm.observation import FILES_LAG
 from nemo_helix_server.settings import Settings
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import next_token
 from nemo_runs.processes import trees
+from nemo_runs.secret_refs import SecretText
 from nemo_slurm.cluster import Cluster
-from nemo_slurm.errors import SchedulerRefusedError
+from nemo_slurm.errors import NotReachableError, SchedulerRefusedError
+from nemo_slurm.hosts import Completed
 from nemo_slurm.testing import Faults
 
 
@@ -337,3 +347,261 @@ def test_each_host_is_looked_at_and_asked_apart_from_the_others(tmp_path):
         assert [lanes.index(lane) for lane in lanes] == [0, 1, 1, 3, 3]
     finally:
         executor.close()
+
+
+def test_a_follower_that_cannot_be_signalled_is_told_to_stop_and_keeps_its_chain_open(place):
+    run = run_of(1)
+    place.start(run)
+    after = run._replace(token=next_token(run.token))
+    follower = follow(place, run, after)
+    run_files.make_claim(place.there(after), run_files.RunClaim(trees.identify(), 1.0))
+    place.fake.start(follower)
+    place.fake.change(follower, state="CONFIGURING")
+    with pytest.raises(ExecutorError, match="CONFIGURING"):
+        place.executor.end_chain(run)
+    assert run_files.read_stop(place.there(after)) is not None
+    assert place.executor.open_chains() == [run]
+    place.fake.change(follower, state="RUNNING")
+    place.executor.end_chain(run)
+    assert place.executor.open_chains() == []
+
+
+def test_a_follower_is_signalled_where_the_site_keeps_no_comments(place):
+    run = run_of(1)
+    place.start(run)
+    after = run._replace(token=next_token(run.token))
+    follower = follow(place, run, after)
+    run_files.make_claim(place.there(after), run_files.RunClaim(trees.identify(), 1.0))
+    place.fake.start(follower)
+    place.fake.change(follower, comment="")
+    before = place.fake.calls().get("scancel", 0)
+    place.executor.end_chain(run)
+    assert place.fake.calls()["scancel"] == before + 1
+    assert place.executor.open_chains() == []
+
+
+def test_a_follower_that_was_given_up_but_not_cancelled_is_cancelled_by_the_next_try(place):
+    run = run_of(1)
+    place.start(run)
+    after = run._replace(token=next_token(run.token))
+    follower = follow(place, run, after)
+    place.fake.set(Faults(controller_down=True, accounting="off"))
+    with pytest.raises(ExecutorError):
+        place.executor.end_chain(run)
+    assert place.executor.open_chains() == [run]
+    place.fake.set(Faults(starts_jobs=False))
+    place.executor.end_chain(run)
+    assert place.fake.job(follower).state == "CANCELLED"
+    assert place.executor.open_chains() == []
+
+
+def follow(place, run, after):
+    """The number of the job that an allocation of ``run`` has queued."""
+    script = place.jobs.data_dir.parent / "follower.sh"
+    name = job_script.job_name(run.job_id, run.step, after.token)
+    script.write_text(f"#!/bin/bash\n#SBATCH --job-name={name}\n")
+    job = place.fake.submit(str(script), token=after.token).job
+    place.there(after).mkdir(parents=True)
+    (place.there(after) / "order.json").write_text(json.dumps({"start": 2}))
+    (place.there(after) / "queued.json").write_text(json.dumps({"job_id": job.id}))
+    return job.id
+
+
+# ---------------------------------------------------------------- sites that write comments of their own
+
+
+def test_a_job_whose_comment_the_site_wrote_over_is_seen_and_cancelled(place):
+    run = run_of(1)
+    place.start(run)
+    number = place.fake.jobs()[0].id
+    place.fake.change(number, comment="charged to project 42")
+    assert place.state(run) is RunState.QUEUED
+    place.fake.start(number)
+    assert place.state(run) is RunState.STARTING
+    place.executor.kill(run)
+    assert place.fake.job(number).state == "CANCELLED"
+
+
+def test_a_lost_reply_makes_no_second_job_where_the_site_writes_over_comments(place):
+    run = run_of(1)
+    place.start(run)
+    number = place.fake.jobs()[0].id
+    place.fake.change(number, comment="charged to project 42")
+    dataclasses.replace(place.known(run), job_id=None, submitted_at=None).save(place.jobs.run_folder(run))
+    assert place.state(run) is RunState.QUEUED
+    assert (len(place.fake.jobs()), place.known(run).job_id) == (1, number)
+
+
+def test_a_job_of_an_earlier_version_that_named_all_alike_is_found_and_its_follower_is_ended(place):
+    run, old = run_of(1), "job-1-main"
+    place.start(run)
+    number = place.fake.jobs()[0].id
+    place.fake.change(number, name=old)
+    known = dataclasses.replace(place.known(run), name=old, job_id=None, submitted_at=None)
+    known.save(place.jobs.run_folder(run))
+    after = run._replace(token=next_token(run.token))
+    follower = follow(place, run, after)
+    place.fake.change(follower, name=old)
+    assert place.state(run) is RunState.QUEUED
+    assert place.known(run).job_id == number
+    with pytest.raises(AlreadyStartedError):
+        place.start(after)
+    assert place.state(after) is RunState.QUEUED
+    place.executor.end_chain(run)
+    assert [place.fake.job(one).state for one in (number, follower)] == ["PENDING", "CANCELLED"]
+
+
+def test_a_start_of_an_earlier_version_that_no_reply_came_for_keeps_its_name(place):
+    run, old = run_of(1), "job-1-main"
+    place.start(run)
+    place.fake.forget(place.fake.jobs()[0].id)
+    known = dataclasses.replace(place.known(run), name=old, job_id=None, submitted_at=None)
+    known.save(place.jobs.run_folder(run))
+    place.fake.move(60)
+    place.start(run)
+    assert place.fake.jobs()[-1].name == old
+    assert place.state(run) is RunState.QUEUED
+
+
+# ---------------------------------------------------------------- jobs that nobody remembers
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+def test_a_job_that_the_scheduler_has_forgotten_is_lost_where_there_is_no_accounting(place, claimed):
+    run = run_of(1)
+    place.fake.set(Faults(starts_jobs=False, accounting="off"))
+    place.start(run)
+    number = place.fake.jobs()[0].id
+    if claimed:
+        run_files.make_claim(place.there(run), run_files.RunClaim(trees.identify(), 1.0))
+    place.fake.forget(number)
+    assert place.state(run) is RunState.UNKNOWN
+    place.fake.move(FILES_LAG - 5)
+    assert place.state(run) is RunState.UNKNOWN
+    place.fake.move(10)
+    seen = place.executor.observe([run])[run.token]
+    assert (seen.state, seen.never_started) == (RunState.LOST, not claimed)
+    assert seen.interrupted == "the scheduler does not know its job any more"
+
+
+def test_a_job_is_not_forgotten_by_a_scheduler_that_does_not_answer(place):
+    run = run_of(1)
+    place.start(run)
+    place.fake.set(Faults(starts_jobs=False, controller_down=True))
+    for _ in range(3):
+        place.fake.move(3 * FILES_LAG)
+        assert place.state(run) is not RunState.LOST
+
+
+# ---------------------------------------------------------------- secrets
+
+
+SECRETS = {"KEY": SecretText("value")}
+
+
+def test_secrets_are_not_there_when_a_job_is_refused(place, monkeypatch):
+    def refuses(_self, *_args, **_changes):
+        assert (place.there(run) / "secrets.json").exists()
+        raise SchedulerRefusedError(["sbatch"], 1, "error: Invalid account")
+
+    run = run_of(1)
+    monkeypatch.setattr(Cluster, "submit", refuses)
+    with pytest.raises(NeverPossibleError):
+        place.start(run, secrets=SECRETS)
+    assert not (place.there(run) / "secrets.json").exists()
+
+
+def test_secrets_are_not_there_when_a_script_cannot_be_made(place):
+    run = run_of(1)
+    with pytest.raises(NeverPossibleError):
+        place.start(run, secrets=SECRETS, exclude_nodes=("a node",))
+    assert not (place.there(run) / "secrets.json").exists()
+
+
+def test_secrets_of_a_start_that_is_given_up_meanwhile_are_not_brought(place, monkeypatch):
+    run = run_of(1)
+    write = Connection.write
+
+    def stops_meanwhile(self, path, data):
+        write(self, path, data)
+        if path.name == "order.json":
+            place.executor.stop(run, grace_seconds=1)
+
+    monkeypatch.setattr(Connection, "write", stops_meanwhile)
+    with pytest.raises(AlreadyStartedError):
+        place.start(run, secrets=SECRETS)
+    assert not (place.there(run) / "secrets.json").exists()
+    assert place.fake.jobs() == []
+
+
+def test_secrets_stay_while_a_job_may_come_of_a_request_that_was_not_answered(place, monkeypatch):
+    def is_not_heard(_self, *_args, **_changes):
+        raise NotReachableError("it is not known whether the job was accepted")
+
+    run = run_of(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(Cluster, "submit", is_not_heard)
+        with pytest.raises(ExecutorError):
+            place.start(run, secrets=SECRETS)
+    assert (place.there(run) / "secrets.json").exists()
+    place.executor.stop(run, grace_seconds=1)
+    assert not (place.there(run) / "secrets.json").exists()
+
+
+def test_what_could_not_be_tidied_up_is_tried_again_also_after_a_restart(place, monkeypatch):
+    run, other = run_of(1), run_of(2, job="job-2")
+    place.start(run, secrets=SECRETS)
+    place.start(other)
+    number = place.fake.jobs()[0].id
+    place.fake.start(number)
+    place.fake.end(number, "NODE_FAIL")
+    place.fake.move(100)
+    ask = Connection.ask
+
+    def cannot_tidy(self, request, *, timeout=120):
+        if request["op"] == "tidy":
+            raise NotReachableError("the host does not answer")
+        return ask(self, request, timeout=timeout)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Connection, "ask", cannot_tidy)
+        assert place.state(run) is RunState.LOST
+    assert (place.there(run) / "secrets.json").exists()
+    assert not place.known(run).tidied
+    place.restarted()
+    place.executor.observe([other])  # nobody asks about the one that is over any more
+    assert not (place.there(run) / "secrets.json").exists()
+    assert place.known(run).tidied
+    assert place.state(run) is RunState.LOST
+
+
+def test_secrets_of_a_start_that_waited_for_a_limit_and_was_refused_then_are_removed(place, monkeypatch):
+    run = run_of(1)
+    place.fake.set(Faults(submit_limit=0))
+    place.start(run, secrets=SECRETS)
+
+    def refuses(_self, *_args, **_changes):
+        raise SchedulerRefusedError(["sbatch"], 1, "error: Invalid account or account/partition")
+
+    monkeypatch.setattr(Cluster, "submit", refuses)
+    place.fake.move(60)
+    assert place.state(run) is RunState.LOST
+    assert not (place.there(run) / "secrets.json").exists()
+
+
+# ---------------------------------------------------------------- what a start is given
+
+
+def test_a_user_number_that_was_not_heard_is_asked_for_again(place, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Files, "run", lambda *_args, **_more: Completed(1, "", "fork failed"))
+        place.start(run_of(1))
+    place.start(run_of(2))
+    assert [place.known(run_of(number)).user for number in (1, 2)] == [None, os.getuid()]
+
+
+def test_a_chain_ends_after_as_many_idle_allocations_as_the_service_allows(place):
+    place.restarted(most_idle=3)
+    place.start(run_of(1))
+    order = json.loads((place.there(run_of(1)) / "order.json").read_bytes())
+    assert order["chain"]["most_idle"] == 3

@@ -109,10 +109,11 @@ def test_a_profile_that_cannot_be_is_refused_by_key(settings, text):
 
 
 def test_names_of_jobs_are_what_a_queue_can_show():
-    assert job_name("platform-job-9", "training") == "platform-job-9-training"
-    assert job_name("a b/c", "tränen") == "a-b-c-tr-nen"
-    assert len(job_name("x" * 100, "y")) == 64
-    assert job_name("ü", "ö") == "baton"
+    token = "task-0123456789abcdef0123456789abcdef"
+    assert job_name("platform-job-9", "training", token) == "platform-job-9-training-0123456789ab"
+    assert job_name("a b/c", "tränen", token) == "a-b-c-tr-nen-0123456789ab"
+    assert len(job_name("x" * 100, "y", token)) == 63
+    assert job_name("ü", "ö", token) == "baton-0123456789ab"
 
 
 def test_a_value_that_cannot_stand_in_a_script_is_refused():

@@ -21,6 +21,11 @@ SCHEDULER_LOG = "slurm.log"
 """What the batch script itself printed, its setup lines included."""
 
 
+def name_mark(token: str) -> str:
+    """What the name of a start's job ends with: a site may write its own comment over the token."""
+    return token.removeprefix("task-")[:12]
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterFolder:
     """The root of one service on a cluster's shared storage."""

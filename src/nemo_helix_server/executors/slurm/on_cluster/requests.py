@@ -45,7 +45,10 @@ def _give_up(request: Mapping[str, Any]) -> dict[str, Any]:
     folder = Path(request["run"])
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     mine = run_files.make_claim(folder, run_files.RunClaim(None, time.time()))
-    (folder / folders.SECRETS).unlink(missing_ok=True)
+    if mine:
+        _tidy({"runs": [str(folder)]})
+    else:  # an allocation that has begun has read them
+        (folder / folders.SECRETS).unlink(missing_ok=True)
     return {"mine": mine}
 
 
@@ -63,16 +66,28 @@ def _hold(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _end_chain(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Claim for nobody what was queued to go on after a run; of each its job, and whether it was free."""
+    """Claim for nobody what was queued to go on after a run; of each its job, and whether it was free.
+
+    ``over``: it has ended by itself.
+    """
     run = Path(request["run"])
     found = []
     after = run.parent / run_files.next_token(run.name)
     while (after / folders.ORDER).exists():
-        free = run_files.make_claim(after, run_files.RunClaim(None, time.time()))
+        free = run_files.make_claim(after, run_files.RunClaim(None, time.time())) or _is_given_up(after)
         (after / folders.SECRETS).unlink(missing_ok=True)
-        found.append({"token": after.name, "job_id": _queued_as(after), "free": free})
+        over = (after / run_files.EXIT).exists()
+        found.append({"token": after.name, "job_id": _queued_as(after), "free": free, "over": over})
         after = after.parent / run_files.next_token(after.name)
     return {"starts": found}
+
+
+def _is_given_up(folder: Path) -> bool:
+    """Whether a start was claimed for nobody before: an earlier call did not get further."""
+    with contextlib.suppress(RunsError):
+        claim = run_files.read_claim(folder)
+        return claim is not None and claim.identity is None
+    return False
 
 
 def _queued_as(folder: Path) -> str | None:

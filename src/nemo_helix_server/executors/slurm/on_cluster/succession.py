@@ -27,7 +27,6 @@ from nemo_runs.errors import RunsError
 from nemo_trainer.contract import generations, names
 from nemo_trainer.contract.generations import Generation
 
-EXIT_PAUSED = 75
 _COMMAND_TIMEOUT = 60.0
 """Seconds that a command of the scheduler may take."""
 _REQUEUED = "REQUEUED"
@@ -61,7 +60,7 @@ def claim_generation(run: Path, order: Mapping[str, Any], by: str) -> Fence:
     `nemo_runs.errors.DiskFullError` when the claim cannot be written.
     """
     trainer = Path(order["trainer"])
-    if not order.get("goes_on", order.get("chain")):
+    if not order["goes_on"]:
         return Fence(trainer, 0)
 
     def allowed(newest: Generation | None) -> None:
@@ -124,7 +123,7 @@ def _ended_for_good(before: Predecessor) -> str | None:
         return None if taken in _PLACE_TAKEN else f"how the allocation before ended is not known ({taken})"
     if end.exit_status == 0:
         return "the allocation before has completed its work"
-    if end.exit_status == EXIT_PAUSED or end.stopped:
+    if end.exit_status == names.EXIT_PAUSED or end.stopped:
         return None
     taken = before.state.split()[0] if before.state else ""
     return None if end.signal and taken in _PLACE_TAKEN else f"its command {end.reason}"
@@ -171,6 +170,7 @@ def _prepared(run: Path, order: Mapping[str, Any], newest: int) -> Path:
     numbers = {"left": chain["left"] - 1, "number": chain["number"] + 1, "idle": idle, "newest": newest}
     changed |= {"predecessor": token, "chain": {**chain, **numbers}, "start": next_start_number(after)}
     script = (run / folders.SCRIPT).read_text(encoding="utf-8").replace(token, after_token)
+    script = script.replace(folders.name_mark(token), folders.name_mark(after_token))
     _write(after / folders.SCRIPT, script)
     with contextlib.suppress(FileNotFoundError):
         _write(after / folders.SECRETS, (run / folders.SECRETS).read_text(encoding="utf-8"))
@@ -187,11 +187,16 @@ def _write(path: Path, text: str) -> None:
 
 def _job_of(token: str) -> str | None:
     """The number of the job that carries a token: it was queued, and its reply was lost."""
-    done = _call(["squeue", "-h", "--me", "-o", "%i %k"])
+    done = _call(["squeue", "-h", "--me", "-o", "%i %j %k"])
     if done.returncode:
         raise ValueError(f"squeue ended with status {done.returncode}: {' '.join(done.stderr.split())}")
     rows = (line.split() for line in done.stdout.splitlines())
-    return next((row[0] for row in rows if row and row[0].isdecimal() and token in row[1:]), None)
+    return next((row[0] for row in rows if row and row[0].isdecimal() and _is_of(token, row[1:])), None)
+
+
+def _is_of(token: str, words: list[str]) -> bool:
+    """Whether a job's name or comment is that of a start; a site may have written over the comment."""
+    return token in words or words[0].endswith(f"-{folders.name_mark(token)}")
 
 
 def _call(words: list[str]) -> subprocess.CompletedProcess[str]:
@@ -250,7 +255,7 @@ def is_final(end: run_files.ExitRecord, run: Path) -> bool:
     """Whether a start's end needs no further allocation: it is done, has failed, or was asked to end."""
     if _wants_pause(run) or run_files.read_stop(run) is not None:
         return True
-    return not (end.exit_status == EXIT_PAUSED or end.stopped)
+    return not (end.exit_status == names.EXIT_PAUSED or end.stopped)
 
 
 def give_up_successor(run: Path, order: Mapping[str, Any], fence: Fence) -> None:
@@ -268,7 +273,8 @@ def give_up_successor(run: Path, order: Mapping[str, Any], fence: Fence) -> None
 def _cancel(job: str, token: str) -> None:
     """Cancel a job that carries the token, and no other one that may have its number."""
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        if token in _call(["squeue", "-h", "-j", job, "-o", "%k"]).stdout.split():
+        words = _call(["squeue", "-h", "--me", "-j", job, "-o", "%j %k"]).stdout.split()
+        if words and _is_of(token, words):
             _call(["scancel", job])
 
 

@@ -245,10 +245,29 @@ def test_a_later_start_that_comes_between_the_look_and_the_claim_is_seen(run, tr
     assert generations.newest(trainer).task == later.name
 
 
-def test_starts_of_an_earlier_version_have_no_number_and_go_on(run, trainer):
+def test_the_name_of_a_successors_job_carries_its_own_token(run, trainer, scheduler):
+    script = run / folders.SCRIPT
+    script.write_text(f"{script.read_text()}#SBATCH --job-name=j-main-{folders.name_mark(TOKEN)}\n")
+    fence = succession.claim_generation(run, order_of(run), "job 1")
+    succession.queue(run, order_of(run), 5, fence, environ(scheduler))
+    after = run.parent / next_token(TOKEN)
+    text = (after / folders.SCRIPT).read_text()
+    assert f"--job-name=j-main-{folders.name_mark(after.name)}\n" in text
+    assert folders.name_mark(TOKEN) not in text
+
+
+@pytest.mark.parametrize(("name", "found"), [("j-main-{mark}", "41"), ("j-main-0123456789ab", None)])
+def test_a_successor_is_known_by_its_name_where_the_site_writes_over_comments(scheduler, name, found):
+    shown = name.format(mark=folders.name_mark(TOKEN))
+    program = scheduler / "squeue"
+    program.write_text(f"#!/bin/sh\necho '41 {shown} charged to 42'\n")
+    program.chmod(0o755)
+    assert succession._job_of(TOKEN) == found
+
+
+def test_a_start_goes_on_after_one_whose_number_is_not_known(run, trainer):
     generations.claim(trainer, task="task-" + "0" * 32)
-    order = {key: value for key, value in order_of(run).items() if key not in {"start", "goes_on"}}
-    (run / folders.ORDER).write_text(json.dumps(order))
+    order = order_of(run)
     assert succession.claim_generation(run, order, "job 1").number == 2
 
 
