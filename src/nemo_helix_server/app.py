@@ -195,6 +195,7 @@ def _parts(
 ) -> ServiceParts:
     """What the routes call."""
     settings, store, clock, storage = core.settings, core.store, core.clock, core.storage
+    isolation = controller.starter.launches.isolation
     workspaces = WorkspaceRepository(store, clock)
     workspaces.ensure_default()
     references = _references(settings, store, clock, tokens_required=tokens_required)
@@ -217,7 +218,7 @@ def _parts(
         workspaces=workspaces,
         broadcaster=broadcaster,
         profiles=core.profiles,
-        profile_checks=ProfileChecks(core.profiles, executors.named),
+        profile_checks=ProfileChecks(core.profiles, executors.named, isolated=isolation is not None),
         filesets=references.filesets,
         models=references.models,
         customizer=Customizer(
@@ -227,7 +228,7 @@ def _parts(
             engines,
             settings,
             place_of=functools.partial(_place_of, core.profiles, executors),
-            isolation=controller.starter.launches.isolation,
+            isolation=isolation,
         ),
         templates=TemplateRepository(store, clock),
         health=HealthProbe(store, settings.data_dir),

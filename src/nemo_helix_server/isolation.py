@@ -190,6 +190,15 @@ def judge(isolation: Isolation, *, tokens_required: bool) -> Boundary:
             f"{_NO_BOUNDARY}; run the service as a user of its own"
         )
         return Boundary(True, False, sentence)
+    shared = [
+        f"{one.provider}/{one.profile}" for one in isolation.settings.jobs.executors if one.config.is_shared
+    ]
+    if shared:
+        sentence = (
+            f"steps of the execution profiles {', '.join(shared)} run as one user, who can read the files "
+            f"and secrets of all jobs there (shares_user): {_NO_BOUNDARY}"
+        )
+        return Boundary(True, False, sentence)
     return Boundary(True, True, "steps see neither the service's keys nor what is of other workspaces")
 
 

@@ -81,6 +81,11 @@ class ProfileSettings(SettingsSection):
     log_bytes: Annotated[int, Field(ge=4096, le=2**40)] = 64 * 2**20
     """Kept output of one start of a step; older lines go first."""
 
+    @property
+    def is_shared(self) -> bool:
+        """Whether the operator lets all steps run as one user elsewhere, who sees the files of all."""
+        return False
+
 
 class SubprocessSettings(ProfileSettings):
     """The configuration of a profile whose steps run as processes of this machine."""

@@ -287,6 +287,26 @@ def test_a_way_around_is_named(tmp_path, monkeypatch):
     assert not judge(given, tokens_required=False).isolated
 
 
+@here
+def test_profiles_whose_steps_share_a_user_are_named(tmp_path, monkeypatch):
+    monkeypatch.setattr(isolation, "_reachable", lambda: iter([]))
+    step_tokens.load_key(tmp_path)
+
+    def judged(**config):
+        profile = {"provider": "gpu", "profile": "big", "backend": "slurm"}
+        executors = [{**profile, "config": {"root": "/scratch/x", **config}}]
+        overrides = {"data_dir": tmp_path, "jobs": {"executors": executors}}
+        return judge(
+            Isolation(settings.load(environ={}, overrides=overrides), tmp_path), tokens_required=True
+        )
+
+    assert judged().holds  # jobs of it are refused
+    found = judged(shares_user=True)
+    assert (found.isolated, found.holds) == (True, False)
+    assert "steps of the execution profiles gpu/big run as one user" in found.sentence
+    assert "is not a boundary between workspaces" in found.sentence
+
+
 def access_of(given, tmp_path, made_by="anna", confined=True):
     run = StepRun("lab", "j", "attempt-1", "main", "task-1")
     paths = StepPaths.below(tmp_path / "data" / "jobs" / "lab" / "j", run)

@@ -10,7 +10,7 @@ from typing import Any
 from nemo_helix_plugin.jobs.types import HelixJobSpec
 from nemo_helix_server.controller.launches import LaunchError, Launches
 from nemo_helix_server.errors import InvalidError
-from nemo_helix_server.executors.base import CapacityRequest, NeverPossibleError
+from nemo_helix_server.executors.base import CapacityRequest, NeverPossibleError, NotConfinedError
 from nemo_helix_server.executors.dispatch import Executors
 from nemo_helix_server.jobs import identifiers
 from nemo_helix_server.jobs.model import StepContext
@@ -30,6 +30,8 @@ class Feasibility:
         for step in spec.model_dump(mode="json")["steps"]:
             try:
                 self._require_place(step, f"the step {step['name']}", "")
+            except NotConfinedError as error:
+                raise InvalidError(f"the step {step['name']}: {error}") from error
             except (LaunchError, NeverPossibleError) as error:
                 raise InvalidError(
                     f"{error}; ask for less, or run the service where there is more"
@@ -58,9 +60,9 @@ class Feasibility:
         needs = self.launches.needs(spec)
         names = (workspace, "", "", what, what)
         run = StepRun(*names, self.launches.executor(spec), run_lookup.profile_of(spec))
-        self.executor.require_possible(
-            CapacityRequest(run, what, workspace, needs, 0 if needs.gpus else 1, (0.0, 0))
-        )
+        slots, confined = 0 if needs.gpus else 1, self.launches.confines(self.launches.settings_of(spec))
+        request = CapacityRequest(run, what, workspace, needs, slots, (0.0, 0), confined)
+        self.executor.require_possible(request)
 
     def _require_program(self, context: StepContext) -> None:
         """An engine's interpreter may have been removed; what a job makes for itself is its own affair."""

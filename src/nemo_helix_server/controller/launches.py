@@ -82,7 +82,11 @@ class Launches:
 
     def settings(self, context: StepContext) -> ProfileSettings:
         """The settings of the step's execution profile."""
-        executor = context.step.spec["executor"]
+        return self.settings_of(context.step.spec)
+
+    def settings_of(self, spec: Mapping[str, Any]) -> ProfileSettings:
+        """The same for a step's spec."""
+        executor = spec["executor"]
         return self.profile(executor["provider"], executor.get("profile") or "default")
 
     def turn(self, step: Step) -> tuple[float, int]:
@@ -113,7 +117,12 @@ class Launches:
             needs=needs,
             slots=0 if needs.gpus else 1,
             turn=self.turn(context.step),
+            confined=self.confines(self.settings(context)),
         )
+
+    def confines(self, profile: ProfileSettings) -> bool:
+        """Whether steps of a profile are kept to their own files; not where it lets all share a user."""
+        return self.isolation is not None and not profile.is_shared
 
     def image(self, context: StepContext) -> str | None:
         """The image that the step names; it is recorded, and an executor without containers leaves it."""
@@ -248,7 +257,7 @@ class Launches:
     def _isolation_folders(
         self, context: StepContext, paths: StepPaths, checkpoint: str | None
     ) -> IsolationFolders | None:
-        if self.isolation is None:
+        if self.isolation is None or not self.confines(self.settings(context)):
             return None
         return self.isolation.folders_for(paths, context.workspace, context.created_by, checkpoint)
 

@@ -34,6 +34,10 @@ class NeverPossibleError(ExecutorError):
     """The machine could never give what the run needs."""
 
 
+class NotConfinedError(NeverPossibleError):
+    """The run could not be kept to its own files."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceNeeds:
     """What a step asks for; what is `None` is the executor's own default."""
@@ -60,6 +64,8 @@ class CapacityRequest:
     """Places for steps without GPU that it takes, where the executor counts them."""
     turn: tuple[float, int]
     """Its place in the queue, smallest first, see `nemo_runs.clock.turn`."""
+    confined: bool = False
+    """Whether it is to be kept to its own files, see `Launch.file_access`."""
 
     @property
     def devices(self) -> int:
@@ -103,7 +109,7 @@ class Launch:
     file_access: FileAccess | None = None
     """The only files and folders that it can use; `None` = whatever the user can.
 
-    An executor that cannot keep a run to them refuses the start with `NeverPossibleError`."""
+    An executor that cannot keep a run to them refuses the start with `NotConfinedError`."""
     needs: ResourceNeeds = ResourceNeeds()
     image: str | None = None
     """The container image that the step names; an executor without containers runs the command as it is."""
@@ -235,7 +241,10 @@ class Admits(Protocol):
         ...
 
     def require_possible(self, request: CapacityRequest) -> None:
-        """Raise `NeverPossibleError` when the executor could never give what `admit` is asked for."""
+        """Raise `NeverPossibleError` when the executor could never give what `admit` is asked for.
+
+        `NotConfinedError` when it cannot keep a run to its own files, and is asked to.
+        """
         ...
 
     def release(self, run: StepRun) -> None:

@@ -5,6 +5,7 @@ import httpx
 
 from nemo_helix_plugin.access.types import CreateTokenRequest
 from nemo_helix_server import app, settings
+from nemo_helix_server.isolation import Isolation
 from nemo_helix_server.jobs.model import Caller
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.jobs.status_change import StatusChange
@@ -42,16 +43,21 @@ class Client:
 class Bench:
     """A service, its store and its clock."""
 
-    def __init__(self, data_dir, *, tokens_required=False, **changes):
+    def __init__(self, data_dir, *, tokens_required=False, isolated=False, **changes):
         self.clock = MovableClock()
         overrides = {"data_dir": data_dir, "jobs": {"leases": {"folder": data_dir / "leases", "devices": []}}}
         given = settings.load(environ={}, overrides={**overrides, **changes})
-        data_dir.mkdir(mode=0o700)
+        data_dir.mkdir(mode=0o700, exist_ok=True)
         self.data_dir = data_dir
         self.store = JobStore(given.store_url(), self.clock)
         self.store.migrate()
         self.service = app.compose(
-            given, self.store, self.clock, base_url="http://localhost:8080", tokens_required=tokens_required
+            given,
+            self.store,
+            self.clock,
+            base_url="http://localhost:8080",
+            tokens_required=tokens_required,
+            isolation=Isolation(given, data_dir.parent / "engines") if isolated else None,
         )
         self.parts = self.service.parts
         self.application = self.service.application

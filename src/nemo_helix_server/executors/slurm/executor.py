@@ -25,6 +25,7 @@ from nemo_helix_server.executors.base import (
     ExecutorKind,
     Launch,
     NeverPossibleError,
+    NotConfinedError,
     RunObservation,
     RunPlace,
     Software,
@@ -32,7 +33,7 @@ from nemo_helix_server.executors.base import (
     WaitingForCapacity,
 )
 from nemo_helix_server.executors.options import UnknownPlace
-from nemo_helix_server.executors.slurm import checking, job_script, submissions
+from nemo_helix_server.executors.slurm import checking, job_script, starts, submissions
 from nemo_helix_server.executors.slurm.connection import (
     ClusterAddress,
     ClusterConnection,
@@ -111,6 +112,8 @@ class SlurmStepExecutor:
     def require_possible(self, request: CapacityRequest) -> None:
         """See the protocol: what the cluster never gives, its scheduler says when the job is handed over."""
         settings = self._settings_of(request.run)
+        if request.confined:
+            raise NotConfinedError(starts.NOT_CONFINED)
         with _impossible():
             job_script.render(
                 settings,

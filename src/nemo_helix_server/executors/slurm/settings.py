@@ -92,6 +92,8 @@ class SlurmSettings(ProfileSettings):
     """The type of GPU to ask for, at sites that want it named, such as `a100`."""
     container: SlurmContainer | None = None
     """Unset: commands run on the nodes as they are."""
+    shares_user: bool = False
+    """Where steps are kept to their own files, run them still: as one user, who sees all jobs' files."""
     poll_seconds: Interval = 5.0
     """How often the cluster is looked at: one call of the scheduler and one look at files, for all jobs."""
     graceful_shutdown_timeout_seconds: Annotated[float, Field(ge=0)] = 30.0
@@ -131,6 +133,11 @@ class SlurmSettings(ProfileSettings):
         except UnusableValueError as error:
             raise ValueError(str(error)) from error
         return self
+
+    @property
+    def is_shared(self) -> bool:
+        """See `ProfileSettings`."""
+        return self.shares_user
 
     def memory_option(self) -> str | None:
         """The same for ``sbatch --mem``."""

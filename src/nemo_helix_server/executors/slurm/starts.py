@@ -17,6 +17,7 @@ from nemo_helix_server.executors.base import (
     ExecutorError,
     Launch,
     NeverPossibleError,
+    NotConfinedError,
 )
 from nemo_helix_server.executors.slurm import job_script, submissions
 from nemo_helix_server.executors.slurm.connection import (
@@ -46,6 +47,11 @@ from nemo_slurm.refusals import Whose, read_refusal
 
 _CHAIN = {"number": 1, "idle": 0, "newest": 0}
 """Of the first allocation, see `nemo_helix_server.executors.slurm.on_cluster.succession`."""
+NOT_CONFINED = (
+    "this service keeps steps to their own files, and on a cluster it cannot: all run as one user, who can "
+    "read the files and secrets of every job there; where everybody who may create jobs may see these, the "
+    "operator sets shares_user: true in the configuration of the execution profile"
+)
 _LIMIT_PAUSE = 15.0
 """Seconds after which the scheduler is asked again whether a limit of the site is still reached."""
 
@@ -86,6 +92,8 @@ class ClusterStarts:
         settings = launch.place
         if not isinstance(settings, SlurmSettings):
             raise NeverPossibleError(f"the profile of {run.step} is not one of a Slurm cluster")
+        if launch.file_access is not None:
+            raise NotConfinedError(NOT_CONFINED)
         connection = self._connections.of(known.address if known else ClusterAddress.of(settings))
         if _may_follow(launch, settings):
             self._chains.add(run)

@@ -16,10 +16,14 @@ from tests.nemo_helix_server.executors.slurm.scheduler_world import (
 from nemo_helix_server.executors.background import ObservedInBackground
 from nemo_helix_server.executors.base import (
     AlreadyStartedError,
+    CapacityRequest,
     ExecutorError,
     NeverPossibleError,
+    NotConfinedError,
+    ResourceNeeds,
     RunState,
 )
+from nemo_helix_server.executors.landlock import FileAccess
 from nemo_helix_server.executors.slurm import job_script, submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress
 from nemo_helix_server.executors.slurm.executor import KIND
@@ -78,6 +82,25 @@ def test_runs_that_are_over_are_tidied_up_by_one_request(place):
     seen = place.executor.observe(runs)
     assert {one.state for one in seen.values()} == {RunState.LOST}
     assert place.connections.asked == ["look", "tidy"]
+
+
+# ---------------------------------------------------------------- who may read what
+
+
+def test_a_run_that_is_to_be_kept_to_its_own_files_is_refused_before_anything_is_brought(place):
+    run = run_of(1)
+    request = CapacityRequest(run, "job-1", "default", ResourceNeeds(), 1, (0.0, 0))
+    place.executor.require_possible(request)
+    place.executor.admit(request)
+    for ask in (place.executor.require_possible, place.executor.admit):
+        with pytest.raises(NotConfinedError, match=r"cluster it cannot.*shares_user: true"):
+            ask(dataclasses.replace(request, confined=True))
+    with pytest.raises(NotConfinedError, match="shares_user: true"):
+        place.start(run, file_access=FileAccess(("/usr",), ("/tmp",)))
+    assert (place.fake.jobs(), place.connections.asked, place.known(run)) == ([], [], None)
+    assert not place.there(run).exists()
+    place.start(run)
+    assert len(place.fake.jobs()) == 1
 
 
 # ---------------------------------------------------------------- at most one job for a start
