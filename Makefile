@@ -79,6 +79,7 @@ requirements: setup
 reference: setup
 	$(BIN)/python scripts/write_reference.py
 	$(BIN)/python scripts/write_settings_reference.py
+	$(BIN)/python scripts/write_verifier_reference.py
 	$(BIN)/python scripts/write_job_statuses.py
 	$(BIN)/python scripts/write_customization_reference.py
 

@@ -30,8 +30,8 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 NAMES = {
     "nemo_gym.types": (
-        "Row AnswerEnd ANSWER_ENDS Task Episode Verdict Policy Agent Verifier RolloutFailedError output_text "
-        "reasoning_text answer_end token_count is_truncated"
+        "Row AnswerEnd ANSWER_ENDS Task Episode Verdict MetricInfo GradedRollout Estimate Policy Agent "
+        "Verifier RolloutFailedError output_text reasoning_text answer_end token_count is_truncated"
     ),
     "nemo_gym.errors": (
         "EXIT_DONE EXIT_ERROR EXIT_USAGE EXIT_ALIVE EXIT_REFUSED EXIT_INCOMPLETE EXIT_EXHAUSTED "

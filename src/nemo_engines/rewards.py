@@ -82,7 +82,8 @@ class Rewards:
     async def _reward(self, task: Task, answer: str, *, cut: bool) -> float:
         """A verifier is code of others: whatever it does wrong is one sentence that names it."""
         try:
-            reward = float((await self._verifier.verify(task, Episode(text_answer(answer, cut=cut)))).reward)
+            reward = (await self._verifier.verify(task, Episode(text_answer(answer, cut=cut)))).reward
+            reward = float(math.nan if reward is None else reward)
         except Exception as error:
             said = f"{type(error).__name__}: {error}"
             raise TrainerError(

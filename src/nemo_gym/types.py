@@ -85,12 +85,46 @@ class Episode:
 class Verdict:
     """A grade."""
 
-    reward: float
-    """In [0, 1]."""
+    reward: float | None
+    """In [0, 1]; ``None`` when the answer cannot be graded, which is counted as unscored and never as 0."""
     extracted_answer: str | None = None
     """What was understood as the answer; ``None`` when nothing could be."""
     fields: Row = field(default_factory=dict)
     """Further fields for the result row."""
+    metrics: Mapping[str, float | None] = field(default_factory=dict)
+    """Further measurements of the answer by name: finite numbers, ``None`` where there is no value. A value
+    that is missing is counted and never 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricInfo:
+    """What a verifier declares about one of its metrics."""
+
+    higher_is_better: bool | None = None
+    """``None``: neither, as for a length."""
+    low: float = -math.inf
+    """Least possible value."""
+    high: float = math.inf
+    """Greatest possible value."""
+    unseen: float | None = None
+    """The value of an answer that did not end well and is not graded; ``None``: it has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class GradedRollout:
+    """One recorded rollout with its grade."""
+
+    task: Task
+    episode: Episode
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a verifier makes of many rollouts: a value and how sure it is."""
+
+    value: float | None
+    std_error: float | None = None
 
 
 class Policy(Protocol):
@@ -129,6 +163,15 @@ class Verifier(Protocol):
     Only answers that ended well are put to a verifier; others get reward 0 and their end as the reason. A
     class that can grade more names those ends: ``graded_ends = frozenset({"refusal"})``, say. So can a
     benchmark, by its key ``graded_ends``.
+
+    Three more members are optional. ``metrics`` maps the names of its metrics, those of ``grade_group`` and
+    ``aggregate`` included, to a `MetricInfo`. ``grade_group(rollouts)`` gets all graded rollouts of one task,
+    in order, at least one, and returns metrics of the task as a mapping like that of `Verdict.metrics`; their
+    mean over the tasks is shown. ``aggregate(rollouts)`` gets all graded rollouts of the run, an iterable in
+    the order of task and repeat that can be gone through more than once and never holds more than one of them
+    in memory, and returns a mapping from names to numbers, ``None`` or an `Estimate`. Both are plain
+    functions of what is recorded, called whenever the run is added up; rollouts that are masked or have no
+    reward are left out.
     """
 
     Options: ClassVar[type[BaseModel]]

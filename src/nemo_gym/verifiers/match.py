@@ -30,21 +30,22 @@ class MatchOptions(BaseModel):
     mode: Literal["exact", "regex", "numeric"] = "exact"
     """``exact``: the whole text; ``regex``: what ``pattern`` finds in it; ``numeric``: a number in it."""
     answer_field: str = "expected_answer"
-    """Field of the dataset row that holds the right answer, or a list of right answers."""
+    """The field of the row that holds the right answer, or a list of right answers."""
     answer_pattern: str | None = None
-    """Regular expression for fields that hold more than the answer, such as a solution that ends in
-    ``#### 18``: its last match (group 1, the whole match without one) is the right answer."""
+    """Regular expression for a field that holds more than the answer, as GSM8K's solutions that end in
+    ``#### 18``: ``"#### *(.*)"``; its last match (its first
+    group, or the whole match without a group) is the right answer."""
     pattern: str | None = None
-    """Regular expression; its group 1 (the whole match without one) is the answer. Required for ``regex``,
-    allowed for ``numeric``, where the number is then looked for within what was found."""
+    """Regular expression; its first group, or the whole match without a group, is the answer. Needed for
+    ``regex``; for ``numeric`` the number is looked for within what it finds."""
     which: Which = "last"
-    """Which match, and which number of a text with several, is the answer."""
+    """``first`` or ``last``: which match, and which number of a text with several, is the answer."""
     ignore_case: bool = False
     """Applies to the pattern and to comparing text."""
     strip: bool = True
-    """Leave out white space around both texts before comparing."""
+    """Leave out white space around both texts before they are compared."""
     abs_tolerance: float = Field(0.0, ge=0, allow_inf_nan=False)
-    """Numbers may differ by this much, or …"""
+    """``numeric``: numbers may differ by this much, or …"""
     rel_tolerance: float = Field(0.0, ge=0, lt=1, allow_inf_nan=False)
     """… by this share of the right answer, whichever allows more."""
 

@@ -22,7 +22,7 @@ class MultipleChoiceOptions(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     grading_mode: GradingMode | None = None
-    """When unset, the row's own ``grading_mode`` counts, else ``strict_single_letter_boxed``."""
+    """One of the modes below; null: the row's own ``grading_mode``, else ``strict_single_letter_boxed``."""
 
 
 class MultipleChoiceVerifier:

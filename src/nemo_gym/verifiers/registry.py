@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from nemo_gym import plugins
-from nemo_gym.types import Policy, Verifier
+from nemo_gym.errors import ConfigError
+from nemo_gym.types import MetricInfo, Policy, Verifier
 
 VERIFIERS = plugins.PluginKind(
     noun="verifier",
@@ -14,6 +15,7 @@ VERIFIERS = plugins.PluginKind(
     built_in={
         "match": "nemo_gym.verifiers.match:MatchVerifier",
         "multiple_choice": "nemo_gym.verifiers.multiple_choice:MultipleChoiceVerifier",
+        "several": "nemo_gym.verifiers.several:SeveralVerifier",
     },
 )
 
@@ -28,12 +30,28 @@ def load_verifier(
     """
     cls = plugins.load_class(VERIFIERS, spec, where=where)
     options = plugins.check_options(cls.Options, spec, where=where)
-    return cast("Verifier", plugins.construct(cls, Verifier, (options, models or {}), where=where))
+    verifier = cast("Verifier", plugins.construct(cls, Verifier, (options, models or {}), where=where))
+    declared = declared_metrics(verifier)
+    if not isinstance(declared, Mapping) or not all(map(_is_declared, declared.items())):
+        raise ConfigError(
+            f"{where}: metrics of {cls.__qualname__} must map names to nemo_gym.types.MetricInfo."
+        )
+    return verifier
 
 
 def verifier_types() -> list[str]:
     """All verifier types that can be asked for here."""
     return plugins.known_types(VERIFIERS)
+
+
+def declared_metrics(verifier: object) -> Mapping[str, MetricInfo]:
+    """What the verifier declares about its metrics; empty where it declares nothing."""
+    return cast("Mapping[str, MetricInfo]", getattr(verifier, "metrics", {}))
+
+
+def _is_declared(item: tuple[object, object]) -> bool:
+    name, info = item
+    return isinstance(name, str) and bool(name) and isinstance(info, MetricInfo)
 
 
 def grades_at_once(verifier: Verifier) -> bool:

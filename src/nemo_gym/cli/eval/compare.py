@@ -11,7 +11,7 @@ import click
 from nemo_gym.cli.options import json_option
 
 if TYPE_CHECKING:
-    from nemo_gym.rollouts.scores.compare import Comparison, Comparisons
+    from nemo_gym.rollouts.scores.compare import Comparison, Comparisons, Paired
 
 _PATH = click.Path(exists=True, path_type=Path)
 
@@ -49,7 +49,9 @@ def _print(found: Comparisons) -> None:
         table.add_column(name, justify="right")
     table.add_column("")
     for comparison in found.shared:
-        table.add_row(*_row(comparison))
+        table.add_row(*_row(comparison.benchmark, comparison.paired))
+        for name, paired in comparison.metrics.items():
+            table.add_row(*_row(f"  {name}", paired, shares=False))
     console = Console(
         file=sys.stdout, width=None if sys.stdout.isatty() else 130, highlight=False, markup=False
     )
@@ -64,14 +66,20 @@ def _print(found: Comparisons) -> None:
             console.print(f"only in {label}: {', '.join(names)}", soft_wrap=True)
 
 
-def _row(comparison: Comparison) -> list[str]:
-    paired = comparison.paired
+def _row(name: str, paired: Paired, *, shares: bool = True) -> list[str]:
+    """One line; values of rewards as percent, those of metrics as they are."""
+
+    def value(number: float, sign: str = "") -> str:
+        if shares:
+            return f"{100 * number:+.1f}" if sign else f"{number:.1%}"
+        return f"{number:{sign}.4g}"
+
     return [
-        comparison.benchmark,
-        f"{paired.mean_a:.1%}",
-        f"{paired.mean_b:.1%}",
-        f"{100 * paired.difference:+.1f}",
-        f"{100 * paired.low:+.1f} to {100 * paired.high:+.1f}",
+        name,
+        value(paired.mean_a),
+        value(paired.mean_b),
+        value(paired.difference, "+"),
+        f"{value(paired.low, '+')} to {value(paired.high, '+')}",
         f"{paired.tasks:,}",
         f"{paired.better:,}",
         f"{paired.worse:,}",

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import JobPaths
@@ -18,8 +18,12 @@ from nemo_gym.orchestration.status import chain_head
 from nemo_gym.text_table import table
 from nemo_runs.counts import counted
 
+if TYPE_CHECKING:
+    from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
+
 Status = Literal["complete", "incomplete", "unfinished", "no results", "not fetched", "not queued"]
 
+_NOT_IN_CSV = frozenset({"key_metrics", "metrics"})
 _RESULT_COLUMNS = ("ID", "BENCHMARK", "STATUS", "SCORE", "95% INTERVAL", "COVERAGE", "MODEL")
 
 
@@ -48,6 +52,8 @@ class BenchmarkResult:
     job_id: str | None = None
     job_dir: str = ""
     key_metrics: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, MeasuredMetric] = field(default_factory=dict)
+    """The verifier's metrics by name."""
 
     def to_json(self) -> dict[str, Any]:
         """The row as JSON values."""
@@ -113,6 +119,7 @@ def _read(paths: JobPaths, job_id: str) -> dict[str, Any]:
         "model": model or summary.run.get("model"),
         "detail": "" if whole else coverage.denominator,
         "key_metrics": dict(summary.key_metrics),
+        "metrics": dict(summary.metrics),
     }
 
 
@@ -168,7 +175,7 @@ def _model(model: Mapping[str, Any] | None, generation: Mapping[str, Any]) -> st
 
 
 def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> str:
-    """Results for a person; below the table, what there is to say about those that are not complete."""
+    """Results for a person; below the table, further metrics, and why benchmarks are not complete."""
     cells = [
         [
             row.gym_job_id,
@@ -181,13 +188,17 @@ def results_table(rows: Sequence[BenchmarkResult], width: int | None = None) -> 
         ]
         for row in rows
     ]
-    notes = [f"{row.benchmark} of {row.gym_job_id}: {row.detail}" for row in rows if row.detail]
+    notes = []
+    for row in rows:
+        where = f"{row.benchmark} of {row.gym_job_id}"
+        notes += [f"{where}: {name} {metric.sentence}" for name, metric in row.metrics.items()]
+        notes += [f"{where}: {row.detail}"] if row.detail else []
     return "\n".join([table(_RESULT_COLUMNS, cells, width), *([""] if notes else []), *notes])
 
 
 def to_csv(rows: Sequence[BenchmarkResult]) -> str:
     """Results as comma-separated values with a header; what is not known is empty."""
-    names = [item.name for item in fields(BenchmarkResult) if item.name != "key_metrics"]
+    names = [item.name for item in fields(BenchmarkResult) if item.name not in _NOT_IN_CSV]
     text = io.StringIO()
     writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()

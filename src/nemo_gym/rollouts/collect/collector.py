@@ -259,7 +259,7 @@ class Collector:
         self._streak = 0
         self._report_not_graded(fields.get(NOT_GRADED_FIELD))
         self.tally.new += 1
-        self.tally.reward_sum += reward
+        self.tally.reward_sum += reward or 0.0
 
     def _report_not_graded(self, end: str | None) -> None:
         """Say once of each end that such answers are not graded."""

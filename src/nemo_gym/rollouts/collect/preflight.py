@@ -16,7 +16,7 @@ from nemo_gym.rollouts.data.prepare import data_path, ensure_data
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.policy.client import Endpoint
 from nemo_gym.rollouts.run_config.schema import RunConfig, require_policy
-from nemo_gym.rollouts.scores.whole_answers import load_grader
+from nemo_gym.rollouts.scores.whole_answers import WholeAnswers, load_grader
 from nemo_gym.types import Agent, Verifier
 from nemo_runs.counts import counted
 from nemo_runs.secret_refs import SecretText, parse_reference, resolve_host
@@ -36,7 +36,7 @@ class Prepared:
     paths: RolloutPaths
     endpoint: Endpoint
     agent: Agent
-    verifier: Verifier
+    verifier: WholeAnswers
     dataset: DatasetFacts
     planned: Planned
 

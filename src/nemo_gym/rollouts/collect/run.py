@@ -271,7 +271,13 @@ class CollectorRun:
         }
         tasks = prepared.dataset.num_tasks
         return self._disk_wait.wait(
-            lambda: aggregate(prepared.paths, num_tasks=tasks, num_repeats=config.repeats, run=run)
+            lambda: aggregate(
+                prepared.paths,
+                num_tasks=tasks,
+                num_repeats=config.repeats,
+                run=run,
+                verifier=prepared.verifier.inner,
+            )
         )
 
 

@@ -96,10 +96,12 @@ def _describe(error: Exception, stage: Stage, plugin: object) -> RolloutFailure:
     return RolloutFailure(_CLASS_OF_STAGE[stage], type(error).__name__, message)
 
 
-def checked_reward(value: object) -> float:
-    """The reward as a number in [0, 1]; raises `RolloutFailedError` for anything else."""
+def checked_reward(value: object) -> float | None:
+    """The reward as a number in [0, 1] or ``None``; raises `RolloutFailedError` for anything else."""
+    if value is None:
+        return None
     if isinstance(value, int | float) and math.isfinite(value) and 0.0 <= value <= 1.0:
         return float(value)
     raise RolloutFailedError(
-        "verifier_error", f"the verifier's reward is {value!r}, not a number from 0 to 1"
+        "verifier_error", f"the verifier's reward is {value!r}, neither a number from 0 to 1 nor null"
     )

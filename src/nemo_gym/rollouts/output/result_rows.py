@@ -8,6 +8,7 @@ without the grade. So an answer can be graded at any time with what the first gr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
@@ -36,6 +37,8 @@ END_FIELD: Final = "_ng_end"
 NOT_GRADED_FIELD: Final = "_ng_not_graded"
 """Field of such a row that got reward 0 without being graded; it belongs to the verdict."""
 
+METRICS: Final = "_ng_metrics"
+"""Field of a row with the verifier's metrics by name; absent where there are none."""
 OURS: Final = frozenset({"response", "reward", "extracted_answer", "ng_perf"})
 """Names that the collector itself gives a meaning to."""
 _NOT_OF_TASK: Final = OURS | {"mask_sample"}
@@ -118,8 +121,11 @@ class Answer:
         """The row of an answer that waits for its grade."""
         return self._row({}) | {"response": self.response, "ng_perf": self.perf}
 
-    def graded(self, verdict: Verdict, reward: float) -> Row:
-        """The row of a result; `RolloutFailedError` where the verifier's fields are not a mapping."""
+    def graded(self, verdict: Verdict, reward: float | None) -> Row:
+        """The row of a result.
+
+        `RolloutFailedError` where the verifier's fields are not a mapping or a metric is not a number.
+        """
         fields: object = verdict.fields  # of a plug-in
         if not isinstance(fields, Mapping):
             found = type(fields).__name__
@@ -127,6 +133,8 @@ class Answer:
         row = self._row(dict(fields))
         if NOT_GRADED_FIELD in fields:
             row[NOT_GRADED_FIELD] = fields[NOT_GRADED_FIELD]
+        if metrics := checked_metrics(verdict.metrics):
+            row[METRICS] = metrics  # before the reward, which readers find by its last occurrence
         row["response"] = self.response
         row["reward"] = reward
         row["extracted_answer"] = verdict.extracted_answer
@@ -151,6 +159,37 @@ class Answer:
         if (end := answer_end(self.response)) != "completed":
             row[END_FIELD] = end
         return row
+
+
+def verdict_of_row(row: Row) -> Verdict:
+    """The grade in the row of a result, as the verifier gave it."""
+    fields = {key: row[key] for key in (*(row.get(VERDICT_FIELDS) or ()), NOT_GRADED_FIELD) if key in row}
+    reward, metrics = row.get("reward"), row.get(METRICS)
+    return Verdict(
+        float(reward) if isinstance(reward, int | float) else None,
+        row.get("extracted_answer"),
+        fields | ((row.get(COVERED) or {}).get("verdict") or {}),
+        metrics if isinstance(metrics, dict) else {},
+    )
+
+
+def checked_metrics(metrics: object) -> dict[str, float | None]:
+    """A verifier's metrics as names and finite numbers; raises `RolloutFailedError` for anything else."""
+    if not isinstance(metrics, Mapping):
+        found = type(metrics).__name__
+        raise RolloutFailedError("verifier_error", f"the verifier's metrics are a {found}, not a mapping")
+    checked: dict[str, float | None] = {}
+    for name, value in metrics.items():
+        if not isinstance(name, str) or not name:
+            raise RolloutFailedError("verifier_error", f"the verifier's metric {name!r} has no name of text")
+        number = isinstance(value, int | float) or hasattr(value, "__float__")
+        if value is not None and not (number and math.isfinite(value)):
+            raise RolloutFailedError(
+                "verifier_error",
+                f"the verifier's metric '{name}' is {value!r}, neither a finite number nor null",
+            )
+        checked[name] = None if value is None else float(value)
+    return checked
 
 
 def _put(row: Row, part: str, fields: Row, others: AbstractSet[str], covered: dict[str, Row]) -> list[str]:

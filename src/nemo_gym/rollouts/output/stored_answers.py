@@ -1,20 +1,21 @@
-"""Reading the answers of an output back for another grading: results, and what waits for its first grade."""
+"""Reading an output back: its answers for another grading, and its graded rollouts in order."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 import orjson
 
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, rows
-from nemo_gym.rollouts.output.result_rows import AGENT_FIELDS, OURS, Answer
-from nemo_gym.types import Row
+from nemo_gym.rollouts.output.result_rows import AGENT_FIELDS, OURS, Answer, verdict_of_row
+from nemo_gym.types import GradedRollout, Row
 from nemo_runs.durable import files
 
 
@@ -57,9 +58,10 @@ class StoredAnswers:
                 row = rows.decode_row(line)
                 if not isinstance(row.get("response"), dict):
                     raise DataError(f"{where}: the row has no response, so there is no answer to grade.")
-                yield Stored(where, identity, row, self._answer(identity, row), graded)
+                yield Stored(where, identity, row, self.answer(identity, row), graded)
 
-    def _answer(self, identity: tuple[int, int], row: Row) -> Answer:
+    def answer(self, identity: tuple[int, int], row: Row) -> Answer:
+        """The answer that a row of the results or of the stored answers holds."""
         if AGENT_FIELDS in row:
             return Answer.of_row(row)
         lost = self._source & OURS  # an earlier version wrote its own values over these of the data's
@@ -73,6 +75,62 @@ class StoredAnswers:
     @cached_property
     def _inputs(self) -> _Inputs:
         return _Inputs(self._paths.materialized_inputs, self._num_repeats)
+
+
+class GradedRollouts(Iterable[GradedRollout]):
+    """The recorded rollouts of an output in the order of task and repeat, read from the disk one at a time.
+
+    ``wanted`` has one byte a rollout, zero where it is left out. Eight bytes of memory each.
+    """
+
+    def __init__(self, paths: RolloutPaths, num_repeats: int, wanted: Sequence[int]) -> None:
+        self._answers = StoredAnswers(paths, num_repeats)
+        self._output = paths.output
+        self._num_repeats = num_repeats
+        self._wanted = wanted
+        self._lines = array("q", [-1]) * len(wanted)
+        self._find_lines()
+
+    def __iter__(self) -> Iterator[GradedRollout]:
+        return (found for of_task in self.by_task() for found in of_task)
+
+    def __len__(self) -> int:
+        return sum(start >= 0 for start in self._lines)
+
+    def by_task(self) -> Iterator[list[GradedRollout]]:
+        """The rollouts of each task that has any, in the order of the tasks."""
+        if len(self):
+            with self._output.open("rb") as file:
+                for first in range(0, len(self._lines), self._num_repeats):
+                    places = range(first, first + self._num_repeats)
+                    found = [self._read(file, at) for at in places if self._lines[at] >= 0]
+                    if found:
+                        yield found
+
+    def _find_lines(self) -> None:
+        try:
+            file = self._output.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            start = 0
+            for line in file:
+                for _, (task_index, repeat) in framing.whole_rows(line.rstrip(b"\n"))[0]:
+                    at = task_index * self._num_repeats + repeat
+                    planned = repeat < self._num_repeats and at < len(self._lines)
+                    if planned and self._lines[at] < 0 and self._wanted[at]:
+                        self._lines[at] = start
+                start += len(line)
+
+    def _read(self, file: IO[bytes], at: int) -> GradedRollout:
+        identity = divmod(at, self._num_repeats)
+        file.seek(self._lines[at])
+        rows_there, _ = framing.whole_rows(file.readline().rstrip(b"\n"))
+        row = rows.decode_row(next(line for line, found in rows_there if found == identity))
+        if not isinstance(row.get("response"), dict):
+            row["response"] = {}
+        answer = self._answers.answer(identity, row)
+        return GradedRollout(answer.to_task(*identity), answer.to_episode(), verdict_of_row(row))
 
 
 class _Inputs:

@@ -13,23 +13,29 @@ import orjson
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.scores import columns as cols
-from nemo_gym.rollouts.scores import metrics
+from nemo_gym.rollouts.scores import metrics, verifier_metrics
 from nemo_gym.rollouts.scores.columns import Columns
 from nemo_gym.rollouts.scores.pass_at_k import RepeatMetrics, repeat_metrics
 from nemo_gym.rollouts.scores.statistics import clustered_interval
 from nemo_gym.rollouts.scores.summary import Coverage, Summary
-from nemo_gym.types import Row
+from nemo_gym.types import Row, Verifier
 from nemo_runs.counts import counted
 from nemo_runs.durable import disk, files
 
 
 def aggregate(
-    paths: RolloutPaths, *, num_tasks: int, num_repeats: int, run: Mapping[str, Any] | None = None
+    paths: RolloutPaths,
+    *,
+    num_tasks: int,
+    num_repeats: int,
+    run: Mapping[str, Any] | None = None,
+    verifier: Verifier | None = None,
 ) -> Summary:
     """Measure everything in ``paths.output`` and write the aggregate metrics and the coverage beside it.
 
     ``run`` is what the summary says about the run: ``benchmark``, ``agent``, ``model``, ``run_id``,
-    ``resumed``, ``new`` (counts of rollouts), ``seconds``; all optional. Rows that are damaged, doubled
+    ``resumed``, ``new`` (counts of rollouts), ``seconds``; all optional. ``verifier`` declares what its
+    metrics mean, and may make further ones of many rollouts. Rows that are damaged, doubled
     or not expected are counted in the coverage and left out. Both files are replaced as a whole.
     """
     run = dict(run or {})
@@ -37,9 +43,13 @@ def aggregate(
     repeats, runs = repeat_metrics(columns)
     of_agent = metrics.agent_metrics(columns, repeats, runs)
     of_perf = metrics.perf_summary(columns)
+    of_verifier = verifier_metrics.measure(columns, paths, verifier)
+    measured = {name: metric.to_json() for name, metric in of_verifier.found.items()}
     key = metrics.key_metrics(of_agent, num_repeats)
     entry = _head(columns, run) | {"agent_metrics": of_agent, "key_metrics": key}
     entry |= {"repeat_level_metrics": metrics.repeat_level(columns)}
+    if measured:
+        entry["verifier_metrics"] = measured
     if of_perf is not None:
         entry["perf_summary"] = of_perf
     _write_metrics(paths.aggregate_metrics, entry, metrics.groups(columns, _samples(paths, num_repeats)))
@@ -50,7 +60,8 @@ def aggregate(
         tokens=_tokens(columns, of_perf or {}),
         latency_ms=_latency(of_perf or {}),
         run={"agent": entry["agent_ref"]["name"], **run},
-        notes=_notes(columns),
+        notes=(*_notes(columns), *of_verifier.notes),
+        metrics=of_verifier.found,
     )
     text = json.dumps(summary.to_json(), indent=2, ensure_ascii=False)
     files.replace_file(paths.coverage, text.encode("utf-8", "replace") + b"\n")

@@ -15,7 +15,7 @@ import orjson
 
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import framing, rows
-from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD
+from nemo_gym.rollouts.output.result_rows import METRICS, NOT_GRADED_FIELD
 from nemo_gym.types import answer_end, is_truncated, token_count
 from nemo_runs.durable import files
 
@@ -32,6 +32,8 @@ USAGE = ("input_tokens", "output_tokens", "total_tokens")
 PERF = ("prompt_tokens", "completion_tokens", "num_turns", "num_tool_calls", "total_latency_ms")
 THOUGHTS = ("reasoning_tokens", "reasoning_chars")
 """Of ``ng_perf`` too, but only where a model thought."""
+MAX_METRICS = 64
+"""Metrics of a verifier that are summarised; further ones are only named."""
 MAX_EXTRA_FIELDS = 16
 """Numeric fields of a verifier's or agent's own that are summarised; further ones are only named."""
 _NOT_MEASURES = {"reward", "mask_sample", rows.TASK_INDEX, rows.ROLLOUT_INDEX, "_ng_attempt_index"}
@@ -53,6 +55,8 @@ class Columns:
     usage: dict[str, array[float]]
     perf: dict[str, array[float]]
     extra: dict[str, array[float]] = field(default_factory=dict)
+    metrics: dict[str, array[float]] = field(default_factory=dict)
+    """The verifier's metrics; NaN also where a rollout's value is null."""
     source: frozenset[str] = frozenset()
     """Keys of the materialized row: they describe the task, so they are not measured."""
     head: dict[str, Any] = field(default_factory=dict)
@@ -60,6 +64,7 @@ class Columns:
     answers_seen: bool = False
     """Whether any row has an ``extracted_answer`` at all, null or not."""
     left_out: set[str] = field(default_factory=set)
+    metrics_left_out: set[str] = field(default_factory=set)
     ends: Counter[str] = field(default_factory=Counter)
     """Measured rollouts by how their answer ended, good ends left out."""
     thoughts: dict[str, int] = field(default_factory=lambda: {"answers": 0, **dict.fromkeys(THOUGHTS, 0)})
@@ -173,6 +178,8 @@ def _take_row(columns: Columns, line: bytes, identity: tuple[int, int] | None) -
         columns.thoughts["answers"] += 1
         for name in THOUGHTS:
             columns.thoughts[name] += token_count(perf.get(name))
+    if METRICS in row:
+        _take_metrics(columns, row[METRICS], at)
     for name, value in row.items():
         if type(value) in _NUMBERS and name not in _NOT_MEASURES and name not in columns.source:
             _extra(columns, name, value, at)
@@ -228,6 +235,18 @@ def _extra(columns: Columns, name: str, value: float, at: int) -> None:
             return
         column = columns.extra[name] = array("d", [math.nan]) * columns.expected
     column[at] = value
+
+
+def _take_metrics(columns: Columns, metrics: Any, at: int) -> None:
+    for name, value in metrics.items() if isinstance(metrics, dict) else ():
+        column = columns.metrics.get(name)
+        if column is None:
+            if len(columns.metrics) >= MAX_METRICS:
+                columns.metrics_left_out.add(name)
+                continue
+            column = columns.metrics[name] = array("d", [math.nan]) * columns.expected
+        if type(value) in _NUMBERS:
+            column[at] = value
 
 
 def _take_failure(columns: Columns, line: bytes, identity: tuple[int, int] | None) -> None:

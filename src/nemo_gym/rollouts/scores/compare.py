@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,7 +19,10 @@ from nemo_gym.job_paths import JobPaths, RolloutPaths, RunPaths, default_output
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.run_config.identity import differences
 from nemo_gym.rollouts.scores import columns as cols
+from nemo_gym.rollouts.scores.columns import Columns
 from nemo_gym.rollouts.scores.statistics import LEVEL, mean, sample_std, t_quantile, wilson
+from nemo_gym.rollouts.scores.summary import load_summary
+from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
 from nemo_runs.counts import counted
 
 TASK_KEYS = ("benchmark.name", "benchmark.prompt", "dataset_sha256", "limit", "split")
@@ -44,16 +47,22 @@ class Paired:
     std_error: float
     method: Literal["paired_t", "wilson"]
     better: int
-    """Tasks on which B's mean reward is higher."""
+    """Tasks on which B's mean is the better one; the higher one where neither direction is better."""
     worse: int
     same: int
+    higher_is_better: bool | None = True
 
     @property
     def sentence(self) -> str:
         """What can be said."""
-        if self.low > 0:
-            return "B is better"
-        return "A is better" if self.high < 0 else "no difference is shown"
+        if self.low <= 0 <= self.high:
+            return "no difference is shown"
+        ahead = "B" if self.low > 0 else "A"
+        if self.higher_is_better is None:
+            return f"{ahead} is higher"
+        if self.higher_is_better:
+            return f"{ahead} is better"
+        return f"{'A' if ahead == 'B' else 'B'} is better"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +78,8 @@ class Comparison:
     unpaired_b: int
     differs: list[str]
     """Settings that differ, as ``policy_model_name: "x" → "y"``."""
+    metrics: Mapping[str, Paired] = field(default_factory=dict)
+    """The verifier's metrics that both runs have, over the tasks that have a value on both sides."""
 
     def to_json(self) -> dict[str, Any]:
         """For ``--json``."""
@@ -76,13 +87,21 @@ class Comparison:
             "benchmark": self.benchmark,
             "a": str(self.a),
             "b": str(self.b),
-            **asdict(self.paired),
+            **_in_json(self.paired),
             "level": LEVEL,
-            "conclusion": self.paired.sentence,
             "unpaired_a": self.unpaired_a,
             "unpaired_b": self.unpaired_b,
             "differs": self.differs,
+            "metrics": {name: _in_json(paired) for name, paired in self.metrics.items()},
         }
+
+
+def _in_json(paired: Paired) -> dict[str, Any]:
+    values = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in asdict(paired).items()
+    }
+    return {**values, "conclusion": paired.sentence}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +166,11 @@ def compare_outputs(a: RolloutPaths, b: RolloutPaths, name: str | None = None) -
     left, right = _manifest(a), _manifest(b)
     _refuse_unlike(a, b, left, right)
     count = left.num_tasks
-    means = list(zip(_task_means(a, left), _task_means(b, right), strict=True))
-    both = [(x, y) for x, y in means if not (math.isnan(x) or math.isnan(y))]
+    columns_a, columns_b = _columns(a, left), _columns(b, right)
+    means = list(
+        zip(_task_means(columns_a), _task_means(columns_b), strict=True),
+    )
+    both = _on_both_sides(means)
     if not both:
         raise DataError(
             f"{a.output} and {b.output}: none of the {counted(count, 'task')} is measured on both sides."
@@ -161,33 +183,41 @@ def compare_outputs(a: RolloutPaths, b: RolloutPaths, name: str | None = None) -
         sum(math.isnan(y) and not math.isnan(x) for x, y in means),
         sum(math.isnan(x) and not math.isnan(y) for x, y in means),
         differences(left.generation, right.generation),
+        _metrics(a, b, columns_a, columns_b),
     )
 
 
-def pair(means: list[tuple[float, float]]) -> Paired:
+def pair(
+    means: list[tuple[float, float]], width: float = 1.0, *, higher_is_better: bool | None = True
+) -> Paired:
     """The mean of the differences over tasks, each task counting once.
 
     ``d ± t(n - 1) · s / sqrt(n)`` with the sample deviation ``s`` of the differences. When all differences
     are equal that would claim certainty: then the reach is the Wilson bound for a share of 0 in ``n`` tasks,
-    which is how many tasks could still behave otherwise. Cut to [-1, 1].
+    which is how many tasks could still behave otherwise, times ``width``, the greatest difference that two
+    values can have. Cut to that.
     """
     deltas = [y - x for x, y in means]
     count, centre, spread = len(deltas), mean(deltas), sample_std(deltas)
     error = spread / math.sqrt(count)
+    sign = -1 if higher_is_better is False else 1
     method: Literal["paired_t", "wilson"] = "paired_t" if spread > 1e-12 else "wilson"
-    reach = t_quantile((1 + LEVEL) / 2, count - 1) * error if spread > 1e-12 else wilson(0.0, count)[1]
+    reach = (
+        t_quantile((1 + LEVEL) / 2, count - 1) * error if spread > 1e-12 else width * wilson(0.0, count)[1]
+    )
     return Paired(
         tasks=count,
         mean_a=mean([x for x, _ in means]),
         mean_b=mean([y for _, y in means]),
         difference=centre,
-        low=max(-1.0, centre - reach),
-        high=min(1.0, centre + reach),
+        low=max(-width, centre - reach),
+        high=min(width, centre + reach),
         std_error=error if spread > 1e-12 else 0.0,
         method=method,
-        better=sum(delta > 0 for delta in deltas),
-        worse=sum(delta < 0 for delta in deltas),
+        better=sum(sign * delta > 0 for delta in deltas),
+        worse=sum(sign * delta < 0 for delta in deltas),
         same=sum(delta == 0 for delta in deltas),
+        higher_is_better=higher_is_better,
     )
 
 
@@ -232,10 +262,32 @@ def _tasks(generation: Mapping[str, Any]) -> dict[str, Any]:
     return picked
 
 
-def _task_means(paths: RolloutPaths, known: OutputManifest) -> Iterator[float]:
-    """The mean reward of each task over its measured rollouts; NaN where there are none."""
-    columns = cols.read_columns(paths, num_tasks=known.num_tasks, num_repeats=known.num_repeats)
-    flags = columns.flagged(cols.MEASURED)
+def _on_both_sides(means: Iterable[tuple[float, float]]) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in means if not (math.isnan(x) or math.isnan(y))]
+
+
+def _metrics(a: RolloutPaths, b: RolloutPaths, columns_a: Columns, columns_b: Columns) -> dict[str, Paired]:
+    """The metrics of single answers that both runs have, their directions from the runs' summaries."""
+    found: dict[str, Paired] = {}
+    loaded = [load_summary(paths) for paths in (a, b)]
+    summaries = [summary.metrics if summary is not None else {} for summary in loaded]
+    for name in columns_a.metrics:
+        if name in columns_b.metrics:
+            means = zip(_task_means(columns_a, name), _task_means(columns_b, name), strict=True)
+            if both := _on_both_sides(means):
+                summed = summaries[0].get(name) or summaries[1].get(name) or MeasuredMetric(None, "rollouts")
+                found[name] = pair(both, summed.width, higher_is_better=summed.higher_is_better)
+    return found
+
+
+def _columns(paths: RolloutPaths, known: OutputManifest) -> Columns:
+    return cols.read_columns(paths, num_tasks=known.num_tasks, num_repeats=known.num_repeats)
+
+
+def _task_means(columns: Columns, metric: str | None = None) -> Iterator[float]:
+    """The mean of each task over its measured rollouts that have a value; NaN where none has."""
+    column = columns.reward if metric is None else columns.metrics[metric]
+    flags = columns.flagged(cols.MEASURED if metric is None else cols.MEASURED | cols.UNSCORED)
     for start in range(0, columns.expected, columns.num_repeats):
         places = range(start, start + columns.num_repeats)
-        yield mean([columns.reward[at] for at in places if flags[at]])
+        yield mean([column[at] for at in places if flags[at] and not math.isnan(column[at])])

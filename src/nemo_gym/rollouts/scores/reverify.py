@@ -22,6 +22,7 @@ from nemo_gym.errors import ConfigError, DataError, GymError, ResumeRefusedError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output import lock, manifest, rows
 from nemo_gym.rollouts.output.failures import checked_reward, describe
+from nemo_gym.rollouts.output.result_rows import METRICS
 from nemo_gym.rollouts.output.stored_answers import Stored, StoredAnswers
 from nemo_gym.rollouts.run_config.identity import differences, identity_of
 from nemo_gym.rollouts.run_config.schema import RunConfig
@@ -42,7 +43,7 @@ class Grades:
 
     rows: int = 0
     changed: int = 0
-    """Rows whose reward or understood answer is another one now."""
+    """Rows whose reward, understood answer or metrics are other ones now."""
     first: int = 0
     """Rows that had no grade before; none of them counts as changed."""
     before: float = 0.0
@@ -55,11 +56,13 @@ class Grades:
         self.rows += 1
         if not graded:
             self.first += 1
-            self.after += new["reward"]
+            self.after += new["reward"] or 0.0
             return
         self.before += float(before) if isinstance(before, int | float) else 0.0
-        self.after += new["reward"]
-        self.changed += (before, old.get("extracted_answer")) != (new["reward"], new["extracted_answer"])
+        self.after += new["reward"] or 0.0
+        self.changed += any(
+            old.get(name) != new.get(name) for name in ("reward", "extracted_answer", METRICS)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,11 @@ def reverify(
         changed.save(target.manifest)
         run = _run(changed, config)
         summary = aggregate.aggregate(
-            target, num_tasks=known.num_tasks, num_repeats=known.num_repeats, run=run
+            target,
+            num_tasks=known.num_tasks,
+            num_repeats=known.num_repeats,
+            run=run,
+            verifier=verifier.inner,
         )
     return Reverified(target.output, superseded, grades, summary)
 

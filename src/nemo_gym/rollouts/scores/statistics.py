@@ -64,16 +64,19 @@ def sample_std(values: Sequence[float]) -> float:
     return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
-def clustered_interval(sums: ClusterSums) -> Interval | None:
+def clustered_interval(sums: ClusterSums, least: float = 0.0, most: float = 1.0) -> Interval | None:
     """Mean over all rollouts with an interval that treats the tasks, not the rollouts, as the sample.
 
     With task totals ``y_c`` of ``n_c`` rollouts, ``C`` tasks, ``N = sum n_c`` and ``m = sum y_c / N``::
 
-        se^2 = C / (C - 1) · sum_c (y_c - m · n_c)^2 / N^2        m ± t(C - 1) · se, cut to [0, 1]
+        se^2 = C / (C - 1) · sum_c (y_c - m · n_c)^2 / N^2        m ± t(C - 1) · se
 
-    (the linearised ratio estimator; with one rollout a task it is the plain standard error). When nothing
-    varies between tasks, or there is one task only, that formula would claim certainty: then it is the Wilson
-    interval of ``C`` independent trials at ``m``. Values must lie in [0, 1]. ``None`` without any task.
+
+    (the linearised ratio estimator; with one rollout a task it is the plain standard error), cut to the
+    possible values, which lie between ``least`` and ``most``. When nothing varies between tasks, or there is
+    one task only, that formula would claim certainty: then it is the Wilson interval of ``C`` independent
+    trials at ``m`` on that scale, and all possible values where one of its ends is infinite. ``None`` without
+    any task.
     """
     if not sums.clusters:
         return None
@@ -82,12 +85,17 @@ def clustered_interval(sums: ClusterSums) -> Interval | None:
         sums.square_of_totals - 2 * centre * sums.total_times_count + centre * centre * sums.square_of_counts
     )
     if sums.clusters == 1 or spread <= 1e-12 * max(1.0, sums.square_of_totals):
-        low, high = wilson(centre, sums.clusters)
+        low, high = least, most
+        if math.isfinite(width := most - least):
+            low, high = (
+                least + width * end
+                for end in wilson(min(1.0, max(0.0, (centre - least) / width)), sums.clusters)
+            )
         return Interval(centre, low, high, 0.0, "wilson", sums.clusters)
     std_error = math.sqrt(sums.clusters / (sums.clusters - 1) * spread) / sums.count
     reach = t_quantile((1 + LEVEL) / 2, sums.clusters - 1) * std_error
     return Interval(
-        centre, max(0.0, centre - reach), min(1.0, centre + reach), std_error, "clustered_t", sums.clusters
+        centre, max(least, centre - reach), min(most, centre + reach), std_error, "clustered_t", sums.clusters
     )
 
 

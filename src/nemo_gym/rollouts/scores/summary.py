@@ -10,6 +10,7 @@ from typing import IO, Any
 from nemo_gym.errors import DataError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.scores.statistics import LEVEL, Interval
+from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
 from nemo_runs.counts import counted
 from nemo_runs.durations import duration_in_words
 
@@ -102,6 +103,8 @@ class Summary:
     """What the caller said: ``benchmark``, ``agent``, ``model``, ``run_id``, ``resumed``, ``new``,
     ``seconds`` and the like."""
     notes: tuple[str, ...] = ()
+    metrics: Mapping[str, MeasuredMetric] = field(default_factory=dict)
+    """The verifier's metrics by name."""
 
     def to_json(self) -> dict[str, Any]:
         """One flat document: coverage on top, then score, metrics, tokens, time."""
@@ -112,6 +115,7 @@ class Summary:
             "denominator": self.coverage.denominator,
             "score": score,
             "key_metrics": dict(self.key_metrics),
+            "metrics": {name: metric.to_json() for name, metric in self.metrics.items()},
             "tokens": dict(self.tokens),
             "latency_ms": dict(self.latency_ms),
             "run": dict(self.run),
@@ -144,7 +148,9 @@ class Summary:
         found = [("benchmark", str(self.run["benchmark"]))] if self.run.get("benchmark") else []
         if self.run.get("model"):
             found.append(("model", str(self.run["model"])))
-        found += [("score", self._score()), ("measured", self.coverage.counted)]
+        found += [("score", self._score())]
+        found += [("metric", f"{name} {metric.sentence}") for name, metric in self.metrics.items()]
+        found += [("measured", self.coverage.counted)]
         found += [(name, words) for name, words in self._counts() if words]
         found += [("note", note) for note in self.notes]
         return found
@@ -245,8 +251,12 @@ def load_summary(paths: RolloutPaths) -> Summary | None:
             score=None if score is None else Interval(**_known(Interval, score)),
             **{key: found[key] for key in ("key_metrics", "tokens", "latency_ms", "run")},
             notes=tuple(found["notes"]),
+            metrics={
+                name: MeasuredMetric(**_known(MeasuredMetric, metric))
+                for name, metric in found.get("metrics", {}).items()
+            },
         )
-    except (KeyError, TypeError) as error:
+    except (AttributeError, KeyError, TypeError) as error:
         raise DataError(f"{paths.coverage}: not a whole summary ({error}).") from error
 
 

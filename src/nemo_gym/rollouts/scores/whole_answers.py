@@ -11,7 +11,12 @@ from pydantic import BaseModel
 from nemo_gym.rollouts.output.result_rows import NOT_GRADED_FIELD
 from nemo_gym.rollouts.policy.reasoning import with_thoughts, without_thoughts
 from nemo_gym.types import Episode, Row, Task, Verdict, Verifier
-from nemo_gym.verifiers.registry import grades_at_once, grades_stored_answers, load_verifier
+from nemo_gym.verifiers.registry import (
+    declared_metrics,
+    grades_at_once,
+    grades_stored_answers,
+    load_verifier,
+)
 
 if TYPE_CHECKING:
     from nemo_gym.rollouts.run_config.schema import BenchmarkConfig
@@ -33,6 +38,8 @@ class WholeAnswers:
         self.inner = verifier
         self._graded = frozenset({"completed", *also, *getattr(verifier, "graded_ends", ())})
         self._reasoning = reasoning
+        declared = declared_metrics(verifier).items()
+        self._unseen = {name: info.unseen for name, info in declared if info.unseen is not None}
 
     def check_row(self, row: Row) -> str | None:
         """Ask the verifier."""
@@ -42,7 +49,7 @@ class WholeAnswers:
         """Grade an answer that ended well; reward 0 and the reason for any other."""
         end = episode.end
         if end not in self._graded:
-            return Verdict(0.0, fields={NOT_GRADED_FIELD: end})
+            return Verdict(0.0, fields={NOT_GRADED_FIELD: end}, metrics=self._unseen)
         if self._reasoning:
             output = with_thoughts(episode.response.get("output") or ())
             episode = replace(episode, response={**episode.response, "output": output})
@@ -60,7 +67,7 @@ def text_answer(text: str, *, cut: bool) -> Row:
     }
 
 
-def load_grader(benchmark: BenchmarkConfig) -> Verifier:
+def load_grader(benchmark: BenchmarkConfig) -> WholeAnswers:
     """The verifier of a benchmark, for answers that ended well and others that the benchmark wants graded.
 
     Raises `nemo_gym.errors.ConfigError`, naming the dotted path.

@@ -16,6 +16,7 @@ from nemo_gym.orchestration.results.scores import BenchmarkResult
 from nemo_gym.rollouts.output.manifest import OutputManifest
 from nemo_gym.rollouts.scores.statistics import Interval
 from nemo_gym.rollouts.scores.summary import Coverage, Summary
+from nemo_gym.rollouts.scores.verifier_metrics import MeasuredMetric
 
 
 def record(folder: Path, *entries: BenchmarkEntry) -> SubmissionRecord:
@@ -194,7 +195,7 @@ def test_csv_and_json_hold_the_same_rows(tmp_path: Path):
     row = only(tmp_path / "sums")
     (found,) = csv.DictReader(io.StringIO(scores.to_csv([row])))
     values = {key: "" if value is None else str(value) for key, value in row.to_json().items()}
-    del values["key_metrics"]
+    del values["key_metrics"], values["metrics"]
     assert found == values
     assert json.loads(json.dumps(row.to_json()))["score"] == 0.4
 
@@ -204,3 +205,14 @@ def test_results_on_another_machine_are_told_with_the_command_that_copies_them(t
     (row,) = scores.results(there, report=print)
     assert row.status == "not fetched"
     assert row.detail == f"its files are on cluster; gym job fetch {there.gym_job_id} copies them"
+
+
+def test_metrics_are_in_the_rows_and_below_the_table(tmp_path: Path):
+    metrics = {"length": MeasuredMetric(12.5, "rollouts", 10, 15, 1.0, 9, 1, higher_is_better=False)}
+    write(tmp_path / "sums", summary=replace(summary(coverage()), metrics=metrics))
+    row = only(tmp_path / "sums")
+    assert row.to_json()["metrics"]["length"]["value"] == 12.5
+    assert (
+        f"{row.benchmark} of {row.gym_job_id}: length 12.5  (95% interval 10 to 15); "
+        "1 of 10 have no value; lower is better"
+    ) in scores.results_table([row])
