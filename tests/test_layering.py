@@ -77,7 +77,7 @@ LAYERS = {
         "results",
         "submit",
     ),
-    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "collect"),
+    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "reading", "collect"),
     "nemo_helix_server": (
         "errors",
         "jobs",

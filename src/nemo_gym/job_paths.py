@@ -403,6 +403,14 @@ def default_output(folder: Path) -> RolloutPaths:
     return RolloutPaths(folder / "rollouts.jsonl")
 
 
+def outputs_in(folder: Path) -> list[RolloutPaths]:
+    """The collector's outputs that have a manifest in a folder, in the order of their names."""
+    found = sorted(folder.glob("*_manifest.json"))
+    return [
+        RolloutPaths(path.with_name(f"{path.name.removesuffix('_manifest.json')}.jsonl")) for path in found
+    ]
+
+
 def gym_copies(output_path: Path) -> Path:
     """The folder beside run directories with the `gym` of jobs: brought there, or installed by a job."""
     return output_path / ".gym"

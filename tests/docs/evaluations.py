@@ -143,6 +143,16 @@ def compare(page: Page) -> None:
     assert "-100.0" in page.said
 
 
+def read_rollouts(page: Page) -> None:
+    run = worlds.finished(page, answer="wrong")["run_dir"]
+    page.replaced |= {
+        "results/rollouts.jsonl": f"{run}/gpqa/artifacts/rollouts.jsonl",
+        "--task 3": "--task 1",
+    }
+    page.run()
+    assert '"outcome": "wrong"' in page.said
+
+
 def operate_runs(page: Page) -> None:
     page.replaced["--all"] = "--all --yes"
     worlds.finished(page)
@@ -257,6 +267,7 @@ READERS = {
     "docs/how-to/bill.md": bill,
     "docs/how-to/compare.md": compare,
     "docs/how-to/operate-runs.md": operate_runs,
+    "docs/how-to/read-rollouts.md": read_rollouts,
     "docs/how-to/resume-across-jobs.md": resume_across_jobs,
     "docs/how-to/run-and-resume.md": run_and_resume,
     "docs/how-to/serve-a-model.md": serve_a_model,

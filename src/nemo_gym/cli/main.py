@@ -33,6 +33,7 @@ _JOB = {
     "cancel": Lazy("nemo_gym.cli.job.cancel:cancel", "End a benchmark, or all of a submission, for good."),
     "resubmit": Lazy("nemo_gym.cli.job.resubmit:resubmit", "Queue a benchmark again in place."),
     "results": Lazy("nemo_gym.cli.job.results:results", "Scores of submissions, one row a benchmark."),
+    "show": Lazy("nemo_gym.cli.job.show:show", "Read rollouts: prompt, answer, grade and reason."),
     "adopt": Lazy("nemo_gym.cli.job.adopt:adopt", "Know a run directory again."),
     "rebuild": Lazy("nemo_gym.cli.job.rebuild:rebuild", "Make the index again from run directories."),
     "fetch": Lazy("nemo_gym.cli.job.fetch:fetch", "Copy results and records to this machine."),
