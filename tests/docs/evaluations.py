@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,44 @@ def add_a_benchmark(page: Page) -> None:
     page.save(f"{folder}/prepare.py", "python", more=makes)
     page.run()
     assert Path(page.said.splitlines()[-1]).read_text() == "{}\n" * 50
+
+
+def shape_questions(page: Page) -> None:
+    """Each fragment makes a benchmark of rows that fit it; a server reads sums out of what it is asked."""
+    worlds.model_server(page)
+    row = {"question": "3 + 4?", "expected_answer": "7"}
+    lines = json.dumps(row) + "\n"
+    grades: dict[str, Any] = {"verifier": {"type": "match", "mode": "numeric"}}
+    page.write("mine/benchmarks/table/data/questions.csv", "question,expected_answer\n3 + 4?,7\n")
+    benchmark(page, page.yaml(), "table", **grades)
+    assert "100.0%" in page.said
+    page.write("mine/benchmarks/hub/data/gsm8k/test.jsonl", lines)
+    fragment = page.yaml()
+    fragment["benchmark"]["datasets"]["benchmark"]["jsonl_fpath"] = None
+    benchmark(page, fragment, "hub", **grades)
+    assert "100.0%" in page.said
+    renamed = json.dumps({"prompt": "3 + 4?", "gold": {"value": "7"}}) + "\n"
+    benchmark(page, page.yaml(), "renamed", rows=renamed, **grades)
+    assert "100.0%" in page.said
+    letters = json.dumps({**row, "choices": ["7", "8"], "expected_answer": "A"})
+    benchmark(
+        page,
+        page.yaml(),
+        "jinja",
+        rows=letters,
+        verifier={"type": "match", "mode": "regex", "pattern": "([A-D])$"},
+    )
+    assert "100.0%" in page.said
+    page.write("mine/benchmarks/shots/data/train.jsonl", lines * 3)
+    benchmark(page, page.yaml(), "shots", rows=lines, **grades)
+    assert "100.0%" in page.said
+    talk = json.dumps({**row, "messages": [{"role": "user", "content": "3 + 4?"}]})
+    benchmark(page, page.yaml(), "talk", rows=talk, prompt={"user": None}, **grades)
+    assert "100.0%" in page.said
+    page.write("mine/benchmarks/seen/picture.png", "\x89PNG")
+    seen = {**row, "picture": "https://e.example/a.png", "tools": [{"type": "function", "name": "add"}]}
+    benchmark(page, page.yaml(), "seen", rows=json.dumps(seen), **grades)
+    assert "100.0%" in page.said
 
 
 def add_a_verifier(page: Page) -> None:
@@ -271,6 +310,7 @@ READERS = {
     "docs/how-to/resume-across-jobs.md": resume_across_jobs,
     "docs/how-to/run-and-resume.md": run_and_resume,
     "docs/how-to/serve-a-model.md": serve_a_model,
+    "docs/how-to/shape-questions.md": shape_questions,
     "docs/how-to/submit.md": submit,
     "docs/how-to/verify.md": verify,
     "docs/reference/record.md": record,

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 GENERATION_KEYS: Final = (
     "benchmark.agent",
+    "benchmark.fields",
     "benchmark.name",
     "benchmark.prompt",
     "limit",
@@ -90,7 +91,13 @@ class Identity:
         return digest(self.scoring)
 
 
-def identity_of(config: RunConfig, *, dataset_sha256: str, model: Mapping[str, Any] | None) -> Identity:
+def identity_of(
+    config: RunConfig,
+    *,
+    dataset_sha256: str,
+    examples_sha256: str | None = None,
+    model: Mapping[str, Any] | None,
+) -> Identity:
     """The identity of a run: the listed keys, the data set's digest and the model that answers.
 
     A setting that is null counts as absent, so that a new optional key changes no digest. ``model`` is what
@@ -102,6 +109,8 @@ def identity_of(config: RunConfig, *, dataset_sha256: str, model: Mapping[str, A
     if not generation.get("limit"):
         generation.pop("limit", None)
     generation["dataset_sha256"] = dataset_sha256
+    if examples_sha256 is not None:
+        generation["examples_sha256"] = examples_sha256
     if model:
         generation["model"] = {key: model[key] for key in MODEL_KEYS if model.get(key) is not None}
     return Identity(

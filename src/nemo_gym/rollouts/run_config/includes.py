@@ -86,6 +86,7 @@ def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str,
         if isinstance(dataset, dict):
             for key in _DATA_FILES:
                 _absolute(dataset, key, folder, cwd)
+            _absolute_hub_folder(dataset.get("huggingface"), folder, cwd)
     _absolute(config, "input_jsonl_fpath", folder, cwd)
     return config
 
@@ -97,6 +98,15 @@ def _absolute(node: dict[str, Any], key: str, folder: Path, cwd: Path) -> None:
     expanded = os.path.expanduser(name)
     beside, here = folder / expanded, cwd / expanded
     node[key] = os.path.abspath(here if here.exists() and not beside.exists() else beside)
+
+
+def _absolute_hub_folder(source: Any, folder: Path, cwd: Path) -> None:
+    """Make the path of a data set absolute where it is a folder and no name of the hub."""
+    name = source.get("path") if isinstance(source, dict) else None
+    if isinstance(name, str) and (
+        name.startswith((".", "/", "~")) or any((at / name).is_dir() for at in (folder, cwd))
+    ):
+        _absolute(source, "path", folder, cwd)
 
 
 def user_settings(search_dirs: Sequence[Path], cwd: Path) -> Path | None:
