@@ -77,6 +77,7 @@ LAYERS = {
         "status",
         "results",
         "submit",
+        "removal",
     ),
     "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "reading", "collect"),
     "nemo_helix_server": (

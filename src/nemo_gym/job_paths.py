@@ -426,6 +426,11 @@ def index_entry(gym_job_id: str) -> Path:
     return job_index() / f"{gym_job_id}.json"
 
 
+def fetched_note(gym_job_id: str) -> Path:
+    """Beside that record: the folders into which the submission was fetched, a line each."""
+    return job_index() / f"{gym_job_id}.fetched"
+
+
 def prepared_data(benchmark: str) -> Path:
     """Where prepared data goes when the benchmark's own folder cannot be written."""
     return homes.base("XDG_DATA_HOME", ".local/share", os.environ) / "nemo-gym" / benchmark

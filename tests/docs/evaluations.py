@@ -212,6 +212,9 @@ def operate_runs(page: Page) -> None:
         page.type("gym job cancel latest --all --yes")
 
     page.run(each=end)
+    end("")
+    page.run()
+    assert "to delete" not in page.said
     page.run()
 
 

@@ -37,6 +37,8 @@ _JOB = {
     "adopt": Lazy("nemo_gym.cli.job.adopt:adopt", "Know a run directory again."),
     "rebuild": Lazy("nemo_gym.cli.job.rebuild:rebuild", "Make the index again from run directories."),
     "fetch": Lazy("nemo_gym.cli.job.fetch:fetch", "Copy results and records to this machine."),
+    "rm": Lazy("nemo_gym.cli.job.rm:rm", "Delete run directories that have ended."),
+    "prune": Lazy("nemo_gym.cli.job.prune:prune", "Delete old run directories; shows them first."),
     "bill": Lazy("nemo_gym.cli.job.bill:bill", "What allocated time went into."),
     "verify": Lazy("nemo_gym.cli.job.verify:verify", "Certify that results are whole."),
 }
