@@ -15,6 +15,7 @@ VERIFIERS = plugins.PluginKind(
     built_in={
         "match": "nemo_gym.verifiers.match:MatchVerifier",
         "multiple_choice": "nemo_gym.verifiers.multiple_choice:MultipleChoiceVerifier",
+        "python": "nemo_gym.verifiers.python_file:PythonVerifier",
         "several": "nemo_gym.verifiers.several:SeveralVerifier",
     },
 )

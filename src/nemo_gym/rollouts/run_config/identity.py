@@ -15,6 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from nemo_gym.verifiers.source_files import python_verifiers
+
 if TYPE_CHECKING:
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
@@ -115,7 +117,7 @@ def identity_of(
         generation["model"] = {key: model[key] for key in MODEL_KEYS if model.get(key) is not None}
     return Identity(
         generation=_without_nulls(generation),
-        scoring=_without_nulls(_pick(plain, SCORING_KEYS)),
+        scoring=_without_nulls(_with_digests(_pick(plain, SCORING_KEYS))),
         model=dict(model) if model else None,
     )
 
@@ -155,6 +157,14 @@ def _pick(plain: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
                 target = target.setdefault(folder, {})
             target[leaf] = source[leaf]
     return picked
+
+
+def _with_digests(scoring: dict[str, Any]) -> dict[str, Any]:
+    """The digest of a Python file that grades stands for its text."""
+    for spec in python_verifiers(scoring.get("benchmark", {}).get("verifier")):
+        if isinstance(spec.get("source"), str):
+            spec["source"] = "sha256:" + hashlib.sha256(spec["source"].encode()).hexdigest()
+    return scoring
 
 
 def _without_nulls(value: Any) -> Any:

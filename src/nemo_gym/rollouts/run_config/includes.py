@@ -11,6 +11,7 @@ from typing import Any
 from nemo_gym import errors
 from nemo_gym.composition import load_yaml, merge
 from nemo_gym.rollouts.run_config import catalog
+from nemo_gym.verifiers.source_files import python_verifiers, read_source
 
 MAX_ATTEMPTS = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
 """Environment variable: the default of ``max_rollout_attempts``."""
@@ -87,7 +88,23 @@ def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str,
             for key in _DATA_FILES:
                 _absolute(dataset, key, folder, cwd)
             _absolute_hub_folder(dataset.get("huggingface"), folder, cwd)
+    for spec in python_verifiers(benchmark.get("verifier") if isinstance(benchmark, Mapping) else None):
+        if "source" not in spec:
+            _absolute(spec, "path", folder, cwd)
     _absolute(config, "input_jsonl_fpath", folder, cwd)
+    return config
+
+
+def with_sources(config: dict[str, Any]) -> dict[str, Any]:
+    """Put the text of each Python file that grades into the config, so that it goes wherever that goes."""
+    benchmark = config.get("benchmark")
+    for spec in python_verifiers(benchmark.get("verifier") if isinstance(benchmark, Mapping) else None):
+        path = spec.get("path")
+        if isinstance(path, str) and spec.get("source") is None:
+            try:
+                spec |= {"path": os.path.basename(path), "source": read_source(Path(path))}
+            except errors.ConfigError as error:
+                raise errors.ConfigError(f"benchmark.verifier.path: {error}.") from None
     return config
 
 

@@ -249,7 +249,7 @@ def load_run_config(
         config = merge(config, tree.load(settings))
     config = merge(includes.environment_defaults(), config)
     config = compose(merge(config, top), rest, known=RUN_KEYS, where=where)
-    config = _absolute(drop_scratch(config), cwd)
+    config = includes.with_sources(_absolute(drop_scratch(config), cwd))
     if "benchmark" not in config and config.keys() <= RUN_KEYS.names.keys():
         raise errors.ConfigError(
             "benchmark: none is given; name one with --benchmark NAME (see `gym list benchmarks`) "
