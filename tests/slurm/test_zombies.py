@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.slurm, pytest.mark.e2e]
 __all__ = ["shared"]
 
 _STEPS = 1500
-"""Of 0.1 s each: what lives on may not be at its end before Slurm has given up its node and it is fenced off."""
+"""Of 0.1 s each: what lives on may not be at its end before Slurm gives up its node and it is fenced off."""
 _NODE = """\
 #!/bin/sh
 # the emulated nodes are one machine: each gets a name and processes of its own, as real ones have
