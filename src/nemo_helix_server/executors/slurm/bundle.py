@@ -65,10 +65,10 @@ class ClusterSources:
                 self._copy(host, folder)
                 return folder
         if missing:
-            self._mend(host, folder)
+            self._complete(host, folder)
         return folder
 
-    def _mend(self, host: Host, folder: PurePosixPath) -> None:
+    def _complete(self, host: Host, folder: PurePosixPath) -> None:
         """Bring what is not there; what is there may be in use, and stays."""
         beside = folder.with_name(f"{folder.name}.again-{secrets.token_hex(4)}")
         self._copy(host, beside)
