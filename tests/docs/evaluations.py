@@ -100,6 +100,8 @@ def shape_questions(page: Page) -> None:
     row = {"question": "3 + 4?", "expected_answer": "7"}
     lines = json.dumps(row) + "\n"
     grades: dict[str, Any] = {"verifier": {"type": "match", "mode": "numeric"}}
+    page.run()
+    assert "task 1: POST /chat/completions" in page.said
     page.write("mine/benchmarks/table/data/questions.csv", "question,expected_answer\n3 + 4?,7\n")
     benchmark(page, page.yaml(), "table", **grades)
     assert "100.0%" in page.said
@@ -261,6 +263,10 @@ def run_and_resume(page: Page) -> None:
     fresh("")
     page.run()
     fresh("")
+    page.write("questions.csv", "question,answer\n3 + 4?,7\n")
+    page.run()
+    assert "guessed from 1 row of questions.csv" in page.said
+    fresh("")
     page.type(
         page.filled(
             "gym eval run --benchmark arithmetic --model my-model --output results/rollouts.jsonl "
@@ -301,6 +307,22 @@ def record(page: Page) -> None:
     assert page.said.strip() == made["gym_job_id"]
 
 
+def your_own_questions(page: Page) -> None:
+    worlds.own_port(page)
+    page.run()
+    page.run()
+    assert "task 0: POST /chat/completions" in page.said
+    page.run()
+    assert "score      " in page.said
+    page.run()
+    assert "guessed for benchmark.verifier: right answers are text" in page.said
+    written = "benchmarks/trivia/config.yaml"
+    whole = yaml.safe_load((page.folder / written).read_text())
+    page.write(written, yaml.safe_dump(merged(whole, page.yaml())))
+    page.run()
+    assert "score      " in page.said
+
+
 READERS = {
     "README.md": readme,
     "CONTRIBUTING.md": contributing,
@@ -319,5 +341,6 @@ READERS = {
     "docs/reference/record.md": record,
     "docs/tutorial/demos.md": demos,
     "docs/tutorial/first-evaluation.md": first_evaluation,
+    "docs/tutorial/your-own-questions.md": your_own_questions,
 }
 """Page -> how it is followed."""

@@ -14,6 +14,8 @@ from nemo_gym.cli.lazy import GymGroup
 
 _EVAL = {
     "run": Lazy("nemo_gym.cli.eval.run:run", "Collect rollouts of one benchmark on this machine."),
+    "init": Lazy("nemo_gym.cli.eval.init:init", "Write a benchmark for your own questions."),
+    "preview": Lazy("nemo_gym.cli.eval.preview:preview", "Print the first requests as they would be sent."),
     "prepare": Lazy("nemo_gym.cli.eval.prepare:prepare", "Make or download a benchmark's data."),
     "submit": Lazy("nemo_gym.cli.eval.submit:submit", "Turn one YAML file into jobs, one per benchmark."),
     "check": Lazy(
