@@ -3,20 +3,15 @@ here."""
 
 from __future__ import annotations
 
-import hashlib
-import platform
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from typing import Literal
 
 from nemo_helix_server.errors import UnknownNameError
+from nemo_runs.environments.installing import EnvironmentRecipe, PinsFile
 
 Device = Literal["cpu", "cuda"]
-
-RECIPE = 1
-"""Raised when environments are made in another way, so that older ones are not taken for new ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,13 +79,16 @@ def pins_text(file: str) -> str:
     return (resources.files("nemo_helix_server") / "engines" / "pins" / file).read_text(encoding="utf-8")
 
 
-def digest(chosen: EngineRecipe, device: Device) -> str:
-    """What distinguishes environments: pins, Python and machine. Equal digests mean equal packages."""
-    parts = [
-        str(RECIPE),
-        device,
-        platform.machine(),
-        ".".join(map(str, sys.version_info[:3])),
-        *(pins_text(file) for file in chosen.pins[device]),
-    ]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
+def environment(chosen: EngineRecipe, device: Device) -> EnvironmentRecipe:
+    """How the environment of an engine is made on such a machine."""
+    return EnvironmentRecipe(
+        name=chosen.name, device=device, pins=tuple(_pins_file(file) for file in chosen.pins[device])
+    )
+
+
+def _pins_file(file: str) -> PinsFile:
+    if file != "torch-cpu.txt":
+        return PinsFile(file, pins_text(file))
+    general = PinsFile("torch-cuda.txt", pins_text("torch-cuda.txt"))
+    remark = "no CPU build of torch can be had here: its general build is installed, which is much larger"
+    return PinsFile(file, pins_text(file), otherwise=general, remark=remark)

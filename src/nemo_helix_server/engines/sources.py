@@ -1,20 +1,12 @@
-"""The folder that puts our own packages on an engine's path, and nothing else.
-
-An engine's interpreter has its own versions of everything. The folder in which this project is installed
-may be a
-whole site-packages, which would shadow them; so the engine gets a folder of links to the few packages it
-needs.
-"""
+"""What an engine's process gets of ours: a folder of links to the few packages that it needs."""
 
 from __future__ import annotations
 
-import hashlib
-import importlib.util
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from nemo_helix_server.errors import UnavailableError
+from nemo_runs.environments import package_links
 
 PACKAGES = ("nemo_engines", "nemo_trainer", "nemo_runs", "nemo_gym")
 """What an engine runs: drivers, the trainer contract, durable files, and the verifiers of gym benchmarks."""
@@ -22,33 +14,19 @@ PACKAGES = ("nemo_engines", "nemo_trainer", "nemo_runs", "nemo_gym")
 
 def package_folder(name: str) -> Path:
     """Where a package of ours lies; found, not imported."""
-    spec = importlib.util.find_spec(name)
-    if spec is None or not spec.submodule_search_locations:
-        raise UnavailableError(f"the package {name} is not installed beside the service")
-    return Path(next(iter(spec.submodule_search_locations))).resolve()
+    try:
+        return package_links.package_folder(name)
+    except package_links.NoPackageError as error:
+        raise UnavailableError(f"the package {name} is not installed beside the service") from error
 
 
 def source_path(cache: Path) -> Path:
     """The folder for ``PYTHONPATH``, made when it is not there. Safe to call from several processes at
     once."""
-    folders = {name: package_folder(name) for name in PACKAGES}
-    key = hashlib.sha256("\0".join(map(str, folders.values())).encode()).hexdigest()[:16]
-    target = cache / "sources" / key
-    target.mkdir(parents=True, exist_ok=True)
-    for name, folder in folders.items():
-        _link(target / name, folder)
-    return target
-
-
-def _link(link: Path, folder: Path) -> None:
     try:
-        link.symlink_to(folder, target_is_directory=True)
-    except FileExistsError:
-        if link.is_symlink() and link.readlink() == folder:
-            return
-        temporary = link.with_name(f".{link.name}.{os.getpid()}")
-        temporary.symlink_to(folder, target_is_directory=True)
-        temporary.replace(link)
+        return package_links.link_folder(cache, PACKAGES)
+    except package_links.NoPackageError as error:
+        raise UnavailableError(f"{error}, beside the service") from error
 
 
 def engine_environment(cache: Path, environ: Mapping[str, str]) -> dict[str, str]:

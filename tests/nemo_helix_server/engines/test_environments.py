@@ -60,11 +60,11 @@ def test_the_pins_are_exact_and_name_no_registry() -> None:
 
 def test_another_pin_device_or_python_is_another_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     trl = catalogue.recipe("trl")
-    before = catalogue.digest(trl, "cpu")
-    assert catalogue.digest(trl, "cpu") == before
-    assert catalogue.digest(trl, "cuda") != before
+    before = catalogue.environment(trl, "cpu").digest
+    assert catalogue.environment(trl, "cpu").digest == before
+    assert catalogue.environment(trl, "cuda").digest != before
     monkeypatch.setattr(catalogue, "pins_text", lambda file: file)
-    assert catalogue.digest(trl, "cpu") != before
+    assert catalogue.environment(trl, "cpu").digest != before
 
 
 def test_an_unknown_engine_is_named_with_those_there_are() -> None:
@@ -93,7 +93,7 @@ def test_after_a_killed_installer_the_environment_is_made_anew(tmp_path: Path) -
     killed = installer(tmp_path)
     assert killed.stdout is not None
     assert killed.stdout.readline().startswith("installing")
-    home = environments.home_of(EMPTY, "cpu", tmp_path)
+    home = catalogue.environment(EMPTY, "cpu").home(tmp_path)
     limit = time.monotonic() + DEADLINE
     while not list(home.glob("venv-*/pyvenv.cfg")) and time.monotonic() < limit:
         time.sleep(0.01)
@@ -113,7 +113,7 @@ def test_after_a_killed_installer_the_environment_is_made_anew(tmp_path: Path) -
 
 
 def test_an_environment_whose_record_is_torn_is_none(tmp_path: Path) -> None:
-    home = environments.home_of(EMPTY, "cpu", tmp_path)
+    home = catalogue.environment(EMPTY, "cpu").home(tmp_path)
     home.mkdir(parents=True)
     for text in ("", "{", '{"venv": 3}', '{"venv": "venv-gone"}'):
         (home / environments.COMPLETE).write_text(text)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nemo_helix_server.engines import catalogue, environments
+from nemo_helix_server.engines import catalogue
 from nemo_helix_server.executors.local_checks import MachineChecks
 from nemo_helix_server.settings import EnginesSettings
 from nemo_runs.findings import Finding, FindingLevel
@@ -76,7 +76,7 @@ def test_a_disk_with_less_than_starts_need_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_engines_are_installed_named_or_missing(tmp_path: Path) -> None:
-    home = environments.home_of(catalogue.RECIPES["trl"], "cpu", tmp_path / "cache")
+    home = catalogue.environment(catalogue.RECIPES["trl"], "cpu").home(tmp_path / "cache")
     python = home / "venv-1" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.touch(0o700)
