@@ -53,7 +53,6 @@ ONLY_PARTS = {
         # what a verifier is called with and raises, and how a benchmark makes a prompt of a row
         "nemo_gym.types",
         "nemo_gym.errors",
-        "nemo_gym.rollouts.run_config.fields",
         "nemo_gym.rollouts.run_config.prompts",
         # which answers are graded at all
         "nemo_gym.rollouts.scores.whole_answers",
@@ -63,6 +62,7 @@ LAYERS = {
     "nemo_gym": (
         "errors types",
         "job_paths events spelling yaml_files schema overrides composition plugins provenance text_table",
+        "harness",
         "agents verifiers serving services chain",
         "rollouts",
         "orchestration",
@@ -77,9 +77,8 @@ LAYERS = {
         "status",
         "results",
         "submit",
-        "removal",
     ),
-    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "reading", "collect"),
+    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "collect"),
     "nemo_helix_server": (
         "errors",
         "jobs",
@@ -107,11 +106,11 @@ LAYERS = {
     "nemo_runs": (
         "errors addresses boot_clock counts durations file_locks findings homes patterns proxies",
         "sizes streams suggestions trimmed",
-        "yaml_scalars secret_refs strict_json packed",
+        "yaml_scalars secret_refs strict_json",
         "json_lines",
         "durable",
         "processes",
-        "clock leases",
+        "clock leases environments",
     ),
     "nemo_engines": ("errors", "data", "export trackers", "hf automodel"),
 }

@@ -171,7 +171,8 @@ class Verifier(Protocol):
     the order of task and repeat that can be gone through more than once and never holds more than one of them
     in memory, and returns a mapping from names to numbers, ``None`` or an `Estimate`. Both are plain
     functions of what is recorded, called whenever the run is added up; rollouts that are masked or have no
-    reward are left out.
+    reward are left out, the latter not by a class that says ``aggregates_unscored = True``. ``start()`` and
+    ``close()``, where there are any, are called before the first answer and when nothing more is graded.
     """
 
     Options: ClassVar[type[BaseModel]]

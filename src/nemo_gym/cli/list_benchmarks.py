@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nemo_gym.cli.options import json_option
+from nemo_gym.cli.options import include_path_option, json_option
 from nemo_runs.counts import counted
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command("benchmarks")
+@click.argument("prefix", required=False)
 @click.option(
     "--search-dir",
     "search_dirs",
@@ -22,12 +23,25 @@ if TYPE_CHECKING:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="Folder to look for benchmarks in; repeatable.",
 )
+@include_path_option
 @json_option
-def list_benchmarks(search_dirs: tuple[Path, ...], as_json: bool) -> None:
-    """List the benchmarks that `--benchmark NAME` finds."""
+def list_benchmarks(
+    prefix: str | None, search_dirs: tuple[Path, ...], include_paths: tuple[Path, ...], as_json: bool
+) -> None:
+    """List the benchmarks that `--benchmark NAME` finds, or those whose names begin with PREFIX.
+
+    The tasks of lm-evaluation-harness are listed for a PREFIX that begins with lm_eval/.
+    """
+    from nemo_gym.harness import names
     from nemo_gym.rollouts.data import benchmark_list
 
+    if prefix is not None and prefix.startswith(names.PREFIX):
+        _list_tasks(prefix, include_paths, as_json)
+        return
+    if include_paths:
+        raise click.UsageError("--include-path holds tasks of lm-eval; list them with the prefix lm_eval/.")
     entries = benchmark_list.list_benchmarks(search_dirs)
+    entries = [entry for entry in entries if entry.name.startswith(prefix or "")]
     if as_json:
         import json
 
@@ -41,6 +55,23 @@ def list_benchmarks(search_dirs: tuple[Path, ...], as_json: bool) -> None:
     for entry in entries:
         if entry.error:
             click.echo(f"gym: {entry.name} cannot be used: {entry.error}", err=True)
+
+
+def _list_tasks(prefix: str, include_paths: tuple[Path, ...], as_json: bool) -> None:
+    from nemo_gym.harness import names
+
+    found = names.listed(include_paths, report=lambda line: click.echo(line, err=True))
+    found = [task for task in found if task.name.startswith(prefix)]
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        click.echo(json.dumps([asdict(task) for task in found], indent=2))
+        return
+    width = max((len(task.name) for task in found), default=0)
+    for task in found:
+        kind = task.output_type or task.kind
+        click.echo(f"{task.name:<{width}}  {kind:<21}  {task.data or ''}".rstrip())
 
 
 def _state(entry: ListedBenchmark) -> str:

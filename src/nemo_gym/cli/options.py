@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from nemo_gym.overrides import Override
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -22,6 +26,26 @@ def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
 def overrides_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the trailing override tokens ``key=value``, ``+key=value``, ``++key=value`` as ``overrides``."""
     return click.argument("overrides", nargs=-1, type=click.UNPROCESSED, callback=_checked)(command)
+
+
+def include_path_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add ``--include-path``, folders with a user's own tasks for lm-eval, as ``include_paths``."""
+    return click.option(
+        "--include-path",
+        "include_paths",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folder with tasks of your own for lm_eval/TASK; repeatable.",
+    )(command)
+
+
+def included_folders(folders: Sequence[Path]) -> list[Override]:
+    """What ``--include-path`` sets."""
+    from nemo_gym.overrides import Override
+
+    key = "benchmark.lm_eval.include_path"
+    value = [str(folder) for folder in folders]
+    return [Override(key, value, "", f"{key}={value}")] if value else []
 
 
 def duration(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:

@@ -13,9 +13,9 @@ VERIFIERS = plugins.PluginKind(
     noun="verifier",
     group="nemo_gym.verifiers",
     built_in={
+        "lm_eval": "nemo_gym.harness.verifier:HarnessVerifier",
         "match": "nemo_gym.verifiers.match:MatchVerifier",
         "multiple_choice": "nemo_gym.verifiers.multiple_choice:MultipleChoiceVerifier",
-        "python": "nemo_gym.verifiers.python_file:PythonVerifier",
         "several": "nemo_gym.verifiers.several:SeveralVerifier",
     },
 )

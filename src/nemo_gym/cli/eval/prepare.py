@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from nemo_gym.cli.options import json_option, overrides_argument
+from nemo_gym.cli.options import include_path_option, included_folders, json_option, overrides_argument
 
 
 @click.command()
@@ -27,6 +27,7 @@ from nemo_gym.cli.options import json_option, overrides_argument
     help="Folder to look for benchmarks and configs in; repeatable.",
 )
 @click.option("--split", type=click.Choice(["benchmark", "validation", "train"]), help="Which data.")
+@include_path_option
 @json_option
 @overrides_argument
 def prepare(
@@ -34,6 +35,7 @@ def prepare(
     benchmark: str | None,
     search_dirs: tuple[Path, ...],
     split: str | None,
+    include_paths: tuple[Path, ...],
     as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
@@ -50,7 +52,7 @@ def prepare(
     config = load_run_config(
         config_paths,
         benchmark,
-        [*parse_overrides(overrides), *chosen],
+        [*included_folders(include_paths), *parse_overrides(overrides), *chosen],
         search_dirs=search_dirs,
         cwd=Path.cwd(),
     ).config

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from nemo_gym.cli.options import json_option, overrides_argument
+from nemo_gym.cli.options import include_path_option, included_folders, json_option, overrides_argument
 
 
 @click.command()
@@ -41,6 +41,7 @@ from nemo_gym.cli.options import json_option, overrides_argument
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the graded rows to a new file; without it they replace the old ones, which are kept beside.",
 )
+@include_path_option
 @json_option
 @overrides_argument
 def reverify(
@@ -49,6 +50,7 @@ def reverify(
     benchmark: str | None,
     search_dirs: tuple[Path, ...],
     output: Path | None,
+    include_paths: tuple[Path, ...],
     as_json: bool,
     overrides: tuple[str, ...],
 ) -> None:
@@ -59,12 +61,13 @@ def reverify(
     """
     from nemo_gym.composition import parse_overrides
     from nemo_gym.job_paths import RolloutPaths
+    from nemo_gym.rollouts.data.prepare import with_definition
     from nemo_gym.rollouts.run_config.schema import load_run_config
     from nemo_gym.rollouts.scores.reverify import reverify as grade_again
 
-    config = load_run_config(
-        config_paths, benchmark, parse_overrides(overrides), search_dirs=search_dirs, cwd=Path.cwd()
-    ).config
+    chosen = [*included_folders(include_paths), *parse_overrides(overrides)]
+    config = load_run_config(config_paths, benchmark, chosen, search_dirs=search_dirs, cwd=Path.cwd()).config
+    config = with_definition(config, report=lambda line: click.echo(line, err=True))
     target = None if output is None else output.absolute()
     done = grade_again(RolloutPaths(rollouts.absolute()), config, output=target)
     if as_json:

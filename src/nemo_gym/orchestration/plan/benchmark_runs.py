@@ -175,6 +175,8 @@ def check_data(config: RunConfig, where: str) -> None:
         if not config.input_jsonl_fpath.is_file():
             raise ConfigError(f"{where}.input_jsonl_fpath: there is no file {config.input_jsonl_fpath}.")
         return
+    if config.benchmark.lm_eval is not None:
+        return  # made by lm-eval, on the machine of the job
     dataset = config.benchmark.datasets.get(config.split)
     if dataset is None:
         splits = ", ".join(config.benchmark.datasets) or "none"
@@ -188,7 +190,7 @@ def check_data(config: RunConfig, where: str) -> None:
             check_script(dataset.prepare_script, config.prepare_script_args)
         except ConfigError as error:
             raise ConfigError(f"{where}.{error}") from None
-    elif dataset.jsonl_fpath is not None and not dataset.jsonl_fpath.is_file() and not dataset.huggingface:
+    elif not dataset.jsonl_fpath.is_file():
         raise ConfigError(
             f"{where}: there is no data file {dataset.jsonl_fpath}, and nothing that prepares it."
         )

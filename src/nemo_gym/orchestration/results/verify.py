@@ -169,8 +169,9 @@ def _check_run_config(path: Path, paths: JobPaths) -> tuple[list[str], list[str]
     data = str(manifest.generation.get("dataset_sha256"))
     asked = identity.identity_of(config, dataset_sha256=data, model=None)
     known = manifest.generation
-    if "policy_model_name" not in asked.generation:
-        known = {key: value for key, value in known.items() if key != "policy_model_name"}
+    for name in ("policy_model_name", "num_repeats"):  # known to the job alone
+        if name not in asked.generation:
+            known = {key: value for key, value in known.items() if key != name}
     changed = identity.differences(asked.generation, known)
     graded = identity.differences(asked.scoring, manifest.scoring)
     return (

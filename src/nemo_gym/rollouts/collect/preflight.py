@@ -12,7 +12,7 @@ from nemo_gym.agents.registry import load_agent
 from nemo_gym.errors import ConfigError, UsageError
 from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.data.dataset import DatasetFacts, Planned, check_rows, materialize, read_rows
-from nemo_gym.rollouts.data.prepare import data_path, ensure_data
+from nemo_gym.rollouts.data.prepare import data_path, ensure_data, with_definition
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
 from nemo_gym.rollouts.policy.client import Endpoint
 from nemo_gym.rollouts.run_config.schema import RunConfig, require_policy
@@ -58,7 +58,8 @@ def check(config: RunConfig, *, environ: Mapping[str, str], report: Reporter) ->
         base_url, model, config.policy_api, _api_key(config, environ), config.policy_system_role
     )
     agent = load_agent(config.benchmark.agent)
-    verifier = load_grader(config.benchmark)
+    config = with_definition(config, report=report)
+    verifier = load_grader(config.benchmark, repeats=config.repeats)
     planned = Planned()
     dataset = _dataset(config, paths, verifier, report, planned)
     if dataset.num_tasks * config.repeats > _MOST_ROLLOUTS:
@@ -134,7 +135,7 @@ def _dataset(
     digest = str(known.generation.get("dataset_sha256", ""))
     if not path.is_file() and _has_inputs(paths, known):
         report(f"{path} is gone; going on with {paths.materialized_inputs.name}.")
-        return DatasetFacts(path, known.num_tasks, digest, known.generation.get("examples_sha256"))
+        return DatasetFacts(path, known.num_tasks, digest)
     facts = check_rows(config, ensure_data(config, report=report), None)
     if facts.sha256 == digest:
         return facts

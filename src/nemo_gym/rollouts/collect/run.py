@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import os
 from collections.abc import Mapping
@@ -105,7 +106,13 @@ class CollectorRun:
         with ThreadPoolExecutor(1) as beside:
             link = beside.submit(_provenance)  # it waits for another program while rows are read
             prepared = preflight.check(self._config, environ=self._environ, report=self._console.report)
-            collected = self._on_a_loop(prepared, link)
+            self._config = prepared.config
+            with contextlib.closing(prepared.verifier):
+                return self._executed(prepared, link)
+
+    def _executed(self, prepared: Prepared, link: Future[Mapping[str, Any]]) -> RunResult:
+        prepared.verifier.start()
+        collected = self._on_a_loop(prepared, link)
         output = str(prepared.paths.output)
         if collected is None:
             return RunResult(stopped_before_start(self._drain.reason, self._drain.asked_by), None, output)
@@ -175,12 +182,7 @@ class CollectorRun:
     def _open(self, prepared: Prepared, model: ModelIdentity | None, link: Mapping[str, Any]) -> OutputStore:
         config, facts = self._config, prepared.dataset
         found = {key: self._environ[name] for key, name in _LINK_VARIABLES.items() if self._environ.get(name)}
-        asked = identity_of(
-            config,
-            dataset_sha256=facts.sha256,
-            examples_sha256=facts.examples_sha256,
-            model=model.to_json() if model else None,
-        )
+        asked = identity_of(config, dataset_sha256=facts.sha256, model=model.to_json() if model else None)
         store = self._disk_wait.wait(
             lambda: OutputStore.open(
                 prepared.paths,

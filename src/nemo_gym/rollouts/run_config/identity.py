@@ -15,14 +15,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from nemo_gym.verifiers.source_files import python_verifiers
-
 if TYPE_CHECKING:
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
 GENERATION_KEYS: Final = (
     "benchmark.agent",
-    "benchmark.fields",
     "benchmark.name",
     "benchmark.prompt",
     "limit",
@@ -35,7 +32,12 @@ GENERATION_KEYS: Final = (
 )
 """Keys that affect answers, besides the digest of the data set and the model that answers."""
 
-SCORING_KEYS: Final = ("benchmark.grade_reasoning", "benchmark.graded_ends", "benchmark.verifier")
+SCORING_KEYS: Final = (
+    "benchmark.grade_reasoning",
+    "benchmark.graded_ends",
+    "benchmark.lm_eval",  # but for what makes its questions, for which the digest of the data set stands
+    "benchmark.verifier",
+)
 """Keys that affect grades."""
 
 NEITHER_KEYS: Final = (
@@ -70,6 +72,17 @@ MODEL_KEYS: Final = ("name", "server_version", "fingerprint")
 """What of an endpoint's self-description distinguishes one model from another; times, ids and paths do
 not."""
 
+_OF_QUESTIONS: Final = (
+    "apply_chat_template",
+    "fewshot_as_multiturn",
+    "fewshot_seed",
+    "gen_kwargs",
+    "num_fewshot",
+    "system_instruction",
+)
+"""Of ``benchmark.lm_eval``: the data set holds what they made."""
+_LEARNT: Final = ("model.", "benchmark.lm_eval.definition.")
+"""What a run learns: where one side does not know it, that makes no difference."""
 _SHOWN = 100
 
 
@@ -93,13 +106,7 @@ class Identity:
         return digest(self.scoring)
 
 
-def identity_of(
-    config: RunConfig,
-    *,
-    dataset_sha256: str,
-    examples_sha256: str | None = None,
-    model: Mapping[str, Any] | None,
-) -> Identity:
+def identity_of(config: RunConfig, *, dataset_sha256: str, model: Mapping[str, Any] | None) -> Identity:
     """The identity of a run: the listed keys, the data set's digest and the model that answers.
 
     A setting that is null counts as absent, so that a new optional key changes no digest. ``model`` is what
@@ -108,16 +115,21 @@ def identity_of(
     plain = config.model_dump(mode="json")
     generation = _pick(plain, GENERATION_KEYS)
     generation["num_repeats"] = config.repeats
+    harness = config.benchmark.lm_eval
+    if harness is not None and harness.definition is None and config.num_repeats is None:
+        del generation["num_repeats"]  # the task says how many, and was not read yet
     if not generation.get("limit"):
         generation.pop("limit", None)
     generation["dataset_sha256"] = dataset_sha256
-    if examples_sha256 is not None:
-        generation["examples_sha256"] = examples_sha256
     if model:
         generation["model"] = {key: model[key] for key in MODEL_KEYS if model.get(key) is not None}
+    scoring = _pick(plain, SCORING_KEYS)
+    if harness is not None:
+        for key in (*_OF_QUESTIONS, "include_path"):
+            scoring["benchmark"]["lm_eval"].pop(key)
     return Identity(
         generation=_without_nulls(generation),
-        scoring=_without_nulls(_with_digests(_pick(plain, SCORING_KEYS))),
+        scoring=_without_nulls(scoring),
         model=dict(model) if model else None,
     )
 
@@ -137,7 +149,7 @@ def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     before, after = _flatten(old), _flatten(new)
     changed: list[str] = []
     for key in sorted(before.keys() | after.keys()):
-        if key.startswith("model.") and (key not in before or key not in after):
+        if key.startswith(_LEARNT) and (key not in before or key not in after):
             continue
         if key not in before or key not in after or _differ(before[key], after[key]):
             changed.append(f"{key}: {_show(before, key)} → {_show(after, key)}")
@@ -157,14 +169,6 @@ def _pick(plain: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
                 target = target.setdefault(folder, {})
             target[leaf] = source[leaf]
     return picked
-
-
-def _with_digests(scoring: dict[str, Any]) -> dict[str, Any]:
-    """The digest of a Python file that grades stands for its text."""
-    for spec in python_verifiers(scoring.get("benchmark", {}).get("verifier")):
-        if isinstance(spec.get("source"), str):
-            spec["source"] = "sha256:" + hashlib.sha256(spec["source"].encode()).hexdigest()
-    return scoring
 
 
 def _without_nulls(value: Any) -> Any:

@@ -10,8 +10,8 @@ from typing import Any
 
 from nemo_gym import errors
 from nemo_gym.composition import load_yaml, merge
+from nemo_gym.harness import names as harness_names
 from nemo_gym.rollouts.run_config import catalog
-from nemo_gym.verifiers.source_files import python_verifiers, read_source
 
 MAX_ATTEMPTS = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
 """Environment variable: the default of ``max_rollout_attempts``."""
@@ -49,18 +49,25 @@ class IncludeTree:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise errors.ConfigError(f"{where}: must be a list of file names.")
         found = [
-            catalog.find_config(name, cwd=self.cwd, search_dirs=self.search_dirs, beside=beside, where=where)
+            name
+            if harness_names.is_name(name)
+            else catalog.find_config(
+                name, cwd=self.cwd, search_dirs=self.search_dirs, beside=beside, where=where
+            )
             for name in names
         ]
         rest = {key: value for key, value in content.items() if key != "config_paths"}
         return merge(self.siblings(found), rest)
 
-    def siblings(self, paths: Sequence[Path]) -> dict[str, Any]:
-        """Files side by side, later ones over earlier ones; they may not name two benchmarks."""
+    def siblings(self, paths: Sequence[Path | str]) -> dict[str, Any]:
+        """Files side by side, later ones over earlier ones; they may not name two benchmarks.
+
+        A text is the name of a task of lm-eval, which needs no file.
+        """
         result: dict[str, Any] = {}
-        owner: Path | None = None
+        owner: Path | str | None = None
         for path in paths:
-            content = self.load(path)
+            content = harness_names.configuration(path) if isinstance(path, str) else self.load(path)
             old, new = _benchmark_name(result), _benchmark_name(content)
             if owner is not None and old is not None and new is not None and old != new:
                 raise errors.ConfigError(
@@ -87,25 +94,23 @@ def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str,
         if isinstance(dataset, dict):
             for key in _DATA_FILES:
                 _absolute(dataset, key, folder, cwd)
-            _absolute_hub_folder(dataset.get("huggingface"), folder, cwd)
-    for spec in python_verifiers(benchmark.get("verifier") if isinstance(benchmark, Mapping) else None):
-        if "source" not in spec:
-            _absolute(spec, "path", folder, cwd)
     _absolute(config, "input_jsonl_fpath", folder, cwd)
+    harness = benchmark.get("lm_eval") if isinstance(benchmark, Mapping) else None
+    if isinstance(harness, dict):
+        _absolute_folders(harness, folder, cwd)
     return config
 
 
-def with_sources(config: dict[str, Any]) -> dict[str, Any]:
-    """Put the text of each Python file that grades into the config, so that it goes wherever that goes."""
-    benchmark = config.get("benchmark")
-    for spec in python_verifiers(benchmark.get("verifier") if isinstance(benchmark, Mapping) else None):
-        path = spec.get("path")
-        if isinstance(path, str) and spec.get("source") is None:
-            try:
-                spec |= {"path": os.path.basename(path), "source": read_source(Path(path))}
-            except errors.ConfigError as error:
-                raise errors.ConfigError(f"benchmark.verifier.path: {error}.") from None
-    return config
+def _absolute_folders(harness: dict[str, Any], folder: Path, cwd: Path) -> None:
+    """The folders with a user's own tasks; one that is not in a list becomes a list."""
+    names = harness.get("include_path")
+    if isinstance(names, str):
+        names = [names]
+    if isinstance(names, list):
+        each = [{"name": name} for name in names]
+        for one in each:
+            _absolute(one, "name", folder, cwd)
+        harness["include_path"] = [one["name"] for one in each]
 
 
 def _absolute(node: dict[str, Any], key: str, folder: Path, cwd: Path) -> None:
@@ -115,15 +120,6 @@ def _absolute(node: dict[str, Any], key: str, folder: Path, cwd: Path) -> None:
     expanded = os.path.expanduser(name)
     beside, here = folder / expanded, cwd / expanded
     node[key] = os.path.abspath(here if here.exists() and not beside.exists() else beside)
-
-
-def _absolute_hub_folder(source: Any, folder: Path, cwd: Path) -> None:
-    """Make the path of a data set absolute where it is a folder and no name of the hub."""
-    name = source.get("path") if isinstance(source, dict) else None
-    if isinstance(name, str) and (
-        name.startswith((".", "/", "~")) or any((at / name).is_dir() for at in (folder, cwd))
-    ):
-        _absolute(source, "path", folder, cwd)
 
 
 def user_settings(search_dirs: Sequence[Path], cwd: Path) -> Path | None:

@@ -111,12 +111,12 @@ def reverify(
     if not paths.output.is_file():  # opening a pipe would wait for ever
         raise DataError(f"{paths.output}: there is no such file, or it is not a regular file.")
     scoring = _scoring(known, config)
-    verifier = load_grader(config.benchmark)
+    verifier = load_grader(config.benchmark, repeats=known.num_repeats)
     if not grades_stored_answers(verifier):
         kind = config.benchmark.verifier["type"]
         raise ConfigError(f"benchmark.verifier.type: '{kind}' cannot grade stored answers, only live ones.")
     target = paths if output is None else _new_output(paths, output)
-    with _owned(paths):
+    with contextlib.closing(verifier), _owned(paths):
         pending = None if target is not paths else replace(known, scoring={**scoring, **_UNFINISHED})
         answers = StoredAnswers(paths, known.num_repeats)
         grades, superseded = _replace_rows(paths, target, _graded(answers, verifier), pending)

@@ -96,7 +96,8 @@ def measure(columns: Columns, paths: RolloutPaths, verifier: Verifier | None) ->
     grade_group, aggregate = getattr(verifier, "grade_group", None), getattr(verifier, "aggregate", None)
     if grade_group is None and aggregate is None:
         return metrics
-    rollouts = GradedRollouts(paths, columns.num_repeats, columns.flagged(cols.MEASURED))
+    unscored = cols.UNSCORED if getattr(verifier, "aggregates_unscored", False) else 0
+    rollouts = GradedRollouts(paths, columns.num_repeats, columns.flagged(cols.MEASURED | unscored))
     for name, function, made in (
         ("grade_group", grade_group, _of_groups),
         ("aggregate", aggregate, _of_run),

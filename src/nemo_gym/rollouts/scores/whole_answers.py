@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, cast
 
 from pydantic import BaseModel
 
@@ -19,6 +19,7 @@ from nemo_gym.verifiers.registry import (
 )
 
 if TYPE_CHECKING:
+    from nemo_gym.harness.verifier import HarnessVerifier
     from nemo_gym.rollouts.run_config.schema import BenchmarkConfig
 
 
@@ -55,6 +56,18 @@ class WholeAnswers:
             episode = replace(episode, response={**episode.response, "output": output})
         return await self.inner.verify(task, episode)
 
+    def start(self) -> None:
+        """Let the verifier start what it will need."""
+        start = getattr(self.inner, "start", None)
+        if callable(start):
+            start()
+
+    def close(self) -> None:
+        """Let the verifier end what it started."""
+        close = getattr(self.inner, "close", None)
+        if callable(close):
+            close()
+
 
 def text_answer(text: str, *, cut: bool) -> Row:
     """A Responses object for a text that no server sent, ``cut`` where the token limit ended it."""
@@ -67,10 +80,12 @@ def text_answer(text: str, *, cut: bool) -> Row:
     }
 
 
-def load_grader(benchmark: BenchmarkConfig) -> WholeAnswers:
+def load_grader(benchmark: BenchmarkConfig, *, repeats: int) -> WholeAnswers:
     """The verifier of a benchmark, for answers that ended well and others that the benchmark wants graded.
 
     Raises `nemo_gym.errors.ConfigError`, naming the dotted path.
     """
     verifier = load_verifier(benchmark.verifier)
+    if benchmark.lm_eval is not None:
+        cast("HarnessVerifier", verifier).bind(benchmark.lm_eval, repeats=repeats)
     return WholeAnswers(verifier, benchmark.graded_ends or (), reasoning=bool(benchmark.grade_reasoning))

@@ -1,0 +1,80 @@
+"""Benchmarks by the name ``lm_eval/TASK``: the configuration that such a name stands for, and the list."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nemo_gym.harness.process import Worker
+
+PREFIX = "lm_eval/"
+TYPE = "lm_eval"
+"""The type of the verifier that grades such a benchmark."""
+
+
+@dataclass(frozen=True, slots=True)
+class HarnessTask:
+    """One name that can be run."""
+
+    name: str
+    kind: str
+    """``task``, ``group`` or ``tag``."""
+    output_type: str | None
+    """Of a task: ``generate_until``, ``multiple_choice``, ``loglikelihood`` or ``loglikelihood_rolling``."""
+    data: str | None
+    """The data set that it reads."""
+    path: str | None
+    """Where it is defined."""
+
+
+def is_name(name: str) -> bool:
+    """Whether a benchmark's name means a task of lm-eval."""
+    return name.startswith(PREFIX) and len(name) > len(PREFIX)
+
+
+def configuration(name: str) -> dict[str, Any]:
+    """The configuration that ``lm_eval/TASK`` stands for."""
+    return {
+        "benchmark": {
+            "name": name,
+            "lm_eval": {"task": name.removeprefix(PREFIX)},
+            "datasets": {},
+            "verifier": {"type": TYPE},
+        }
+    }
+
+
+def listed(include_path: Sequence[Path], *, report: Callable[[str], None]) -> list[HarnessTask]:
+    """Every name that can be run: lm-eval's own, and those of one's own folders in their place."""
+    from nemo_gym.harness import environment
+    from nemo_gym.harness.process import Worker
+
+    python = environment.ensure_python(report)
+    worker = Worker(python, environment.worker_environ(offline=True))
+    try:
+        rows = {row["name"]: row for row in json.loads(shipped_index(worker, report).read_text("utf-8"))}
+        own = worker.ask("names", include_path=[str(folder) for folder in include_path], shipped=False)
+    finally:
+        worker.close()
+    rows |= {row["name"]: row for row in own}
+    return [
+        HarnessTask(PREFIX + name, row["kind"], row["output_type"], row["data"], row["path"])
+        for name, row in sorted(rows.items())
+    ]
+
+
+def shipped_index(worker: Worker, report: Callable[[str], None]) -> Path:
+    """The file with the names of lm-eval's own tasks, made once for each version of it."""
+    from nemo_gym.harness import environment
+    from nemo_runs.durable.files import replace_file
+
+    path = environment.index_file()
+    if not path.is_file():
+        report("reading the definitions of lm-eval once; this takes up to a minute")
+        rows = worker.ask("names", include_path=[], shipped=True)
+        replace_file(path, json.dumps(rows).encode())
+    return path

@@ -1,0 +1,183 @@
+"""The verifier of lm-eval's tasks: each answer is graded by the task's own filters and metrics."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, ClassVar, TypeGuard
+
+from pydantic import BaseModel
+
+from nemo_gym.errors import GymError
+from nemo_gym.harness import environment, rows
+from nemo_gym.harness.options import HarnessOptions
+from nemo_gym.harness.process import HarnessError, Worker
+from nemo_gym.types import (
+    ANSWER_ENDS,
+    Episode,
+    Estimate,
+    GradedRollout,
+    Policy,
+    RolloutFailedError,
+    Row,
+    Task,
+    Verdict,
+)
+
+FIELD = "lm_eval"
+"""Of a row: the task, the number of the document, and its digest."""
+VALUES = "lm_eval_values"
+"""Of a result: values of metrics that are something else than numbers."""
+_TOGETHER = 256
+"""Answers that are handed over in one line."""
+
+
+class NoOptions(BaseModel):
+    """All that can be set is under ``benchmark.lm_eval``."""
+
+
+class HarnessVerifier:
+    """Grades in the process that has lm-eval, which is started with the first answer."""
+
+    Options: ClassVar[type[BaseModel]] = NoOptions
+    graded_ends = frozenset(ANSWER_ENDS)
+    """As lm-eval does: it does not know how an answer ended."""
+    aggregates_unscored = True
+    """Some metrics are of all answers together, and none of one."""
+
+    def __init__(self, options: BaseModel, _models: Mapping[str, Policy]) -> None:
+        self.options = options
+        self._task: HarnessOptions | None = None
+        self._repeats = 1
+        self._report: Callable[[str], None] = lambda _line: None
+        self._worker: Worker | None = None
+        self._ready = threading.Event()
+        self._problem: GymError | None = None
+        self._lock = threading.Lock()
+
+    def bind(self, task: HarnessOptions | None, *, repeats: int) -> None:
+        """Say what is graded: the benchmark's own section, and how often each document is asked."""
+        self._task, self._repeats = task, repeats
+
+    def check_row(self, row: Row) -> str | None:
+        """Each row was made by lm-eval, and says by which task."""
+        found = row.get(FIELD)
+        if not isinstance(found, dict) or not {"task", "doc_id", "doc_hash"} <= found.keys():
+            return f"lacks {FIELD} with task, doc_id and doc_hash: it was not made by this benchmark"
+        return None
+
+    async def verify(self, task: Task, episode: Episode) -> Verdict:
+        """Grade one answer as though all repeats had given it; the score of all repeats is added up later."""
+        where = task.row[FIELD]
+        fields = {key: where[key] for key in ("task", "doc_id", "doc_hash")}
+        try:
+            worker = self._started() if self._ready.is_set() else await asyncio.to_thread(self._started)
+            found = await asyncio.wrap_future(worker.send("grade", answer=episode.text, **fields))
+        except HarnessError as error:
+            raise RolloutFailedError("verifier_error", str(error)) from error
+        metrics = found["metrics"]
+        key = chosen(metrics, self._task.score if self._task else None)
+        return Verdict(
+            None if key is None else float(metrics[key]),
+            extracted_answer=None if key is None else found["extracted"].get(key.partition(",")[2]),
+            fields={VALUES: {name: value for name, value in metrics.items() if not _is_number(value)}},
+            metrics={name: value for name, value in metrics.items() if _is_number(value)},
+        )
+
+    def aggregate(self, rollouts: Iterable[GradedRollout]) -> dict[str, Estimate]:
+        """What lm-eval reports: values and standard errors by ``metric,filter``, after the task's name where
+        there are several. Documents without all of their repeats are left out.
+        """
+        assert self._task is not None
+        worker = self._started()
+        for batch in batched(map(_answer, rollouts), _TOGETHER):
+            worker.ask("answers", rows=batch)
+        found = worker.ask("results", bootstrap_iters=self._task.bootstrap_iters)
+        return estimates(found["results"])
+
+    def close(self) -> None:
+        """End the process."""
+        with self._lock:
+            if self._worker is not None:
+                self._worker.close()
+                self._ready.wait()
+                self._worker, self._problem = None, None
+
+    def start(self) -> None:
+        """Start the process, which takes a second or two to load lm-eval, before there is an answer."""
+        with self._lock:
+            if self._worker is not None:
+                return
+            if self._task is None:
+                raise HarnessError("benchmark.lm_eval is missing, which says what is graded")
+            self._ready.clear()
+            python = environment.ensure_python(self._report)
+            self._worker = Worker(python, environment.worker_environ(offline=True))
+            threading.Thread(target=self._open, args=(self._worker, self._task), name="lm-eval open").start()
+
+    def _open(self, worker: Worker, task: HarnessOptions) -> None:
+        try:
+            rows.open_task(worker, task, "chat", report=self._report, repeats=self._repeats)
+        except GymError as error:
+            self._problem = error
+        finally:
+            self._ready.set()
+
+    def _started(self) -> Worker:
+        """The process, once it has read the task's definition. Raises `GymError`."""
+        self.start()
+        self._ready.wait()
+        if self._problem is not None:
+            raise HarnessError(str(self._problem).rstrip("."))
+        assert self._worker is not None
+        return self._worker
+
+
+def chosen(metrics: Mapping[str, Any], wanted: str | None) -> str | None:
+    """The metric that is the reward: the one that is asked for, or the first that is a number in [0, 1]."""
+    if wanted is not None:
+        if wanted not in metrics:
+            known = ", ".join(metrics) or "none"
+            raise HarnessError(f"benchmark.lm_eval.score: there is no metric '{wanted}'; there are {known}")
+        return wanted if _is_reward(metrics[wanted]) else None
+    return next((name for name, value in metrics.items() if _is_reward(value)), None)
+
+
+def estimates(results: Mapping[str, Mapping[str, Any]]) -> dict[str, Estimate]:
+    """Values and standard errors out of lm-eval's own table."""
+    found: dict[str, Estimate] = {}
+    for task, values in results.items():
+        head = f"{task}/" if len(results) > 1 else ""
+        for name, value in values.items():
+            metric, comma, of_filter = name.partition(",")
+            if comma and not metric.endswith("_stderr"):
+                error = values.get(f"{metric}_stderr,{of_filter}")
+                found[head + name] = Estimate(_finite(value), _finite(error))
+    return found
+
+
+def _answer(rollout: GradedRollout) -> tuple[str, int, int, str]:
+    where = rollout.task.row[FIELD]
+    return where["task"], where["doc_id"], rollout.task.rollout_index, rollout.episode.text
+
+
+def _finite(value: object) -> float | None:
+    return float(value) if _is_number(value) and math.isfinite(value) else None
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float)
+
+
+def _is_reward(value: object) -> bool:
+    return _is_number(value) and 0 <= value <= 1
+
+
+def batched(items: Iterable[Any], most: int) -> Iterator[list[Any]]:
+    """Lists of up to ``most`` items."""
+    rest = iter(items)
+    while batch := list(islice(rest, most)):
+        yield batch

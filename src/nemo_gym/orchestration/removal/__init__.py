@@ -1,1 +1,0 @@
-"""Which run directories may be deleted, and how do they go?"""

@@ -1,1 +1,0 @@
-"""Which rollouts are wanted of an output, and what does each hold?"""

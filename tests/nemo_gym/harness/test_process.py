@@ -1,0 +1,63 @@
+"""The process that grades: what is asked is answered, and its end is said in one sentence."""
+
+from __future__ import annotations
+
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from nemo_gym.harness.process import HarnessError, UnknownHarnessTaskError, Worker
+
+pytestmark = pytest.mark.slow
+
+PROGRAM = """#!{python}
+import json, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["op"] == "echo":
+        answer = {{"ok": asked["text"]}}
+    elif asked["op"] == "leave":
+        print("Traceback: out of memory", file=sys.stderr)
+        sys.exit(9)
+    else:
+        answer = {{"error": asked["op"], "message": "there is no such thing"}}
+    print(json.dumps({{"id": asked["id"], **answer}}), flush=True)
+"""
+
+
+@pytest.fixture
+def worker(tmp_path: Path) -> Worker:
+    program = tmp_path / "python"
+    program.write_text(PROGRAM.format(python=sys.executable))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return Worker(program, {})
+
+
+def test_each_request_gets_its_own_answer(worker: Worker) -> None:
+    futures = [worker.send("echo", text=f"ü{number}\n") for number in range(100)]
+    assert [future.result(60) for future in futures] == [f"ü{number}\n" for number in range(100)]
+    worker.close()
+
+
+def test_what_is_refused_is_said_and_the_next_request_is_answered(worker: Worker) -> None:
+    with pytest.raises(UnknownHarnessTaskError, match="there is no such thing"):
+        worker.ask("unknown")
+    with pytest.raises(HarnessError, match="there is no such thing"):
+        worker.ask("refused")
+    assert worker.ask("echo", text="x") == "x"
+    worker.close()
+
+
+def test_the_end_of_the_process_is_told_to_all_who_wait_and_to_those_who_come_later(worker: Worker) -> None:
+    with pytest.raises(HarnessError, match="ended with 9: Traceback: out of memory"):
+        worker.ask("leave")
+    with pytest.raises(HarnessError, match="ended with 9"):
+        worker.ask("echo", text="x")
+    worker.close()
+
+
+def test_it_can_be_closed_twice(worker: Worker) -> None:
+    worker.close()
+    worker.close()

@@ -1,0 +1,137 @@
+"""Runs of tasks of lm-eval that are killed, resumed, changed or refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.engines import shared_cache
+from tests.nemo_gym.harness import local_tasks
+from tests.nemo_gym.harness.answering import AnsweringServer
+
+pytestmark = [pytest.mark.slow, pytest.mark.e2e]
+
+GYM = Path(sys.executable).with_name("gym")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "tasks"
+    made.mkdir()
+    return local_tasks.write(made)
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "XDG_CACHE_HOME": shared_cache(tmp_path / "cache"),
+        "XDG_DATA_HOME": str(tmp_path / "data"),
+        "HF_HOME": str(tmp_path / "hf"),
+        "HF_HUB_OFFLINE": "1",
+    }
+
+
+def command(task: str, folder: Path, server: AnsweringServer, output: Path, *more: str) -> list[str]:
+    return [
+        *(str(GYM), "eval", "run", "--benchmark", f"lm_eval/{task}", "--include-path", str(folder)),
+        *("--model", "m", "--model-url", server.base_url, "-o", str(output), "--json", *more),
+        *("num_repeats_add_seed=true", "benchmark.lm_eval.bootstrap_iters=1000"),
+    ]
+
+
+def run(argv: list[str], environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(argv, env=environ, capture_output=True, text=True, timeout=300, check=False)
+
+
+def metrics(done: subprocess.CompletedProcess[str]) -> Any:
+    assert done.returncode == 0, done.stderr
+    return {
+        name: found for name, found in json.loads(done.stdout)["metrics"].items() if found["over"] == "run"
+    }
+
+
+def test_a_run_that_was_killed_and_resumed_has_the_scores_of_one_that_was_not(
+    folder: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    with AnsweringServer() as server:
+        whole = metrics(run(command("votes", folder, server, tmp_path / "whole.jsonl"), environ))
+    cut = tmp_path / "cut.jsonl"
+    with AnsweringServer(seconds=0.3, enough=20) as server:
+        argv = command("votes", folder, server, cut, "--concurrency", "2")
+        with subprocess.Popen(
+            argv, env=environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as killed:
+            assert server.enough.wait(120)
+            killed.send_signal(signal.SIGKILL)
+    with AnsweringServer() as server:
+        resumed = run([*command("votes", folder, server, cut), "--resume"], environ)
+        assert metrics(resumed) == whole
+        assert server.requests < 48
+    assert json.loads(resumed.stdout)["run"]["resumed"] >= 10
+
+
+def test_a_task_that_changed_refuses_to_resume_and_is_graded_again_if_its_questions_are_the_same(
+    folder: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    output = tmp_path / "rollouts.jsonl"
+    with AnsweringServer() as server:
+        argv = command("filters", folder, server, output)
+        before = metrics(run(argv, environ))
+        manifest = json.loads((tmp_path / "rollouts_manifest.json").read_text())
+        known = manifest["identity"]["scoring"]["benchmark"]["lm_eval"]["definition"]
+        assert known["lm_eval"].startswith("0.4.")
+        assert known["tasks"] == {"filters": 1.0}
+
+        config = local_tasks.TASKS["filters"]
+        first = {"name": "strict-match", "filter": [{"function": "take_first"}]}
+        local_tasks.write_task(folder, "filters", {**config, "filter_list": [first]})
+        refused = run([*argv, "--resume"], environ)
+        assert refused.returncode == 1
+        assert "benchmark.lm_eval.definition.sha256" in refused.stderr
+        assert "gym eval reverify" in refused.stderr
+
+        again = run(
+            [
+                *(str(GYM), "eval", "reverify", "--rollouts", str(output), "--benchmark", "lm_eval/filters"),
+                *("--include-path", str(folder), "--json", "benchmark.lm_eval.bootstrap_iters=1000"),
+            ],
+            environ,
+        )
+        assert again.returncode == 0, again.stderr
+        after = json.loads(again.stdout)["summary"]["metrics"]
+        assert after["exact_match,strict-match"]["value"] != before["exact_match,strict-match"]["value"]
+
+        local_tasks.write_task(folder, "filters", {**config, "description": "Another one.\n\n"})
+        refused = run([*argv, "--resume"], environ)
+        assert refused.returncode == 1
+        assert "dataset_sha256" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"unsafe_code": True}, "runs code that the model wrote"),
+        ({"doc_to_image": ["question"]}, "shows images"),
+        ({"dataset_path": "somebody/sums", "dataset_kwargs": None}, "the data set somebody/sums"),
+        ({"doc_to_text": "{{question"}, "cannot be made: TemplateSyntaxError"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_by_name_before_the_first_request(
+    change: dict[str, Any], words: str, folder: Path, environ: dict[str, str], tmp_path: Path
+) -> None:
+    local_tasks.write_task(folder, "filters", {**local_tasks.TASKS["filters"], **change})
+    with AnsweringServer() as server:
+        refused = run(command("filters", folder, server, tmp_path / "rollouts.jsonl"), environ)
+        assert server.requests == 0
+    assert refused.returncode == 1
+    assert words in refused.stderr
+    assert "filters" in refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert refused.stdout == ""
