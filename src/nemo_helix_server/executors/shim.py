@@ -8,7 +8,6 @@ shim that is gone without it was killed. Standard library and `nemo_runs` only.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import functools
 import os
 import resource
@@ -41,8 +40,11 @@ _MEMORY_LOOK = 0.25
 _OUTPUT_TIMEOUT = 5.0
 _STACKS_SECONDS = 2.0
 """How long processes get to write their stacks before they are ended."""
+_SHORTEST = 0.01
+"""Seconds that a command gets to be over at once. Then its end is recorded, and not before that its start; what
+it has written meanwhile lies in its pipes."""
 _NOT_STARTED = 127
-_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC = trees.c_library()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +83,13 @@ def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
     trees.become_subreaper()
     with Signals() as signals:
         span = boot_clock.Span()
-        mine = run_files.make_claim(order.folder, run_files.RunClaim(trees.identify(), span.began))
+        me = trees.identify()
+        mine = run_files.make_claim(order.folder, run_files.RunClaim(me, span.began))
         claimed(mine)
         if not mine:
             return
         try:
-            _take_over_leases(order)
+            _take_over_leases(order, me)
         except (RunsError, OSError) as error:
             end = run_files.ExitRecord(
                 _NOT_STARTED, 0, span.began, span.now(), False, False, False, str(error), never_started=True
@@ -98,11 +101,11 @@ def run(order: ShimOrder, claimed: Callable[[bool], None]) -> None:
         run_files.wake(order.fifo)
 
 
-def _take_over_leases(order: ShimOrder) -> None:
+def _take_over_leases(order: ShimOrder, me: trees.ProcessIdentity) -> None:
     """From here on the leases are held by this process, and by whatever is left of its run."""
     if order.leases is not None:
         marker = (MARKER, order.token)
-        Pool(Path(order.leases), (), 0).hand_over(order.token, trees.identify(), marker=marker)
+        Pool(Path(order.leases), (), 0).hand_over(order.token, me, marker=marker)
 
 
 def _release_leases(order: ShimOrder) -> None:
@@ -123,10 +126,13 @@ def _run(order: ShimOrder, signals: Signals, span: boot_clock.Span) -> run_files
     watch = CommandWatch(Command(command, adopted=True), signals, order.time_limit_seconds)
     limits = _Limits(order, watch)
     try:
-        identity = watch.command.identity
-        patiently(lambda: run_files.write_started(order.folder, identity, span.now()), signals)
-        run_files.wake(order.fifo)
-        watch.until_end(limits)
+        signals.wait(_SHORTEST)
+        if not watch.command.ended():
+            pump.start()
+            identity = watch.command.identity
+            patiently(lambda: run_files.write_started(order.folder, identity, span.now()), signals)
+            run_files.wake(order.fifo)
+            watch.until_end(limits)
     finally:
         _end_tree(order, watch)
         ended = watch.command.reap()
@@ -182,9 +188,7 @@ def _pump(order: ShimOrder, log: writer.Log, command: subprocess.Popen[bytes]) -
     assert command.stdout is not None
     assert command.stderr is not None
     streams = {command.stdout.fileno(): "out", command.stderr.fileno(): "err"}
-    pump = writer.Pump(log, writer.Redactor(order.secrets.values()), streams)
-    pump.start()
-    return pump
+    return writer.Pump(log, writer.Redactor(order.secrets.values()), streams)
 
 
 class _Limits:

@@ -162,13 +162,17 @@ class Log:
 
 
 class Pump(threading.Thread):
-    """Reads a command's two pipes into its log until both are closed, or `finish` was called."""
+    """Reads a command's two pipes into its log until both are closed, or `finish` was called.
+
+    Where it was not started by then, `finish` reads what there is in the caller's thread.
+    """
 
     def __init__(self, log: Log, redact: Redactor, streams: dict[int, str]) -> None:
         super().__init__(name="output", daemon=True)
         self._log = log
         self._streams = {descriptor: (name, LineCutter(redact)) for descriptor, name in streams.items()}
         self._finishing = threading.Event()
+        self._give_up_at = float("inf")
 
     def run(self) -> None:
         """Read to the end."""
@@ -179,7 +183,7 @@ class Pump(threading.Thread):
         left = set(self._streams)
         while left:
             ready = poll.poll(0 if self._finishing.is_set() else 500)
-            if not ready and self._finishing.is_set():
+            if self._finishing.is_set() and (not ready or time.monotonic() >= self._give_up_at):
                 break
             for descriptor, _ in ready:
                 if not self._read(descriptor):
@@ -190,9 +194,13 @@ class Pump(threading.Thread):
         self._log.close()
 
     def finish(self, timeout: float) -> None:
-        """The command and all it started have ended: read what is left."""
+        """The command and all it started have ended: read what is left, for so many seconds at most."""
+        self._give_up_at = time.monotonic() + timeout
         self._finishing.set()
-        self.join(timeout)
+        if self.ident is None:
+            self.run()
+        else:
+            self.join(timeout)
 
     def _read(self, descriptor: int) -> bool:
         name, lines = self._streams[descriptor]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import itertools
 import os
 import signal
@@ -27,6 +28,7 @@ __all__ = [
     "ProcessGoneError",
     "ProcessIdentity",
     "become_subreaper",
+    "c_library",
     "descendants",
     "end_tree",
     "identify",
@@ -120,10 +122,15 @@ def marked(variable: str, value: str) -> list[int]:
     return process_table.with_variable(variable, value)
 
 
+@functools.cache
+def c_library() -> ctypes.CDLL:
+    """The C library of this process; to open it takes a while, and a forked child has it from its parent."""
+    return ctypes.CDLL(None, use_errno=True)
+
+
 def become_subreaper() -> None:
     """Make this process the parent of every descendant that loses its own; raises `OSError`."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+    if c_library().prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"cannot become a subreaper: {os.strerror(number)}")
 

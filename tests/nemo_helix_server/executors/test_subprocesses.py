@@ -337,3 +337,19 @@ def test_what_is_in_the_place_of_the_executors_folder_or_pipe_is_named_and_left_
     with pytest.raises(StoreError, match=f"{path} {said}, and something else is there; move it away"):
         ProcessExecutor(JobStorage(tmp_path), tmp_path / "executor", UnlimitedCapacity())
     assert path.read_text() == "mine"
+
+
+def test_a_command_that_is_over_at_once_leaves_its_output_and_its_end(executor, tmp_path):
+    run = shell(executor, tmp_path, "echo one; echo two >&2; exit 3")
+    seen = over(executor, run)
+    assert (seen.exit_status, seen.stopped, sorted(said(run))) == (3, False, ["one", "two"])
+    assert seen.started_at <= seen.ended_at
+
+
+def test_a_command_that_is_over_at_once_and_left_somebody_behind_is_not_over_before_that_one_is(
+    executor, tmp_path
+):
+    run = shell(executor, tmp_path, "(echo $$ >$FOLDER/pid; exec sleep 600) & echo left", grace_seconds=0.1)
+    assert over(executor, run).exit_status == 0
+    assert said(run) == ["left"]
+    assert is_gone(pid_from(run, "pid"))

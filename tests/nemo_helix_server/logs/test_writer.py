@@ -144,3 +144,28 @@ def test_a_stream_that_somebody_holds_open_is_not_waited_for(tmp_path):
 @pytest.mark.parametrize("value", ["", "abc"])
 def test_a_value_too_short_to_be_a_secret_hides_nothing(value):
     assert fed([b"abc abc\n"], value) == ["abc abc"]
+
+
+def test_what_lies_in_the_pipes_is_read_at_the_end_where_nobody_read_before(tmp_path):
+    (out, to_out), (err, to_err) = os.pipe(), os.pipe()
+    pump = Pump(Log(tmp_path / "output.jsonl", limit=1 << 20), Redactor(["hunter2"]), {out: "out", err: "err"})
+    os.write(to_out, b"a hunter2\nb")
+    os.write(to_err, b"c\n")
+    os.close(to_out)
+    os.close(to_err)
+    pump.finish(30)
+    assert pump.ident is None
+    assert sorted((row["s"], row["m"]) for row in rows(tmp_path)) == [
+        ("err", "c"),
+        ("out", "a ***"),
+        ("out", "b"),
+    ]
+
+
+def test_a_stream_to_which_a_stranger_writes_for_ever_is_given_up(tmp_path):
+    # what reads from /dev/zero has always something to read, as from a writer that never stops
+    endless = os.open("/dev/zero", os.O_RDONLY)
+    pump = Pump(Log(tmp_path / "output.jsonl", limit=1 << 20), Redactor([]), {endless: "out"})
+    pump.finish(0.2)
+    os.close(endless)
+    assert rows(tmp_path)
