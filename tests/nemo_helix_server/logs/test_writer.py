@@ -148,7 +148,9 @@ def test_a_value_too_short_to_be_a_secret_hides_nothing(value):
 
 def test_what_lies_in_the_pipes_is_read_at_the_end_where_nobody_read_before(tmp_path):
     (out, to_out), (err, to_err) = os.pipe(), os.pipe()
-    pump = Pump(Log(tmp_path / "output.jsonl", limit=1 << 20), Redactor(["hunter2"]), {out: "out", err: "err"})
+    pump = Pump(
+        Log(tmp_path / "output.jsonl", limit=1 << 20), Redactor(["hunter2"]), {out: "out", err: "err"}
+    )
     os.write(to_out, b"a hunter2\nb")
     os.write(to_err, b"c\n")
     os.close(to_out)
