@@ -41,8 +41,10 @@ _OUTPUT_TIMEOUT = 5.0
 _STACKS_SECONDS = 2.0
 """How long processes get to write their stacks before they are ended."""
 _SHORTEST = 0.01
-"""Seconds that a command gets to be over at once. Then its end is recorded, and not before that its start; what
-it has written meanwhile lies in its pipes."""
+"""Seconds that a command gets to be over at once: then its end is recorded, and not before that its start.
+
+What it has written meanwhile lies in its pipes.
+"""
 _NOT_STARTED = 127
 _LIBC = trees.c_library()
 

@@ -76,7 +76,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, data: bytes, there: int) -> None:
-    """Replace what the book says; ``there`` is its size before. A process killed at any moment leaves it whole.
+    """Replace what the book says; ``there`` is its size before. Whoever is killed meanwhile leaves it whole.
 
     Within one page a single write is whole or has not begun, and costs a tenth of a new file's renaming, for
     which some file systems wait for the disk. Neither is synced: after a crash of the machine another book is
@@ -84,7 +84,7 @@ def _write(path: Path, data: bytes, there: int) -> None:
     """
     padded = data.ljust(there, _PADDING)
     with disk.full_disk_named(path):
-        if 0 < there and len(padded) <= _PAGE:
+        if there > 0 and len(padded) <= _PAGE:
             descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
             try:
                 if os.pwrite(descriptor, padded, 0) == len(padded):
