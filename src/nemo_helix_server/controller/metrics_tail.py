@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from nemo_helix_server.jobs.model import MetricPoint
+from nemo_helix_server.jobs.model import MetricPoint, WritersStart
 from nemo_helix_server.storage.trainer_files import TrainerFiles
 from nemo_trainer import contract
 
@@ -31,6 +31,10 @@ class SeriesSink(Protocol):
 
     def set_tail(self, job_id: str, name: str, offset: int) -> None:
         """Record how far the file has been read."""
+        ...
+
+    def continued(self, job_id: str, step_name: str, at: WritersStart) -> None:
+        """Record where the newest writer went on."""
         ...
 
 
@@ -54,6 +58,9 @@ class MetricsPiece:
                 series.add(self.job_id, self.step_name, pending)
                 pending = []
                 series.truncate(self.job_id, self.step_name, row.continue_from)
+                if row.task:  # the row that stands for "everything is read again" has none
+                    at = WritersStart(row.continue_from, row.generation)
+                    series.continued(self.job_id, self.step_name, at)
             else:
                 pending += _points(row)
         series.add(self.job_id, self.step_name, pending)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus
 
@@ -240,6 +240,15 @@ class MetricPoint:
     value: float
 
 
+class WritersStart(NamedTuple):
+    """Where the newest writer of a training went on."""
+
+    step: int
+    """The training step of its checkpoint; 0: it began at the first step, or nothing is known."""
+    generation: int
+    """The writer's, see `nemo_trainer.contract.generations`; 0: none is named."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointRow:
     """A checkpoint as its manifest described it; ``pinned_path`` is relative to the data directory."""
@@ -262,6 +271,8 @@ class CheckpointRow:
     present: bool
     """Whether it is still in the job's own storage."""
     metrics: Json
+    generation: int = 0
+    """The one that saved it, see `nemo_trainer.contract.generations`; 0: none is named."""
     pin_requested_at: int | None
     pin_requested_by: str | None
     pinned_at: int | None

@@ -182,6 +182,7 @@ def _row(context: StepContext, found: SeenCheckpoint, manifest: contract.Manifes
         problem=found.problem,
         present=True,
         metrics=dict(manifest.metrics),
+        generation=manifest.generation,
         pin_requested_at=None,
         pin_requested_by=None,
         pinned_at=None,

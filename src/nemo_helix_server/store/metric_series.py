@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import delete, func, select
 
-from nemo_helix_server.jobs.model import MetricPoint
+from nemo_helix_server.jobs.model import MetricPoint, WritersStart
 from nemo_helix_server.store import rows, schema
 from nemo_helix_server.store.session import StorePart
 
@@ -40,6 +40,10 @@ class SeriesReader(StorePart):
         """How many bytes of a file of the job have been read; 0 at first."""
         query = select(_tails.offset).where(_tails.job_id == job_id, _tails.name == name)
         return int(self.connection.execute(query).scalar() or 0)
+
+    def writers_start(self, job_id: str, step_name: str) -> WritersStart:
+        """Where the newest writer of a step's series went on."""
+        return WritersStart(*(self.tail(job_id, name) for name in _of_writer(step_name)))
 
     def newest_step(self, job_id: str, step_name: str) -> int:
         """The last training step that has a point; 0: none has."""
@@ -103,3 +107,13 @@ class SeriesWriter(SeriesReader):
             [{"job_id": job_id, "name": name, "offset": offset}],
             replaced=("offset",),
         )
+
+    def continued(self, job_id: str, step_name: str, at: WritersStart) -> None:
+        """Record where the newest writer of a step's series went on, in the unit that drops what came after."""
+        for name, value in zip(_of_writer(step_name), at, strict=True):
+            self.set_tail(job_id, name, value)
+
+
+def _of_writer(step_name: str) -> tuple[str, str]:
+    """What is kept of the newest writer among the tails, in the order of `WritersStart`."""
+    return f"{step_name}/continued.step", f"{step_name}/continued.generation"

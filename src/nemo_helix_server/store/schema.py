@@ -267,6 +267,7 @@ checkpoints = Table(
     Column("problem", Text),
     Column("present", Boolean, nullable=False),
     Column("metrics", Document, nullable=False),
+    Column("generation", BigInteger, nullable=False, server_default="0"),
     Column("pin_requested_at", Moment),
     Column("pin_requested_by", Name),
     Column("pinned_at", Moment),

@@ -6,10 +6,12 @@ newest checkpoint, and the rest once nothing can continue the job from that chec
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
+from nemo_helix_server.jobs.model import CheckpointRow, WritersStart
 
 
 class TrackerState(StrEnum):
@@ -32,7 +34,7 @@ class TrackerFacts:
     newest: int = 0
     """The last training step that has a point; 0: none has."""
     covered: int = 0
-    """The step of the newest usable checkpoint; 0: there is none."""
+    """See `covered`."""
     published: int = 0
     """The last step that the tracker has."""
     said: TrackerState | None = None
@@ -68,6 +70,28 @@ def plan(facts: TrackerFacts) -> Plan:
         return Plan(facts.published, None, settled)
     state = _STATES.get(facts.status)
     return Plan(max(facts.published, _limit(facts)), state if state != facts.said else None, settled)
+
+
+def covered(
+    checkpoints: Iterable[CheckpointRow],
+    start: WritersStart,
+    *,
+    attempt_id: str,
+    asked_for: CheckpointRow | None,
+) -> int:
+    """The last training step that is not trained again, by the checkpoints of the training; 0: none is known.
+
+    ``start`` is where its newest writer went on. What an outdated one had saved beyond that covers nothing: the
+    newest trains those steps again. ``asked_for`` is the checkpoint that the attempt was asked to start from;
+    until the attempt has its own, it goes on from there. A copy outside the storage is not gone on from.
+    """
+    usable = [found for found in checkpoints if found.present and found.problem is None]
+    if asked_for is not None and not any(found.attempt_id == attempt_id for found in usable):
+        return asked_for.step
+    return max(
+        (found.step for found in usable if found.step <= start.step or found.generation >= start.generation),
+        default=0,
+    )
 
 
 def _limit(facts: TrackerFacts) -> int:

@@ -127,19 +127,30 @@ class TrackerSync:
             self._warn(snapshot, None)
 
     def _send(self, snapshot: JobSnapshot, publisher: TrackerCall) -> None:
-        """Send the next rows. Their moment and number are recorded before, so that they can be sent again."""
+        """Send the next rows. Their moment and number are recorded before, so that they can be sent again.
+
+        What may be sent is decided in the unit that reads the rows: a writer that took over since the snapshot
+        has dropped steps and trains them again, and what it has of them is not sent on the word of the one
+        before.
+        """
         job, run = snapshot.job, snapshot.run
-        to, at = run.sending_to, run.sending_at
         with self.store.read() as unit:
+            now = unit.jobs.by_id(job.id)
+            allowed = planning.plan(_facts(unit, now, run)).to if now is not None else run.published
+            to, at = run.sending_to, run.sending_at
+            if to is None or at is None or to > allowed:
+                to = at = None
             rows = unit.series.values_by_step(
                 job.id,
                 descriptions.training_step(job),
                 after=run.published,
-                to=snapshot.plan.to if to is None else to,
+                to=allowed if to is None else to,
                 most=_MOST,
             )
+        if allowed <= run.published:
+            return
         if to is None or at is None:
-            to, at = max(rows, default=snapshot.plan.to), self.store.clock.now() // _MILLISECOND
+            to, at = max(rows, default=allowed), self.store.clock.now() // _MILLISECOND
             self._note(run, sending_to=to, sending_at=at)
         if rows:
             publisher.ask(op="log", job=job.id, rows=list(rows.items()), at=at)
@@ -168,12 +179,14 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _facts(unit: StoreReader, job: Job, run: TrackerRun) -> TrackerFacts:
     step = descriptions.training_step(job)
-    usable = [
-        found.step
-        for found in unit.checkpoints.of_job(job.id)
-        if found.step_name == step and found.problem is None
-    ]
-    covered = max(usable, default=0)
+    attempt = unit.attempts.by_id(job.attempt_id)
+    named = attempt.checkpoint if attempt is not None else None
+    covered = planning.covered(
+        [found for found in unit.checkpoints.of_job(job.id) if found.step_name == step],
+        unit.series.writers_start(job.id, step),
+        attempt_id=job.attempt_id,
+        asked_for=unit.checkpoints.find(job.id, named) if named is not None else None,
+    )
     over = job.status.is_terminal
     # the series is searched only where that may change something
     needed = over or covered > run.published or run.said is None

@@ -76,7 +76,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _write(path: Path, data: bytes, there: int) -> None:
-    """Replace what the book says; ``there`` is its size before. Whoever is killed meanwhile leaves it whole.
+    """Replace what the book says; ``there`` is its size before. A kill at any moment leaves the book whole.
 
     Within one page a single write is whole or has not begun, and costs a tenth of a new file's renaming, for
     which some file systems wait for the disk. Neither is synced: after a crash of the machine another book is

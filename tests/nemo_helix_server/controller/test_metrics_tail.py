@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nemo_helix_server.controller import metrics_tail
+from nemo_helix_server.jobs.model import WritersStart
 from nemo_helix_server.storage.trainer_files import LocalTrainerFiles
 from nemo_trainer import contract, taking_over
 from nemo_trainer.contract import generations
@@ -32,6 +33,9 @@ class Series:
         else:
             assert name == "training/metrics.jsonl"
             self.offset = offset
+
+    def continued(self, job_id, step_name, at):
+        self.start = at
 
 
 def row(step, value):
@@ -117,6 +121,14 @@ def test_a_file_that_was_made_anew_is_read_from_its_beginning(tmp_path):
     series.offset = 10_000
     follow(series, tmp_path)
     assert series.points == {("loss", 1): 5.0}
+
+
+def test_where_the_newest_writer_went_on_is_kept_with_the_points(tmp_path):
+    series, path = Series(), tmp_path / "metrics.jsonl"
+    second = contract.ContinueRow(4, "attempt", "task-2", 2.0, 2).to_line() + b"\n"
+    path.write_bytes(go_on(0) + b"".join(row(step, 1.0) for step in range(1, 7)) + second + row(5, 3.0))
+    follow(series, tmp_path)
+    assert (series.start, max(step for _, step in series.points)) == (WritersStart(4, 2), 5)
 
 
 def test_without_a_file_there_is_nothing(tmp_path):

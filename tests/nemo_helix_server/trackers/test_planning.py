@@ -3,7 +3,8 @@
 import pytest
 
 from nemo_helix_plugin.jobs.types import HelixJobStatus as Status
-from nemo_helix_server.trackers.planning import Plan, TrackerFacts, TrackerState, plan
+from nemo_helix_server.jobs.model import CheckpointRow, WritersStart
+from nemo_helix_server.trackers.planning import Plan, TrackerFacts, TrackerState, covered, plan
 
 
 def planned(status, **facts):
@@ -62,3 +63,39 @@ def test_nothing_is_told_twice(status):
     first = planned(status, newest=9, covered=9)
     again = plan(TrackerFacts(status=status, newest=9, covered=9, published=first.to, said=first.state))
     assert (again.to, again.state) == (first.to, None)
+
+
+def saved(step, generation=0, *, attempt="first", **changes):
+    values = dict.fromkeys(CheckpointRow.__dataclass_fields__)
+    values |= {"step": step, "generation": generation, "attempt_id": attempt, "present": True, **changes}
+    return CheckpointRow(**values)
+
+
+@pytest.mark.parametrize(
+    ("checkpoints", "start", "expected"),
+    [
+        ([], (0, 0), 0),
+        # no generation is named: all count
+        ([saved(4), saved(10)], (0, 0), 10),
+        ([saved(4), saved(10)], (4, 0), 10),
+        # a later generation went on from step 4: what the one before had saved beyond that is trained again
+        ([saved(4, 1), saved(10, 1)], (4, 2), 4),
+        ([saved(4, 1), saved(10, 1), saved(6, 2)], (4, 2), 6),
+        ([saved(4, 1), saved(10, 1)], (0, 2), 0),
+        # its own and those of later generations than the store has heard of
+        ([saved(10, 3)], (4, 2), 10),
+        # what is damaged, or only a copy elsewhere, is not gone on from
+        ([saved(4), saved(10, problem="damaged")], (0, 0), 4),
+        ([saved(4), saved(10, present=False)], (0, 0), 4),
+    ],
+)
+def test_what_an_outdated_generation_saved_covers_nothing_that_is_trained_again(checkpoints, start, expected):
+    found = covered(checkpoints, WritersStart(*start), attempt_id="first", asked_for=None)
+    assert found == expected
+
+
+def test_a_rerun_covers_what_it_was_asked_to_start_from_until_it_has_saved():
+    asked_for, later, own = saved(4, 1), saved(10, 1), saved(6, 2, attempt="second")
+    before = covered([asked_for, later], WritersStart(0, 1), attempt_id="second", asked_for=asked_for)
+    after = covered([asked_for, later, own], WritersStart(4, 2), attempt_id="second", asked_for=asked_for)
+    assert (before, after) == (4, 6)

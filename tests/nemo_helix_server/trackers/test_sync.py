@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.nemo_helix_server.worlds import ANNA, TRAINING, S, sqlite_world
 
+from nemo_helix_server.controller.metrics_tail import MetricsPiece
 from nemo_helix_server.jobs.model import CheckpointRow, MetricPoint
 from nemo_helix_server.jobs.states import StatusEvent
 from nemo_helix_server.settings import Settings
@@ -22,6 +23,7 @@ from nemo_helix_server.trackers.errors import TrackerRefusedError, UnreachableEr
 from nemo_helix_server.trackers.publishing import Publishing
 from nemo_helix_server.trackers.sync import TrackerSync
 from nemo_helix_server.trackers.worker import TrackerWorker
+from nemo_trainer.contract import ContinueRow
 
 pytestmark = pytest.mark.services
 
@@ -131,11 +133,11 @@ class Training:
         self.world.move(StatusEvent.FINISHED)
 
 
-def checkpoint(job_id, step):
+def checkpoint(job_id, step, generation=0):
     values = dict.fromkeys(CheckpointRow.__dataclass_fields__)
     values |= {"id": f"ckpt-{step}", "job_id": job_id, "workspace": "default", "job": "job-1", "step": step}
     values |= {"step_name": "training", "size": 1, "reason": "periodic", "created_at": 1, "present": True}
-    return CheckpointRow(**{**values, "metrics": {}})
+    return CheckpointRow(**{**values, "metrics": {}, "generation": generation})
 
 
 @pytest.fixture
@@ -221,6 +223,88 @@ def test_rows_are_sent_again_with_the_moment_they_had(world, tmp_path):
     sync.publish(sync.look(job.id, "mlflow"), Recording())
     assert asked[0]["op"] == "log"
     assert asked[0] == asked[1]
+
+
+def went_on(world, job, step, generation):
+    """A later start of the training takes over: it goes on from the checkpoint of a step."""
+    row = ContinueRow(step, "attempt", "task", 1.0, generation)
+    with world.store.write() as unit:
+        MetricsPiece(job.id, "training", (row,), 0, generation).write(unit.series)
+    job.step = step
+
+
+def test_steps_that_only_an_outdated_generation_has_saved_are_not_published(world, tmp_path):
+    tracker, job = Tracker(), Training(world)
+    lane = lane_of(world, tracker, tmp_path)
+    went_on(world, job, 0, 1)
+    job.train(10)
+    with world.store.write() as unit:
+        unit.checkpoints.put(checkpoint(job.id, 4, generation=1))
+        unit.checkpoints.put(checkpoint(job.id, 10, generation=1))
+    went_on(world, job, 4, 2)  # the newest one was damaged
+    job.train(3)
+    lane.publish((job.id, "mlflow"))
+    assert tracker.runs[job.id] == [1, 2, 3, 4]
+    with world.store.write() as unit:
+        unit.checkpoints.put(checkpoint(job.id, 6, generation=2))
+    lane.publish((job.id, "mlflow"))
+    assert tracker.runs[job.id] == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.parametrize("sent_before", [False, True])
+def test_a_generation_that_takes_over_while_the_one_before_is_published_is_not_published_for_it(
+    world, tmp_path, sent_before
+):
+    tracker, job = Tracker(), Training(world)
+    sync = TrackerSync(world.store, JobStorage(tmp_path))
+    went_on(world, job, 0, 1)
+    job.train(10)
+    with world.store.write() as unit:
+        unit.checkpoints.put(checkpoint(job.id, 9, generation=1))
+    if sent_before:  # the answer to the rows up to step 9 never came
+        with world.store.write() as unit:
+            unit.tracker_runs.note(unit.tracker_runs.find(job.id, "mlflow"), sending_to=9, sending_at=7)
+    snapshot = sync.look(job.id, "mlflow")
+
+    class TakenOver(Tracker):
+        """While it is opened, a later start begins at the first step again."""
+
+        def ask(self, **request):
+            if request["op"] == "open":
+                went_on(world, job, 0, 2)
+                job.train(5)
+            return super().ask(**request)
+
+    tracker = TakenOver()
+    sync.publish(snapshot, tracker)
+    assert tracker.runs[job.id] == []
+    with world.store.write() as unit:
+        unit.checkpoints.put(checkpoint(job.id, 3, generation=2))
+    sync.publish(sync.look(job.id, "mlflow"), tracker)
+    assert tracker.runs[job.id] == [1, 2, 3]
+    assert run_of(world, job.id).published == 3
+
+
+def test_a_rerun_from_an_earlier_checkpoint_is_published_as_far_as_that_one_until_it_has_saved(
+    world, tmp_path
+):
+    tracker, job = Tracker(), Training(world)
+    lane = lane_of(world, tracker, tmp_path)
+    went_on(world, job, 0, 1)
+    job.train(10)
+    with world.store.write() as unit:
+        unit.checkpoints.put(checkpoint(job.id, 4, generation=1))
+        unit.checkpoints.put(checkpoint(job.id, 9, generation=1))
+    world.move(StatusEvent.FAILED)
+    world.service.rerun(ANNA, "default", "job-1", checkpoint="ckpt-4")
+    world.move(StatusEvent.ACCEPTED)
+    world.move(StatusEvent.STARTED)
+    lane.publish((job.id, "mlflow"))
+    assert tracker.runs[job.id] == [1, 2, 3, 4]
+    went_on(world, job, 4, 2)
+    job.train(3)
+    lane.publish((job.id, "mlflow"))
+    assert tracker.runs[job.id] == [1, 2, 3, 4]
 
 
 def test_a_tracker_that_says_no_is_a_warning_that_goes_when_it_says_yes(world, tmp_path):
