@@ -109,7 +109,7 @@ class SeriesWriter(SeriesReader):
         )
 
     def continued(self, job_id: str, step_name: str, at: WritersStart) -> None:
-        """Record where the newest writer of a step's series went on, in the unit that drops what came after."""
+        """Record where the newest writer went on, in the unit that drops the points after it."""
         for name, value in zip(_of_writer(step_name), at, strict=True):
             self.set_tail(job_id, name, value)
 

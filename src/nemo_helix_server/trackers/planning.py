@@ -81,9 +81,9 @@ def covered(
 ) -> int:
     """The last training step that is not trained again, by the checkpoints of the training; 0: none is known.
 
-    ``start`` is where its newest writer went on. What an outdated one had saved beyond that covers nothing: the
-    newest trains those steps again. ``asked_for`` is the checkpoint that the attempt was asked to start from;
-    until the attempt has its own, it goes on from there. A copy outside the storage is not gone on from.
+    ``start`` is where its newest writer went on. What an outdated one had saved beyond that covers nothing:
+    the newest trains those steps again. ``asked_for`` is the checkpoint that the attempt was asked to start
+    from: until it has its own, it goes on from there. No start goes on by itself from a copy elsewhere.
     """
     usable = [found for found in checkpoints if found.present and found.problem is None]
     if asked_for is not None and not any(found.attempt_id == attempt_id for found in usable):

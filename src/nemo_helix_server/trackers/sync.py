@@ -129,9 +129,8 @@ class TrackerSync:
     def _send(self, snapshot: JobSnapshot, publisher: TrackerCall) -> None:
         """Send the next rows. Their moment and number are recorded before, so that they can be sent again.
 
-        What may be sent is decided in the unit that reads the rows: a writer that took over since the snapshot
-        has dropped steps and trains them again, and what it has of them is not sent on the word of the one
-        before.
+        What may be sent is decided in the unit that reads the rows: a writer that took over since the
+        snapshot trains some steps again, and for its rows the checkpoints of the one before do not vouch.
         """
         job, run = snapshot.job, snapshot.run
         with self.store.read() as unit:
