@@ -65,6 +65,12 @@ allocation() { # the number and the node of the Slurm job that trains now, as Sl
         awk -v name="$(nemo jobs get "$job" --json | field id)-training-" 'index($3, name) == 1 { print $1, $2 }'
 }
 
+numbers() { # those of all its Slurm jobs so far, whose names differ by their ends
+    sacct -X -n -P --format=JobID,JobName |
+        awk -F'|' -v name="$(nemo jobs get "$job" --json | field id)-training-" 'index($2, name) == 1 { print $1 }' |
+        paste -sd,
+}
+
 field() { python -c 'import json, sys; print(json.load(sys.stdin)[sys.argv[1]])' "$1"; }
 
 weights() { # weights NAME: bring the final weights of a job here as NAME.json, from where the service keeps its results
@@ -136,7 +142,7 @@ show nemo jobs get "$job" -f table
 say "It is paused, and no allocation is left; then resumed"
 show nemo jobs pause "$job" -f table
 nemo jobs watch "$job" --no-history --poll-interval 0.5 2>&1 | grep -v ' loss ' || true
-show squeue -h --me
+show squeue -h -j "$(numbers)"
 show nemo jobs resume "$job" -f table
 nemo jobs watch "$job" --no-history --poll-interval 1 | grep -v " loss "
 
@@ -151,9 +157,8 @@ for line in json.load(sys.stdin):
         print(line["message"])'
 
 say "Its bill: what Slurm has counted for its allocations"
-name=$(nemo jobs get "$job" --json | field id)-training
-show sacct -X --name "$name" --format=JobID,State,NodeList,NNodes,ElapsedRaw
-sacct -X -n -P --name "$name" --format=NNodes,ElapsedRaw |
+show sacct -X -j "$(numbers)" --format=JobID,State,NodeList,NNodes,ElapsedRaw
+sacct -X -n -P -j "$(numbers)" --format=NNodes,ElapsedRaw |
     awk -F'|' '{ used += $1 * $2 } END { printf "%d allocations, %d node-seconds\n", NR, used }'
 
 say "Its weights, and those of the training that was left alone"
