@@ -53,6 +53,7 @@ ONLY_PARTS = {
         # what a verifier is called with and raises, and how a benchmark makes a prompt of a row
         "nemo_gym.types",
         "nemo_gym.errors",
+        "nemo_gym.rollouts.run_config.fields",
         "nemo_gym.rollouts.run_config.prompts",
         # which answers are graded at all
         "nemo_gym.rollouts.scores.whole_answers",
@@ -77,8 +78,9 @@ LAYERS = {
         "status",
         "results",
         "submit",
+        "removal",
     ),
-    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "collect"),
+    "nemo_gym.rollouts": ("policy", "run_config", "data", "output", "scores", "reading", "collect"),
     "nemo_helix_server": (
         "errors",
         "jobs",
@@ -106,7 +108,7 @@ LAYERS = {
     "nemo_runs": (
         "errors addresses boot_clock counts durations file_locks findings homes patterns proxies",
         "sizes streams suggestions trimmed",
-        "yaml_scalars secret_refs strict_json",
+        "yaml_scalars secret_refs strict_json packed",
         "json_lines",
         "durable",
         "processes",

@@ -12,8 +12,9 @@ from typing import Any
 from nemo_engines.data.messages import check_messages
 from nemo_engines.data.rows import Row, Shape
 from nemo_engines.errors import BadSpecError, TrainerError
-from nemo_gym.errors import ConfigError
-from nemo_gym.rollouts.run_config.prompts import check_template, fill
+from nemo_gym.errors import ConfigError, DataError
+from nemo_gym.rollouts.run_config.fields import field_mapper
+from nemo_gym.rollouts.run_config.prompts import CannotFillError, Template, template
 from nemo_gym.rollouts.scores.whole_answers import WholeAnswers, text_answer
 from nemo_gym.types import ANSWER_ENDS, Episode, Task, Verifier
 from nemo_gym.verifiers.registry import load_verifier
@@ -36,7 +37,8 @@ class Rewards:
             raise BadSpecError(str(error)) from error
         reasoning = bool(benchmark.get("grade_reasoning"))
         self._verifier: Verifier = WholeAnswers(verifier, _ends(benchmark), reasoning=reasoning)
-        self._segments = _segments(benchmark.get("prompt"))
+        self._templates = _templates(benchmark.get("prompt"))
+        self._mapped = field_mapper(benchmark.get("fields"))
 
     @property
     def shape(self) -> Shape:
@@ -44,6 +46,10 @@ class Rewards:
         return self._shape
 
     def _shape(self, row: Row) -> Row:
+        try:
+            row = self._mapped(row)
+        except DataError as error:
+            raise ValueError(str(error)) from None
         try:
             problem = self._verifier.check_row(row)
         except Exception as error:
@@ -54,7 +60,7 @@ class Rewards:
         return {"prompt": self._messages(row), ROW: json.dumps(row, ensure_ascii=False)}
 
     def _messages(self, row: Row) -> list[Row]:
-        if self._segments is None:
+        if self._templates is None:
             asked = row.get("responses_create_params")
             own = asked.get("input") if isinstance(asked, dict) else None
             if isinstance(own, str) and own:
@@ -63,9 +69,9 @@ class Rewards:
                 return check_messages(own, "responses_create_params.input")
             raise ValueError("lacks responses_create_params.input, and the benchmark has no prompt")
         try:
-            return [{"role": role, "content": fill(parts, row)} for role, parts in self._segments]
-        except KeyError as error:
-            raise ValueError(f"lacks '{error.args[0]}', which the prompt needs") from None
+            return [{"role": role, "content": made.fill(row)} for role, made in self._templates]
+        except CannotFillError as error:
+            raise ValueError(str(error)) from None
 
     def grade(self, rows: Sequence[str], answers: Sequence[str], *, cut: Sequence[bool]) -> list[float]:
         """The reward of each answer; ``rows`` as in the column `ROW`, ``cut`` where the token limit ended
@@ -111,12 +117,18 @@ def _ends(benchmark: Mapping[str, Any]) -> list[str]:
     return ends
 
 
-def _segments(prompt: Any) -> list[tuple[str, Any]] | None:
+def _templates(prompt: Any) -> list[tuple[str, Template]] | None:
     if prompt is None:
         return None
+    if isinstance(prompt, Mapping):
+        for name in ("conversation", "examples", "images", "tools"):
+            if prompt.get(name) is not None:
+                raise BadSpecError(f"rewards.prompt.{name} is not supported in training; leave it out")
     if not isinstance(prompt, Mapping) or not isinstance(prompt.get("user"), str):
         raise BadSpecError("rewards.prompt.user must be a text")
     try:
-        return [(role, check_template(prompt[role])) for role in ("system", "user") if prompt.get(role)]
+        syntax = prompt.get("syntax")
+        roles = [role for role in ("system", "user") if prompt.get(role)]
+        return [(role, template(prompt[role], syntax)) for role in roles]
     except ValueError as error:
         raise BadSpecError(f"rewards.prompt cannot be used: {error}") from error

@@ -403,6 +403,14 @@ def default_output(folder: Path) -> RolloutPaths:
     return RolloutPaths(folder / "rollouts.jsonl")
 
 
+def outputs_in(folder: Path) -> list[RolloutPaths]:
+    """The collector's outputs that have a manifest in a folder, in the order of their names."""
+    found = sorted(folder.glob("*_manifest.json"))
+    return [
+        RolloutPaths(path.with_name(f"{path.name.removesuffix('_manifest.json')}.jsonl")) for path in found
+    ]
+
+
 def gym_copies(output_path: Path) -> Path:
     """The folder beside run directories with the `gym` of jobs: brought there, or installed by a job."""
     return output_path / ".gym"
@@ -416,6 +424,11 @@ def job_index() -> Path:
 def index_entry(gym_job_id: str) -> Path:
     """The record of one submission in `job_index`."""
     return job_index() / f"{gym_job_id}.json"
+
+
+def fetched_note(gym_job_id: str) -> Path:
+    """Beside that record: the folders into which the submission was fetched, a line each."""
+    return job_index() / f"{gym_job_id}.fetched"
 
 
 def prepared_data(benchmark: str) -> Path:

@@ -11,18 +11,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from nemo_runs import strict_json
+from nemo_runs import packed, strict_json
 from nemo_runs.counts import counted
 
 _BOM: Final = b"\xef\xbb\xbf"
 _KINDS: Final = (
-    (b"\x1f\x8b", "it is compressed with gzip; unpack it first: gunzip"),
-    (b"\x28\xb5\x2f\xfd", "it is compressed with Zstandard; unpack it first: zstd -d"),
-    (b"BZh", "it is compressed with bzip2; unpack it first: bunzip2"),
-    (b"\xfd7zXZ", "it is compressed with xz; unpack it first: unxz"),
     (b"\x04\x22\x4d\x18", "it is compressed with LZ4; unpack it first: lz4 -d"),
     (b"PK\x03\x04", "it is a ZIP archive; unpack it first: unzip"),
-    (b"PAR1", "it is a Parquet table; write its rows as JSON Lines"),
+    (b"PAR1", "it is a Parquet table; write its rows as JSON Lines, or name it .parquet in an evaluation"),
     (b"ARROW1", "it is an Arrow table; write its rows as JSON Lines"),
     (b"\xff\xfe\x00\x00", "it is text in UTF-32; convert it: iconv -f UTF-32 -t UTF-8"),
     (b"\x00\x00\xfe\xff", "it is text in UTF-32; convert it: iconv -f UTF-32 -t UTF-8"),
@@ -49,15 +45,20 @@ class NotJsonLinesError(ValueError):
 def numbered_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """Line numbers (from 1) and lines, cut at line feeds alone; blank lines, CR and a BOM are left out.
 
-    Raises `NotJsonLinesError` for a file of another kind, and `OSError` when it cannot be read.
+    A compressed file (gzip, Zstandard, bzip2, xz) is read as what is in it. Raises `NotJsonLinesError` for a
+    file of another kind, and `OSError` when it cannot be read.
     """
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, 1):
-            if number == 1:
-                _check_kind(line)
-                line = line.removeprefix(_BOM)  # noqa: PLW2901 - the mark is not part of the first row
-            if text := line.strip():
-                yield number, text
+    number = 0
+    try:
+        with packed.damage_named(), packed.open_unpacked(path) as stream:
+            for number, line in enumerate(stream, 1):
+                if number == 1:
+                    _check_kind(line)
+                    line = line.removeprefix(_BOM)  # noqa: PLW2901 - the mark is not part of the first row
+                if text := line.strip():
+                    yield number, text
+    except packed.CannotUnpackError as error:
+        raise NotJsonLinesError(number + 1, str(error)) from None
 
 
 def parse_row(line: bytes, number: int) -> dict[str, Any]:
@@ -129,7 +130,8 @@ def _not_json(text: str, number: int, error: json.JSONDecodeError) -> str:
     if number == 1 and text[0] not in "{[\"'" and ("," in text or "\t" in text or ";" in text):
         start = repr(text[:60])
         return (
-            f"this file is not JSON Lines: it begins like a table (CSV): {start}; write each row as an object"
+            f"this file is not JSON Lines: it begins like a table (CSV): {start}; "
+            "write each row as an object, or name it .csv or .tsv in an evaluation"
         )
     if error.msg == "Extra data":
         return f"is not one JSON object: more follows at column {error.colno}; give each one its own line"

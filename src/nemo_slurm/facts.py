@@ -20,7 +20,6 @@ from nemo_slurm.records import Association, Partition
 from nemo_slurm.remote_script import missing_paths, remote_script
 
 _CONFIG = re.compile(r"^(\w+)\s*=\s*(.*?)\s*$", re.MULTILINE)
-_NEEDED = ("sbatch", "squeue", "scontrol", "scancel")
 
 
 @dataclass(frozen=True, kw_only=True)

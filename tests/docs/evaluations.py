@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,46 @@ def add_a_benchmark(page: Page) -> None:
     assert Path(page.said.splitlines()[-1]).read_text() == "{}\n" * 50
 
 
+def shape_questions(page: Page) -> None:
+    """Each fragment makes a benchmark of rows that fit it; a server reads sums out of what it is asked."""
+    worlds.model_server(page)
+    row = {"question": "3 + 4?", "expected_answer": "7"}
+    lines = json.dumps(row) + "\n"
+    grades: dict[str, Any] = {"verifier": {"type": "match", "mode": "numeric"}}
+    page.run()
+    assert "task 1: POST /chat/completions" in page.said
+    page.write("mine/benchmarks/table/data/questions.csv", "question,expected_answer\n3 + 4?,7\n")
+    benchmark(page, page.yaml(), "table", **grades)
+    assert "100.0%" in page.said
+    page.write("mine/benchmarks/hub/data/gsm8k/test.jsonl", lines)
+    fragment = page.yaml()
+    fragment["benchmark"]["datasets"]["benchmark"]["jsonl_fpath"] = None
+    benchmark(page, fragment, "hub", **grades)
+    assert "100.0%" in page.said
+    renamed = json.dumps({"prompt": "3 + 4?", "gold": {"value": "7"}}) + "\n"
+    benchmark(page, page.yaml(), "renamed", rows=renamed, **grades)
+    assert "100.0%" in page.said
+    letters = json.dumps({**row, "choices": ["7", "8"], "expected_answer": "A"})
+    benchmark(
+        page,
+        page.yaml(),
+        "jinja",
+        rows=letters,
+        verifier={"type": "match", "mode": "regex", "pattern": "([A-D])$"},
+    )
+    assert "100.0%" in page.said
+    page.write("mine/benchmarks/shots/data/train.jsonl", lines * 3)
+    benchmark(page, page.yaml(), "shots", rows=lines, **grades)
+    assert "100.0%" in page.said
+    talk = json.dumps({**row, "messages": [{"role": "user", "content": "3 + 4?"}]})
+    benchmark(page, page.yaml(), "talk", rows=talk, prompt={"user": None}, **grades)
+    assert "100.0%" in page.said
+    page.write("mine/benchmarks/seen/picture.png", "\x89PNG")
+    seen = {**row, "picture": "https://e.example/a.png", "tools": [{"type": "function", "name": "add"}]}
+    benchmark(page, page.yaml(), "seen", rows=json.dumps(seen), **grades)
+    assert "100.0%" in page.said
+
+
 def add_a_verifier(page: Page) -> None:
     worlds.model_server(page)
     page.environ["PYTHONPATH"] = str(page.folder / "installed")
@@ -143,6 +184,16 @@ def compare(page: Page) -> None:
     assert "-100.0" in page.said
 
 
+def read_rollouts(page: Page) -> None:
+    run = worlds.finished(page, answer="wrong")["run_dir"]
+    page.replaced |= {
+        "results/rollouts.jsonl": f"{run}/gpqa/artifacts/rollouts.jsonl",
+        "--task 3": "--task 1",
+    }
+    page.run()
+    assert '"outcome": "wrong"' in page.said
+
+
 def operate_runs(page: Page) -> None:
     page.replaced["--all"] = "--all --yes"
     worlds.finished(page)
@@ -163,6 +214,9 @@ def operate_runs(page: Page) -> None:
         page.type("gym job cancel latest --all --yes")
 
     page.run(each=end)
+    end("")
+    page.run()
+    assert "to delete" not in page.said
     page.run()
 
 
@@ -209,6 +263,10 @@ def run_and_resume(page: Page) -> None:
     fresh("")
     page.run()
     fresh("")
+    page.write("questions.csv", "question,answer\n3 + 4?,7\n")
+    page.run()
+    assert "guessed from 1 row of questions.csv" in page.said
+    fresh("")
     page.type(
         page.filled(
             "gym eval run --benchmark arithmetic --model my-model --output results/rollouts.jsonl "
@@ -249,6 +307,22 @@ def record(page: Page) -> None:
     assert page.said.strip() == made["gym_job_id"]
 
 
+def your_own_questions(page: Page) -> None:
+    worlds.own_port(page)
+    page.run()
+    page.run()
+    assert "task 0: POST /chat/completions" in page.said
+    page.run()
+    assert "score      " in page.said
+    page.run()
+    assert "guessed for benchmark.verifier: right answers are text" in page.said
+    written = "benchmarks/trivia/config.yaml"
+    whole = yaml.safe_load((page.folder / written).read_text())
+    page.write(written, yaml.safe_dump(merged(whole, page.yaml())))
+    page.run()
+    assert "score      " in page.said
+
+
 READERS = {
     "README.md": readme,
     "CONTRIBUTING.md": contributing,
@@ -257,13 +331,16 @@ READERS = {
     "docs/how-to/bill.md": bill,
     "docs/how-to/compare.md": compare,
     "docs/how-to/operate-runs.md": operate_runs,
+    "docs/how-to/read-rollouts.md": read_rollouts,
     "docs/how-to/resume-across-jobs.md": resume_across_jobs,
     "docs/how-to/run-and-resume.md": run_and_resume,
     "docs/how-to/serve-a-model.md": serve_a_model,
+    "docs/how-to/shape-questions.md": shape_questions,
     "docs/how-to/submit.md": submit,
     "docs/how-to/verify.md": verify,
     "docs/reference/record.md": record,
     "docs/tutorial/demos.md": demos,
     "docs/tutorial/first-evaluation.md": first_evaluation,
+    "docs/tutorial/your-own-questions.md": your_own_questions,
 }
 """Page -> how it is followed."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import hashlib
 import json
 import lzma
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -42,10 +46,6 @@ def test_what_differs_only_in_its_framing_is_read(tmp_path: Path, content: bytes
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (gzip.compress(TEXT.encode(), mtime=0), "compressed with gzip; unpack it first: gunzip"),
-        (b"\x28\xb5\x2f\xfd\x04\x00", "compressed with Zstandard; unpack it first: zstd -d"),
-        (lzma.compress(TEXT.encode()), "compressed with xz; unpack it first: unxz"),
-        (b"BZh91AY", "compressed with bzip2"),
         (b"PK\x03\x04rest", "a ZIP archive"),
         (b"PAR1rest", "a Parquet table"),
         (TEXT.encode("utf-16"), "text in UTF-16; convert it: iconv -f UTF-16 -t UTF-8"),
@@ -65,6 +65,38 @@ def test_a_file_of_another_kind_is_called_what_it_is(tmp_path: Path, content: by
     with pytest.raises(NotJsonLinesError, match=f"this file is not JSON Lines: .*{problem}") as caught:
         read(written(tmp_path / "a.jsonl", content))
     assert caught.value.line == 1
+
+
+def zstd(data: bytes) -> bytes:
+    module = pytest.importorskip("backports.zstd" if sys.version_info < (3, 14) else "compression.zstd")
+    return bytes(module.compress(data, options={module.CompressionParameter.checksum_flag: 1}))
+
+
+PACKERS = [gzip.compress, lzma.compress, bz2.compress, zstd]
+
+
+@pytest.mark.parametrize("pack", PACKERS)
+def test_a_packed_file_is_read_as_what_is_in_it_also_where_pieces_were_put_together(
+    tmp_path: Path, pack: Callable[[bytes], bytes]
+) -> None:
+    lines = TEXT.encode().splitlines(keepends=True)
+    packed = written(tmp_path / "a", b"".join(pack(line) for line in lines))
+    assert read(packed) == ROWS
+
+
+@pytest.mark.parametrize("pack", PACKERS)
+@pytest.mark.parametrize("damage", ["cut", "changed"])
+def test_a_packed_file_that_is_cut_off_or_changed_is_never_read_as_a_shorter_one(
+    tmp_path: Path, pack: Callable[[bytes], bytes], damage: str
+) -> None:
+    noise = "".join(hashlib.sha256(bytes([number])).hexdigest() for number in range(250))
+    content = bytearray(pack(TEXT.encode() + json.dumps({"a": noise}).encode()))
+    if damage == "cut":
+        del content[-4:]
+    else:
+        content[len(content) // 2] ^= 0xFF
+    with pytest.raises(NotJsonLinesError, match=r"the compressed file is cut off or damaged|is not"):
+        read(written(tmp_path / "a", bytes(content)))
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@
     {"op": "release", "job": ...}                                                        -> {}
 
 What goes wrong is answered as ``{"error": "<sentence>"}``. The end of input ends the program, soon even when
-a library hangs: its service is gone.
+a library hangs: its service is gone. It ends without an answer when what a library had started has ended.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 from nemo_engines.trackers import redirects
 from nemo_engines.trackers.mlflow_run import MlflowRun
-from nemo_engines.trackers.runs import MetricsRow, OpenTrackerRun, RunOpening
+from nemo_engines.trackers.runs import LibraryEndedError, MetricsRow, OpenTrackerRun, RunOpening
 from nemo_engines.trackers.wandb_run import WandbRun
 from nemo_runs import file_locks
 
@@ -97,6 +97,11 @@ def main() -> int:
     while (line := requests.get()) is not None:
         try:
             said = publisher.answer(json.loads(line))
+        except LibraryEndedError as error:
+            # without an answer the service starts another publisher, which finds out what has arrived
+            sys.stderr.write(f"{_sentence(error)}\n")
+            sys.stderr.flush()
+            os._exit(1)
         except Exception as error:  # noqa: BLE001 - the edge of the program: any library's error is an answer
             said = {"error": _sentence(error)}
         with contextlib.suppress(BrokenPipeError):

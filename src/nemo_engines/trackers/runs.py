@@ -49,8 +49,15 @@ class MetricsRow:
     values: Mapping[str, float]
 
 
+class LibraryEndedError(Exception):
+    """A program that a tracker's library has started, and works with, has ended."""
+
+
 class OpenTrackerRun(Protocol):
-    """An open run of a tracker. Any method may raise whatever the tracker's library raises."""
+    """An open run of a tracker. Any method may raise whatever the tracker's library raises.
+
+    `LibraryEndedError` says that no run of the library can be used in this process any more.
+    """
 
     run_id: str
     url: str | None

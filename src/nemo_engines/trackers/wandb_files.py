@@ -6,9 +6,12 @@ message of protocol buffers. A process that was killed leaves its last record to
 
 from __future__ import annotations
 
+import contextlib
+import os
 import struct
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 HEADER = b":W&B"
@@ -16,6 +19,8 @@ _HEADER_SIZE = 7
 _BLOCK = 32 * 1024
 _RECORD = struct.Struct("<IHB")
 _FULL, _FIRST, _MIDDLE, _LAST = 1, 2, 3, 4
+_FIRST_LOOK, _LONGEST_LOOK = 0.01, 1.0
+"""Seconds between two looks at a file that is being written; twice as many each time."""
 
 
 def records(path: Path) -> Iterator[bytes]:
@@ -59,6 +64,36 @@ def steps(path: Path) -> list[int]:
         if record.WhichOneof("record_type") == "history":
             found.append(int(record.history.step.num))
     return found
+
+
+def has_end(path: Path) -> bool:
+    """Whether a file has the end of its run, and so all that was logged before."""
+    from wandb.proto import wandb_internal_pb2  # noqa: PLC0415 - of the environment that this runs in
+
+    record = wandb_internal_pb2.Record()
+    for data in records(path):
+        record.ParseFromString(data)
+        if record.WhichOneof("record_type") == "exit":
+            return True
+    return False
+
+
+def wait_for_end(path: Path, *, sleep: Callable[[float], None] = time.sleep) -> None:
+    """Return once the end of a run that is being finished is in its file, and the file on the disk.
+
+    It waits as long as that takes; the caller has the time limit.
+    """
+    size, pause = -1, _FIRST_LOOK
+    while True:
+        with contextlib.suppress(FileNotFoundError):
+            before, size = size, path.stat().st_size
+            # a file that is large takes long to read, so it is read only when it has grown
+            if size != before and has_end(path):
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+                return
+        sleep(pause)
+        pause = min(2 * pause, _LONGEST_LOOK)
 
 
 def files_of(folder: Path, run_id: str) -> list[Path]:

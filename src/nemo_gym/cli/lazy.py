@@ -8,7 +8,7 @@ from nemo_cli.lazy_group import LazyGroup
 
 _PRINT = frozenset(
     {
-        *("list", "status", "watch", "info", "logs", "results", "bill", "verify"),
+        *("list", "status", "watch", "info", "logs", "results", "show", "bill", "verify"),
         *("check", "compare", "benchmarks"),
     }
 )

@@ -14,6 +14,8 @@ from nemo_gym.cli.lazy import GymGroup
 
 _EVAL = {
     "run": Lazy("nemo_gym.cli.eval.run:run", "Collect rollouts of one benchmark on this machine."),
+    "init": Lazy("nemo_gym.cli.eval.init:init", "Write a benchmark for your own questions."),
+    "preview": Lazy("nemo_gym.cli.eval.preview:preview", "Print the first requests as they would be sent."),
     "prepare": Lazy("nemo_gym.cli.eval.prepare:prepare", "Make or download a benchmark's data."),
     "submit": Lazy("nemo_gym.cli.eval.submit:submit", "Turn one YAML file into jobs, one per benchmark."),
     "check": Lazy(
@@ -33,9 +35,12 @@ _JOB = {
     "cancel": Lazy("nemo_gym.cli.job.cancel:cancel", "End a benchmark, or all of a submission, for good."),
     "resubmit": Lazy("nemo_gym.cli.job.resubmit:resubmit", "Queue a benchmark again in place."),
     "results": Lazy("nemo_gym.cli.job.results:results", "Scores of submissions, one row a benchmark."),
+    "show": Lazy("nemo_gym.cli.job.show:show", "Read rollouts: prompt, answer, grade and reason."),
     "adopt": Lazy("nemo_gym.cli.job.adopt:adopt", "Know a run directory again."),
     "rebuild": Lazy("nemo_gym.cli.job.rebuild:rebuild", "Make the index again from run directories."),
     "fetch": Lazy("nemo_gym.cli.job.fetch:fetch", "Copy results and records to this machine."),
+    "rm": Lazy("nemo_gym.cli.job.rm:rm", "Delete run directories that have ended."),
+    "prune": Lazy("nemo_gym.cli.job.prune:prune", "Delete old run directories; shows them first."),
     "bill": Lazy("nemo_gym.cli.job.bill:bill", "What allocated time went into."),
     "verify": Lazy("nemo_gym.cli.job.verify:verify", "Certify that results are whole."),
 }

@@ -16,6 +16,7 @@ VERIFIERS = plugins.PluginKind(
         "lm_eval": "nemo_gym.harness.verifier:HarnessVerifier",
         "match": "nemo_gym.verifiers.match:MatchVerifier",
         "multiple_choice": "nemo_gym.verifiers.multiple_choice:MultipleChoiceVerifier",
+        "python": "nemo_gym.verifiers.python_file:PythonVerifier",
         "several": "nemo_gym.verifiers.several:SeveralVerifier",
     },
 )

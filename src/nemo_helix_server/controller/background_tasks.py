@@ -27,7 +27,7 @@ _INDEXED_AT_ONCE = 200
 _WRITE_GAP = 0.005
 """Seconds in which others can write, between two units of many."""
 _AGAIN = 5.0
-"""Seconds until what failed is tried again."""
+"""Seconds until there is another round, while something has failed."""
 _BETWEEN = 0.5
 """Seconds between two rounds, so that bursts are written down together."""
 _SHARE, _LONGEST_BETWEEN = 4.0, 5.0
@@ -131,13 +131,18 @@ class BackgroundTasks:
         with self.store.read() as unit:
             requests = unit.checkpoints.pin_requests()
         for request in requests:
-            with self.error_isolation.apart(f"the checkpoint {request.id}"):
+            about = f"the checkpoint {request.id}"
+            if not self.error_isolation.is_due(about):
+                continue
+            with self.error_isolation.apart(about):
                 if request.pin_requested_at is not None:
                     self._make_pin(request)
                 else:
                     self._files(request).unpin(request)
                     with self.store.write() as unit:
                         unit.checkpoints.set_pinned(request.job_id, request.id, None)
+            if not self.error_isolation.is_due(about):
+                return
 
     def _make_pin(self, request: CheckpointRow) -> None:
         path, problem = None, None
@@ -161,14 +166,17 @@ class BackgroundTasks:
 
     def _delete(self) -> None:
         with self.store.read() as unit:
-            jobs = unit.jobs.in_status(Status.DELETION_PENDING, _BATCH)
-        for job in jobs:
-            with self.error_isolation.apart(job.name):
+            jobs = unit.jobs.in_status(Status.DELETION_PENDING, _BATCH + self.error_isolation.waiting)
+        due = [job for job in jobs if self.error_isolation.is_due(_deletion_of(job))]
+        for job in due:
+            with self.error_isolation.apart(_deletion_of(job)):
                 self._delete_one(job)
-        if jobs:
+            if not self.error_isolation.is_due(_deletion_of(job)):
+                break  # it may have taken long, and the other tasks wait for this thread
+        if due:
             self.storage.empty_trash()
             self.deleted()
-        if len(jobs) == _BATCH:
+        if len(due) >= _BATCH:
             self._pending.set()
 
     def _delete_one(self, job: Job) -> None:
@@ -184,10 +192,18 @@ class BackgroundTasks:
             while self._to_measure and len(sizes) < _BATCH and not self._stopping:
                 job_id, (workspace, _) = next(iter(self._to_measure.items()))
                 del self._to_measure[job_id]
-                with self.store.read() as unit:
-                    job = unit.jobs.by_id(job_id)
-                storages = self._storages(job) if job is not None else [self.executors.data_directory]
-                sizes[job_id] = sum(files.size(workspace, job_id) for files in storages)
+                with self.error_isolation.apart(f"the size of {job_id}"):
+                    sizes[job_id] = self._size(workspace, job_id)
             with self.store.write() as unit:
                 for job_id, size in sizes.items():
                     unit.jobs.set_storage_bytes(job_id, size)
+
+    def _size(self, workspace: str, job_id: str) -> int:
+        with self.store.read() as unit:
+            job = unit.jobs.by_id(job_id)
+        storages = self._storages(job) if job is not None else [self.executors.data_directory]
+        return sum(files.size(workspace, job_id) for files in storages)
+
+
+def _deletion_of(job: Job) -> str:
+    return f"the deletion of {job.workspace}/{job.name}"

@@ -4,24 +4,52 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nemo_helix_server.errors import UnavailableError
 
 _LOG = logging.getLogger(__name__)
+_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
+"""Seconds until what failed is due again, see `ErrorIsolation.is_due`; twice as many each time."""
+
+
+@dataclass(slots=True)
+class _Retry:
+    due: float
+    pause: float
 
 
 @dataclass(slots=True)
 class ErrorIsolation:
     """Unexpected failures of the last round, one per job; each is logged when it is new, and tried again."""
 
+    monotonic: Callable[[], float] = time.monotonic
     _last: dict[str, str] = field(default_factory=dict)
     _now: dict[str, str] = field(default_factory=dict)
+    _retries: dict[str, _Retry] = field(default_factory=dict)
 
     def begin(self) -> None:
         """A new round: what does not fail again is over."""
         self._last, self._now = self._now, {}
+
+    def is_due(self, about: str) -> bool:
+        """Whether to try it in this round: what fails is tried less and less often, and said meanwhile.
+
+        For what may take long where something is away; what is quick is tried in every round.
+        """
+        retry = self._retries.get(about)
+        if retry is None or retry.due <= self.monotonic():
+            return True
+        if about in self._last:
+            self._now[about] = self._last[about]
+        return False
+
+    @property
+    def waiting(self) -> int:
+        """How many things have failed and are to be tried again."""
+        return len(self._retries)
 
     @contextlib.contextmanager
     def apart(self, about: str) -> Iterator[None]:
@@ -35,6 +63,10 @@ class ErrorIsolation:
             if sentence not in {self._last.get(about), self._now.get(about)}:
                 _LOG.exception("%s cannot be looked after; it is tried again", about)
             self._now[about] = sentence
+            pause = self._retries[about].pause if about in self._retries else _FIRST_PAUSE
+            self._retries[about] = _Retry(self.monotonic() + pause, min(2 * pause, _LONGEST_PAUSE))
+        else:
+            self._retries.pop(about, None)
 
     def sentences(self) -> Sequence[str]:
         """What is wrong at the moment, a sentence a job."""

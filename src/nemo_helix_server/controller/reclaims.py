@@ -15,16 +15,6 @@ from nemo_helix_server.storage import run_lookup
 from nemo_helix_server.storage.job_folders import JobStorage
 from nemo_helix_server.store.store import JobStore
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 5.0, 300.0
-"""Seconds until what could not be removed is tried again; twice as many each time."""
-
-
-@dataclass(slots=True)
-class _Wanted:
-    workspace: str
-    due: float = 0.0
-    pause: float = _FIRST_PAUSE
-
 
 @dataclass(slots=True)
 class Reclaims:
@@ -33,14 +23,15 @@ class Reclaims:
     store: JobStore
     storage: JobStorage
     executors: Executors
-    _wanted: dict[str, _Wanted] = field(default_factory=dict)
+    _wanted: dict[str, str] = field(default_factory=dict)
+    """The workspaces of jobs, by the jobs."""
     _busy: str | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add(self, workspace: str, job_id: str) -> None:
         """Have the storage of a job removed that is recorded as deleted; returns at once."""
         with self._lock:
-            self._wanted.setdefault(job_id, _Wanted(workspace))
+            self._wanted.setdefault(job_id, workspace)
 
     def find(self) -> None:
         """Have removed what a service before this one has recorded as deleted, and left."""
@@ -57,26 +48,26 @@ class Reclaims:
             return self._busy == job_id
 
     def run(self, error_isolation: ErrorIsolation) -> None:
-        """Try all that is due; what cannot be removed now is tried again, less and less often."""
-        now = self.store.clock.monotonic()
+        """Try what is due, up to the first that fails; that one is tried again, less and less often."""
         with self._lock:
-            due = [(job_id, one) for job_id, one in self._wanted.items() if one.due <= now]
-        for job_id, wanted in due:
-            done = False
+            wanted = list(self._wanted.items())
+        for job_id, workspace in wanted:
+            about, done = f"the storage of {job_id}", False
+            if not error_isolation.is_due(about):
+                continue
             with self._lock:
                 self._busy = job_id
             try:
-                with error_isolation.apart(f"the storage of {job_id}"):
-                    self._remove(wanted.workspace, job_id)
+                with error_isolation.apart(about):
+                    self._remove(workspace, job_id)
                     done = True
             finally:
                 with self._lock:
                     self._busy = None
                     if done:
                         self._wanted.pop(job_id, None)
-                    else:
-                        wanted.due = self.store.clock.monotonic() + wanted.pause
-                        wanted.pause = min(2 * wanted.pause, _LONGEST_PAUSE)
+            if not done:
+                return  # it may have taken long, and others wait for this thread
 
     def _remove(self, workspace: str, job_id: str) -> None:
         with self.store.read() as unit:

@@ -50,7 +50,7 @@ def rewards(read: Callable[[str], bytes | None], where: str) -> dict[str, Any]:
         raise InvalidError(
             f"environment: {where} describes no gym benchmark: its config has no benchmark.verifier"
         )
-    chosen = {key: benchmark[key] for key in ("name", "prompt", "verifier") if key in benchmark}
+    chosen = {key: benchmark[key] for key in ("name", "fields", "prompt", "verifier") if key in benchmark}
     try:
         json.dumps(chosen, allow_nan=False, ensure_ascii=False).encode()
     except (TypeError, ValueError) as error:

@@ -17,6 +17,8 @@ from nemo_helix_server.storage.run_files import StepRun
 from nemo_runs.clock import Clock
 
 _PLACES_REMEMBERED = 10_000
+_LOOKS_MISSED = 6
+"""So many looks at a place with an interval of its own may fail before its runs are unknown."""
 
 
 class ObservedInBackground:
@@ -39,11 +41,13 @@ class ObservedInBackground:
         *,
         interval: float = 2.0,
         stale_after: float = 30.0,
+        interval_of: Callable[[str], float] | None = None,
         place_of: Callable[[StepRun], str] = lambda _run: "",
         threads: Executor | None = None,
     ) -> None:
         """``interval``: seconds between two looks; ``stale_after``: seconds for which a look counts.
 
+        ``interval_of``: those between two looks at a place; where they are longer, a look counts for longer.
         ``place_of`` names the place of a run, always the same for one.
         ``threads`` carry out the starts; unset = those of each place.
         """
@@ -51,15 +55,20 @@ class ObservedInBackground:
         """The other executor."""
         self._event = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._place_of = functools.lru_cache(_PLACES_REMEMBERED)(place_of)
-        self._make_lane: Callable[[], BackgroundLane] = lambda: BackgroundLane(
-            executor,
-            clock,
-            self._wake,
-            self._look_soon,
-            interval=interval,
-            stale_after=stale_after,
-            threads=threads,
-        )
+
+        def make_lane(place: str) -> BackgroundLane:
+            own = interval_of(place) if interval_of is not None else None
+            return BackgroundLane(
+                executor,
+                clock,
+                self._wake,
+                self._look_soon,
+                interval=interval if own is None else own,
+                stale_after=stale_after if own is None else max(stale_after, _LOOKS_MISSED * own),
+                threads=threads,
+            )
+
+        self._make_lane = make_lane
         self._lock = threading.Lock()
         self._lanes: dict[str, BackgroundLane] = {}
         self._warm = False
@@ -147,7 +156,7 @@ class ObservedInBackground:
         with self._lock:
             lane = self._lanes.get(place)
             if lane is None:
-                lane = self._lanes[place] = self._make_lane()
+                lane = self._lanes[place] = self._make_lane(place)
                 if self._warm:
                     lane.warm()
         return lane

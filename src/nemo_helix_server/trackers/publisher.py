@@ -9,17 +9,20 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import time
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nemo_helix_server.trackers.errors import TrackerRefusedError, UnreachableError
+from nemo_runs.processes import trees
 
 PROGRAM = "nemo_engines.trackers.publisher"
+_MARKER = "NHX_PUBLISHER"
+"""The environment variable by which its processes are found."""
 _LOADING = 60.0
 """Seconds that the first answer may take besides: the libraries load before it."""
 _END_WITHIN = 15.0
@@ -39,6 +42,9 @@ class PublisherProcess:
     opened: set[str] = field(default_factory=set)
     """Jobs whose runs this process has open."""
     _process: subprocess.Popen[bytes] | None = None
+    _identity: trees.ProcessIdentity | None = None
+    _mark: str = field(default_factory=lambda: uuid.uuid4().hex)
+    """Of all that it starts: W&B's own program leads a session of its own."""
     _rest: bytes = b""
     _answered: bool = False
 
@@ -74,7 +80,7 @@ class PublisherProcess:
                 process.wait(timeout)
                 _reap(process)
                 return
-            _end(process)
+            self._end(process)
 
     def abandon(self) -> None:
         """Notify it that the service ends, and do not wait."""
@@ -88,7 +94,7 @@ class PublisherProcess:
         process, self._process = self._process, None
         self.opened.clear()
         if process is not None:
-            _end(process)
+            self._end(process)
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -98,12 +104,19 @@ class PublisherProcess:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=dict(self.environment),
+                env={**self.environment, _MARKER: self._mark},
                 cwd=self.log.parent,
                 start_new_session=True,
             )
+        self._identity = trees.identify(self._process.pid)
         self._rest, self._answered = b"", False
         return self._process
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        assert self._identity is not None
+        trees.end_tree(self._identity, grace=0, marker=(_MARKER, self._mark))
+        process.wait()
+        _reap(process)
 
     def _line(self, process: subprocess.Popen[bytes]) -> bytes:
         assert process.stdout is not None
@@ -120,13 +133,6 @@ class PublisherProcess:
         line, self._rest = self._rest.split(b"\n", 1)
         self._answered = True
         return line
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    _reap(process)
 
 
 def _reap(process: subprocess.Popen[bytes]) -> None:

@@ -129,6 +129,27 @@ def test_rewards_ask_as_the_benchmark_does_and_grade_with_its_verifier() -> None
         made.shape({"question": "x", "expected_answer": "twelve"})
 
 
+def test_rewards_read_columns_and_templates_as_an_evaluation_does() -> None:
+    benchmark = {
+        "fields": {"question": "q", "expected_answer": "gold.value"},
+        "prompt": {"user": "{{ question | upper }}", "syntax": "jinja2"},
+        "verifier": {"type": "match"},
+    }
+    made = Rewards({"benchmark": benchmark})
+    row = made.shape({"q": "a or b?", "gold": {"value": "b"}})
+    assert row["prompt"] == [{"role": "user", "content": "A OR B?"}]
+    assert made.grade([row[ROW]], ["b"], cut=[False]) == [1.0]
+    with pytest.raises(ValueError, match=r"benchmark.fields takes expected_answer from gold.value"):
+        made.shape({"q": "a or b?"})
+
+
+@pytest.mark.parametrize("name", ["conversation", "examples", "images", "tools"])
+def test_rewards_refuse_what_training_does_not_put_into_a_prompt(name: str) -> None:
+    prompt = {"user": "{question}", name: ["x"]}
+    with pytest.raises(BadSpecError, match=rf"rewards\.prompt\.{name} is not supported in training"):
+        Rewards({"benchmark": {"prompt": prompt, "verifier": {"type": "match"}}})
+
+
 def test_rewards_grade_what_an_evaluation_grades() -> None:
     """Whole answers without their thoughts, unless the benchmark says otherwise."""
     benchmark = {"prompt": {"user": "{question}"}, "verifier": {"type": "match", "mode": "numeric"}}

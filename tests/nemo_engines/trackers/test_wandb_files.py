@@ -72,3 +72,20 @@ def test_what_is_no_such_file_has_no_records(file, data):
 
 def test_a_run_without_files_has_no_last_step(tmp_path):
     assert wandb_files.last_step(tmp_path, "job-1") is None
+
+
+def test_the_end_of_a_run_is_waited_for_and_a_file_is_read_only_when_it_has_grown(file, monkeypatch):
+    contents, pauses, reads = [b"a", b"a", b"a", b"ab", b"ab and the end"], [], []
+
+    def goes_on(seconds):
+        pauses.append(seconds)
+        file.write_bytes(contents[len(pauses) - 1])
+
+    def has_end(path):
+        reads.append(path.read_bytes())
+        return reads[-1].endswith(b"the end")
+
+    monkeypatch.setattr(wandb_files, "has_end", has_end)
+    wandb_files.wait_for_end(file, sleep=goes_on)
+    assert reads == [b"a", b"ab", b"ab and the end"]
+    assert pauses == [0.01, 0.02, 0.04, 0.08, 0.16]

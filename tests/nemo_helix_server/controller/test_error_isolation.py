@@ -91,3 +91,23 @@ def test_a_job_is_deleted_and_its_space_is_free_though_no_record_can_be_written(
     background.run()
     background.run()
     assert place.controller.problems() == []
+
+
+def test_what_fails_is_due_less_and_less_often_and_said_meanwhile():
+    now, tries = 0.0, []
+    error_isolation = ErrorIsolation(lambda: now)
+    for second in range(100):
+        now = float(second)
+        error_isolation.begin()
+        if error_isolation.is_due("job-1"):
+            tries.append(second)
+            with error_isolation.apart("job-1"):
+                raise OSError("away")
+        assert error_isolation.sentences() == ["job-1 cannot be looked after: OSError: away"]
+    assert tries == [0, 5, 15, 35, 75]
+    now = 155.0
+    error_isolation.begin()
+    assert error_isolation.is_due("job-1")
+    with error_isolation.apart("job-1"):
+        pass
+    assert (error_isolation.waiting, error_isolation.is_due("job-1")) == (0, True)

@@ -153,6 +153,13 @@ class FilesOfACluster(LocalRunStorage):
         self.away, self.tries, self.meanwhile = True, [], lambda: None
 
     def reclaim(self, workspace, job_id):
+        self.reached(job_id)
+
+    def discard(self, workspace, job_id):
+        self.reached(job_id)
+        super().discard(workspace, job_id)
+
+    def reached(self, job_id):
         self.tries.append(job_id)
         self.meanwhile()
         if self.away:
@@ -193,12 +200,32 @@ def test_storage_that_cannot_be_removed_now_is_tried_again_until_it_can(place, c
     assert not place.controller.problems()
 
 
+def test_jobs_on_a_cluster_that_is_away_are_deleted_when_it_is_back_and_hold_up_nothing(
+    place, clock, cluster
+):
+    jobs = [failed_job(place) for _ in range(3)]
+    with place.store.write() as unit:
+        for job in jobs:
+            unit.statuses.move_job(job, StatusEvent.DELETE_REQUESTED, who="ann", why="asked")
+    for round_ in (1, 2, 3, 4):
+        place.controller.background.run()
+        # one a round: each may take as long as a connection that does not come
+        assert len(cluster.tries) == min(round_, 3)
+    assert sum("the cluster cannot be asked" in one for one in place.controller.problems()) == 3
+    cluster.away = False
+    clock.advance(5)
+    place.controller.background.run()
+    assert [place.get(job) for job in jobs] == [None] * 3
+    assert not place.controller.background.error_isolation.waiting
+
+
 def test_storage_on_a_cluster_that_a_crash_left_is_removed_there_by_the_next_service(place, clock, cluster):
     job = end_window(place, clock)
     place.controller.background.run()
     assert storage_of(place, job).exists()
     # the service after the crash remembers nothing
     place.controller.background.reclaims._wanted.clear()
+    place.controller.background.error_isolation._retries.clear()
     cluster.away = False
     place.controller.background.reclaims.find()
     place.controller.background.run()

@@ -1,14 +1,19 @@
 """Real trackers and a real service: one run a job whatever happens, each step once, the state true."""
 
+import contextlib
+import os
 import signal
+import subprocess
+from pathlib import Path
 
 import pytest
 from tests.engines import engine_environ
 from tests.nemo_helix_server.commands.programs import JOBS, Program, cancel_everything, training, until
 from tests.nemo_helix_server.trackers.tracked import Mlflow, tags, wandb_offline
 
-from nemo_helix_server.trackers.errors import TrackerRefusedError
+from nemo_helix_server.trackers.errors import TrackerRefusedError, UnreachableError
 from nemo_helix_server.trackers.publisher import PublisherProcess
+from nemo_runs.processes import trees
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 STEPS = 60
@@ -154,23 +159,108 @@ def test_a_tracker_that_is_down_stuck_or_loses_answers_delays_nobody_and_catches
         assert "mlflow_warning" not in followed.details()
 
 
-def test_a_publisher_that_is_killed_has_lost_what_it_had_not_written_and_is_sent_it_again(
-    tmp_path, trackers_python
-):
+@pytest.fixture
+def offline(tmp_path, trackers_python):
+    """A publisher of offline runs of W&B, with one open that has ten steps."""
     environment = {**engine_environ(), "WANDB_MODE": "offline", "HOME": str(tmp_path)}
     publisher = PublisherProcess(trackers_python, environment, tmp_path / "log", timeout=120)
-    opening = {"op": "open", "tracker": "wandb", "job": "job-1", "folder": str(tmp_path), "entity": None}
-    opening |= {"project": "p", "name": "n", "notes": None, "labels": [], "tags": {}}
-    said = publisher.ask(**opening, run_id=None)
-    assert (said["run_id"], said["last"]) == ("job-1", None)
-    rows = [[step, {"loss": 1.0 / step}] for step in range(1, 21)]
-    publisher.ask(op="log", job="job-1", rows=rows[:10], at=1)
+    publisher.ask(**opening(tmp_path), run_id=None)
+    publisher.ask(op="log", job="job-1", rows=rows_to(10), at=1)
+    yield publisher
     publisher.kill()
-    said = publisher.ask(**opening, run_id="job-1")
-    assert 0 <= said["last"] <= 10
-    publisher.ask(op="log", job="job-1", rows=rows, at=2)
-    publisher.ask(op="tell", job="job-1", state="finished")
-    with pytest.raises(TrackerRefusedError):
-        publisher.ask(op="log", job="job-1", rows=rows, at=2)
-    publisher.close()
+
+
+def opening(folder):
+    run = {"op": "open", "tracker": "wandb", "job": "job-1", "folder": str(folder), "entity": None}
+    return run | {"project": "p", "name": "n", "notes": None, "labels": [], "tags": {}}
+
+
+def rows_to(last):
+    return [[step, {"loss": 1.0 / step}] for step in range(1, last + 1)]
+
+
+def writers(folder):
+    """W&B's own programs that run for the publishers of this test."""
+    found = []
+    for pid in trees.marked("HOME", str(folder)):
+        with contextlib.suppress(OSError):
+            if b"wandb-core" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+FINISH = """
+import os, signal, sys, threading
+from pathlib import Path
+from nemo_engines.trackers import wandb_files
+from nemo_engines.trackers.runs import MetricsRow, RunOpening
+from nemo_engines.trackers.wandb_run import WandbRun
+folder = Path(sys.argv[1])
+rest = {"run_id": None, "project": "p", "name": "n", "notes": None, "entity": None, "labels": [], "tags": {}}
+run = WandbRun(RunOpening.from_json({"job": "job-1", **rest}, folder))
+service = run._run._wl.assert_service()
+writer, finish, stopped = service._proc._process.pid, service.inform_finish, threading.Event()
+def inform_finish(run_id):
+    os.kill(writer, signal.SIGSTOP)
+    finish(run_id)
+    stopped.set()
+service.inform_finish = inform_finish
+run.log([MetricsRow(step, {"loss": 1.0}) for step in range(1, 21)], at=1)
+telling = threading.Thread(target=run.set_state, args=("finished",), daemon=True)
+telling.start()
+assert stopped.wait(100)
+telling.join(1)
+print("told" if not telling.is_alive() else "waits")
+os.kill(writer, signal.SIGCONT)
+telling.join(100)
+os.kill(writer, signal.SIGKILL)
+print([step for file in wandb_files.files_of(folder, "job-1") for step in wandb_files.steps(file)])
+sys.stdout.flush()
+os._exit(0)
+"""
+
+
+def test_the_end_of_a_run_is_told_once_everything_is_in_its_file(tmp_path, trackers_python):
+    """W&B says that a run is finished before its own program, which may be slow, has written it."""
+    environment = {**engine_environ(), "WANDB_MODE": "offline", "HOME": str(tmp_path)}
+    argv = [str(trackers_python), "-c", FINISH, str(tmp_path)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, timeout=300)
+    assert done.stdout.splitlines() == ["waits", str(list(range(1, 21)))], done.stderr
+
+
+def test_a_publisher_whose_library_lost_its_own_program_ends_and_the_next_is_sent_it_again(
+    offline, tmp_path, trackers_python
+):
+    (writer,) = writers(tmp_path)
+    os.kill(writer, signal.SIGKILL)
+    until(lambda: not writers(tmp_path), "it is gone")
+
+    def publish():
+        offline.ask(op="log", job="job-1", rows=rows_to(20), at=2)
+        offline.ask(op="tell", job="job-1", state="finished")
+
+    with pytest.raises(UnreachableError):
+        publish()
+    assert offline.ask(**opening(tmp_path), run_id="job-1")["last"] <= 10
+    publish()
     assert wandb_offline(trackers_python, tmp_path, "job-1")["steps"] == list(range(1, 21))
+
+
+def test_a_publisher_is_killed_with_what_its_library_has_started(offline, tmp_path):
+    assert writers(tmp_path)
+    offline.kill()
+    assert not writers(tmp_path)
+
+
+def test_a_publisher_that_is_killed_has_lost_what_it_had_not_written_and_is_sent_it_again(
+    offline, tmp_path, trackers_python
+):
+    offline.kill()
+    said = offline.ask(**opening(tmp_path), run_id="job-1")
+    assert (said["run_id"], 0 <= said["last"] <= 10) == ("job-1", True)
+    offline.ask(op="log", job="job-1", rows=rows_to(20), at=2)
+    offline.ask(op="tell", job="job-1", state="finished")
+    assert wandb_offline(trackers_python, tmp_path, "job-1")["steps"] == list(range(1, 21))
+    with pytest.raises(TrackerRefusedError):
+        offline.ask(op="log", job="job-1", rows=rows_to(20), at=2)
+    offline.close()

@@ -53,6 +53,7 @@ def fetch(name: str, folder: Path | None, logs: bool, as_json: bool) -> int:
         found = copy(record, host, target, logs=logs)
     finally:
         host.close()
+    index.note_fetched(record.gym_job_id, target, report=report)
     if found.changing:
         report(
             f"{counted(len(found.changing), 'file was', 'files were')} written to meanwhile "

@@ -190,7 +190,7 @@ def check_data(config: RunConfig, where: str) -> None:
             check_script(dataset.prepare_script, config.prepare_script_args)
         except ConfigError as error:
             raise ConfigError(f"{where}.{error}") from None
-    elif not dataset.jsonl_fpath.is_file():
+    elif dataset.jsonl_fpath is not None and not dataset.jsonl_fpath.is_file() and not dataset.huggingface:
         raise ConfigError(
             f"{where}: there is no data file {dataset.jsonl_fpath}, and nothing that prepares it."
         )

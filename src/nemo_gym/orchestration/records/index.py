@@ -16,7 +16,7 @@ from pathlib import Path
 from nemo_gym import job_paths
 from nemo_gym.errors import DataError, GymError, SubmitError
 from nemo_gym.orchestration.jobs import SubmissionRecord
-from nemo_runs.durable.files import create_file
+from nemo_runs.durable.files import create_file, replace_file
 from nemo_runs.errors import RunsError
 from nemo_slurm.errors import SlurmError
 
@@ -131,9 +131,8 @@ def find(name: str, *, report: Reporter) -> SubmissionRecord:
     that was moved, the record names the folder in which it is now; of a copy, the original, to which the
     jobs belong.
     """
-    exact = job_paths.index_entry(name)
-    if "/" not in name and not name.startswith(".") and exact.is_file():
-        return read_record(exact)
+    if _is_known(name):
+        return read_record(job_paths.index_entry(name))
     paths = job_paths.RunPaths(Path(name))
     if paths.record.is_file():
         record = read_record(paths.record)
@@ -147,6 +146,15 @@ def find(name: str, *, report: Reporter) -> SubmissionRecord:
         shown = ", ".join(ids[:3]) + (", …" if len(ids) > 3 else "")
         raise GymError(f"'{name}' begins the ids of {len(ids)} submissions ({shown}): give more of it.")
     raise GymError(f"no submission '{name}' in {job_paths.job_index()}; `gym job list` shows what is there.")
+
+
+def is_folder(name: str) -> bool:
+    """Whether a name means a run directory, or a copy of one, and not an id."""
+    return not _is_known(name) and job_paths.RunPaths(Path(name)).record.is_file()
+
+
+def _is_known(name: str) -> bool:
+    return "/" not in name and not name.startswith(".") and job_paths.index_entry(name).is_file()
 
 
 def _is_copy(record: SubmissionRecord, paths: job_paths.RunPaths) -> bool:
@@ -165,6 +173,29 @@ def moved(record: SubmissionRecord, run_dir: Path) -> SubmissionRecord:
         replace(entry, job_dir=str(paths.job(entry.benchmark).job_dir)) for entry in record.benchmarks
     )
     return replace(record, run_dir=str(paths.run_dir), benchmarks=entries)
+
+
+def note_fetched(gym_job_id: str, folder: Path, *, report: Reporter) -> None:
+    """Keep in the local index where a copy of a submission is; a failure is reported and passed over."""
+    known = [str(path) for path in fetched_copies(gym_job_id)]
+    here = str(folder.absolute())
+    if here in known or "\n" in here:
+        return
+    note = job_paths.fetched_note(gym_job_id)
+    try:
+        note.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(note, "".join(f"{path}\n" for path in [*known, here]).encode(), mode=SHARED)
+    except (OSError, RunsError) as error:
+        report(f"{note} could not be written ({getattr(error, 'strerror', None) or error}).")
+
+
+def fetched_copies(gym_job_id: str) -> list[Path]:
+    """The folders into which a submission was fetched and in which a copy still is."""
+    try:
+        lines = job_paths.fetched_note(gym_job_id).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [Path(line) for line in lines if job_paths.RunPaths(Path(line)).record.is_file()]
 
 
 def _latest(report: Reporter) -> SubmissionRecord:

@@ -115,7 +115,7 @@ def cancel(
     cancellation.write_tombstones([known[key] for key in targets])
     deadline, pause, clean = clock.monotonic() + request.within, _FIRST_PAUSE, 0
     while targets:
-        left = [known[key] for key in targets if _is_left(known[key])]
+        left = [known[key] for key in targets if is_left(known[key])]
         clean = 0 if left else clean + 1
         if clean > 1 or clock.monotonic() >= deadline:
             break
@@ -283,10 +283,10 @@ def _refs(known: Evidence, job_ids: Sequence[str]) -> list[JobRef]:
 
 def _may_live(known: Evidence) -> bool:
     # where files cannot be read, the tombstone cannot be written: that is said, and not that nothing is alive
-    return known.unread or _is_left(known)
+    return known.unread or is_left(known)
 
 
-def _is_left(known: Evidence) -> bool:
+def is_left(known: Evidence) -> bool:
     """Whether a job of it lives or may live, or is being queued in this moment."""
     queueing = any(owner_of(again) is Liveness.ALIVE for again in known.pending)
     return bool(queueing or _alive(known) or may_be_alive(known))

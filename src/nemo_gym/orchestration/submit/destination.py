@@ -235,17 +235,38 @@ def _files(run: Mapping[str, Any] | None) -> dict[str, Path]:
         return {}
     if run.get("input_jsonl_fpath"):
         return {"rows": Path(run["input_jsonl_fpath"])}
-    split = run["benchmark"]["datasets"][run["split"]]
+    datasets = run["benchmark"]["datasets"]
+    split = datasets[run["split"]]
+    examples = _examples_split(run)
+    shown = {"examples": Path(datasets[examples]["jsonl_fpath"])} if examples else {}
+    if split.get("huggingface"):
+        return shown  # the job makes its data itself
     if not split.get("prepare_script"):
-        return {"data": Path(split["jsonl_fpath"])}
-    return {"script": Path(split["prepare_script"]), "data": Path(split["jsonl_fpath"])}
+        return {"data": Path(split["jsonl_fpath"]), **shown}
+    return {"script": Path(split["prepare_script"]), "data": Path(split["jsonl_fpath"]), **shown}
+
+
+def _examples_split(run: Mapping[str, Any]) -> str | None:
+    """The data set of a file that the prompt's examples come from, where it is another than the run reads."""
+    prompt = run["benchmark"].get("prompt") or {}
+    split = (prompt.get("examples") or {}).get("split")
+    if split is None or split == run["split"] or split not in run["benchmark"]["datasets"]:
+        return None
+    dataset = run["benchmark"]["datasets"][split]
+    return None if dataset.get("huggingface") or dataset.get("prepare_script") else str(split)
 
 
 def _moved(run: BenchmarkRun, files: Mapping[str, Path], missing: set[Path], folder: Path) -> BenchmarkRun:
     """The run with every missing file in the job's own folder."""
     gone = {kind: path for kind, path in files.items() if path in missing}
-    if run.run is None or not gone.keys() & {"rows", "data", "script"}:
+    if run.run is None or not gone.keys() & {"rows", "data", "script", "examples"}:
         return run
+    if "examples" in gone:
+        target = folder / f"examples-{gone['examples'].name}"
+        settings = _with_examples(run.run, str(target))
+        rest = {kind: path for kind, path in files.items() if kind != "examples"}
+        moved = _moved(replace(run, run=settings), rest, missing, folder)
+        return replace(moved, inputs={**moved.inputs, gone["examples"]: target})
     inputs = {path: folder / path.name for path in gone.values() if path.is_file()}
     if set(gone) == {"data"} and "script" in files and not inputs:
         return run  # made by the script, which is there
@@ -263,6 +284,14 @@ def _moved(run: BenchmarkRun, files: Mapping[str, Path], missing: set[Path], fol
         split["prepare_script"] = str(folder / files["script"].name)
     datasets = {**benchmark["datasets"], run.run["split"]: split}
     return replace(run, run={**run.run, "benchmark": {**benchmark, "datasets": datasets}}, inputs=inputs)
+
+
+def _with_examples(run: Mapping[str, Any], path: str) -> dict[str, Any]:
+    """The run with the data set of its examples at ``path``."""
+    benchmark = run["benchmark"]
+    split = str(_examples_split(run))
+    datasets = {**benchmark["datasets"], split: {**benchmark["datasets"][split], "jsonl_fpath": path}}
+    return {**run, "benchmark": {**benchmark, "datasets": datasets}}
 
 
 def _prepared(run: Mapping[str, Any]) -> Path | None:

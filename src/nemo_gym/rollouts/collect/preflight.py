@@ -135,7 +135,7 @@ def _dataset(
     digest = str(known.generation.get("dataset_sha256", ""))
     if not path.is_file() and _has_inputs(paths, known):
         report(f"{path} is gone; going on with {paths.materialized_inputs.name}.")
-        return DatasetFacts(path, known.num_tasks, digest)
+        return DatasetFacts(path, known.num_tasks, digest, known.generation.get("examples_sha256"))
     facts = check_rows(config, ensure_data(config, report=report), None)
     if facts.sha256 == digest:
         return facts

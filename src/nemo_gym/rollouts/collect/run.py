@@ -182,7 +182,12 @@ class CollectorRun:
     def _open(self, prepared: Prepared, model: ModelIdentity | None, link: Mapping[str, Any]) -> OutputStore:
         config, facts = self._config, prepared.dataset
         found = {key: self._environ[name] for key, name in _LINK_VARIABLES.items() if self._environ.get(name)}
-        asked = identity_of(config, dataset_sha256=facts.sha256, model=model.to_json() if model else None)
+        asked = identity_of(
+            config,
+            dataset_sha256=facts.sha256,
+            examples_sha256=facts.examples_sha256,
+            model=model.to_json() if model else None,
+        )
         store = self._disk_wait.wait(
             lambda: OutputStore.open(
                 prepared.paths,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from nemo_gym.errors import DataError
-from nemo_gym.rollouts.policy.apis import request_body
-from nemo_gym.rollouts.run_config.prompts import check_template, doubled_fields, fill
-from nemo_gym.rollouts.run_config.row_params import of_the_run
+from nemo_gym.rollouts.data import row_files
+from nemo_gym.rollouts.data.examples import Examples
+from nemo_gym.rollouts.data.prepare import data_path, ensure_split
+from nemo_gym.rollouts.data.requests import request_maker
+from nemo_gym.rollouts.run_config.fields import field_mapper
 from nemo_gym.types import Row, Verifier
 from nemo_runs import json_lines
 
 if TYPE_CHECKING:
-    from nemo_gym.rollouts.run_config.schema import PromptConfig, RunConfig
+    from nemo_gym.rollouts.run_config.schema import RunConfig
 
-_CONVERSATIONS = ("messages", "conversations", "prompt", "input")
-"""Where data of other tools have the conversation."""
 _OURS = ("agent_ref", "task_source")
-_PLANNED_ALREADY = (
-    "has a key that begins with _ng_, so it is not a dataset row but a planned or finished rollout"
-)
 KEPT_BYTES = 16 << 20
 """Memory for planned rollouts from the check of their rows to the writing; more are made a second time."""
 _OBJECT_BYTES = 64
@@ -42,6 +39,8 @@ class DatasetFacts:
     """Rows that the run uses: all, or ``limit``."""
     sha256: str
     """Of the lines of these rows, line ends and blank lines left out."""
+    examples_sha256: str | None = None
+    """Of the rows that the prompt's examples come from, where they come from a data set."""
 
 
 class Planned:
@@ -77,18 +76,6 @@ class Planned:
         self._lines = None
 
 
-def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Line numbers (from 1) and lines, as `json_lines.numbered_lines` cuts them."""
-    try:
-        yield from json_lines.numbered_lines(path)
-    except json_lines.NotJsonLinesError as error:
-        raise DataError(f"{path}:{error.line}: {error}.") from None
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file.") from None
-    except IsADirectoryError:
-        raise DataError(f"{path}: this is a folder; give the JSONL file in it.") from None
-
-
 def _row(path: Path, number: int, line: bytes, *, careful: bool = False) -> Row:
     """The row in a line: read by the faster parser where both of them find the same.
 
@@ -112,7 +99,7 @@ def read_rows(path: Path, *, limit: int | None = None) -> Iterator[Row]:
 
     `DataError` names file and line of what is not a JSON object.
     """
-    for number, line in islice(_lines(path), limit):
+    for number, line in islice(row_files.numbered_lines(path), limit):
         yield _row(path, number, line)
 
 
@@ -126,9 +113,10 @@ def check_rows(
     ``planned`` keeps the rollouts that the rows make.
     """
     digest = hashlib.sha256()
-    check = None if verifier is None else _checker(config, verifier, planned or Planned(0))
+    examples = load_examples(config)
+    check = None if verifier is None else _checker(config, examples, verifier, planned or Planned(0))
     count = 0
-    for number, line in islice(_lines(path), config.limit):
+    for number, line in islice(row_files.numbered_lines(path), config.limit):
         digest.update(line + b"\n")
         if check is not None:
             problem = check(count, _row(path, number, line, careful=True))
@@ -137,17 +125,45 @@ def check_rows(
         count += 1
     if not count:
         raise DataError(f"{path}: holds no rows.")
-    return DatasetFacts(path, count, digest.hexdigest())
+    return DatasetFacts(path, count, digest.hexdigest(), _drawn_from(examples))
 
 
-def _checker(config: RunConfig, verifier: Verifier, planned: Planned) -> Callable[[int, Row], str | None]:
+def load_examples(config: RunConfig) -> Examples | None:
+    """What the prompt's examples are drawn from; ``None`` for a prompt without any.
+
+    `DataError` and `nemo_gym.errors.ConfigError` where the split that they come from cannot be read, or is
+    too small.
+    """
+    prompt = config.benchmark.prompt
+    wanted = None if prompt is None else prompt.examples
+    if wanted is None:
+        return None
+    if wanted.split is None:
+        return Examples.of(wanted, wanted.rows or [], of_the_tasks=False)
+    path = ensure_split(config, wanted.split)
+    mapped = field_mapper(config.benchmark.fields)
+    most = (wanted.count or 0) + 1 if wanted.draw == "first" else None
+    rows = [mapped(row) for row in read_rows(path, limit=most)]
+    return Examples.of(wanted, rows, of_the_tasks=path == data_path(config))
+
+
+def _drawn_from(examples: Examples | None) -> str | None:
+    """The digest of examples from a data set; those of the configuration are part of the prompt."""
+    return None if examples is None or examples.wanted.split is None else examples.sha256
+
+
+def _checker(
+    config: RunConfig, examples: Examples | None, verifier: Verifier, planned: Planned
+) -> Callable[[int, Row], str | None]:
     """Make the function that says why the row of a task cannot be used, and keeps the rollouts of others."""
-    fill_in, plan = _filler(config), _planner(config)
+    mapped, plan = field_mapper(config.benchmark.fields), _planner(config)
+    fill_in = request_maker(config, data_path(config).parent, examples)
     planned.begin()
 
     def check(task_index: int, row: Row) -> str | None:
         try:
-            params = fill_in(row)
+            row = mapped(row)
+            params = fill_in(task_index, row)
         except DataError as error:
             return str(error)
         planned.add(
@@ -171,10 +187,12 @@ def materialize(config: RunConfig, rows: Iterable[Row]) -> Iterator[bytes]:
     The line number, from 0, is ``task index * repeats + rollout index``; both indices come first in each
     line. ``rows`` are those of `read_rows`, already cut to the run's limit.
     """
-    fill_in, plan = _filler(config), _planner(config)
-    for task_index, row in enumerate(rows):
+    mapped, plan = field_mapper(config.benchmark.fields), _planner(config)
+    fill_in = request_maker(config, data_path(config).parent, load_examples(config))
+    for task_index, row_of_data in enumerate(rows):
         try:
-            params = fill_in(row)
+            row = mapped(row_of_data)
+            params = fill_in(task_index, row)
         except DataError as error:
             raise DataError(f"row {task_index}: {error}.") from None
         yield from plan(task_index, row, params)
@@ -198,85 +216,3 @@ def _planner(config: RunConfig) -> Callable[[int, Row, dict[str, Any]], Iterator
             yield b"%b%d,%b" % (head, rollout_index, body[1:])
 
     return plan
-
-
-def _filler(config: RunConfig) -> Callable[[Row], dict[str, Any]]:
-    """Make the function that gives a row's request parameters: input and sampling."""
-    messages = _message_maker(config.benchmark.prompt)
-    sampling = config.responses_create_params.given()
-
-    def fill_in(row: Row) -> dict[str, Any]:
-        for key in row:
-            if key[:4] == "_ng_":
-                raise DataError(_PLANNED_ALREADY)
-        own = row.get("responses_create_params")
-        own = {} if own is None else own
-        if not isinstance(own, dict):
-            raise DataError("responses_create_params must be an object")
-        if own and (problem := of_the_run(own, config.policy_model_name)):
-            raise DataError(f"its responses_create_params cannot be used: {problem}")
-        params = {**own, "input": messages(row, own), **sampling}
-        if own and (problem := _unusable(config, params)):
-            raise DataError(f"its responses_create_params make no request: {problem}")
-        return params
-
-    return fill_in
-
-
-def _unusable(config: RunConfig, params: Mapping[str, Any]) -> str | None:
-    """Why no request can be made of parameters that a row brings along."""
-    seed = params.get("seed")
-    if config.num_repeats_add_seed and (isinstance(seed, bool) or not isinstance(seed, int | None)):
-        return f"seed is {seed!r}, to which no repeat's number can be added"
-    try:
-        orjson.dumps(request_body(config.policy_api, "", params))
-    except (AttributeError, LookupError, TypeError, ValueError) as error:
-        return str(error).rstrip(".")
-    return None
-
-
-def _message_maker(prompt: PromptConfig | None) -> Callable[[Row, Mapping[str, Any]], Any]:
-    if prompt is None:
-        return _own_input
-    templates = [("system", prompt.system)] if prompt.system is not None else []
-    segments = [(role, check_template(text)) for role, text in [*templates, ("user", prompt.user)]]
-
-    doubled = sorted({name for _, parts in segments for name in doubled_fields(parts)})
-
-    def from_prompt(row: Row, own: Mapping[str, Any]) -> Any:
-        if "input" in own:
-            raise DataError(
-                "has its own responses_create_params.input, but the benchmark has a prompt; drop one"
-            )
-        for name in doubled:
-            if name in row:
-                raise DataError(
-                    f"the prompt has {name} in double braces, which stand for braces in the text; "
-                    f"write {{{name}}} for the field of the row"
-                )
-        try:
-            return [{"role": role, "content": fill(parts, row)} for role, parts in segments]
-        except KeyError as error:
-            raise DataError(_missing_field(error.args[0], row)) from None
-
-    return from_prompt
-
-
-def _missing_field(name: str, row: Row) -> str:
-    if name in row:
-        return f"the prompt needs the field {name}, which is null in this row"
-    return (
-        f"the prompt needs the field {name}, which this row lacks; it has {', '.join([*row][:8]) or 'none'}"
-    )
-
-
-def _own_input(row: Row, own: Mapping[str, Any]) -> Any:
-    messages = own.get("input")
-    is_list = isinstance(messages, list) and all(isinstance(message, dict) for message in messages)
-    if not messages or not (isinstance(messages, str) or is_list):
-        found = next((key for key in _CONVERSATIONS if key in row), None)
-        hint = f"; move what is under {found} there" if found else ""
-        raise DataError(
-            f"lacks responses_create_params.input (text or messages), and the benchmark has no prompt{hint}"
-        )
-    return messages

@@ -21,16 +21,20 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nemo_gym import errors, job_paths
+from nemo_gym.rollouts.data import hub, row_files
+from nemo_gym.rollouts.run_config.dataset_schema import DatasetConfig
+from nemo_gym.rollouts.run_config.prompt_schema import Split
+from nemo_runs import json_lines
 from nemo_runs.suggestions import suggestion
 
 if TYPE_CHECKING:
-    from nemo_gym.rollouts.run_config.schema import DatasetConfig, RunConfig
+    from nemo_gym.rollouts.run_config.schema import RunConfig
 
 
 def data_path(config: RunConfig) -> Path:
     """The file of rows that a run reads; it need not be there yet.
 
-    ``input_jsonl_fpath`` if set, else the split's file; with a prepare script
+    ``input_jsonl_fpath`` if set, else the split's file; where it is made
     ``<stem>-<digest>.jsonl`` in the same folder, or in the user's data folder where that cannot be written.
     """
     if config.input_jsonl_fpath is not None:
@@ -40,23 +44,45 @@ def data_path(config: RunConfig) -> Path:
 
         made = harness_rows.find(config.benchmark.lm_eval, config.policy_api)
         return made.path if made is not None else job_paths.prepared_data("lm_eval") / "not made yet"
-    split = _split(config)
-    if split.prepare_script is None:
-        return split.jsonl_fpath
-    name = f"{split.jsonl_fpath.stem}-{_digest(split.prepare_script, config.prepare_script_args)}.jsonl"
-    own, shared = split.jsonl_fpath.parent, job_paths.prepared_data(config.benchmark.name)
+    return split_path(config, config.split)
+
+
+def split_path(config: RunConfig, split: Split) -> Path:
+    """The same for one split, whatever the run reads."""
+    dataset = _dataset(config, split)
+    shared = job_paths.prepared_data(config.benchmark.name)
+    if dataset.huggingface is not None:
+        digest = hashlib.sha256(hub.described(dataset.huggingface)).hexdigest()[:8]
+    elif dataset.prepare_script is not None:
+        digest = _digest(dataset.prepare_script, config.prepare_script_args)
+    else:
+        return _file_of(dataset)
+    if dataset.jsonl_fpath is None:
+        return shared / f"{split}-{digest}.jsonl"
+    name = f"{dataset.jsonl_fpath.stem}-{digest}.jsonl"
+    own = dataset.jsonl_fpath.parent
     there = [folder / name for folder in (own, shared) if (folder / name).is_file()]
     return there[0] if there else (own if _writable(own) else shared) / name
 
 
-def _split(config: RunConfig) -> DatasetConfig:
+def _file_of(dataset: DatasetConfig) -> Path:
+    if dataset.jsonl_fpath is None:
+        raise AssertionError("the schema asks for a file or a data set")
+    return dataset.jsonl_fpath
+
+
+def _dataset(config: RunConfig, split: Split) -> DatasetConfig:
     datasets = config.benchmark.datasets
-    if config.split not in datasets:
+    if split not in datasets:
         known = ", ".join(datasets) or "none"
         raise errors.ConfigError(
-            f"split: the benchmark {config.benchmark.name} has no {config.split}; it has {known}."
+            f"split: the benchmark {config.benchmark.name} has no {split}; it has {known}."
         )
-    return datasets[config.split]
+    return datasets[split]
+
+
+def _is_made(dataset: DatasetConfig) -> bool:
+    return dataset.huggingface is not None or dataset.prepare_script is not None
 
 
 def _digest(script: Path, arguments: Mapping[str, Any]) -> str:
@@ -81,16 +107,11 @@ def ensure_data(config: RunConfig, *, report: Callable[[str], None] = lambda _: 
         from nemo_gym.harness import rows as harness_rows
 
         return harness_rows.ensure(config.benchmark.lm_eval, config.policy_api, report=report).path
-    path = data_path(config)
-    if path.is_file():
-        return path
-    if config.input_jsonl_fpath is None and _split(config).prepare_script is not None:
-        report(f"preparing the data of {config.benchmark.name}: {path}")
-        return prepare(config)
-    key = (
-        "input_jsonl_fpath" if config.input_jsonl_fpath else f"benchmark.datasets.{config.split}.jsonl_fpath"
-    )
-    raise errors.ConfigError(f"{key}: there is no file {path}.")
+    if config.input_jsonl_fpath is None:
+        return ensure_split(config, config.split, report=report)
+    if not config.input_jsonl_fpath.is_file():
+        raise errors.ConfigError(f"input_jsonl_fpath: there is no file {config.input_jsonl_fpath}.")
+    return config.input_jsonl_fpath
 
 
 def with_definition(config: RunConfig, *, report: Callable[[str], None] = lambda _: None) -> RunConfig:
@@ -112,28 +133,38 @@ def with_definition(config: RunConfig, *, report: Callable[[str], None] = lambda
     return config.model_copy(update={"benchmark": config.benchmark.model_copy(update=changed)})
 
 
-def prepare(config: RunConfig) -> Path:
-    """Make the data unless it is there, and return its path. Safe to do twice at once.
+def ensure_split(config: RunConfig, split: Split, *, report: Callable[[str], None] = lambda _: None) -> Path:
+    """The same for one split, whatever the run reads. Safe to do twice at once.
 
-    `errors.ConfigError` for arguments that the script does not take, `errors.DataError` for a script that
-    fails or makes something else than rows. What the script prints goes to stderr.
+    `errors.ConfigError` for data that is not there and for arguments that the script does not take,
+    `errors.DataError` for a script that fails or makes something else than rows. What the script prints goes
+    to stderr.
     """
-    path = data_path(config)
+    path = split_path(config, split)
     if path.is_file():
         return path
-    script = _split(config).prepare_script if config.input_jsonl_fpath is None else None
-    if script is None:
-        raise errors.ConfigError(
-            f"benchmark.datasets.{config.split}: there is no file {path} and no prepare_script to make it."
-        )
+    if _is_made(_dataset(config, split)):
+        report(f"preparing the data of {config.benchmark.name}: {path}")
+        return _make(config, split)
+    raise errors.ConfigError(
+        f"benchmark.datasets.{split}.jsonl_fpath: there is no file {path}, and nothing that makes it."
+    )
+
+
+def _make(config: RunConfig, split: Split) -> Path:
+    path, dataset = split_path(config, split), _dataset(config, split)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise errors.DataError(f"{path.parent}: the folder cannot be made: {error.strerror}.") from error
     unfinished = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
     try:
-        _run(script, unfinished, config.prepare_script_args)
-        _check(unfinished, script)
+        if dataset.huggingface is not None:
+            hub.write_rows(dataset.huggingface, unfinished, f"benchmark.datasets.{split}.huggingface")
+            _check(unfinished, dataset.huggingface.path, "the data set")
+        elif dataset.prepare_script is not None:
+            _run(dataset.prepare_script, unfinished, config.prepare_script_args)
+            _check(unfinished, dataset.prepare_script, "the prepare script")
         _publish(unfinished, path)
     finally:
         unfinished.unlink(missing_ok=True)
@@ -222,21 +253,27 @@ def _check_names(
         raise errors.ConfigError(f"prepare_script_args: {script} needs {', '.join(missing)}.")
 
 
-def _check(path: Path, script: Path) -> None:
-    """Every line must be one JSON object, and there must be one; the message speaks of the script."""
-    from nemo_gym.rollouts.data import dataset
-
+def _check(path: Path, source: Path | str, what: str) -> None:
+    """Every line must be one JSON object, and there must be one; the message speaks of what made them."""
     if not path.is_file():
-        raise errors.DataError(f"{script}: the prepare script did not write its output file.")
+        raise errors.DataError(f"{source}: {what} did not write its output file.")
     try:
-        rows = sum(1 for _ in dataset.read_rows(path))
+        rows = 0
+        for number, line in row_files.numbered_lines(path):
+            json_lines.parse_row(line, number)
+            rows += 1
+    except json_lines.NotJsonLinesError as error:
+        problem = f"{error.line}: {error}."
+        raise errors.DataError(
+            f"{source}: {what} wrote something that is not a row, line {problem}"
+        ) from None
     except errors.DataError as error:
         problem = str(error).removeprefix(str(path)).lstrip(":")
         raise errors.DataError(
-            f"{script}: the prepare script wrote something that is not a row, line {problem}"
+            f"{source}: {what} wrote something that is not a row, line {problem}"
         ) from None
     if not rows:
-        raise errors.DataError(f"{script}: the prepare script wrote no rows.")
+        raise errors.DataError(f"{source}: {what} wrote no rows.")
 
 
 def _publish(unfinished: Path, path: Path) -> None:

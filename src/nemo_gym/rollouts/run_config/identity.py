@@ -15,11 +15,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from nemo_gym.verifiers.source_files import python_verifiers
+
 if TYPE_CHECKING:
     from nemo_gym.rollouts.run_config.schema import RunConfig
 
 GENERATION_KEYS: Final = (
     "benchmark.agent",
+    "benchmark.fields",
     "benchmark.name",
     "benchmark.prompt",
     "limit",
@@ -106,7 +109,13 @@ class Identity:
         return digest(self.scoring)
 
 
-def identity_of(config: RunConfig, *, dataset_sha256: str, model: Mapping[str, Any] | None) -> Identity:
+def identity_of(
+    config: RunConfig,
+    *,
+    dataset_sha256: str,
+    examples_sha256: str | None = None,
+    model: Mapping[str, Any] | None,
+) -> Identity:
     """The identity of a run: the listed keys, the data set's digest and the model that answers.
 
     A setting that is null counts as absent, so that a new optional key changes no digest. ``model`` is what
@@ -121,6 +130,8 @@ def identity_of(config: RunConfig, *, dataset_sha256: str, model: Mapping[str, A
     if not generation.get("limit"):
         generation.pop("limit", None)
     generation["dataset_sha256"] = dataset_sha256
+    if examples_sha256 is not None:
+        generation["examples_sha256"] = examples_sha256
     if model:
         generation["model"] = {key: model[key] for key in MODEL_KEYS if model.get(key) is not None}
     scoring = _pick(plain, SCORING_KEYS)
@@ -129,7 +140,7 @@ def identity_of(config: RunConfig, *, dataset_sha256: str, model: Mapping[str, A
             scoring["benchmark"]["lm_eval"].pop(key)
     return Identity(
         generation=_without_nulls(generation),
-        scoring=_without_nulls(scoring),
+        scoring=_without_nulls(_with_digests(scoring)),
         model=dict(model) if model else None,
     )
 
@@ -169,6 +180,14 @@ def _pick(plain: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
                 target = target.setdefault(folder, {})
             target[leaf] = source[leaf]
     return picked
+
+
+def _with_digests(scoring: dict[str, Any]) -> dict[str, Any]:
+    """The digest of a Python file that grades stands for its text."""
+    for spec in python_verifiers(scoring.get("benchmark", {}).get("verifier")):
+        if isinstance(spec.get("source"), str):
+            spec["source"] = "sha256:" + hashlib.sha256(spec["source"].encode()).hexdigest()
+    return scoring
 
 
 def _without_nulls(value: Any) -> Any:

@@ -12,6 +12,7 @@ from nemo_gym import errors
 from nemo_gym.composition import load_yaml, merge
 from nemo_gym.harness import names as harness_names
 from nemo_gym.rollouts.run_config import catalog
+from nemo_gym.verifiers.source_files import python_verifiers, read_source
 
 MAX_ATTEMPTS = "NEMO_GYM_MAX_ROLLOUT_ATTEMPTS"
 """Environment variable: the default of ``max_rollout_attempts``."""
@@ -94,10 +95,27 @@ def absolute_files(config: dict[str, Any], folder: Path, cwd: Path) -> dict[str,
         if isinstance(dataset, dict):
             for key in _DATA_FILES:
                 _absolute(dataset, key, folder, cwd)
+            _absolute_hub_folder(dataset.get("huggingface"), folder, cwd)
+    for spec in python_verifiers(benchmark.get("verifier") if isinstance(benchmark, Mapping) else None):
+        if "source" not in spec:
+            _absolute(spec, "path", folder, cwd)
     _absolute(config, "input_jsonl_fpath", folder, cwd)
     harness = benchmark.get("lm_eval") if isinstance(benchmark, Mapping) else None
     if isinstance(harness, dict):
         _absolute_folders(harness, folder, cwd)
+    return config
+
+
+def with_sources(config: dict[str, Any]) -> dict[str, Any]:
+    """Put the text of each Python file that grades into the config, so that it goes wherever that goes."""
+    benchmark = config.get("benchmark")
+    for spec in python_verifiers(benchmark.get("verifier") if isinstance(benchmark, Mapping) else None):
+        path = spec.get("path")
+        if isinstance(path, str) and spec.get("source") is None:
+            try:
+                spec |= {"path": os.path.basename(path), "source": read_source(Path(path))}
+            except errors.ConfigError as error:
+                raise errors.ConfigError(f"benchmark.verifier.path: {error}.") from None
     return config
 
 
@@ -120,6 +138,15 @@ def _absolute(node: dict[str, Any], key: str, folder: Path, cwd: Path) -> None:
     expanded = os.path.expanduser(name)
     beside, here = folder / expanded, cwd / expanded
     node[key] = os.path.abspath(here if here.exists() and not beside.exists() else beside)
+
+
+def _absolute_hub_folder(source: Any, folder: Path, cwd: Path) -> None:
+    """Make the path of a data set absolute where it is a folder and no name of the hub."""
+    name = source.get("path") if isinstance(source, dict) else None
+    if isinstance(name, str) and (
+        name.startswith((".", "/", "~")) or any((at / name).is_dir() for at in (folder, cwd))
+    ):
+        _absolute(source, "path", folder, cwd)
 
 
 def user_settings(search_dirs: Sequence[Path], cwd: Path) -> Path | None:

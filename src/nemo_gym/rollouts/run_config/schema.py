@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from nemo_gym import errors
 from nemo_gym.composition import KnownKeys, Override, check_model, compose, drop_scratch, merge
@@ -19,41 +19,11 @@ from nemo_gym.harness.options import HarnessOptions
 from nemo_gym.rollouts.policy.apis import Api, CannotBeSentError, request_body
 from nemo_gym.rollouts.policy.instruction_roles import SystemRole
 from nemo_gym.rollouts.run_config import catalog, foreign_names, includes
-from nemo_gym.rollouts.run_config.prompts import check_template
+from nemo_gym.rollouts.run_config.dataset_schema import DatasetConfig
+from nemo_gym.rollouts.run_config.prompt_schema import PromptConfig, Split
 from nemo_gym.rollouts.run_config.row_params import of_the_run_in_extra_body
-from nemo_gym.rollouts.run_config.values import Count, Index, Number, Seconds, base_address
+from nemo_gym.rollouts.run_config.values import Count, Index, Number, Seconds, Strict, base_address
 from nemo_gym.types import AnswerEnd
-
-Split = Literal["benchmark", "validation", "train"]
-
-
-class Strict(BaseModel):
-    """Unknown keys are errors; a value never changes."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
-
-
-class DatasetConfig(Strict):
-    """One split of a benchmark: a file of rows, and how it is made if it is made."""
-
-    jsonl_fpath: Path
-    """One JSON object a line; absolute once loaded. With a prepare script: where its output belongs."""
-    prepare_script: Path | None = None
-    """A Python file with ``prepare(output, **prepare_script_args)``."""
-
-
-class PromptConfig(Strict):
-    """How a row becomes messages; ``{field}`` stands for the row's field, ``{{`` and ``}}`` for braces."""
-
-    user: str
-    system: str | None = None
-
-    @field_validator("user", "system")
-    @classmethod
-    def _is_template(cls, value: str | None) -> str | None:
-        if value is not None:
-            check_template(value)
-        return value
 
 
 class BenchmarkConfig(Strict):
@@ -62,6 +32,8 @@ class BenchmarkConfig(Strict):
     name: Annotated[str, Field(pattern=r"^(lm_eval/[^/\s.][^/\s]*|[A-Za-z0-9._-]+)$")]
     description: str = ""
     datasets: dict[Split, DatasetConfig]
+    fields: dict[str, str] | None = None
+    """Fields by the names that prompt and verifier use, and the columns of the data that they are."""
     lm_eval: HarnessOptions | None = None
     """The task of lm-evaluation-harness that this benchmark is; its rows are made by lm-eval."""
     prompt: PromptConfig | None = None
@@ -135,10 +107,10 @@ class SamplingConfig(Strict):
 class RunConfig(Strict):
     """Everything about one `gym eval run`. Paths are absolute once loaded; times are seconds."""
 
-    config_paths: list[str] = []
+    config_paths: list[str] = Field(default_factory=list)
     """Files to include; used up while loading, so a loaded configuration has none."""
     benchmark: BenchmarkConfig
-    prepare_script_args: dict[str, Any] = {}
+    prepare_script_args: dict[str, Any] = Field(default_factory=dict)
     policy_model_name: Annotated[str, Field(min_length=1)] | None = None
     policy_api: Api = "chat"
     policy_base_url: str | None = None
@@ -289,7 +261,7 @@ def load_run_config(
         config = merge(config, tree.load(settings))
     config = merge(includes.environment_defaults(), config)
     config = compose(merge(config, top), rest, known=RUN_KEYS, where=where)
-    config = _absolute(drop_scratch(config), cwd)
+    config = includes.with_sources(_absolute(drop_scratch(config), cwd))
     if "benchmark" not in config and config.keys() <= RUN_KEYS.names.keys():
         raise errors.ConfigError(
             "benchmark: none is given; name one with --benchmark NAME (see `gym list benchmarks`) "

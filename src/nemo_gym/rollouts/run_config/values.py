@@ -6,7 +6,7 @@ import re
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 
 def _no_truth_value(value: Any) -> Any:
@@ -21,6 +21,12 @@ Index = Annotated[int, BeforeValidator(_no_truth_value), Field(ge=0)]
 """A whole number from 0."""
 Number = Annotated[float, BeforeValidator(_no_truth_value), Field(allow_inf_nan=False)]
 Seconds = Annotated[float, BeforeValidator(_no_truth_value), Field(ge=0, allow_inf_nan=False)]
+
+
+class Strict(BaseModel):
+    """Unknown keys are errors; a value never changes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)
 
 
 def is_address(url: str) -> bool:

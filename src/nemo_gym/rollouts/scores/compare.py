@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nemo_gym.errors import DataError, GymError
-from nemo_gym.job_paths import JobPaths, RolloutPaths, RunPaths, default_output
+from nemo_gym.job_paths import RolloutPaths
 from nemo_gym.rollouts.output.manifest import OutputManifest, load_manifest
+from nemo_gym.rollouts.output.outputs_at import outputs_at
 from nemo_gym.rollouts.run_config.identity import differences
 from nemo_gym.rollouts.scores import columns as cols
 from nemo_gym.rollouts.scores.columns import Columns
@@ -124,7 +125,7 @@ def compare(a: Path, b: Path) -> Comparisons:
     Benchmarks are paired by name; a single one on each side is paired whatever its folder is called. Raises
     `UnlikeRunsError` naming every key that differs, `DataError` where nothing can be read.
     """
-    left, right = outputs_of(a), outputs_of(b)
+    left, right = outputs_at(a), outputs_at(b)
     if len(left) == len(right) == 1:
         pairs = [(next(iter(left.values())), next(iter(right.values())))]
         return Comparisons([compare_outputs(*pairs[0])], [], [])
@@ -138,27 +139,6 @@ def compare(a: Path, b: Path) -> Comparisons:
         [name for name in left if name not in right],
         [name for name in right if name not in left],
     )
-
-
-def outputs_of(path: Path) -> dict[str, RolloutPaths]:
-    """The outputs at a path by name. Raises `DataError` where there is none."""
-    if path.is_file():
-        return {path.stem: RolloutPaths(path)}
-    here = default_output(path)
-    if here.output.is_file():
-        return {path.name: here}
-    if JobPaths(path).rollouts.output.is_file():
-        return {path.name: JobPaths(path).rollouts}
-    found = {
-        folder.name: RunPaths(path).job(folder.name).rollouts
-        for folder in (sorted(path.iterdir()) if path.is_dir() else [])
-        if RunPaths(path).job(folder.name).rollouts.output.is_file()
-    }
-    if not found:
-        raise DataError(
-            f"{path}: no rollouts here; name a run directory, an artifacts folder or a rollouts.jsonl."
-        )
-    return found
 
 
 def compare_outputs(a: RolloutPaths, b: RolloutPaths, name: str | None = None) -> Comparison:

@@ -15,7 +15,7 @@ from nemo_runs.counts import counted
 from nemo_runs.durations import duration_in_words
 
 SCHEMA_VERSION = 1
-_ENDS = {
+ENDS = {
     "max_output_tokens": "cut at the token limit",
     "content_filter": "withheld by a content filter",
     "refusal": "refused by the model",
@@ -23,6 +23,7 @@ _ENDS = {
     "unstated": "without a stated end",
     "other": "ended for another reason",
 }
+"""Ends of answers that did not end well, in words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +192,7 @@ class Summary:
         coverage = self.coverage
         if not coverage.ends:
             return ""
-        ends = ", ".join(f"{_ENDS.get(end, end)} {count:,}" for end, count in coverage.ends.items())
+        ends = ", ".join(f"{ENDS.get(end, end)} {count:,}" for end, count in coverage.ends.items())
         total = sum(coverage.ends.values())
         if coverage.not_graded == total:
             return f"{ends}: not graded, reward 0"

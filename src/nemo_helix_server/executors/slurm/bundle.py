@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import secrets
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from nemo_helix_server.engines.sources import PACKAGES, package_folder
 from nemo_helix_server.executors.slurm.on_cluster.folders import ClusterFolder
 from nemo_slurm.errors import CommandFailedError, PathExistsError
 from nemo_slurm.hosts import Host
-from nemo_slurm.remote_script import quoted_header
+from nemo_slurm.remote_script import missing_paths, quoted_header
 
 _SERVER = "nemo_helix_server"
 _OF_SERVER = (
@@ -55,26 +56,48 @@ class ClusterSources:
         return cls(whole.hexdigest()[:16], files)
 
     def place(self, host: Host, where: ClusterFolder) -> PurePosixPath:
-        """Their folder on the cluster, copied there when it is not there yet."""
+        """Their folder on the cluster; what is not there, since a site may purge files, is brought there."""
         folder = where.code(self.digest)
-        if host.exists(str(folder)):
-            return folder
+        missing = self._missing(host, folder)
+        if len(missing) == len(self.files):
+            # where it is there all the same, another service was faster, or a purge has left the folders
+            with contextlib.suppress(PathExistsError):
+                self._copy(host, folder)
+                return folder
+        if missing:
+            self._complete(host, folder)
+        return folder
+
+    def _complete(self, host: Host, folder: PurePosixPath) -> None:
+        """Bring what is not there; what is there may be in use, and stays."""
+        beside = folder.with_name(f"{folder.name}.again-{secrets.token_hex(4)}")
+        self._copy(host, beside)
+        values = quoted_header(folder=str(folder), beside=str(beside))
+        # links are there at once and whole; what `cp -n` says of files that are there differs by version
+        done = host.run(
+            values + 'cp -rlnT -- "$beside" "$folder" || cp -rnT -- "$beside" "$folder"; rm -rf -- "$beside"'
+        )
+        if left := self._missing(host, folder):
+            said = f"{folder / left[0]} and {len(left) - 1} more are not there: {done.stderr}"
+            raise CommandFailedError(["cp"], done.status, said, where=host.label)
+
+    def _missing(self, host: Host, folder: PurePosixPath) -> list[str]:
+        paths = [str(folder / name) for name, _ in self.files]
+        return [self.files[number][0] for number in missing_paths(host, paths, test="-f")]
+
+    def _copy(self, host: Host, folder: PurePosixPath) -> None:
         made = host.run(quoted_header(parent=str(folder.parent)) + 'umask 077; mkdir -p -- "$parent"')
         if made.status:
             raise CommandFailedError(["mkdir"], made.status, made.stderr, where=host.label)
         with tempfile.TemporaryDirectory(prefix="baton-code-") as temporary:
+            code = Path(temporary, "code")
             for name, data in self.files:
-                path = Path(temporary, "code", name)
+                path = code / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_bytes(data)
-            for path in Path(temporary, "code").rglob(
-                "*"
-            ):  # whatever the umask: nobody else changes what jobs run
+            for path in (code, *code.rglob("*")):  # whatever the umask: nobody else changes what jobs run
                 path.chmod(0o700 if path.is_dir() else 0o600)
-            Path(temporary, "code").chmod(0o700)
-            with contextlib.suppress(PathExistsError):  # another service of the same version was faster
-                host.copy_in(Path(temporary, "code"), str(folder))
-        return folder
+            host.copy_in(code, str(folder))
 
 
 def _sources() -> Iterator[tuple[str, bytes]]:

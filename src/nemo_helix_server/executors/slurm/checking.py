@@ -113,21 +113,26 @@ def judge_host(
     yield from _image(settings, seen, label)
 
 
+def lie_in_each_other(data_dir: Path, root: Path, *, host: str | None) -> bool:
+    """Whether jobs could read the service's keys through a root on the service's machine."""
+    own, shared = data_dir.resolve(), root.resolve()
+    return host is None and (own.is_relative_to(shared) or shared.is_relative_to(own))
+
+
 def judge_service_files(
     data_dir: Path, root: Path, seen: HostSurvey, *, host: str | None
 ) -> Iterator[Finding]:
     """Whether jobs could read the service's keys: its data directory must not lie where nodes see it."""
     about, where = "service's files", f"the data directory {data_dir}, with the service's keys,"
-    own, shared = data_dir.resolve(), root.resolve()
     if host is not None and seen.sees_service:
         text = f"{where} is seen on {host} too, and so by jobs; move it to a disk of the service alone."
         yield problem(about, text)
     elif host is not None:
         yield ok(about, f"{host} does not see the data directory")
-    elif own.is_relative_to(shared) or shared.is_relative_to(own):
+    elif lie_in_each_other(data_dir, root, host=host):
         text = f"{where} and config.root, {root}, lie in each other; jobs can read both: name another root."
         yield problem(about, text)
-    elif _device(own) == _device(shared):
+    elif _device(data_dir.resolve()) == _device(root.resolve()):
         text = (
             f"{where} is on the file system of config.root: jobs on nodes that have it can read it; move it"
         )

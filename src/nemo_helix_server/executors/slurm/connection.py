@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import PurePosixPath
@@ -15,11 +16,13 @@ from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm.channel import tail
 from nemo_slurm.cluster import Cluster
 from nemo_slurm.errors import CommandFailedError, SlurmError
-from nemo_slurm.hosts import Host
+from nemo_slurm.hosts import Completed, Host
 from nemo_slurm.remote_script import remote_script
 from nemo_slurm.ssh import host_of
 
 OLDEST_PYTHON = (3, 11)
+_CODE_SECONDS = 3600.0
+"""How often it is looked whether all our sources are there: jobs that wait in the queue need them."""
 
 
 class UnusableClusterError(SlurmError):
@@ -85,6 +88,9 @@ class ClusterConnection:
         self.folder = ClusterFolder(PurePosixPath(address.root))
         self._bundle = bundle
         self._code: PurePosixPath | None = None
+        self._code_until = 0.0
+        """By the monotonic clock: after that it is looked again whether the sources are there."""
+        self._needs_setup = bool(address.setup) and not address.python.startswith("/")
         self._lock = threading.Lock()
 
     @property
@@ -95,32 +101,48 @@ class ClusterConnection:
     def code(self) -> PurePosixPath:
         """The folder of our sources on the cluster, brought there when it is not there yet."""
         with self._lock:
-            if self._code is None:
+            if self._code is None or time.monotonic() >= self._code_until:
                 self._code = self._bundle.place(self.host, self.folder)
+                self._code_until = time.monotonic() + _CODE_SECONDS
             return self._code
 
     def ask(self, request: Mapping[str, Any], *, timeout: float = 120) -> dict[str, Any]:
         """Have one request answered on the cluster's host.
 
+        Setup lines are run where the interpreter is not found, or does not run, without them. Sources that
+        have gone there, since sites purge files, are brought again.
         Raises `UnusableClusterError` when our program cannot run there, `nemo_slurm.errors.NotReachableError`
         when there is no answer, `CommandFailedError` for what cannot be done.
         """
+        done, answer = self._asked(request, timeout)
+        if answer is None:
+            self._code_until = 0.0
+            self._needs_setup = bool(self.address.setup)
+            done, answer = self._asked(request, timeout)
+        if answer is None:
+            raise self._explained(done.status, done.stderr)
+        if "error" in answer:
+            raise CommandFailedError([request["op"]], done.status, answer["error"], where=self.host.label)
+        return answer
+
+    def _asked(self, request: Mapping[str, Any], timeout: float) -> tuple[Completed, dict[str, Any] | None]:
+        """What the host said, and the answer in it; `None`: our program did not come to one."""
+        # a start is told about the interpreter that jobs have
+        setup = self.address.setup if self._needs_setup or request["op"] == "prepare" else ()
         script = remote_script(
             __package__,
             "ask",
             python=self.address.python,
             code=str(self.code()),
             request=json.dumps(request),
-            setup="\n".join(self.address.setup),
+            setup="\n".join(setup),
         )
         done = self.host.run(script, timeout=timeout)
         try:
-            answer: dict[str, Any] = json.loads(done.stdout)
+            answer = json.loads(done.stdout)
         except ValueError:
-            raise self._explained(done.status, done.stderr) from None
-        if "error" in answer:
-            raise CommandFailedError([request["op"]], done.status, answer["error"], where=self.host.label)
-        return answer
+            return done, None
+        return done, answer if isinstance(answer, dict) else None
 
     def look(self, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """What is new in the folders of runs, see `nemo_helix_server.executors.slurm.on_cluster.requests`."""
@@ -128,6 +150,7 @@ class ClusterConnection:
 
     def prepare(self, folders: Iterable[PurePosixPath], run: PurePosixPath | None = None) -> PreparedFolders:
         """Make folders for their owner alone; ``run`` is one that an allocation may have queued already."""
+        self._code_until = 0.0
         request = {"op": "prepare", "folders": [str(folder) for folder in folders], "run": run and str(run)}
         answer = self.ask(request)
         if tuple(answer["python"]) < OLDEST_PYTHON:

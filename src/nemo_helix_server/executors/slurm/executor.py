@@ -62,8 +62,10 @@ from nemo_slurm.records import SlurmJob
 from nemo_trainer import contract
 
 _GRACE_OF_FOLLOWERS = 30.0
-_STALE_LOOKS, _STALE_SECONDS = 6, 120.0
-"""What was seen of a run counts for so many looks, and for so long at least: schedulers are slow at times."""
+_STALE_SECONDS = 120.0
+"""What was seen of a run counts for so long at least: schedulers are slow at times."""
+_POLL_SECONDS = 5.0
+"""Where the profiles of runs that are still there are gone."""
 
 
 class SlurmStepExecutor:
@@ -284,13 +286,12 @@ def _impossible() -> Any:
         raise NeverPossibleError(str(error)) from error
 
 
-def _require_apart(profile: str, root: Path, data_dir: Path) -> None:
+def _require_apart(profile: str, config: SlurmSettings, data_dir: Path) -> None:
     """Raise `SettingsError` where jobs could read the service's keys, since one folder lies in the other."""
-    shared, own = root.resolve(), data_dir.resolve()
-    if own.is_relative_to(shared) or shared.is_relative_to(own):
+    if checking.lie_in_each_other(data_dir, config.root, host=config.host):
         raise SettingsError(
-            f"jobs.executors: the root {root} of the profile {profile} and the service's data directory "
-            f"{data_dir} lie in each other, and jobs could read the service's keys; name another root"
+            f"jobs.executors: the root {config.root} of the profile {profile} and the service's data "
+            f"directory {data_dir} lie in each other, and jobs could read its keys; name another root"
         )
 
 
@@ -312,7 +313,7 @@ def _open(settings: Settings) -> StepExecutor:
         return found
 
     for name, config in profiles.items():
-        _require_apart(name, config.root, settings.data_dir)
+        _require_apart(name, config, settings.data_dir)
     connections = ClusterConnections()
     jobs = JobStorage(settings.data_dir)
     storage = ClusterRunStorage(jobs, connections, lambda run: ClusterAddress.of(settings_of(run)))
@@ -322,12 +323,19 @@ def _open(settings: Settings) -> StepExecutor:
             return storage.address(run).host or ""
         return ""  # it was handed to none
 
-    interval = min((one.poll_seconds for one in profiles.values()), default=5.0)
+    def poll_seconds(host: str) -> float:
+        """The least of the profiles of a host: one look is for all of them."""
+        own = [one.poll_seconds for one in profiles.values() if (one.host or "") == host]
+        return min(own, default=_POLL_SECONDS)
+
     most_idle = settings.jobs.max_interruptions_without_progress
     executor = SlurmStepExecutor(storage, connections, settings_of, most_idle=most_idle)
-    stale = max(_STALE_LOOKS * interval, _STALE_SECONDS)
     return ObservedInBackground(
-        executor, SystemClock(), interval=interval, stale_after=stale, place_of=host_of
+        executor,
+        SystemClock(),
+        stale_after=_STALE_SECONDS,
+        place_of=host_of,
+        interval_of=poll_seconds,
     )
 
 

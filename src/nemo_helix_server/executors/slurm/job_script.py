@@ -11,6 +11,7 @@ from nemo_helix_server.executors.base import ResourceNeeds
 from nemo_helix_server.executors.slurm.on_cluster import folders
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm import scripts
+from nemo_slurm.errors import UnusableValueError
 
 _MEBIBYTE = 1 << 20
 _PROGRAM = "nemo_helix_server.executors.slurm.on_cluster.allocation"
@@ -62,7 +63,7 @@ def _directives(
                 "nodes": needs.nodes,
                 "ntasks-per-node": 1,
                 "cpus-per-task": math.ceil(needs.cpus) if needs.cpus else settings.cpus,
-                "mem": _memory(needs.memory_bytes) or settings.memory_option(),
+                **_memory(settings, needs),
                 **_gpus(settings, needs.gpus),
                 "exclude": ",".join(exclude) or None,
                 "kill-on-invalid-dep": "yes",
@@ -82,8 +83,26 @@ def _directives(
     return [*scripts.options(own, where="the job's folder"), *scripts.options(merged, where="the profile")]
 
 
-def _memory(wanted: int | None) -> str | None:
-    return f"{math.ceil(wanted / _MEBIBYTE)}M" if wanted else None
+def _memory(settings: SlurmSettings, needs: ResourceNeeds) -> dict[str, scripts.OptionValue]:
+    """What is asked for on each node, by the option that the site takes."""
+    option = settings.memory_option
+    wanted = f"{math.ceil(needs.memory_bytes / _MEBIBYTE)}M" if needs.memory_bytes else settings.memory
+    if option == "none" or wanted is None:
+        return {}
+    if option == "mem":
+        if "mem-per-cpu" in settings.options:
+            raise UnusableValueError(
+                "options.mem-per-cpu: a step's memory is asked for by --mem, and a job has one of the two; "
+                "set memory_option: mem-per-cpu, or none where the amount in options is for all steps"
+            )
+        return {option: wanted.removesuffix("i")}
+    mebibytes = math.ceil(needs.memory_bytes / _MEBIBYTE) if needs.memory_bytes else _mebibytes(wanted)
+    cores = math.ceil(needs.cpus) if needs.cpus else settings.cpus or 1
+    return {option: f"{math.ceil(mebibytes / cores)}M"}
+
+
+def _mebibytes(shown: str) -> int:
+    return int(shown[:-2]) * (1024 if shown.endswith("Gi") else 1)
 
 
 def _gpus(settings: SlurmSettings, count: int) -> dict[str, scripts.OptionValue]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nemo_helix_server.executors.base import RunObservation, RunState
+from nemo_helix_server.executors.slurm.on_cluster.succession import PLACE_TAKEN
 from nemo_helix_server.storage.run_files import ExitRecord
 from nemo_slurm.cluster import JobLook
 from nemo_slurm.observing import has_ended
@@ -16,14 +17,6 @@ from nemo_slurm.reasons import WhoActs, read_reason
 from nemo_slurm.states import Meaning, foreign
 from nemo_trainer.contract import names
 
-_PLACE_TAKEN = {
-    "TIMEOUT": "its walltime was over",
-    "PREEMPTED": "it was preempted",
-    "NODE_FAIL": "its node failed",
-    "BOOT_FAIL": "its node did not boot",
-    "DEADLINE": "its deadline was over",
-    "REVOKED": "its allocation was revoked",
-}
 _FORGOTTEN = "the scheduler does not know its job any more"
 _PUT_BACK = "its job was put back into the queue"
 FILES_LAG = 60.0
@@ -222,7 +215,7 @@ def _over(files: RunRecord, seen: JobLook, now: float) -> RunObservation:
 def _taken(files: RunRecord, seen: JobLook | None) -> str:
     """Why the place to run was taken away; empty when it was not, or that is not known."""
     if seen is not None and seen.state is not None and has_ended(seen.state):
-        found = _PLACE_TAKEN.get(seen.state.name, "")
+        found = PLACE_TAKEN.get(seen.state.name, "")
         if found:
             return found
     return "a later allocation of its step has taken over" if files.replaced else ""

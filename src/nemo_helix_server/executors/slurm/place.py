@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 from nemo_helix_server.customizer.facts import EngineFacts, TrainingMachine
 from nemo_helix_server.engines import sources
 from nemo_helix_server.executors.base import EngineFinder, NeverPossibleError
+from nemo_helix_server.executors.options import UnknownPlace
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 
 _MOST_NODES = 65_536
@@ -16,16 +16,12 @@ _MOST_NODES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterPlace:
-    """See `nemo_helix_server.executors.base.RunPlace`."""
+class ClusterPlace(UnknownPlace):
+    """Of programs and environments there nobody knows here; the node says what a job has run in."""
 
     settings: SlurmSettings
     code: PurePosixPath
     """The folder of our sources there."""
-
-    def environment(self) -> Mapping[str, str]:
-        """See the protocol: a job finds the environment of its node, which nobody knows here."""
-        return {}
 
     def machine(self) -> TrainingMachine | None:
         """See the protocol; how many GPUs a node has, the scheduler says when a step asks for more."""
@@ -59,15 +55,3 @@ class ClusterPlace:
             "give cpu/default the backend subprocess in jobs.executors, and the cluster's profile another "
             "name"
         )
-
-    def has_program(self, argv: tuple[str, ...], environment: Mapping[str, str]) -> bool:  # noqa: ARG002 - the protocol's
-        """See the protocol: it is seen when it runs."""
-        return True
-
-    def environment_digest(
-        self,
-        argv: tuple[str, ...],  # noqa: ARG002 - the protocol's
-        environment: Mapping[str, str],  # noqa: ARG002 - the protocol's
-    ) -> str | None:
-        """See the protocol: the node says it."""
-        return None

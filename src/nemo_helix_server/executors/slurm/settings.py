@@ -88,6 +88,8 @@ class SlurmSettings(ProfileSettings):
     """So many jobs in a row may go on with one training step, each queued by the one before it."""
     gpu_option: Literal["gpus-per-node", "gres", "none"] = "gpus-per-node"
     """The option of sbatch that asks for GPUs; none where they come with the node."""
+    memory_option: Literal["mem", "mem-per-cpu", "none"] = "mem"
+    """The option of sbatch that asks for memory; none where a site takes no amount."""
     gpu_type: str | None = None
     """The type of GPU to ask for, at sites that want it named, such as `a100`."""
     container: SlurmContainer | None = None
@@ -134,14 +136,16 @@ class SlurmSettings(ProfileSettings):
             raise ValueError(str(error)) from error
         return self
 
+    @model_validator(mode="after")
+    def _memory_can_be_shared_out(self) -> SlurmSettings:
+        if self.memory == "0" and self.memory_option == "mem-per-cpu":
+            raise ValueError("memory: 0 means all of a node, which mem-per-cpu cannot ask for; leave it out")
+        return self
+
     @property
     def is_shared(self) -> bool:
         """See `ProfileSettings`."""
         return self.shares_user
-
-    def memory_option(self) -> str | None:
-        """The same for ``sbatch --mem``."""
-        return self.memory.removesuffix("i") if self.memory else None
 
     def directives(self) -> dict[str, scripts.OptionValue]:
         """The options of sbatch that are the same for all steps of the profile."""

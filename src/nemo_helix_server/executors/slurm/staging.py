@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Protocol
 
-from nemo_helix_server.executors.slurm.on_cluster import wire
+from nemo_helix_server.executors.environment_digest import content_digest
+from nemo_helix_server.executors.slurm.on_cluster import arrivals, folders
 from nemo_runs.durable.files import replace_file
 from nemo_slurm.channel import new_mark, wrap
 from nemo_slurm.errors import CommandFailedError, SlurmError
@@ -62,7 +63,7 @@ def files_of(
     Links are followed, since a model of this machine is linked, not copied: to where ``may_follow`` allows.
     ``constant`` names the files that nobody writes to any more.
     """
-    known = _read(ledger)
+    known = arrivals.read_ledger(ledger)
     found, noted = [], {}
     for path in sorted(_plain(folder, may_follow)):
         name = path.relative_to(folder).as_posix()
@@ -71,7 +72,7 @@ def files_of(
         status = path.stat()
         mark = [status.st_size, status.st_mtime_ns, status.st_ino]
         before = known.get(name)
-        sha = before[1] if before and before[0] == mark else wire.file_digest(path)
+        sha = before[1] if before and before[0] == mark else content_digest(path)
         noted[name] = [mark, sha]
         shared = status.st_size >= _LARGE and constant(name)
         found.append(LocalFile(name, status.st_size, status.st_mode & 0o777, sha, shared))
@@ -125,7 +126,7 @@ def _once(missing: list[tuple[LocalFile, int]]) -> list[tuple[LocalFile, int]]:
 
 def _send(host: Host, local: Path, file: LocalFile, offset: int, remote: PurePosixPath) -> None:
     target = remote / file.path
-    part = target.with_name(f".{target.name}.part-{file.sha256[:12]}")
+    part = target.with_name(folders.part_name(target.name, file.sha256))
     script = remote_script(__package__, "append", part=str(part), offset=offset)
     mark = new_mark()
     assert isinstance(host, BashHost)
@@ -160,11 +161,3 @@ def _plain(folder: Path, may_follow: Callable[[Path], bool]) -> Iterator[Path]:
 
 def _leads_on(path: Path, may_follow: Callable[[Path], bool]) -> bool:
     return not path.is_symlink() or may_follow(path.resolve())
-
-
-def _read(ledger: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(ledger.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

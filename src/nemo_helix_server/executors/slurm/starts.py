@@ -297,7 +297,7 @@ def _order(
         "nodes": launch.needs.nodes,
         "gpus": launch.needs.gpus,
         "cpus": math.ceil(launch.needs.cpus) if launch.needs.cpus else None,
-        "rank": [settings.python, "-P", str(code / "nemo_helix_server/executors/slurm/on_cluster/rank.py")],
+        "rank": ["sh", str(code / "nemo_helix_server/executors/slurm/on_cluster/rank.sh")],
         "container": _container(launch, settings),
         "trainer": trainer,
         "goes_on": launch.goes_on,

@@ -130,7 +130,9 @@ def test_a_field_in_double_braces_as_other_tools_write_it_is_refused(
 def test_a_conversation_elsewhere_in_the_row_is_pointed_out(tmp_path: Path) -> None:
     row = {"answer": 1, "messages": [{"role": "user", "content": "1 + 1"}]}
     path = write(tmp_path / "a.jsonl", json.dumps(row).encode())
-    with pytest.raises(DataError, match=r"has no prompt; move what is under messages there\.$"):
+    with pytest.raises(
+        DataError, match=r"has no prompt; name it: benchmark\.prompt\.conversation=messages\.$"
+    ):
         check_rows(config(), path, Grader())
 
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from nemo_gym.cli.main import gym
 from nemo_gym.errors import ConfigError, DataError, GymError
-from nemo_gym.rollouts.data.prepare import check_script, data_path, ensure_data, prepare
+from nemo_gym.rollouts.data.prepare import check_script, data_path, ensure_data
 from nemo_gym.rollouts.run_config.schema import RunConfig
 
 GOOD = """
@@ -45,7 +45,7 @@ def test_data_is_made_once_and_left_alone_afterwards(
     assert path.name.startswith("toy-")
     assert [json.loads(line)["a"] for line in path.read_text().splitlines()] == [0, 1]
     path.write_text('{"mine": 1}\n')
-    assert prepare(run) == ensure_data(run) == path
+    assert ensure_data(run) == ensure_data(run) == path
     assert path.read_text() == '{"mine": 1}\n'
     assert os.listdir(path.parent) == [path.name]
     captured = capsys.readouterr()
@@ -68,7 +68,7 @@ def test_data_goes_to_the_users_folder_where_the_benchmarks_cannot_be_written(
 ) -> None:
     run = config(tmp_path)
     (tmp_path / "data").write_text("a file in the way, which even root cannot write below")
-    path = prepare(run)
+    path = ensure_data(run)
     assert path.parent == own_home / ".local/share/nemo-gym/toy"
     assert path.is_file()
     (tmp_path / "data").unlink()
@@ -81,8 +81,8 @@ def test_a_file_without_a_script_is_taken_as_it_is_or_missed_by_name(tmp_path: P
         ConfigError, match=r"benchmark.datasets.benchmark.jsonl_fpath: there is no file .*toy.jsonl"
     ):
         ensure_data(run)
-    with pytest.raises(ConfigError, match="no prepare_script to make it"):
-        prepare(run)
+    with pytest.raises(ConfigError, match="and nothing that makes it"):
+        ensure_data(run)
     (tmp_path / "data").mkdir()
     (tmp_path / "data/toy.jsonl").write_text("{}\n")
     assert ensure_data(run) == tmp_path / "data/toy.jsonl"
@@ -114,7 +114,7 @@ def test_an_unknown_argument_is_refused_with_the_nearest(
 ) -> None:
     run = config(tmp_path, prepare_script_args=arguments)
     with pytest.raises(ConfigError, match=message):
-        prepare(run)
+        ensure_data(run)
     with pytest.raises(ConfigError, match=message):
         check_script(tmp_path / "prepare.py", arguments)
 
@@ -167,7 +167,7 @@ def test_a_script_that_fails_leaves_no_file_and_one_sentence(
     tmp_path: Path, script: str, error: type[GymError], message: str
 ) -> None:
     with pytest.raises(error, match=message) as caught:
-        prepare(config(tmp_path, script))
+        ensure_data(config(tmp_path, script))
     assert "\n" not in str(caught.value)
     assert os.listdir(tmp_path / "data") == []
 
@@ -183,7 +183,7 @@ def prepare(output, **more):
     output.write_text('{"a": %d}' % Row(more["n"]).a)
 """
     before = set(sys.modules)
-    assert prepare(config(tmp_path, script, prepare_script_args={"n": 4})).read_text() == '{"a": 4}'
+    assert ensure_data(config(tmp_path, script, prepare_script_args={"n": 4})).read_text() == '{"a": 4}'
     assert not [name for name in set(sys.modules) - before if "prepare" in name]
 
 
@@ -202,8 +202,8 @@ def prepare(output):
     worker = """
 import json, sys
 from nemo_gym.rollouts.run_config.schema import RunConfig
-from nemo_gym.rollouts.data.prepare import prepare
-print(prepare(RunConfig.model_validate(json.loads(sys.argv[1]))))
+from nemo_gym.rollouts.data.prepare import ensure_data
+print(ensure_data(RunConfig.model_validate(json.loads(sys.argv[1]))))
 """
     command = [sys.executable, "-c", worker, json.dumps(run.to_plain())]
     workers = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(3)]
@@ -226,7 +226,7 @@ def prepare(output):
     final.write_text('{"early": 1}\\n')
 """
     run = config(tmp_path, script)
-    assert prepare(run).read_text() == '{"early": 1}\n'
+    assert ensure_data(run).read_text() == '{"early": 1}\n'
 
 
 def test_the_command_prints_the_path_and_nothing_else(

@@ -28,7 +28,7 @@ from nemo_helix_server.executors.slurm import job_script, submissions
 from nemo_helix_server.executors.slurm.connection import ClusterAddress
 from nemo_helix_server.executors.slurm.executor import KIND
 from nemo_helix_server.executors.slurm.observation import FILES_LAG
-from nemo_helix_server.settings import Settings
+from nemo_helix_server.settings import Settings, SettingsError
 from nemo_helix_server.storage import run_files
 from nemo_helix_server.storage.run_files import next_token
 from nemo_runs.processes import trees
@@ -350,15 +350,35 @@ def test_what_was_handed_over_before_it_is_given_up_is_not_forgotten(place, monk
     assert place.state(run) is RunState.LOST
 
 
+@pytest.mark.parametrize(("host", "refused"), [(None, True), ("login", False)])
+def test_a_root_around_the_services_keys_is_refused_where_it_is_on_the_same_machine(tmp_path, host, refused):
+    profile = {
+        "provider": "cpu",
+        "profile": "a",
+        "backend": "slurm",
+        "config": {"root": str(tmp_path), **({"host": host} if host else {})},
+    }
+    settings = Settings(data_dir=tmp_path / "data", jobs={"executors": [profile]})
+    if refused:
+        with pytest.raises(SettingsError, match="name another root"):
+            KIND.open(settings)
+    else:
+        KIND.open(settings).close()
+
+
 def test_each_host_is_looked_at_and_asked_apart_from_the_others(tmp_path):
     profiles = [
         {
             "provider": "cpu",
             "profile": name,
             "backend": "slurm",
-            "config": {"root": str(tmp_path / "shared"), **({"host": host} if host else {})},
+            "config": {
+                "root": str(tmp_path / "shared"),
+                "poll_seconds": seconds,
+                **({"host": host} if host else {}),
+            },
         }
-        for name, host in (("a", "one"), ("b", "two"), ("c", "two"), ("d", None))
+        for name, host, seconds in (("a", "one", 1), ("b", "two", 60), ("c", "two", 30), ("d", None, 2))
     ]
     settings = Settings(data_dir=tmp_path / "data", jobs={"executors": profiles})
     executor = KIND.open(settings)
@@ -368,6 +388,8 @@ def test_each_host_is_looked_at_and_asked_apart_from_the_others(tmp_path):
             executor._lane(run_of(n, f"cpu/{name}")) for n, name in enumerate(["a", "b", "c", "d", "gone"])
         ]
         assert [lanes.index(lane) for lane in lanes] == [0, 1, 1, 3, 3]
+        assert [lane._interval for lane in lanes] == [1, 30, 30, 2, 2]
+        assert [lane._stale_after for lane in lanes] == [120, 180, 180, 120, 120]
     finally:
         executor.close()
 

@@ -1,14 +1,15 @@
 """The batch script of a start."""
 
+import os
 import socket
 import subprocess
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 import pytest
 
 from nemo_helix_server.executors.base import ResourceNeeds
 from nemo_helix_server.executors.slurm.job_script import job_name, render
-from nemo_helix_server.executors.slurm.on_cluster import allocation, rank
+from nemo_helix_server.executors.slurm.on_cluster import allocation
 from nemo_helix_server.executors.slurm.settings import SlurmSettings
 from nemo_slurm.errors import UnusableValueError
 
@@ -95,6 +96,7 @@ def test_setup_lines_come_before_the_program_and_bash_can_read_all_of_it():
         ({"root": "/s", "partition": "a b"}, "partition"),
         ({"root": "/s", "account": "x\n#SBATCH --uid=0"}, "account"),
         ({"root": "/s", "memory": "64"}, "such as 64Gi"),
+        ({"root": "/s", "memory": 0, "memory_option": "mem-per-cpu"}, "memory: 0 means"),
         ({"root": "/s", "options": {"mem": "4G"}}, "options.mem: it is set by memory"),
         ({"root": "/s", "options": {"time": "1:00:00"}}, "options.time: it is set by time"),
         ({"root": "/s", "options": {"gpus-per-node": 2}}, "resources.num_gpus"),
@@ -127,7 +129,7 @@ ORDER = {
     "gpus": 0,
     "working_directory": "/shared/w",
     "container": None,
-    "rank": ["python3", "-P", "/code/rank.py"],
+    "rank": ["sh", "/code/rank.sh"],
 }
 
 
@@ -139,7 +141,7 @@ def test_a_command_of_several_nodes_runs_once_on_each_with_its_number():
     words = allocation.command({**ORDER, "nodes": 3})
     assert words[:4] == ["srun", "--nodes=3", "--ntasks=3", "--ntasks-per-node=1"]
     assert {"--kill-on-bad-exit=0", "--wait=120"} <= set(words)
-    assert words[-6:] == ["python3", "-P", "/code/rank.py", "--", "python", "train.py"]
+    assert words[-5:] == ["sh", "/code/rank.sh", "--", "python", "train.py"]
 
 
 def test_containers_are_rendered_for_both_runtimes():
@@ -167,10 +169,54 @@ def test_torchrun_finds_its_rendezvous_in_the_environment():
 
 
 def test_only_the_first_node_writes_where_a_command_is_no_launcher():
-    found = [rank.variables({"SLURM_NODEID": node, "NNODES": "2"}) for node in ("0", "1")]
+    found = [ranked({"SLURM_NODEID": node, "NNODES": "2"}, "env") for node in ("0", "1")]
+    found = [dict(line.split("=", 1) for line in one.stdout.splitlines()) for one in found]
     assert [one["RANK"] for one in found] == ["0", "1"]
     assert [one["PET_NODE_RANK"] for one in found] == ["0", "1"]
     assert {one["WORLD_SIZE"] for one in found} == {"2"}
+    assert {one["LOCAL_RANK"] for one in found} == {"0"}
+
+
+def test_a_command_on_a_node_keeps_its_words_and_its_status_and_needs_no_python():
+    assert ranked({}, "printf", "%s|", "a b", "", "--", "*").stdout == "a b||--|*|"
+    assert ranked({}, "sh", "-c", "exit 75").returncode == 75
+    lost = ranked({}, "no-such-program")
+    assert lost.returncode == 127
+    assert "no-such-program" in lost.stderr
+
+
+def ranked(environ, *command):
+    """Run a command as a node of several does."""
+    program = Path(allocation.__file__).with_name("rank.sh")
+    return subprocess.run(
+        ["sh", program, "--", *command],
+        env={"PATH": os.environ["PATH"], **environ}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("profile", "needs", "asked"),
+    [
+        ({"memory": "64Gi", "cpus": 8}, {}, ["--mem-per-cpu=8192M"]),
+        ({"cpus": 8}, {"memory_bytes": 10 << 30, "cpus": 3}, ["--mem-per-cpu=3414M"]),
+        ({}, {"memory_bytes": 1 << 30}, ["--mem-per-cpu=1024M"]),
+        (
+            {"options": {"mem-per-cpu": "4G"}, "memory_option": "none"},
+            {"memory_bytes": 1},
+            ["--mem-per-cpu=4G"],
+        ),
+        ({"memory_option": "none"}, {"memory_bytes": 1 << 40}, []),
+        ({"cpus": 8}, {}, []),
+    ],
+)
+def test_memory_is_asked_for_as_the_site_wants_it(profile, needs, asked):
+    text = script(ResourceNeeds(**needs), **{"memory_option": "mem-per-cpu", **profile})
+    assert [word for word in directives(text) if "--mem" in word] == asked
+
+
+def test_memory_of_a_step_and_an_option_that_sets_it_otherwise_are_not_both_written():
+    with pytest.raises(UnusableValueError, match="memory_option: mem-per-cpu"):
+        script(ResourceNeeds(memory_bytes=1 << 30), options={"mem-per-cpu": "4G"})
 
 
 @pytest.mark.parametrize(

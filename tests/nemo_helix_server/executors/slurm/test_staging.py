@@ -187,6 +187,46 @@ def test_what_is_sent_along_runs_with_nothing_else_installed(connection):
     assert (done.status, done.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("left", ["most", "folders"])
+def test_sources_that_a_site_has_purged_are_brought_again(connection, tmp_path, left):
+    python = str(Path(sys.base_prefix, "bin", "python3"))  # it has nothing of ours
+    own = ClusterConnection(ClusterAddress(None, str(tmp_path / "root"), python), ClusterSources.of_service())
+    code = Path(own.code())
+    files = {path: path.read_bytes() for path in code.rglob("*") if path.is_file()}
+    for path in files:
+        if left == "folders" or path.name == "requests.py":
+            path.unlink()
+    assert own.ask({"op": "tidy", "runs": []}) == {}
+    assert {path: path.read_bytes() for path in code.rglob("*") if path.is_file()} == files
+    assert [path for path in (code, *code.rglob("*")) if path.stat().st_mode & 0o077] == []
+    (code / "nemo_trainer" / "contract" / "allocation.py").unlink()
+    own.prepare([own.folder.root])  # before a start all of it is there, also what no request needs
+    assert {path: path.read_bytes() for path in code.rglob("*") if path.is_file()} == files
+
+
+def test_setup_lines_are_run_for_starts_and_where_the_interpreter_needs_them(connection, tmp_path):
+    def asked(python, *setup):
+        said = tmp_path / "said"
+        said.unlink(missing_ok=True)
+        lines = (f"echo x >> {said}", *setup)
+        own = ClusterConnection(
+            ClusterAddress(None, connection.address.root, str(python), lines), ClusterSources.of_service()
+        )
+        for _ in range(3):
+            own.ask({"op": "tidy", "runs": []})
+        looks = len(said.read_text().split()) if said.exists() else 0
+        own.prepare([own.folder.root])
+        return looks, len(said.read_text().split()) - looks
+
+    assert asked(sys.executable) == (0, 1)
+    program = tmp_path / "bin" / "python-of-a-module"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\n[ "$LOADED" ] || exit 127\nexec {sys.executable} "$@"\n')
+    program.chmod(0o755)
+    assert asked(program, "export LOADED=1") == (3, 1)
+    assert asked(program.name, f"PATH={program.parent}:$PATH", "export LOADED=1") == (3, 1)
+
+
 @pytest.mark.parametrize("python", ["/nowhere/python3", "/bin/false"])
 def test_an_interpreter_that_is_none_is_named_with_the_key(connection, python):
     broken = ClusterConnection(

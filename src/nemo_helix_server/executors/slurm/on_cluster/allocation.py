@@ -175,8 +175,8 @@ def rendezvous(nodes: int, gpus: int, environ: Mapping[str, str]) -> dict[str, s
     """Where the nodes of one training meet, in the variables of torchrun (``PET_*``) and of torch itself.
 
     What setup lines or variables of the step say of the address and port counts: some sites have another
-    name of a node for its fast network. The number of a node is added on it, see
-    `nemo_helix_server.executors.slurm.on_cluster.rank`.
+    name of a node for its fast network. The number of a node is added on it by
+    ``rank.sh``.
     """
     # the batch script runs on the first node; Slurm's own name of it need not be one that resolves
     address = environ.get("MASTER_ADDR") or (socket.gethostname() if nodes > 1 else "127.0.0.1")

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nemo_helix_server.executors.slurm.on_cluster import wire
+from nemo_helix_server.executors.environment_digest import content_digest
+from nemo_helix_server.executors.slurm.on_cluster import folders, wire
 from nemo_runs.durable.files import replace_file
 
 _LEDGER = ".staged.json"
@@ -28,7 +29,7 @@ def missing(request: Mapping[str, Any]) -> dict[str, Any]:
     What another job has brought is linked, not sent again.
     """
     folder = Path(request["folder"])
-    known = _ledger(folder)
+    known = read_ledger(folder / _LEDGER)
     found = []
     for path, size, sha, shared in request["files"]:
         target = folder / path
@@ -39,7 +40,7 @@ def missing(request: Mapping[str, Any]) -> dict[str, Any]:
         if shared and _from_cache(_cached(request, sha), size, target):
             known[path] = [size, _CACHED_AT, sha]
             continue
-        begun = wire.status_of(part(target, sha))
+        begun = wire.status_of(_part(target, sha))
         found.append([path, min(begun.st_size, size) if begun else 0])
     _write_ledger(folder, known)
     return {"missing": found}
@@ -48,14 +49,12 @@ def missing(request: Mapping[str, Any]) -> dict[str, Any]:
 def settle(request: Mapping[str, Any]) -> dict[str, Any]:
     """Compare the digests of what has arrived, and give it its name; what is not right is removed."""
     folder = Path(request["folder"])
-    known = _ledger(folder)
-    wrong = []
+    known = read_ledger(folder / _LEDGER)
     for path, size, sha, mode, shared in request["files"]:
-        target, arrived = folder / path, part(folder / path, sha)
+        target, arrived = folder / path, _part(folder / path, sha)
         status = wire.status_of(arrived)
-        if status is None or status.st_size != size or wire.file_digest(arrived) != sha:
+        if status is None or status.st_size != size or content_digest(arrived) != sha:
             arrived.unlink(missing_ok=True)
-            wrong.append(path)
             continue
         arrived.chmod(mode & _READABLE if shared else mode)
         if shared:
@@ -64,7 +63,7 @@ def settle(request: Mapping[str, Any]) -> dict[str, Any]:
         arrived.replace(target)
         known[path] = [size, target.stat().st_mtime_ns, sha]
     _write_ledger(folder, known)
-    return {"wrong": wrong}
+    return {}
 
 
 def _cached(request: Mapping[str, Any], sha: str) -> Path:
@@ -107,14 +106,15 @@ def sweep(root: Path, unused_seconds: float) -> None:
             blob.unlink(missing_ok=True)
 
 
-def part(target: Path, sha: str) -> Path:
+def _part(target: Path, sha: str) -> Path:
     """Where a file grows until it is whole."""
-    return target.with_name(f".{target.name}.part-{sha[:12]}")
+    return target.with_name(folders.part_name(target.name, sha))
 
 
-def _ledger(folder: Path) -> dict[str, Any]:
+def read_ledger(path: Path) -> dict[str, Any]:
+    """What was known of files, by their paths; empty when it cannot be read, so that they are read again."""
     try:
-        found = json.loads((folder / _LEDGER).read_bytes())
+        found = json.loads(path.read_bytes())
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}

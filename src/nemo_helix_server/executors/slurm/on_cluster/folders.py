@@ -21,6 +21,11 @@ SCHEDULER_LOG = "slurm.log"
 """What the batch script itself printed, its setup lines included."""
 
 
+def part_name(name: str, sha: str) -> str:
+    """The name of a file that is on its way to the cluster, by its name and its SHA-256."""
+    return f".{name}.part-{sha[:12]}"
+
+
 def name_mark(token: str) -> str:
     """What the name of a start's job ends with: a site may write its own comment over the token."""
     return token.removeprefix("task-")[:12]

@@ -29,8 +29,17 @@ from nemo_trainer.contract.generations import Generation
 
 _COMMAND_TIMEOUT = 60.0
 """Seconds that a command of the scheduler may take."""
+PLACE_TAKEN = {
+    "TIMEOUT": "its walltime was over",
+    "PREEMPTED": "it was preempted",
+    "NODE_FAIL": "its node failed",
+    "BOOT_FAIL": "its node did not boot",
+    "DEADLINE": "its deadline was over",
+    "REVOKED": "its allocation was revoked",
+}
+"""Ends of a job that say nothing of its command: another allocation may go on."""
 _REQUEUED = "REQUEUED"
-_PLACE_TAKEN = frozenset({"TIMEOUT", "PREEMPTED", "NODE_FAIL", "BOOT_FAIL", "DEADLINE", "REVOKED", _REQUEUED})
+_GOES_ON = frozenset({*PLACE_TAKEN, _REQUEUED})
 
 
 class LateStartError(RunsError):
@@ -120,13 +129,13 @@ def _ended_for_good(before: Predecessor) -> str | None:
     end = before.end
     if end is None:
         taken = before.state.split()[0] if before.state else ""
-        return None if taken in _PLACE_TAKEN else f"how the allocation before ended is not known ({taken})"
+        return None if taken in _GOES_ON else f"how the allocation before ended is not known ({taken})"
     if end.exit_status == 0:
         return "the allocation before has completed its work"
     if end.exit_status == names.EXIT_PAUSED or end.stopped:
         return None
     taken = before.state.split()[0] if before.state else ""
-    return None if end.signal and taken in _PLACE_TAKEN else f"its command {end.reason}"
+    return None if end.signal and taken in _GOES_ON else f"its command {end.reason}"
 
 
 def queue(

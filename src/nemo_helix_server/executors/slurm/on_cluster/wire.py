@@ -20,12 +20,6 @@ def digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
-def file_digest(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal."""
-    with path.open("rb", buffering=0) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def text(data: bytes) -> str:
     """Bytes as a text that JSON carries, whatever they are."""
     return data.decode("utf-8", "surrogateescape")

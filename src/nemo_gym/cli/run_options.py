@@ -1,0 +1,193 @@
+"""The options that say what is asked of which model: those of `gym eval run` and `gym eval preview`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from nemo_gym.cli.options import include_path_option, included_folders, overrides_argument
+
+if TYPE_CHECKING:
+    from nemo_gym.composition import Override
+    from nemo_gym.rollouts.run_config.schema import RunConfig
+
+_KEY_VARIABLE: Final = "NEMO_GYM_POLICY_API_KEY"
+_FLAGS: Final = {
+    "model": "policy_model_name",
+    "model_url": "policy_base_url",
+    "model_api_key": "policy_api_key",
+    "temperature": "responses_create_params.temperature",
+    "top_p": "responses_create_params.top_p",
+    "max_output_tokens": "responses_create_params.max_output_tokens",
+    "input_path": "input_jsonl_fpath",
+    "output_path": "output_jsonl_fpath",
+    "limit": "limit",
+    "num_repeats": "num_repeats",
+    "concurrency": "num_samples_in_parallel",
+    "split": "split",
+    "resume": "resume_from_cache",
+}
+"""Options and the keys that they set; an override token of the same key wins."""
+_OPTIONS: Final = (
+    click.option(
+        "-c",
+        "--config",
+        "config_paths",
+        multiple=True,
+        metavar="FILE",
+        help="Config file to include; repeatable.",
+    ),
+    click.option("--benchmark", metavar="NAME", help="A benchmark by name (`gym list benchmarks`)."),
+    click.option(
+        "--search-dir",
+        "search_dirs",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Folder to look for benchmarks and configs in; repeatable.",
+    ),
+    click.option(
+        "-i",
+        "--input",
+        "input_path",
+        metavar="FILE",
+        help="Rows that replace the benchmark's data, or that a benchmark is guessed from.",
+    ),
+    click.option(
+        "--verifier",
+        metavar="TYPE|YAML",
+        help="How answers are graded: a type, or as in '{type: match, mode: numeric}'.",
+    ),
+    click.option("-m", "--model", metavar="NAME", help="Name of the model, as the server lists it."),
+    click.option("--model-url", metavar="URL", help="Base URL of an OpenAI-compatible server, with its /v1."),
+    click.option("--temperature", type=float, help="Sampling temperature; 0 is the likeliest answer."),
+    click.option(
+        "--top-p", type=float, help="Sample from the likeliest tokens of this share together, 0 to 1."
+    ),
+    click.option("--max-output-tokens", type=int, help="Longest answer, in tokens."),
+    click.option("--split", type=click.Choice(["benchmark", "validation", "train"]), help="Which data."),
+)
+
+
+def run_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the options, and the override tokens; the command gives all that it gets of them to `load`."""
+    command = overrides_argument(command)
+    command = include_path_option(command)
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """What was typed; ``flags`` are the options by their names in `_FLAGS`."""
+
+    config_paths: tuple[str, ...]
+    benchmark: str | None
+    search_dirs: tuple[Path, ...]
+    verifier: str | None
+    overrides: tuple[str, ...]
+    flags: Mapping[str, Any]
+
+
+def load(chosen: Chosen, *, report: Callable[[str], None]) -> RunConfig:
+    """The configuration that was asked for; where it names no benchmark, one is guessed from the rows.
+
+    ``report`` hears what was guessed. `nemo_gym.errors.GymError` for whatever is wrong.
+    """
+    from nemo_gym.composition import Override, parse_overrides
+    from nemo_gym.rollouts.run_config.schema import load_run_config
+
+    included = included_folders(chosen.flags.get("include_paths", ()))
+    typed = [*_of_flags(chosen.flags), *included, *parse_overrides(chosen.overrides)]
+    verifier = parse_verifier(chosen.verifier)
+    base = _guessed(chosen, verifier, typed, report)
+    if base is None and verifier is not None:
+        typed = [*typed, Override("benchmark.verifier", verifier, "", f"benchmark.verifier={verifier}")]
+    return load_run_config(
+        chosen.config_paths,
+        chosen.benchmark,
+        typed,
+        search_dirs=chosen.search_dirs,
+        base=base,
+        cwd=Path.cwd(),
+    ).config
+
+
+def _guessed(
+    chosen: Chosen,
+    verifier: Mapping[str, Any] | None,
+    typed: Sequence[Override],
+    report: Callable[[str], None],
+) -> dict[str, Any] | None:
+    """A benchmark for rows that no benchmark is named for; ``None`` where one is, or no rows are."""
+    given = {override.key: override.value for override in typed}
+    rows = given.get("input_jsonl_fpath")
+    if chosen.benchmark or chosen.config_paths or "config_paths" in given or not rows:
+        return None
+    from nemo_gym.errors import UsageError
+    from nemo_gym.rollouts.data.guess import guess_benchmark, sentence
+    from nemo_gym.verifiers.registry import verifier_types
+
+    if verifier is None:
+        raise UsageError(
+            f"--input: {rows} is named and no benchmark is; say how its answers are graded, say --verifier "
+            f"match (known: {', '.join(verifier_types())}), or name a benchmark with --benchmark NAME."
+        )
+    path = Path(os.path.abspath(Path(str(rows)).expanduser()))
+    asked = any(key in given for key in ("benchmark.prompt.user", "benchmark.prompt.conversation"))
+    guess = guess_benchmark(path, verifier=verifier, asked=asked)
+    if guess.said:
+        report(f"{sentence(guess, path)}. `gym eval preview` shows what is asked.")
+    return {"benchmark": guess.benchmark}
+
+
+def parse_verifier(text: str | None) -> dict[str, Any] | None:
+    """``TYPE``, or a mapping in YAML."""
+    if text is None:
+        return None
+    if not text.lstrip().startswith("{"):
+        return {"type": text.strip()}
+    import yaml
+
+    from nemo_gym.errors import ConfigError
+    from nemo_gym.yaml_files import read_flow
+
+    try:
+        found = read_flow(text)
+    except (yaml.YAMLError, ConfigError) as error:
+        problem = getattr(error, "problem", None) or "bad keys"
+        raise click.UsageError(f"--verifier: the value is not YAML ({problem}).") from None
+    if not isinstance(found, dict) or not isinstance(found.get("type"), str):
+        raise click.UsageError("--verifier: needs a type, as in '{type: match, mode: numeric}'.")
+    return found
+
+
+def _of_flags(flags: Mapping[str, Any]) -> list[Override]:
+    from nemo_gym.composition import Override
+
+    values = {name: value for name, value in flags.items() if value is not None}
+    if "model_api_key" in values:
+        values["model_api_key"] = _key_reference(values["model_api_key"])
+    return [
+        Override(key, values[name], "", f"{key}={values[name]}")
+        for name, key in _FLAGS.items()
+        if name in values
+    ]
+
+
+def _key_reference(value: str) -> str:
+    """``host:VAR`` as it is; ``-`` reads the key into this process's environment; a literal is refused."""
+    if value.startswith("host:"):
+        return value
+    if value != "-":
+        raise click.UsageError("--model-api-key takes host:VAR or - (standard input), never the key itself.")
+    os.environ[_KEY_VARIABLE] = sys.stdin.readline().strip()
+    if not os.environ[_KEY_VARIABLE]:
+        raise click.UsageError("--model-api-key -: standard input holds no key.")
+    return f"host:{_KEY_VARIABLE}"

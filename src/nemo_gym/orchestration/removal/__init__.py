@@ -1,0 +1,1 @@
+"""Which run directories may be deleted, and how do they go?"""

@@ -1,0 +1,76 @@
+"""The first requests of a run exactly as they would be sent, without a server: each agent's first one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nemo_gym.agents.registry import load_agent
+from nemo_gym.rollouts.data.dataset import Planned, check_rows, materialize, read_rows
+from nemo_gym.rollouts.data.prepare import ensure_data, with_definition
+from nemo_gym.rollouts.policy import apis
+from nemo_gym.rollouts.run_config.schema import RunConfig
+from nemo_gym.rollouts.scores.whole_answers import load_grader
+from nemo_gym.types import Row, Task
+
+UNNAMED = "MODEL"
+"""Stands for the model's name where none is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewedRequest:
+    """One request."""
+
+    task_index: int
+    url: str
+    """Where it goes; the path alone where no server is named."""
+    body: Row
+
+
+class _Asked(Exception):  # noqa: N818 - it ends an agent at its first question, which is not an error
+    pass
+
+
+class _Listener:
+    """A policy that takes down what it is asked and never answers."""
+
+    def __init__(self) -> None:
+        self.params: Mapping[str, Any] | None = None
+
+    async def respond(self, params: Mapping[str, Any]) -> Row:
+        if self.params is None:
+            self.params = json.loads(json.dumps(params))
+        raise _Asked
+
+
+def first_requests(config: RunConfig, count: int, report: Any) -> Iterator[PreviewedRequest]:
+    """The first request of each of the first ``count`` tasks, which are checked as a run checks them.
+
+    Raises `nemo_gym.errors.GymError` for what would keep the run from asking. An agent that asks nothing has
+    no request.
+    """
+    chosen = config.model_copy(update={"limit": min(count, config.limit or count), "num_repeats": 1})
+    chosen = with_definition(chosen, report=report)
+    agent = load_agent(chosen.benchmark.agent)
+    grader = load_grader(chosen.benchmark, repeats=chosen.repeats)
+    path = ensure_data(chosen, report=report)
+    check_rows(chosen, path, grader, planned=Planned(0))
+    url = (config.policy_base_url or "").rstrip("/") + apis.PATHS[config.policy_api]
+    for number, line in enumerate(materialize(chosen, read_rows(path, limit=chosen.limit))):
+        listener = _Listener()
+        try:
+            asyncio.run(agent.run(Task(number, 0, json.loads(line)), listener))
+        except Exception:
+            if listener.params is None:
+                raise
+        if listener.params is not None:
+            body = apis.request_body(
+                config.policy_api,
+                config.policy_model_name or UNNAMED,
+                listener.params,
+                system_role=config.policy_system_role,
+            )
+            yield PreviewedRequest(number, url, body)

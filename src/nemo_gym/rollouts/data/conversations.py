@@ -1,0 +1,61 @@
+"""Conversations that rows bring along, in the ways data sets write them, as messages to be answered."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nemo_gym.errors import DataError
+from nemo_runs import strict_json
+
+Message = dict[str, Any]
+_SPEAKERS: Final = {
+    "system": "system",
+    **dict.fromkeys(("human", "user"), "user"),
+    **dict.fromkeys(("gpt", "assistant", "model", "chatgpt", "bot"), "assistant"),
+}
+"""Who speaks, in the words of data sets with ``from`` and ``value``."""
+
+
+def conversation_of(value: Any, name: str) -> list[Message]:
+    """The messages in a field: a list with ``role`` and ``content``, or with ``from`` and ``value``; or text.
+
+    A list may be written as JSON in a text, as tables have it. `DataError` with a phrase for what is none,
+    and for one that ends with the assistant's answer: there would be nothing left to ask.
+    """
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            value = strict_json.loads(value)
+        except ValueError as error:
+            raise DataError(
+                f"the field {name} begins like a list of messages and is not JSON: {error}"
+            ) from None
+    if isinstance(value, str) and value.strip():
+        return [{"role": "user", "content": value}]
+    if not isinstance(value, list) or not value:
+        raise DataError(f"the field {name} must hold a conversation: a text, or a list of messages")
+    messages = [_message(message, name, number) for number, message in enumerate(value, 1)]
+    if messages[-1].get("role") == "assistant":
+        raise DataError(f"the conversation in {name} ends with an answer of the assistant; leave that out")
+    return messages
+
+
+def with_system(messages: list[Message], text: str | None) -> list[Message]:
+    """The messages with ``text`` as their instructions, in place of those that they begin with."""
+    if text is None:
+        return messages
+    rest = messages[1:] if messages[0].get("role") in ("system", "developer") else messages
+    return [{"role": "system", "content": text}, *rest]
+
+
+def _message(message: Any, name: str, number: int) -> Message:
+    if not isinstance(message, Mapping):
+        raise DataError(f"message {number} of {name} is not an object")
+    if "from" in message and "value" in message:
+        role = _SPEAKERS.get(str(message["from"]).lower())
+        if role is None:
+            raise DataError(
+                f"message {number} of {name} is from {message['from']!r}, a speaker that is not known"
+            )
+        return {"role": role, "content": message["value"]}
+    return {key: value for key, value in message.items() if value is not None or key == "content"}

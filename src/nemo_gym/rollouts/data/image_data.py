@@ -1,0 +1,60 @@
+"""Images of rows as a request carries them: an address, or the image itself as a data URL."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any, Final
+
+from nemo_gym.errors import DataError
+from nemo_runs.sizes import size_in_words
+
+MOST_BYTES: Final = 20 << 20
+"""Of one image; servers refuse larger ones."""
+_KINDS: Final = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"BM", "image/bmp"),
+)
+_ADDRESSES: Final = ("https://", "http://", "data:image/")
+
+
+def data_url(content: bytes) -> str | None:
+    """The image as a ``data:`` URL; ``None`` where the bytes are not an image of a known kind."""
+    kind = next((kind for mark, kind in _KINDS if content.startswith(mark)), None)
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        kind = "image/webp"
+    return None if kind is None else f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def image_parts(value: Any, name: str, folder: Path) -> list[dict[str, str]]:
+    """The parts of a message for a field with one image or a list of them.
+
+    An image is an address, a ``data:`` URL, or the name of a file, relative to ``folder``. `DataError` with a
+    phrase that names the field.
+    """
+    images = value if isinstance(value, list) else [value]
+    return [{"type": "input_image", "image_url": _address(image, name, folder)} for image in images]
+
+
+def _address(image: Any, name: str, folder: Path) -> str:
+    if isinstance(image, dict) and isinstance(image.get("url"), str):
+        image = image["url"]
+    if not isinstance(image, str) or not image:
+        raise DataError(f"the field {name} must hold an image: an address, a data URL, or a file's name")
+    if image.startswith(_ADDRESSES):
+        return image
+    path = folder / Path(image).expanduser()
+    try:
+        size = path.stat().st_size
+        if not path.is_file() or size > MOST_BYTES:
+            limit = size_in_words(MOST_BYTES, binary=True)
+            raise DataError(f"the image {path} of the field {name} is not a file of at most {limit}")
+        found = data_url(path.read_bytes())
+    except OSError as error:
+        reason = (error.strerror or "error").lower()
+        raise DataError(f"the image {path} of the field {name} cannot be read: {reason}") from None
+    if found is None:
+        raise DataError(f"the file {path} of the field {name} is not an image (PNG, JPEG, GIF, WebP or BMP)")
+    return found

@@ -1,0 +1,1 @@
+"""Which rollouts are wanted of an output, and what does each hold?"""

@@ -1,0 +1,42 @@
+"""What a benchmark may say of its data: a file of rows, a script that makes one, or a data set of the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from nemo_gym.rollouts.run_config.values import Strict
+
+
+class HubDataset(Strict):
+    """A data set of the Hugging Face hub, or a folder on this machine that holds one."""
+
+    path: Annotated[str, Field(min_length=1)]
+    """``OWNER/NAME`` at the hub, or a folder: data files, or what `save_to_disk` wrote."""
+    name: str | None = None
+    """The subset, for data sets that have several."""
+    split: str | None = None
+    """The split's name there; null: the only one."""
+    revision: str | None = None
+    """A commit or tag at the hub; null: the newest."""
+
+
+class DatasetConfig(Strict):
+    """One split of a benchmark: a file of rows, and how it is made if it is made."""
+
+    jsonl_fpath: Path | None = None
+    """JSON Lines, CSV, TSV or Parquet; absolute once loaded. Of data that is made: where it belongs."""
+    prepare_script: Path | None = None
+    """A Python file with ``prepare(output, **prepare_script_args)``."""
+    huggingface: HubDataset | None = None
+    """A data set of the hub, or a folder of that kind."""
+
+    @model_validator(mode="after")
+    def _is_somewhere(self) -> Self:
+        if self.jsonl_fpath is None and self.huggingface is None:
+            raise ValueError("needs jsonl_fpath (a file of rows) or huggingface (a data set)")
+        if self.huggingface is not None and self.prepare_script is not None:
+            raise ValueError("has both huggingface and prepare_script; its data is made one way")
+        return self

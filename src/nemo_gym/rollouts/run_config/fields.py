@@ -1,0 +1,47 @@
+"""The columns of somebody's data under the names that prompt and verifier use: ``benchmark.fields``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nemo_gym.errors import DataError
+from nemo_gym.types import Row
+
+_ABSENT = object()
+
+
+def field_mapper(fields: Mapping[str, str] | None) -> Callable[[Row], Row]:
+    """Make the function that gives a row its fields by their new names; the others stay as they are.
+
+    A column is named as it is, or by a path into it: ``answers.text.0``. `DataError` with a phrase for a row
+    that lacks one.
+    """
+    if not fields:
+        return lambda row: row
+    moved = set(fields.values())
+
+    def mapped(row: Row) -> Row:
+        found = {name: _value(row, column, name) for name, column in fields.items()}
+        return {name: value for name, value in row.items() if name not in moved} | found
+
+    return mapped
+
+
+def _value(row: Row, column: str, name: str) -> Any:
+    if column in row:
+        return row[column]
+    value: Any = row
+    for part in column.split("."):
+        if isinstance(value, Mapping):
+            value = value.get(part, _ABSENT)
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            value = _ABSENT
+        if value is _ABSENT:
+            there = ", ".join([*row][:8]) or "none"
+            raise DataError(
+                f"benchmark.fields takes {name} from {column}, which this row lacks; it has {there}"
+            )
+    return value
