@@ -25,5 +25,6 @@ pin_alone() {
 pin requirements/base.txt "$@" pyproject.toml
 pin requirements/server.txt "$@" requirements/server.in
 pin requirements/dev.txt "$@" requirements/dev.in
+pin requirements/verifiers.txt "$@" requirements/verifiers.in
 pin requirements/serve.txt "$@" requirements/serve.in
 pin_alone requirements/models.txt requirements/models.in
